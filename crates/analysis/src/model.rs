@@ -1,0 +1,234 @@
+//! The tables every view is made of: one process image is a star of sites round stacks, lanes and modules.
+//!
+//! Everything is plain data with typed ids; a view reads the tables and never the profile file.
+
+use std::path::PathBuf;
+
+/// Index into [`Process::stacks`]; 0 is the empty stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct StackId(pub u32);
+
+/// Index into [`Process::frames`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FrameId(pub u32);
+
+/// Index into [`Process::lanes`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LaneId(pub u32);
+
+/// Index into [`Process::modules`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ModuleId(pub u32);
+
+/// What `heaptide run` left: one profile per process image, in order of start.
+#[derive(Debug)]
+pub struct Recording {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// Whether symbols were stored with it.
+    pub sealed: bool,
+    /// The process images. An image whose profile could not be read is in `damaged`.
+    pub processes: Vec<Process>,
+    /// Profiles that could not be read: file and one-line reason.
+    pub damaged: Vec<(PathBuf, String)>,
+}
+
+/// One process image: from its start (or fork, or exec) to its end.
+#[derive(Debug)]
+pub struct Process {
+    /// The profile file.
+    pub file: PathBuf,
+    /// Process id.
+    pub pid: u32,
+    /// Parent's process id at the start.
+    pub ppid: u32,
+    /// 0 for the first image of this pid, 1 after its first exec, …
+    pub image: u32,
+    /// Whether the image began as a fork of a recorded one.
+    pub forked: bool,
+    /// Path of the program.
+    pub program: String,
+    /// Its arguments.
+    pub command: Vec<String>,
+    /// Host name.
+    pub host: String,
+    /// Start, nanoseconds since 1970-01-01 UTC.
+    pub start_realtime_ns: u64,
+    /// From start to end (or to the last sign of life), nanoseconds.
+    pub duration_ns: u64,
+    /// How it ended.
+    pub end: End,
+    /// What was recorded.
+    pub mode: Mode,
+    /// Sums over the sites (mode stacks) or lanes (mode counters), with the process-wide peak.
+    pub totals: Measures,
+    /// When the peak was reached, nanoseconds from the start.
+    pub peak_time_ns: u64,
+    /// `peak_bytes` and at-peak figures are exact within this many bytes.
+    pub peak_bound_bytes: u64,
+    /// Frees of blocks never seen allocated.
+    pub unmatched_frees: u64,
+    /// Losses that happened: short name, explanation, count. Empty when nothing was lost.
+    pub losses: Vec<(&'static str, &'static str, u64)>,
+    /// Counts by size class; only classes that occur.
+    pub histogram: Vec<SizeClass>,
+    /// Lanes in order of creation.
+    pub lanes: Vec<Lane>,
+    /// Files that stacks go through.
+    pub modules: Vec<Module>,
+    /// Distinct frames; inlined ones are frames of their own.
+    pub frames: Vec<Frame>,
+    /// The stack tree: parents come before children; entry 0 is the root and has no frame.
+    pub stacks: Vec<StackNode>,
+    /// The facts.
+    pub sites: Vec<Site>,
+    /// Samples in order of time.
+    pub timeline: Vec<heaptide_format::Sample>,
+    /// Unwinder: frames stepped by rule, and rules evaluated.
+    pub unwinder: (u64, u64),
+    /// Lanes that had threads at the same time, at most.
+    pub lanes_at_once: u32,
+}
+
+/// How a process image ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// With this status.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+    /// Another program took its place.
+    Exec,
+    /// It has not.
+    Running,
+    /// Nobody noted it.
+    Unknown,
+}
+
+/// How much was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Totals, lanes, histograms.
+    Counters,
+    /// And a site for every stack.
+    Stacks,
+}
+
+/// The measures, by the names used everywhere. Bytes are usable bytes unless named otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Measures {
+    /// Successful allocations, those by realloc included.
+    pub allocations: u64,
+    /// Blocks freed, by whichever thread.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// Failed allocations.
+    pub failed: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+    /// Blocks allocated and not freed.
+    pub live_blocks: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// Highest live of the process; only in totals, 0 elsewhere.
+    pub peak_bytes: u64,
+    /// Blocks of this row that were live at that moment.
+    pub at_peak_blocks: u64,
+    /// Their bytes.
+    pub at_peak_bytes: u64,
+    /// Blocks freed by their thread with no allocation between.
+    pub temporary: u64,
+    /// Blocks freed by another lane than allocated them.
+    pub cross_thread_frees: u64,
+    /// The largest request.
+    pub largest_bytes: u64,
+    /// Frees made here, of whosever blocks.
+    pub frees_here: u64,
+    /// Their bytes.
+    pub freed_here_bytes: u64,
+}
+
+/// One size class of the histogram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SizeClass {
+    /// Smallest size of the class.
+    pub size_min: u64,
+    /// Largest size of the class.
+    pub size_max: u64,
+    /// Blocks whose requested size is in it.
+    pub requested: u64,
+    /// Blocks whose usable size is in it.
+    pub usable: u64,
+    /// Freed blocks whose usable size is in it.
+    pub freed: u64,
+}
+
+/// A lane and the sums over its sites.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lane {
+    /// Its threads' name.
+    pub name: String,
+    /// Threads that used it.
+    pub threads: u32,
+    /// Sums over the lane's sites, with `frees_here` of the lane.
+    pub measures: Measures,
+}
+
+/// A file that stacks go through.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Its path.
+    pub path: String,
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Address minus the file's own address.
+    pub bias: u64,
+    /// GNU build-id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Whether it was unloaded before the end.
+    pub unloaded: bool,
+}
+
+/// A frame as a person reads it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Frame {
+    /// Demangled name, whole; none if nothing names it.
+    pub function: Option<String>,
+    /// The file it is in; none for code without a file.
+    pub module: Option<ModuleId>,
+    /// Address in the module (link-time), of the call itself.
+    pub offset: u64,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line of the call.
+    pub line: Option<u32>,
+    /// Whether it was inlined into the frame before it.
+    pub inlined: bool,
+}
+
+/// A frame below its callers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StackNode {
+    /// The caller.
+    pub parent: StackId,
+    /// The frame; unused for the root.
+    pub frame: FrameId,
+}
+
+/// The counters of one (stack, lane).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// The stack's innermost frame.
+    pub stack: StackId,
+    /// The allocating lane.
+    pub lane: LaneId,
+    /// Its measures.
+    pub measures: Measures,
+}

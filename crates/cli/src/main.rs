@@ -1,0 +1,2 @@
+//! The `heaptide` command.
+fn main() {}

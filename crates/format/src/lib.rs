@@ -1,0 +1,474 @@
+//! The profile file, byte by byte: the one definition that the recorder writes by and the reader reads by.
+//!
+//! ```text
+//! offset 0        4096              4096+a            4096+a+b
+//! ┌───────────────┬─────────────────┬─────────────────┬──────────
+//! │ FileHeader    │ extent (lane 0) │ extent (lane 1) │ …          ← FileHeader.file_end
+//! └───────────────┴─────────────────┴─────────────────┴──────────
+//!                 │ ExtentHeader 64 │ record │ record │ zeros …
+//!                                   └── ExtentHeader.committed ─┘
+//! ```
+//!
+//! - The file is the recorder's memory, mapped shared: it is complete at every instant.
+//! - Extents follow each other without gaps, each a multiple of [`PAGE`] long. An extent holds records of one
+//!   [`Kind`] and is written by one lane. A record exists once `committed` covers it (release store).
+//! - A process killed between reserving an extent and writing its header leaves zeros there: a reader goes on at
+//!   the next page that starts with [`EXTENT_MAGIC`].
+//! - Records point at each other by *granule ids*: the file offset divided by the granule of the record's kind
+//!   ([`NODE_GRANULE`], [`SITE_GRANULE`], [`STRING_GRANULE`]). Id 0 is "none", for offset 0 holds the header.
+//! - Numbers are little-endian. A larger [`VERSION`] than the reader's is refused.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The first eight bytes of every profile.
+pub const MAGIC: [u8; 8] = *b"HEAPTIDE";
+/// The version of the layout described here; a reader refuses larger ones.
+pub const VERSION: u32 = 1;
+/// Extents start and end at multiples of this, in bytes; also the length reserved for the header.
+pub const PAGE: u64 = 4096;
+/// The first four bytes of every extent: "HTEX".
+pub const EXTENT_MAGIC: u32 = u32::from_le_bytes(*b"HTEX");
+/// Bytes of an extent before its first record.
+pub const EXTENT_HEADER: u64 = 64;
+/// Node ids are file offsets divided by this.
+pub const NODE_GRANULE: u64 = 32;
+/// Site ids are file offsets divided by this.
+pub const SITE_GRANULE: u64 = 64;
+/// String references are file offsets divided by this; strings start at multiples of it.
+pub const STRING_GRANULE: u64 = 8;
+/// The longest string the recorder stores, in bytes; longer ones are cut.
+pub const STRING_MAX: usize = 64 * 1024;
+/// Size classes of a histogram: class `b` counts sizes of `b` significant bits, class 0 the size 0.
+pub const SIZE_CLASSES: usize = 65;
+/// Bits of [`Node::key`] that hold the address; the module's index is above.
+pub const ADDRESS_BITS: u32 = 48;
+/// The file name of a profile ends with this.
+pub const PROFILE_SUFFIX: &str = ".profile";
+
+/// What an extent holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Kind {
+    /// [`StringHeader`] and bytes, padded to [`STRING_GRANULE`].
+    Strings = 1,
+    /// [`Module`] records.
+    Modules = 2,
+    /// [`Node`] records.
+    Nodes = 3,
+    /// [`Site`] records; the extent's owner is their lane.
+    Sites = 4,
+    /// [`Lane`] records.
+    Lanes = 5,
+    /// [`Sample`] records.
+    Timeline = 6,
+}
+
+impl Kind {
+    /// The kind with this number, if this version knows it. A reader skips extents of unknown kinds.
+    pub fn from_number(n: u16) -> Option<Kind> {
+        Some(match n {
+            1 => Kind::Strings,
+            2 => Kind::Modules,
+            3 => Kind::Nodes,
+            4 => Kind::Sites,
+            5 => Kind::Lanes,
+            6 => Kind::Timeline,
+            _ => return None,
+        })
+    }
+}
+
+/// How much is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Mode {
+    /// Totals, lanes and histograms; no stacks, no shadow of live blocks.
+    Counters = 1,
+    /// A site for each distinct stack and lane.
+    Stacks = 2,
+}
+
+/// How the process image ended, as far as the image itself could tell ([`FileHeader::end_kind`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum End {
+    /// Nothing was noted: still running, killed, or replaced by exec.
+    Unknown = 0,
+    /// `exit`, `_exit`, `quick_exit` or a return from `main`; `end_code` is the status.
+    Exited = 1,
+    /// An exec call was made. Written before the call, taken back if it returns.
+    Exec = 2,
+}
+
+/// What was lost, and why: the index into [`FileHeader::losses`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Loss {
+    /// Events of a thread that could get no lane; they are in no total.
+    NoLane = 0,
+    /// Allocations that could get no shadow memory; they are in no total.
+    NoShadow = 1,
+    /// Allocations that could get no site and were charged to their lane without a stack.
+    NoSite = 2,
+    /// Stacks cut because a node could not be stored.
+    NoNode = 3,
+    /// Stacks deeper than the limit, cut at their outer end.
+    TooDeep = 4,
+    /// Modules that could not be listed (more than the table holds).
+    NoModule = 5,
+    /// Stacks that ended at code without usable unwind information.
+    NoRule = 6,
+    /// Stacks that ended at a word outside the stack's memory.
+    OutsideStack = 7,
+    /// Times that the file could not grow: disk full, size limit, or the file was out of reach.
+    NoSpace = 8,
+    /// Timeline samples that could not be stored.
+    NoSample = 9,
+}
+
+/// Entries of [`FileHeader::losses`]; more than there are kinds, for later versions.
+pub const LOSSES: usize = 16;
+
+/// A short name and an explanation for each [`Loss`], in order of number.
+pub const LOSS_NAMES: [(&str, &str); 10] = [
+    (
+        "no_lane",
+        "events of threads that could get no lane (not in the totals)",
+    ),
+    (
+        "no_shadow",
+        "allocations that could get no shadow memory (not in the totals)",
+    ),
+    (
+        "no_site",
+        "allocations recorded without their stack: no room for a site",
+    ),
+    ("no_node", "stacks cut short: no room for a frame"),
+    (
+        "too_deep",
+        "stacks deeper than the limit, cut at the outer end",
+    ),
+    ("no_module", "modules not listed: table full"),
+    (
+        "no_rule",
+        "stacks that end at code without unwind information",
+    ),
+    (
+        "outside_stack",
+        "stacks that end at a word outside the stack",
+    ),
+    (
+        "no_space",
+        "times the profile could not grow (disk full, file size limit, file out of reach)",
+    ),
+    ("no_sample", "timeline samples not stored"),
+];
+
+/// The head of the file: who wrote it, process-wide figures, and where the extents end.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FileHeader {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`] of the writer.
+    pub version: u32,
+    /// A [`Mode`].
+    pub mode: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its parent at the start of the recording.
+    pub ppid: u32,
+    /// The number of this image among those of the same pid in the recording: 0, then 1 after an exec, …
+    pub image: u32,
+    /// 1 if the image began as a fork of a recorded one (and not by exec).
+    pub forked: u32,
+    /// Wall clock at the start, nanoseconds since 1970-01-01 UTC.
+    pub start_realtime_ns: u64,
+    /// Monotonic clock at the start, nanoseconds; all other times count from it.
+    pub start_monotonic_ns: u64,
+    /// String: the program's file, absolute.
+    pub program: u32,
+    /// String: the arguments, each ended by a zero byte.
+    pub command: u32,
+    /// String: the host's name.
+    pub host: u32,
+    /// The unwinder's limit of frames a stack.
+    pub max_depth: u32,
+    /// Bytes of the file in use; extents end here. Atomic.
+    pub file_end: u64,
+    /// Highest live usable bytes, process-wide, within `peak_bound_bytes`.
+    pub peak_bytes: u64,
+    /// When, nanoseconds from the start; accurate to the moment live came within 1/1024 of the peak.
+    pub peak_time_ns: u64,
+    /// `peak_bytes` and `at_peak` figures are this exact: 0 with one thread, threads × batch otherwise.
+    pub peak_bound_bytes: u64,
+    /// The number of the current peak: see [`Site`].
+    pub epoch: u32,
+    /// An [`End`].
+    pub end_kind: u32,
+    /// The exit status for [`End::Exited`].
+    pub end_code: i32,
+    /// Lanes that had a thread at the same time, at most.
+    pub lanes_at_once: u32,
+    /// When the end was noted, nanoseconds from the start; 0 if it was not.
+    pub end_time_ns: u64,
+    /// When a sample was last taken or a lane given back, nanoseconds from the start: a lower bound of the
+    /// duration of an image whose end was not noted.
+    pub last_seen_ns: u64,
+    /// Usable bytes allocated minus freed, published by threads in batches; readers sum lanes instead.
+    pub published_live: i64,
+    /// Frees of blocks the recorder never saw allocated (before it was loaded, before a fork, foreign, double).
+    pub unmatched_frees: u64,
+    /// Unwinder: frames stepped by a rule.
+    pub frames_stepped: u64,
+    /// Unwinder: rules evaluated from unwind tables.
+    pub rules_evaluated: u64,
+    /// Counts by [`Loss`].
+    pub losses: [u64; LOSSES],
+    /// A higher-than-seen peak is stamped with its time only when it grew past this; writer's own.
+    pub stamped_peak: u64,
+    /// Timeline: 1 while a thread writes a sample; writer's own.
+    pub timeline_lock: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
+}
+
+/// The head of an extent.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ExtentHeader {
+    /// [`EXTENT_MAGIC`].
+    pub magic: u32,
+    /// A [`Kind`].
+    pub kind: u16,
+    /// Reserved, zero.
+    pub reserved: u16,
+    /// The lane that writes it, by index.
+    pub lane: u32,
+    /// The number of this extent, counted over the file.
+    pub sequence: u32,
+    /// Bytes of the whole extent, header included; a multiple of [`PAGE`].
+    pub length: u64,
+    /// Bytes of finished records behind the header.
+    pub committed: u64,
+    /// Reserved, zero.
+    pub pad: [u64; 4],
+}
+
+/// The head of a stored string; `length` bytes follow, padded with zeros to [`STRING_GRANULE`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StringHeader {
+    /// Bytes of the string.
+    pub length: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
+}
+
+/// A loaded file that some stack goes through. Record 0 of the first extent is module 1; index 0 is "no module".
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Module {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Address minus the file's own (link-time) address.
+    pub bias: u64,
+    /// String: its path.
+    pub path: u32,
+    /// Its index, from 1: the upper bits of [`Node::key`].
+    pub index: u32,
+    /// 1 once it was unloaded: its range may by now belong to another module.
+    pub unloaded: u32,
+    /// Bytes of `build_id` in use; 0 if it has none.
+    pub build_id_length: u32,
+    /// The GNU build-id.
+    pub build_id: [u8; 24],
+}
+
+/// One frame below its callers: a path from the root to here is a stack.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Node {
+    /// Return address in the low [`ADDRESS_BITS`], module index above. Without a module and below 4096: a
+    /// [`Mark`].
+    pub key: u64,
+    /// The caller's node; 0 for an outermost frame.
+    pub parent: u32,
+    /// Writer's own: the first child.
+    pub first: u32,
+    /// Writer's own: the next child of the same parent.
+    pub next: u32,
+    /// Writer's own: the child used last.
+    pub last: u32,
+    /// Writer's own: the first site with this stack.
+    pub site: u32,
+    /// Bit 0: `key` is an exact pc (interrupted by a signal), not a return address.
+    pub flags: u32,
+}
+
+/// [`Node::flags`]: the address is the instruction itself and not the one after a call.
+pub const NODE_EXACT_PC: u32 = 1;
+
+/// Pseudo addresses of frames that stand for something missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Mark {
+    /// Outer frames were cut: the stack was deeper than the limit.
+    TooDeep = 1,
+    /// Inner frames were cut: no room to store them.
+    NoRoom = 2,
+}
+
+/// The counters of one (stack, lane). Bytes are usable bytes unless named otherwise.
+///
+/// The lane that owns the extent writes the first ten fields with plain stores; other threads that free the
+/// site's blocks add to the `remote_` fields atomically. Live is
+/// `usable_bytes − freed_bytes − remote_freed_bytes`.
+///
+/// Live at the peak: each half keeps its state from before its first change after the current peak
+/// (`FileHeader::epoch`). So at the peak the owner's half was `peak_*` if `epoch` is current, else what it is
+/// now; likewise the remote half.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Site {
+    /// Node of the innermost frame; 0: allocations without a stack.
+    pub stack: u32,
+    /// Peak number at which `peak_blocks` and `peak_bytes` were kept.
+    pub epoch: u32,
+    /// Successful allocations, those by realloc included.
+    pub allocations: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Blocks freed by the lane itself.
+    pub frees: u64,
+    /// Their bytes.
+    pub freed_bytes: u64,
+    /// The largest request.
+    pub largest_bytes: u64,
+    /// Blocks freed by the allocating thread with no allocation between.
+    pub temporary: u64,
+    /// Owner's half at the peak: allocations − frees.
+    pub peak_blocks: u64,
+    /// Owner's half at the peak: usable − freed bytes.
+    pub peak_bytes: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// Failed allocations; stays at the largest number it can hold.
+    pub failed: u32,
+    /// Peak number at which the `remote_peak_` fields were kept.
+    pub remote_epoch: u32,
+    /// Blocks freed by other lanes. Atomic.
+    pub remote_frees: u64,
+    /// Their bytes. Atomic.
+    pub remote_freed_bytes: u64,
+    /// Remote half at the peak: blocks.
+    pub remote_peak_frees: u64,
+    /// Remote half at the peak: bytes.
+    pub remote_peak_freed_bytes: u64,
+}
+
+/// A slot for threads of one name that never ran at the same time, and what they did.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Lane {
+    /// The threads' name, ended by a zero byte.
+    pub name: [u8; 16],
+    /// Index, from 0; also in the extents that the lane owns.
+    pub index: u32,
+    /// Threads that used the lane so far.
+    pub threads: u32,
+    /// The thread that has it now, or 0.
+    pub tid: u32,
+    /// Its site without a stack; 0 in [`Mode::Counters`].
+    pub base_site: u32,
+    /// Successful allocations by these threads.
+    pub allocations: u64,
+    /// Frees made by these threads, of whosever blocks.
+    pub frees_here: u64,
+    /// Bytes of those frees.
+    pub freed_here_bytes: u64,
+    /// Usable bytes allocated by these threads.
+    pub usable_bytes: u64,
+    /// [`Mode::Counters`] only: bytes asked for.
+    pub requested_bytes: u64,
+    /// [`Mode::Counters`] only: successful reallocations.
+    pub reallocations: u64,
+    /// [`Mode::Counters`] only: failed allocations.
+    pub failed: u64,
+    /// [`Mode::Counters`] only: the largest request.
+    pub largest_bytes: u64,
+    /// [`Mode::Counters`] only: blocks freed with no allocation by the thread between.
+    pub temporary: u64,
+    /// Blocks by class of requested size.
+    pub requested_classes: [u64; SIZE_CLASSES],
+    /// Blocks by class of usable size.
+    pub usable_classes: [u64; SIZE_CLASSES],
+    /// Blocks freed by these threads, by class of usable size.
+    pub freed_classes: [u64; SIZE_CLASSES],
+    /// Reserved, zero.
+    pub reserved: [u64; 32],
+}
+
+/// The process at one moment.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Sample {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// Usable bytes live.
+    pub live_bytes: u64,
+    /// The peak so far.
+    pub peak_bytes: u64,
+    /// Allocations so far.
+    pub allocations: u64,
+    /// Frees so far.
+    pub frees: u64,
+    /// Usable bytes allocated so far.
+    pub usable_bytes: u64,
+    /// Resident bytes of the process (`/proc/self/statm`), 0 if it could not be read.
+    pub resident_bytes: u64,
+    /// Virtual bytes of the process, the recorder's own reservation taken off.
+    pub virtual_bytes: u64,
+}
+
+/// The class of a size: the number of its significant bits, 0 for 0.
+///
+/// ```
+/// use heaptide_format::size_class;
+/// assert_eq!([size_class(0), size_class(1), size_class(24), size_class(u64::MAX)], [0, 1, 5, 64]);
+/// ```
+#[inline(always)]
+pub const fn size_class(bytes: u64) -> usize {
+    64 - bytes.leading_zeros() as usize
+}
+
+/// The smallest and largest size of a class.
+///
+/// ```
+/// use heaptide_format::class_bounds;
+/// assert_eq!(class_bounds(0), (0, 0));
+/// assert_eq!(class_bounds(5), (16, 31));
+/// ```
+pub const fn class_bounds(class: usize) -> (u64, u64) {
+    match class {
+        0 => (0, 0),
+        c if c >= 64 => (1 << 63, u64::MAX),
+        c => (1 << (c - 1), (1 << c) - 1),
+    }
+}
+
+// A record's size is part of the format: a change here is a new VERSION.
+const _: () = assert!(size_of::<FileHeader>() <= PAGE as usize);
+const _: () = assert!(size_of::<ExtentHeader>() == EXTENT_HEADER as usize);
+const _: () = assert!(size_of::<Node>() == 32);
+const _: () = assert!(size_of::<Site>() == 128);
+const _: () = assert!(size_of::<Module>() == 64);
+const _: () = assert!(size_of::<Lane>() == 1920);
+const _: () = assert!(size_of::<Sample>() == 64);

@@ -1,0 +1,1 @@
+//! Output formats, one a file: tables in, text, JSON or SVG out.

@@ -1,0 +1,2 @@
+//! Rules and chores of this repository.
+fn main() {}
