@@ -1,7 +1,7 @@
-// The allocation micro-benchmark: malloc/free pairs of 16 to 512 bytes, timed by the program itself.
+// The allocation micro-benchmark: malloc/free pairs of 16 to 512 bytes, timed by itself.
 //
 //   micro pairs THREADS DEPTH PAIRS   each thread replaces random slots of its own 1000-slot window
-//   micro xfree DEPTH PAIRS           one thread allocates while another frees (a ring of 4096 blocks)
+//   micro xfree DEPTH PAIRS           one thread allocates, another frees (a ring of 4096 blocks)
 //   micro xpass DEPTH PAIRS           the same, strictly in turns of 4096 blocks: steadier
 //
 // DEPTH frames that are never inlined lie under the loop, for a recorder to unwind; main and the

@@ -1,0 +1,152 @@
+//! The rules over libheaptide.so: what it exports, and that it needs nothing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::chores::output;
+use crate::tidy::Problem;
+
+/// The table of hooks, from which the exports follow.
+const HOOKS: &str = "crates/capture/src/hooks.rs";
+
+/// Problems of the library at `path`.
+pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
+    let source = std::fs::read_to_string(root.join(HOOKS)).map_err(|e| format!("{HOOKS}: {e}"))?;
+    let dynamic = output(Command::new("readelf").arg("-dW").arg(path))?;
+    let versions = output(Command::new("readelf").arg("-VW").arg(path))?;
+    let defined = output(Command::new("nm").args(["-D", "--defined-only"]).arg(path))?;
+    let undefined = output(
+        Command::new("nm")
+            .args(["-D", "--undefined-only"])
+            .arg(path),
+    )?;
+    let says = [
+        exports(&hook_names(&source), &symbols(&defined)),
+        needed(&dynamic),
+        needed_versions(&versions),
+        imports(&undefined),
+    ];
+    let shown = path.display().to_string();
+    Ok(says
+        .concat()
+        .into_iter()
+        .map(|says| Problem::new(&shown, 0, says))
+        .collect())
+}
+
+/// The names in the table of hooks: words in quotes inside `hooks! { … }`.
+fn hook_names(source: &str) -> BTreeSet<String> {
+    let table = source
+        .split("hooks! {")
+        .nth(1)
+        .and_then(|rest| rest.split("\n}").next());
+    let quoted = table.unwrap_or("").split('"').skip(1).step_by(2);
+    quoted.map(str::to_string).collect()
+}
+
+/// The names that `nm` lists.
+fn symbols(listing: &str) -> BTreeSet<String> {
+    listing
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .map(str::to_string)
+        .collect()
+}
+
+/// Exports and table agree.
+fn exports(hooks: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<String> {
+    let missing = hooks
+        .difference(exported)
+        .map(|name| format!("`{name}` is not exported"));
+    let extra = exported
+        .difference(hooks)
+        .map(|name| format!("`{name}` is not in {HOOKS}"));
+    missing.chain(extra).collect()
+}
+
+/// It loads without any other library, so that it loads under every libc.
+fn needed(dynamic: &str) -> Vec<String> {
+    let unwanted = ["(NEEDED)", "(TEXTREL)", "(RPATH)", "(RUNPATH)"];
+    let found = dynamic
+        .lines()
+        .filter(|line| unwanted.iter().any(|tag| line.contains(tag)));
+    found
+        .map(|line| format!("dynamic section: `{}`, expected none", line.trim()))
+        .collect()
+}
+
+/// It asks for no version of a symbol, so that it loads under every version of a libc.
+fn needed_versions(versions: &str) -> Vec<String> {
+    let found = versions
+        .lines()
+        .filter(|line| line.contains("Version needs section"));
+    found
+        .map(|line| format!("`{}`, expected none", line.trim()))
+        .collect()
+}
+
+/// A strong import would keep a program without that symbol from starting.
+fn imports(undefined: &str) -> Vec<String> {
+    let strong = undefined
+        .lines()
+        .filter(|line| line.split_whitespace().next() == Some("U"));
+    strong
+        .map(|line| format!("imports `{}`, expected none but weak", line.trim()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn the_table_is_read() {
+        let source =
+            "//! Hooks.\nhooks! {\n    \"malloc\" => malloc,\n    \"free\" => f,\n}\n\"x\"";
+        assert_eq!(hook_names(source), set(&["free", "malloc"]));
+    }
+
+    #[test]
+    fn exports_differ_both_ways() {
+        let listing = "00001000 T malloc\n00001010 T surprise\n";
+        let said = exports(&set(&["malloc", "free"]), &symbols(listing));
+        assert_eq!(said.len(), 2);
+        assert!(
+            said[0].contains("`free`") && said[1].contains("`surprise`"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn a_needed_library_is_found() {
+        let line = " 0x0000000000000001 (NEEDED)  Shared library: [libc.so.6]\n";
+        assert_eq!(needed(line).len(), 1);
+        assert_eq!(
+            needed(" 0x000000000000000e (SONAME) [libheaptide.so]\n").len(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_needed_version_is_found() {
+        let line = "Version needs section '.gnu.version_r' contains 1 entry:\n";
+        assert_eq!(needed_versions(line).len(), 1);
+        assert_eq!(
+            needed_versions("No version information found in this file.\n").len(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_strong_import_is_found() {
+        assert_eq!(
+            imports("                 U abort\n                 w memcpy\n").len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,387 @@
+//! The rules of the house that a program can hold the sources to.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use crate::text::Text;
+
+/// The widest line of a source, in characters.
+const COLUMNS: usize = 100;
+/// The longest source, in lines: a reader finds one thing in one file.
+const LINES: usize = 700;
+/// What counts as source.
+const SOURCES: &[&str] = &[".rs", ".py", ".c", ".cpp", ".h", ".sh"];
+/// The page that explains every variable the recorder reads.
+const VARIABLES_PAGE: &str = "docs/recording.md";
+
+/// A place where a rule is broken.
+pub struct Problem {
+    path: String,
+    line: usize,
+    says: String,
+}
+
+impl Problem {
+    /// At a line (0: the file as a whole).
+    pub fn new(path: &str, line: usize, says: impl Into<String>) -> Problem {
+        Problem {
+            path: path.to_string(),
+            line,
+            says: says.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "tidy: {}:{}: {}", self.path, self.line, self.says)
+    }
+}
+
+/// All problems of these texts.
+pub fn check(texts: &[Text]) -> Vec<Problem> {
+    let rules = [first_line, columns, words, danger, length, dependencies];
+    let mut problems: Vec<Problem> = texts
+        .iter()
+        .flat_map(|text| rules.iter().flat_map(|rule| rule(text)))
+        .collect();
+    problems.extend(links(texts));
+    problems.extend(variables(texts));
+    problems
+}
+
+/// The first line of a source says what the file is for.
+fn first_line(text: &Text) -> Vec<Problem> {
+    if !text.ends_with(SOURCES) {
+        return Vec::new();
+    }
+    let first = text
+        .content
+        .lines()
+        .find(|line| !line.starts_with("#!"))
+        .unwrap_or("");
+    let openings: &[&str] = match text.path.rsplit('.').next() {
+        Some("rs") => &["//! "],
+        Some("py") => &["\"\"\""],
+        Some("sh") => &["# "],
+        _ => &["//! ", "// "],
+    };
+    if openings.iter().any(|opening| first.starts_with(opening)) {
+        return Vec::new();
+    }
+    let says = format!(
+        "starts with `{first}`, expected `{}` and what it is for",
+        openings[0]
+    );
+    vec![Problem::new(&text.path, 1, says)]
+}
+
+/// Lines fit beside each other on a screen. A line with a string in it may not be breakable; there
+/// the formatter has the say.
+fn columns(text: &Text) -> Vec<Problem> {
+    if !text.ends_with(SOURCES) {
+        return Vec::new();
+    }
+    let wide = |line: &str| line.chars().count();
+    let comment = |line: &str| {
+        ["//", "#", "*"]
+            .iter()
+            .any(|c| line.trim_start().starts_with(c))
+    };
+    text.lines()
+        .filter(|(_, line)| comment(line) || !line.contains('"'))
+        .filter(|(_, line)| wide(line) > COLUMNS)
+        .map(|(n, line)| {
+            Problem::new(
+                &text.path,
+                n,
+                format!("{} columns, the limit is {COLUMNS}", wide(line)),
+            )
+        })
+        .collect()
+}
+
+/// Words that do not stay in a finished source, and paths that exist on one machine only.
+fn words(text: &Text) -> Vec<Problem> {
+    // In two halves each, so that this file keeps its own rule.
+    let forbidden = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("to", "do!("),
+        concat!("unimpl", "emented!("),
+        concat!("db", "g!("),
+        concat!("..", "/shared"),
+        concat!("/wo", "rk/"),
+        concat!("/ho", "me/"),
+        concat!("/ro", "ot/"),
+    ];
+    let mut problems = Vec::new();
+    for (n, line) in text.lines() {
+        for word in forbidden.iter().filter(|word| line.contains(**word)) {
+            problems.push(Problem::new(
+                &text.path,
+                n,
+                format!("`{word}` does not belong here"),
+            ));
+        }
+    }
+    problems
+}
+
+/// Code that the compiler cannot check stays in the crate that lives in the guest.
+fn danger(text: &Text) -> Vec<Problem> {
+    const KEYWORD: &str = concat!("un", "safe");
+    let allowed = text.path.starts_with("crates/capture/");
+    if !text.path.ends_with(".rs") || allowed {
+        return Vec::new();
+    }
+    let follows = [" {", " fn", " impl", " extern", " trait", "("];
+    text.lines()
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .filter(|(_, line)| {
+            follows
+                .iter()
+                .any(|f| line.contains(&format!("{KEYWORD}{f}")))
+        })
+        .map(|(n, _)| Problem::new(&text.path, n, format!("`{KEYWORD}` outside crates/capture")))
+        .collect()
+}
+
+fn length(text: &Text) -> Vec<Problem> {
+    let lines = text.content.lines().count();
+    if !text.ends_with(SOURCES) || lines <= LINES {
+        return Vec::new();
+    }
+    vec![Problem::new(
+        &text.path,
+        lines,
+        format!("{lines} lines, the limit is {LINES}; split it"),
+    )]
+}
+
+/// Each dependency says what it is for, on its line or on the line above.
+fn dependencies(text: &Text) -> Vec<Problem> {
+    if !text.path.ends_with("Cargo.toml") {
+        return Vec::new();
+    }
+    let (mut problems, mut inside, mut above) = (Vec::new(), false, "");
+    for (n, line) in text.lines() {
+        if line.starts_with('[') {
+            inside = line.contains("dependencies");
+        } else if inside
+            && line.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && !line.contains(" # ")
+            && !above.starts_with('#')
+        {
+            problems.push(Problem::new(
+                &text.path,
+                n,
+                "a dependency without `# what it is for`",
+            ));
+        }
+        above = line;
+    }
+    problems
+}
+
+/// Links between the documents lead somewhere.
+fn links(texts: &[Text]) -> Vec<Problem> {
+    let paths: BTreeSet<&str> = texts.iter().map(|text| text.path.as_str()).collect();
+    let exists = |path: &str| {
+        let inside = format!("{path}/");
+        paths.contains(path) || paths.iter().any(|p| p.starts_with(&inside))
+    };
+    let mut problems = Vec::new();
+    for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
+        for (n, line) in text.lines() {
+            for target in line
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split(')').next())
+            {
+                let file = target.split('#').next().unwrap_or("");
+                if file.is_empty() || file.contains("://") {
+                    continue;
+                }
+                if !exists(&resolve(&text.path, file)) {
+                    let says = format!("links to `{target}`, which is not in the repository");
+                    problems.push(Problem::new(&text.path, n, says));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// The path from the root of a link in the document `from`.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = Path::new(from)
+        .parent()
+        .into_iter()
+        .flat_map(|directory| directory.iter().filter_map(|part| part.to_str()))
+        .collect();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+/// Every variable that the recorder or the command reads is explained.
+fn variables(texts: &[Text]) -> Vec<Problem> {
+    let page = texts.iter().find(|text| text.path == VARIABLES_PAGE);
+    let explained = page
+        .map(|text| variable_names(&text.content))
+        .unwrap_or_default();
+    let read = |text: &&Text| text.path.starts_with("crates/") && text.path.contains("/src/");
+    let mut problems = Vec::new();
+    for text in texts.iter().filter(read) {
+        for name in variable_names(&text.content).difference(&explained) {
+            let says = format!("`{name}` is not explained in {VARIABLES_PAGE}");
+            problems.push(Problem::new(&text.path, 0, says));
+        }
+    }
+    problems
+}
+
+/// Names of the form `HEAPTIDE_…`.
+fn variable_names(content: &str) -> BTreeSet<String> {
+    const PREFIX: &str = "HEAPTIDE_";
+    let of_a_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    content
+        .match_indices(PREFIX)
+        .map(|(at, _)| {
+            content[at..]
+                .chars()
+                .take_while(|c| of_a_name(*c))
+                .collect::<String>()
+        })
+        .filter(|name| name.len() > PREFIX.len())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &str, content: &str) -> Text {
+        Text {
+            path: path.to_string(),
+            content: content.to_string(),
+        }
+    }
+
+    fn said(problems: Vec<Problem>) -> Vec<String> {
+        problems.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn the_repository_keeps_the_rules() {
+        let texts = crate::text::all(&crate::root()).expect("the sources can be listed");
+        assert!(texts.iter().any(|text| text.path == "xtask/src/tidy.rs"));
+        assert_eq!(said(check(&texts)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_source_without_a_first_line_is_found() {
+        assert_eq!(first_line(&text("a.rs", "use std::fmt;\n")).len(), 1);
+        assert_eq!(first_line(&text("a.rs", "//! What it is for.\n")).len(), 0);
+        assert_eq!(
+            first_line(&text("a.py", "#!/usr/bin/python3\nimport os\n")).len(),
+            1
+        );
+        assert_eq!(
+            first_line(&text("a.py", "#!/usr/bin/python3\n\"\"\"What for.\"\"\"\n")).len(),
+            0
+        );
+        assert_eq!(first_line(&text("a.c", "#include <stdio.h>\n")).len(), 1);
+    }
+
+    #[test]
+    fn a_wide_line_is_found_and_counted_in_characters() {
+        let wide = "é".repeat(COLUMNS);
+        assert_eq!(columns(&text("a.rs", &wide)).len(), 0);
+        assert_eq!(columns(&text("a.rs", &format!("{wide}x"))).len(), 1);
+        assert_eq!(columns(&text("a.rs", &format!("    \"{wide}\","))).len(), 0);
+        assert_eq!(
+            columns(&text("a.rs", &format!("    // \"{wide}\""))).len(),
+            1
+        );
+        assert_eq!(columns(&text("a.md", &format!("{wide}x"))).len(), 0);
+    }
+
+    #[test]
+    fn forbidden_words_are_found() {
+        let line = format!("let x = {}x);", concat!("db", "g!("));
+        assert_eq!(words(&text("a.rs", &line)).len(), 1);
+        assert_eq!(
+            words(&text("a.md", concat!("see ..", "/shared/x"))).len(),
+            1
+        );
+        assert_eq!(words(&text("a.rs", "let x = 1;")).len(), 0);
+    }
+
+    #[test]
+    fn unchecked_code_is_found_outside_capture() {
+        let block = concat!("let x = un", "safe { *p };");
+        assert_eq!(danger(&text("crates/cli/src/a.rs", block)).len(), 1);
+        assert_eq!(danger(&text("crates/capture/src/a.rs", block)).len(), 0);
+        assert_eq!(
+            danger(&text("crates/cli/src/a.rs", "#![forbid(unsafe_code)]")).len(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_long_file_is_found() {
+        assert_eq!(length(&text("a.rs", &"x\n".repeat(LINES + 1))).len(), 1);
+        assert_eq!(length(&text("a.rs", &"x\n".repeat(LINES))).len(), 0);
+    }
+
+    #[test]
+    fn a_dependency_without_a_comment_is_found() {
+        let bare = "[dependencies]\nserde = \"1\"\n";
+        let beside = "[dependencies]\nserde = \"1\" # JSON\n";
+        let above = "[dev-dependencies]\n# JSON\nserde = \"1\"\n";
+        assert_eq!(dependencies(&text("Cargo.toml", bare)).len(), 1);
+        assert_eq!(dependencies(&text("Cargo.toml", beside)).len(), 0);
+        assert_eq!(dependencies(&text("Cargo.toml", above)).len(), 0);
+        assert_eq!(
+            dependencies(&text("Cargo.toml", "[package]\nname = \"x\"\n")).len(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_dead_link_is_found() {
+        let texts = [
+            text(
+                "docs/a.md",
+                "see [b](b.md#part), [c](../c.md), [d](../d), [w](https://w.org)",
+            ),
+            text("docs/b.md", ""),
+            text("d/e.rs", ""),
+        ];
+        let said = said(links(&texts));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("`../c.md`"), "{said:?}");
+    }
+
+    #[test]
+    fn an_unexplained_variable_is_found() {
+        let texts = [
+            text(
+                "crates/cli/src/a.rs",
+                "env(\"HEAPTIDE_OUTPUT\"); env(\"HEAPTIDE_OTHER\")",
+            ),
+            text(VARIABLES_PAGE, "`HEAPTIDE_OUTPUT`: where"),
+        ];
+        let said = said(variables(&texts));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("`HEAPTIDE_OTHER`"), "{said:?}");
+    }
+}
