@@ -1,5 +1,23 @@
 //! Recordings to tables: read profiles as untrusted input, give addresses names, aggregate.
+//!
+//! ```text
+//! PID-IMAGE.profile ──reader──▶ Profile ─┐
+//! recording.json ────metadata───────────▶├─recording─▶ Recording (model) ──aggregate──▶ groups, trees
+//! symbols.json / modules ──symbols──────▶┘
+//! ```
 
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
+mod error;
+pub mod measure;
+pub mod metadata;
 pub mod model;
+pub mod reader;
+pub mod recording;
+pub mod symbols;
+mod tables;
+pub mod tree;
+
+pub use error::Error;
+pub use recording::{newest, seal};

@@ -1,0 +1,338 @@
+//! Sites grouped by function, stack, module, lane or size, and the helpers views walk stacks with.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use rustc_hash::FxHashMap;
+
+use crate::measure::Measure;
+use crate::model::{FrameId, LaneId, Measures, Module, ModuleId, Process, SizeClass, StackId};
+
+/// What a row of a report stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupBy {
+    /// A function.
+    Function,
+    /// A whole stack, over all lanes.
+    Stack,
+    /// A module.
+    Module,
+    /// A lane.
+    Lane,
+    /// A class of usable sizes.
+    Size,
+}
+
+impl GroupBy {
+    /// Every way to group.
+    pub const fn all() -> &'static [GroupBy] {
+        use GroupBy::{Function, Lane, Module, Size, Stack};
+        &[Function, Stack, Module, Lane, Size]
+    }
+
+    /// Its name in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GroupBy::Function => "function",
+            GroupBy::Stack => "stack",
+            GroupBy::Module => "module",
+            GroupBy::Lane => "lane",
+            GroupBy::Size => "size",
+        }
+    }
+}
+
+/// A name that is no way to group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownGroupBy(pub String);
+
+impl fmt::Display for UnknownGroupBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot group by `{}`; expected one of", self.0)?;
+        GroupBy::all()
+            .iter()
+            .try_for_each(|by| write!(f, " {}", by.name()))
+    }
+}
+
+impl std::error::Error for UnknownGroupBy {}
+
+impl FromStr for GroupBy {
+    type Err = UnknownGroupBy;
+
+    fn from_str(name: &str) -> Result<GroupBy, UnknownGroupBy> {
+        let found = GroupBy::all().iter().find(|by| by.name() == name);
+        found
+            .copied()
+            .ok_or_else(|| UnknownGroupBy(name.to_owned()))
+    }
+}
+
+/// Index into a process's [`Functions`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FunctionId(pub u32);
+
+/// The distinct functions of a process: frames of one name in one file are of one function; a frame without
+/// a name is a function of its own.
+#[derive(Debug)]
+pub struct Functions {
+    of_frame: Vec<FunctionId>,
+    /// Of each function, the frame seen first.
+    first_frame: Vec<FrameId>,
+}
+
+impl Functions {
+    /// Finds them.
+    pub fn of(process: &Process) -> Functions {
+        let mut ids = FxHashMap::default();
+        let mut functions = Functions {
+            of_frame: Vec::new(),
+            first_frame: Vec::new(),
+        };
+        for (frame, index) in process.frames.iter().zip(0..) {
+            let module = frame
+                .module
+                .map(|m| process.modules[m.0 as usize].path.as_str());
+            let offset = if frame.function.is_some() {
+                0
+            } else {
+                frame.offset
+            };
+            let id = *ids
+                .entry((frame.function.as_deref(), module, offset))
+                .or_insert_with(|| {
+                    functions.first_frame.push(FrameId(index));
+                    FunctionId((functions.first_frame.len() - 1) as u32)
+                });
+            functions.of_frame.push(id);
+        }
+        functions
+    }
+
+    /// The function of a frame.
+    pub fn of_frame(&self, frame: FrameId) -> FunctionId {
+        self.of_frame[frame.0 as usize]
+    }
+
+    /// A frame of a function, for its name, module and file.
+    pub fn first_frame(&self, function: FunctionId) -> FrameId {
+        self.first_frame[function.0 as usize]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.first_frame.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.first_frame.is_empty()
+    }
+}
+
+/// What one group is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Key {
+    /// A function; none for allocations without a stack.
+    Function(Option<FunctionId>),
+    /// A stack; the root for allocations without one.
+    Stack(StackId),
+    /// A module; none for code without a file and allocations without a stack.
+    Module(Option<ModuleId>),
+    /// A lane.
+    Lane(LaneId),
+    /// Index into [`Process::histogram`].
+    Size(u32),
+}
+
+/// Sites that have something in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// What that is.
+    pub key: Key,
+    /// Sums over the sites that allocate there: the innermost frame is the function's or module's.
+    pub own: Measures,
+    /// Sums over the sites that go through it, each once however often it does.
+    pub inclusive: Measures,
+}
+
+/// Groups the sites of a process, in order of key.
+pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group> {
+    match by {
+        GroupBy::Function => {
+            let of = |frame| functions.of_frame(frame).0;
+            let key = |function: Option<u32>| Key::Function(function.map(FunctionId));
+            through(process, functions.len(), of, key)
+        }
+        GroupBy::Module => {
+            let nowhere = process.modules.len() as u32;
+            let of = |frame: FrameId| {
+                process.frames[frame.0 as usize]
+                    .module
+                    .map_or(nowhere, |module| module.0)
+            };
+            let key = |m: Option<u32>| Key::Module(m.filter(|&m| m != nowhere).map(ModuleId));
+            through(process, process.modules.len() + 1, of, key)
+        }
+        GroupBy::Stack => stacks(process),
+        GroupBy::Lane => {
+            let lane = |(lane, id): (&crate::model::Lane, u32)| Group {
+                key: Key::Lane(LaneId(id)),
+                own: lane.measures,
+                inclusive: lane.measures,
+            };
+            process.lanes.iter().zip(0..).map(lane).collect()
+        }
+        GroupBy::Size => process.histogram.iter().zip(0..).map(size).collect(),
+    }
+}
+
+/// The `count` groups with the highest inclusive (`Order::Inclusive`) or own value, those with 0 left out.
+pub fn top(mut groups: Vec<Group>, measure: Measure, order: Order, count: usize) -> Vec<Group> {
+    let value = |group: &Group| match order {
+        Order::Own => measure.of_sites().of(&group.own),
+        Order::Inclusive => measure.of_sites().of(&group.inclusive),
+    };
+    groups.retain(|group| value(group) > 0);
+    groups.sort_by_key(|group| (std::cmp::Reverse(value(group)), group.key));
+    groups.truncate(count);
+    groups
+}
+
+/// Which of a group's values orders them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// [`Group::own`].
+    Own,
+    /// [`Group::inclusive`].
+    Inclusive,
+}
+
+/// The size classes as groups: blocks by usable size, allocated and freed.
+fn size((class, id): (&SizeClass, u32)) -> Group {
+    let measures = Measures {
+        allocations: class.usable,
+        frees: class.freed,
+        live_blocks: class.usable.saturating_sub(class.freed),
+        ..Measures::default()
+    };
+    Group {
+        key: Key::Size(id),
+        own: measures,
+        inclusive: measures,
+    }
+}
+
+fn stacks(process: &Process) -> Vec<Group> {
+    let sums = by_stack(process);
+    let group = |(stack, own)| Group {
+        key: Key::Stack(stack),
+        own,
+        inclusive: own,
+    };
+    sums.into_iter().map(group).collect()
+}
+
+/// Sums over lanes, in order of stack.
+fn by_stack(process: &Process) -> Vec<(StackId, Measures)> {
+    let mut rows: Vec<_> = process
+        .sites
+        .iter()
+        .map(|site| (site.stack, &site.measures))
+        .collect();
+    rows.sort_by_key(|row| row.0);
+    let mut sums: Vec<(StackId, Measures)> = Vec::new();
+    for (stack, measures) in rows {
+        match sums.last_mut().filter(|sum| sum.0 == stack) {
+            Some(sum) => sum.1.add(measures),
+            None => sums.push((stack, *measures)),
+        }
+    }
+    sums
+}
+
+/// Groups by a thing that frames have, numbered below `count`; sites without a stack are under none.
+fn through(
+    process: &Process,
+    count: usize,
+    of: impl Fn(FrameId) -> u32,
+    key: impl Fn(Option<u32>) -> Key,
+) -> Vec<Group> {
+    let mut sums = vec![(Measures::default(), Measures::default()); count];
+    let mut seen_in = vec![usize::MAX; count];
+    let mut without = None;
+    for (index, (stack, measures)) in by_stack(process).into_iter().enumerate() {
+        if stack == StackId(0) {
+            without = Some(measures);
+        }
+        for (depth, frame) in process.frames_of(stack).enumerate() {
+            let thing = of(frame) as usize;
+            if depth == 0 {
+                sums[thing].0.add(&measures);
+            }
+            if seen_in[thing] != index {
+                seen_in[thing] = index;
+                sums[thing].1.add(&measures);
+            }
+        }
+    }
+    let without = without.map(|own| Group {
+        key: key(None),
+        own,
+        inclusive: own,
+    });
+    let group = |((own, inclusive), thing)| Group {
+        key: key(Some(thing)),
+        own,
+        inclusive,
+    };
+    let groups = without
+        .into_iter()
+        .chain(sums.into_iter().zip(0..).map(group));
+    groups
+        .filter(|group| group.inclusive != Measures::default())
+        .collect()
+}
+
+impl Process {
+    /// The frames of a stack, innermost first.
+    pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
+        let mut at = stack;
+        std::iter::from_fn(move || {
+            let node = self
+                .stacks
+                .get(at.0 as usize)
+                .filter(|_| at != StackId(0))?;
+            at = node.parent;
+            Some(node.frame)
+        })
+    }
+
+    /// The frames of a stack, outermost first.
+    pub fn path_of(&self, stack: StackId) -> Vec<FrameId> {
+        let mut frames: Vec<_> = self.frames_of(stack).collect();
+        frames.reverse();
+        frames
+    }
+
+    /// What a frame is called: its function, else module and offset, else the address.
+    pub fn label(&self, frame: FrameId) -> Cow<'_, str> {
+        let frame = &self.frames[frame.0 as usize];
+        match (&frame.function, frame.module) {
+            (Some(function), _) => Cow::Borrowed(function),
+            (None, Some(module)) => {
+                let file = self.modules[module.0 as usize].file_name();
+                Cow::Owned(format!("{file}+{:#x}", frame.offset))
+            }
+            (None, None) => Cow::Owned(format!("{:#x}", frame.offset)),
+        }
+    }
+}
+
+impl Module {
+    /// The last part of its path.
+    pub fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}

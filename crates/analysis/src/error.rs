@@ -1,0 +1,136 @@
+//! What can go wrong with a recording, each as one line that says where, what was expected, and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a recording could not be read or sealed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was being done: "read", "write".
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Nothing is there.
+    Missing {
+        /// The recording asked for.
+        path: PathBuf,
+    },
+    /// A directory without any profile.
+    NoProfiles {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it holds instead.
+        found: String,
+    },
+    /// Written by a later version.
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version it says.
+        version: u32,
+        /// The last version this reader knows.
+        known: u32,
+    },
+    /// The bytes contradict the format.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// A JSON file of the recording does not parse.
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// Several profiles, none of which can be read.
+    NothingReadable {
+        /// The recording.
+        path: PathBuf,
+        /// How many profiles it has.
+        profiles: usize,
+        /// What is wrong with the first.
+        first: Box<Error>,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io {
+                path,
+                doing,
+                source,
+            } => {
+                write!(f, "{}: cannot {doing} it: {source}", path.display())
+            }
+            Error::Missing { path } => write!(
+                f,
+                "{}: no such recording; make one with `heaptide run -- PROGRAM`",
+                path.display()
+            ),
+            Error::NoProfiles { path } => write!(
+                f,
+                "{}: no profile in this directory, expected PID-IMAGE.profile; \
+                 name a recording made by `heaptide run`",
+                path.display()
+            ),
+            Error::Foreign { path, found } => write!(
+                f,
+                "{}: {found}, expected a profile that starts with HEAPTIDE; \
+                 name a recording made by `heaptide run`",
+                path.display()
+            ),
+            Error::Newer {
+                path,
+                version,
+                known,
+            } => write!(
+                f,
+                "{}: it says version {version}, this heaptide reads up to {known}; \
+                 update heaptide to read it",
+                path.display()
+            ),
+            Error::Damaged { path, what } => {
+                write!(f, "{}: {what}; the file is damaged", path.display())
+            }
+            Error::Json { path, source } => {
+                write!(f, "{}: {source}; the file is damaged", path.display())
+            }
+            Error::NothingReadable {
+                path,
+                profiles,
+                first,
+            } => write!(
+                f,
+                "{}: none of its {profiles} profiles can be read; the first is {first}",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            Error::Json { source, .. } => Some(source),
+            Error::NothingReadable { first, .. } => Some(first.as_ref()),
+            _ => None,
+        }
+    }
+}

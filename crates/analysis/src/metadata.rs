@@ -1,0 +1,126 @@
+//! `recording.json`: what `heaptide run` knows and no profile does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// The file's name in a recording.
+pub const FILE: &str = "recording.json";
+/// The version of its layout; larger ones are refused.
+pub const VERSION: u32 = 1;
+
+/// The content of `recording.json`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Metadata {
+    /// [`VERSION`] of the writer.
+    pub version: u32,
+    /// The heaptide that wrote it.
+    #[serde(default)]
+    pub heaptide: String,
+    /// The program and its arguments, as given.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The process that was started.
+    pub root_pid: u32,
+    /// How it ended; none while it runs.
+    #[serde(default)]
+    pub status: Option<Status>,
+    /// Whether symbols are stored with the recording.
+    #[serde(default)]
+    pub sealed: bool,
+}
+
+/// How the started process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// By itself or not.
+    pub kind: StatusKind,
+    /// Exit status or number of the signal.
+    pub code: i32,
+}
+
+/// What [`Status::code`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusKind {
+    /// An exit status.
+    Exited,
+    /// A signal.
+    Signaled,
+}
+
+impl Metadata {
+    /// Reads it from a recording's directory; none if the recording has no such file.
+    pub fn read(directory: &Path) -> Result<Option<Metadata>, Error> {
+        let path = directory.join(FILE);
+        let Some(bytes) = read_if_there(&path)? else {
+            return Ok(None);
+        };
+        check_version(&path, &bytes, VERSION)?;
+        match serde_json::from_slice(&bytes) {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(source) => Err(Error::Json { path, source }),
+        }
+    }
+
+    /// Writes it into a recording's directory, replacing what is there in one step.
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(FILE);
+        let text = serde_json::to_vec(self).map_err(|source| Error::Json {
+            path: path.clone(),
+            source,
+        })?;
+        replace(&path, &text)
+    }
+}
+
+/// The bytes of a file, none if there is no such file.
+pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io {
+            path: path.to_owned(),
+            doing: "read",
+            source,
+        }),
+    }
+}
+
+/// Refuses a JSON file of a later version before its other fields are looked at.
+pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let path = path.to_owned();
+    match serde_json::from_slice::<Versioned>(bytes) {
+        Ok(Versioned { version }) if version > known => Err(Error::Newer {
+            path,
+            version,
+            known,
+        }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(Error::Json { path, source }),
+    }
+}
+
+/// Writes a file beside its place and renames it there: a reader sees the old one or the new one.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(name);
+    fs::write(&new, bytes)
+        .and_then(|()| fs::rename(&new, path))
+        .map_err(|source| {
+            let _ = fs::remove_file(&new); // it may not exist; the write's own error is the one to tell
+            Error::Io {
+                path: path.to_owned(),
+                doing: "write",
+                source,
+            }
+        })
+}

@@ -1,0 +1,541 @@
+//! One profile file into plain tables. The bytes are untrusted: whatever they are, no panic, and no memory
+//! beyond a small multiple of the file's real size.
+//!
+//! A live profile grows while it is read: `file_end` and each `committed` are read before the records they
+//! cover, so what is taken was finished; counters of one record may be of slightly different moments.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use heaptide_format as format;
+use heaptide_format::{ExtentHeader, FileHeader, Kind, StringHeader};
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
+
+use crate::Error;
+
+/// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a reader
+/// that is handed a sparse file of any size.
+pub const FILE_LIMIT: u64 = 4 << 30;
+/// Longer paths of modules are cut, in bytes: the kernel's own limit.
+const PATH_LIMIT: usize = 4096;
+
+/// What one profile file holds, with ids turned into indices.
+#[derive(Debug)]
+pub struct Profile {
+    /// The file's head.
+    pub header: FileHeader,
+    /// How much is recorded.
+    pub mode: format::Mode,
+    /// Path of the program.
+    pub program: String,
+    /// Its arguments.
+    pub command: Vec<String>,
+    /// Host name.
+    pub host: String,
+    /// Modules in order of the file.
+    pub modules: Vec<Module>,
+    /// Distinct places in code.
+    pub places: Vec<Place>,
+    /// Frames below their callers, callers first.
+    pub nodes: Vec<Node>,
+    /// Lanes in order of their index.
+    pub lanes: Vec<format::Lane>,
+    /// Counters of each stack and lane.
+    pub sites: Vec<Site>,
+    /// Samples in order of time.
+    pub timeline: Vec<format::Sample>,
+    /// What a person should know about how complete this is.
+    pub notes: Vec<String>,
+}
+
+/// A loaded file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Its path.
+    pub path: String,
+    /// Its record.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Address minus link-time address.
+    pub bias: u64,
+    /// GNU build-id, empty if none.
+    pub build_id: Vec<u8>,
+    /// Whether it was unloaded.
+    pub unloaded: bool,
+}
+
+/// A place in code: what a name is looked up for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    /// Index into [`Profile::modules`], or [`NO_MODULE`].
+    pub module: u32,
+    /// Link-time address of the call in the module; without a module the address itself or a mark.
+    pub offset: u64,
+}
+
+/// [`Place::module`] of code without a file and of marks.
+pub const NO_MODULE: u32 = u32::MAX;
+
+/// A frame below its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Index of the caller plus one, always at most this node's own index; 0 for an outermost frame.
+    pub parent: u32,
+    /// Index into [`Profile::places`].
+    pub place: u32,
+}
+
+/// The counters of one stack and lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// Index of the innermost frame's node plus one; 0 without a stack.
+    pub node: u32,
+    /// Index of the lane as the file says; it may be one without a record.
+    pub lane: u32,
+    /// The record.
+    pub counters: format::Site,
+}
+
+/// Reads a profile file.
+///
+/// Errors: the file cannot be read, is no profile, is of a later version, or contradicts the format.
+pub fn read(path: &Path) -> Result<Profile, Error> {
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        doing: "read",
+        source,
+    };
+    let mut file = File::open(path).map_err(io)?;
+    let size = file.metadata().map_err(io)?.len();
+    let mut bytes = Vec::new();
+    file.by_ref()
+        .take(format::PAGE)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
+    let end = header(&bytes, path)?.file_end.min(size);
+    if end > FILE_LIMIT {
+        let what = format!("it is of {end} bytes, this heaptide reads profiles up to {FILE_LIMIT}");
+        return Err(Error::Damaged {
+            path: path.to_owned(),
+            what,
+        });
+    }
+    let rest = end.saturating_sub(bytes.len() as u64);
+    file.take(rest).read_to_end(&mut bytes).map_err(io)?;
+    parse(&bytes, path)
+}
+
+/// Reads a profile from its bytes; `path` is for messages.
+///
+/// Errors: the bytes are no profile, of a later version, or contradict the format.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
+    let header = header(bytes, path)?;
+    let mode = match header.mode {
+        m if m == format::Mode::Counters as u32 => format::Mode::Counters,
+        m if m == format::Mode::Stacks as u32 => format::Mode::Stacks,
+        m => {
+            return Err(damaged(
+                path,
+                format!("the header says mode {m}, expected 1 or 2"),
+            ));
+        }
+    };
+    let walk = Walk::over(bytes, &header, path)?;
+    let strings = Strings {
+        bytes,
+        ranges: walk.ranges(Kind::Strings),
+    };
+    let (modules, by_index) = modules(&walk, &strings);
+    let tree = Nodes::read(&walk, &modules, &by_index);
+    let sites = sites(&walk, &tree);
+    let mut timeline: Vec<_> = walk
+        .records::<format::Sample>(Kind::Timeline)
+        .map(|r| r.1)
+        .collect();
+    timeline.sort_by_key(|s| s.time_ns);
+    let mut lanes: Vec<_> = walk
+        .records::<format::Lane>(Kind::Lanes)
+        .map(|r| r.1)
+        .collect();
+    lanes.sort_by_key(|lane| lane.index);
+    Ok(Profile {
+        mode,
+        program: strings.get(header.program).unwrap_or_default(),
+        command: arguments(strings.raw(header.command)),
+        host: strings.get(header.host).unwrap_or_default(),
+        header,
+        modules,
+        places: tree.places,
+        nodes: tree.nodes,
+        lanes,
+        sites,
+        timeline,
+        notes: walk.notes,
+    })
+}
+
+fn damaged(path: &Path, what: String) -> Error {
+    Error::Damaged {
+        path: path.to_owned(),
+        what,
+    }
+}
+
+fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
+    let foreign = |found: &str| Error::Foreign {
+        path: path.to_owned(),
+        found: found.to_owned(),
+    };
+    match bytes.get(..format::MAGIC.len()) {
+        None if bytes.is_empty() => return Err(foreign("it is empty")),
+        None => return Err(foreign("it is shorter than a profile's first word")),
+        Some([0, 0, 0, 0, 0, 0, 0, 0]) => {
+            return Err(foreign(
+                "its head was never written (its process ended in its first moment)",
+            ));
+        }
+        Some(magic) if magic != format::MAGIC => return Err(foreign("it is something else")),
+        Some(_) => {}
+    }
+    let Ok((header, _)) = FileHeader::read_from_prefix(bytes) else {
+        let (is, expected) = (bytes.len(), size_of::<FileHeader>());
+        return Err(damaged(
+            path,
+            format!("it is cut at {is} bytes, its head alone has {expected}"),
+        ));
+    };
+    match header.version {
+        0 => Err(damaged(
+            path,
+            "it says version 0, expected 1 or more".to_owned(),
+        )),
+        version if version > format::VERSION => Err(Error::Newer {
+            path: path.to_owned(),
+            version,
+            known: format::VERSION,
+        }),
+        _ if header.file_end < format::PAGE => {
+            let end = header.file_end;
+            Err(damaged(
+                path,
+                format!("the head says it ends at byte {end}, expected at least 4096"),
+            ))
+        }
+        _ => Ok(header),
+    }
+}
+
+/// The committed part of one extent.
+struct Extent {
+    kind: Kind,
+    lane: u32,
+    /// Offset of the first record.
+    start: usize,
+    /// One past the last committed byte that the file has.
+    end: usize,
+}
+
+/// The extents of a file, checked once.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    extents: Vec<Extent>,
+    notes: Vec<String>,
+}
+
+impl<'a> Walk<'a> {
+    fn over(bytes: &'a [u8], header: &FileHeader, path: &Path) -> Result<Walk<'a>, Error> {
+        let in_use = usize::try_from(header.file_end).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(in_use)];
+        let mut walk = Walk {
+            bytes,
+            extents: Vec::new(),
+            notes: Vec::new(),
+        };
+        let have = bytes.len() as u64;
+        if have < header.file_end {
+            let end = header.file_end;
+            walk.notes
+                .push(format!("the file is cut short: {have} bytes of {end}"));
+        }
+        let (mut at, mut skipped) = (format::PAGE, 0);
+        while let Some(rest) = at.checked_add(format::EXTENT_HEADER).filter(|&e| e <= have) {
+            let head = &bytes[at as usize..rest as usize];
+            let extent = ExtentHeader::read_from_bytes(head).ok();
+            let Some(extent) = extent.filter(|e| e.magic == format::EXTENT_MAGIC) else {
+                skipped += format::PAGE;
+                at += format::PAGE;
+                continue;
+            };
+            at = walk
+                .admit(at, &extent, header.file_end)
+                .map_err(|what| damaged(path, what))?;
+        }
+        if skipped > 0 {
+            walk.notes
+                .push(format!("{skipped} bytes were reserved and not yet in use"));
+        }
+        Ok(walk)
+    }
+
+    /// Checks the extent at `at` and returns where the next one starts.
+    fn admit(&mut self, at: u64, extent: &ExtentHeader, file_end: u64) -> Result<u64, String> {
+        let ExtentHeader {
+            length, committed, ..
+        } = *extent;
+        if length == 0 || length % format::PAGE != 0 {
+            return Err(format!(
+                "extent at byte {at} is of length {length}, expected a multiple of 4096"
+            ));
+        }
+        let end = at.checked_add(length).filter(|&end| end <= file_end).ok_or_else(|| {
+            format!("extent at byte {at} is of length {length}, expected it to end by byte {file_end}")
+        })?;
+        let room = length - format::EXTENT_HEADER;
+        if committed > room {
+            return Err(format!(
+                "extent at byte {at} says {committed} bytes are in use, expected at most {room}"
+            ));
+        }
+        if let Some(kind) = Kind::from_number(extent.kind) {
+            let start = at + format::EXTENT_HEADER;
+            let last = (start + committed).min(self.bytes.len() as u64);
+            let (start, end) = (start as usize, last as usize);
+            self.extents.push(Extent {
+                kind,
+                lane: extent.lane,
+                start,
+                end,
+            });
+        }
+        Ok(end)
+    }
+
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &Extent> {
+        self.extents
+            .iter()
+            .filter(move |extent| extent.kind == kind)
+    }
+
+    fn ranges(&self, kind: Kind) -> Vec<(usize, usize)> {
+        self.of(kind)
+            .map(|extent| (extent.start, extent.end))
+            .collect()
+    }
+
+    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is left out.
+    fn records<T: FromBytes>(&self, kind: Kind) -> impl Iterator<Item = (&Extent, T, usize)> {
+        self.of(kind).flat_map(move |extent| {
+            let records = self.bytes[extent.start..extent.end].chunks_exact(size_of::<T>());
+            records.enumerate().filter_map(move |(i, record)| {
+                let record = T::read_from_bytes(record).ok()?;
+                Some((extent, record, extent.start + i * size_of::<T>()))
+            })
+        })
+    }
+}
+
+/// The strings of a file; a reference is valid only into a committed part of a strings extent.
+struct Strings<'a> {
+    bytes: &'a [u8],
+    /// Ascending.
+    ranges: Vec<(usize, usize)>,
+}
+
+impl<'a> Strings<'a> {
+    fn raw(&self, reference: u32) -> &'a [u8] {
+        self.find(reference).unwrap_or_default()
+    }
+
+    fn get(&self, reference: u32) -> Option<String> {
+        Some(String::from_utf8_lossy(self.find(reference)?).into_owned())
+    }
+
+    fn find(&self, reference: u32) -> Option<&'a [u8]> {
+        let at = usize::try_from(u64::from(reference) * format::STRING_GRANULE).ok()?;
+        let next = self.ranges.partition_point(|&(start, _)| start <= at);
+        let &(_, end) = self.ranges.get(next.checked_sub(1)?)?;
+        let (head, rest) = StringHeader::read_from_prefix(self.bytes.get(at..end)?).ok()?;
+        let length = usize::try_from(head.length)
+            .ok()
+            .filter(|&l| l <= format::STRING_MAX)?;
+        rest.get(..length)
+    }
+}
+
+/// Arguments, each ended by a zero byte.
+fn arguments(bytes: &[u8]) -> Vec<String> {
+    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    bytes
+        .split(|&b| b == 0)
+        .map(|a| String::from_utf8_lossy(a).into_owned())
+        .collect()
+}
+
+/// The modules, and their indices by the number that nodes know them by.
+fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>) {
+    let mut modules = Vec::new();
+    let mut by_index = FxHashMap::default();
+    for (_, module, _) in walk.records::<format::Module>(Kind::Modules) {
+        let nodes_can_name_it = u64::from(module.index) < 1 << (64 - format::ADDRESS_BITS);
+        if module.index == 0 || !nodes_can_name_it || by_index.contains_key(&module.index.into()) {
+            continue;
+        }
+        by_index.insert(module.index.into(), modules.len() as u32);
+        let path = strings.raw(module.path);
+        let path = String::from_utf8_lossy(&path[..path.len().min(PATH_LIMIT)]).into_owned();
+        let id = &module.build_id[..module.build_id.len().min(module.build_id_length as usize)];
+        modules.push(Module {
+            path,
+            start: module.start,
+            end: module.end,
+            bias: module.bias,
+            build_id: id.to_vec(),
+            unloaded: module.unloaded != 0,
+        });
+    }
+    (modules, by_index)
+}
+
+/// The stack tree with callers first, and the way from ids in the file to it.
+struct Nodes {
+    nodes: Vec<Node>,
+    places: Vec<Place>,
+    /// By granule of the file: index into `nodes` plus one, 0 where no node is.
+    by_granule: Vec<u32>,
+}
+
+impl Nodes {
+    fn read(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
+        let granule = format::NODE_GRANULE as usize;
+        let mut raw = Vec::new();
+        let mut by_granule = vec![0; walk.bytes.len() / granule + 1];
+        for (_, node, offset) in walk.records::<format::Node>(Kind::Nodes) {
+            raw.push(node);
+            by_granule[offset / granule] = raw.len() as u32;
+        }
+        let parents: Vec<u32> = raw.iter().map(|n| look_up(&by_granule, n.parent)).collect();
+        let order = callers_first(&parents);
+        let mut places = Places::default();
+        let mut position = vec![0u32; raw.len() + 1]; // index in the file plus one → in `nodes` plus one
+        let mut nodes = Vec::with_capacity(raw.len());
+        for (index, parent) in order {
+            let place = places.id(&raw[index as usize], modules, by_index);
+            nodes.push(Node {
+                parent: position[parent as usize],
+                place,
+            });
+            position[index as usize + 1] = nodes.len() as u32;
+        }
+        by_granule
+            .iter_mut()
+            .for_each(|index| *index = position[*index as usize]);
+        Nodes {
+            nodes,
+            places: places.list,
+            by_granule,
+        }
+    }
+}
+
+fn look_up(by_granule: &[u32], id: u32) -> u32 {
+    by_granule.get(id as usize).copied().unwrap_or(0)
+}
+
+/// Orders nodes so that each comes after its parent: pairs of index and parent plus one. Where parents form
+/// a circle, the circle is cut and its first node becomes an outermost one.
+fn callers_first(parents: &[u32]) -> Vec<(u32, u32)> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mark {
+        New,
+        OnPath,
+        Done,
+    }
+    let mut marks = vec![Mark::New; parents.len()];
+    let mut order = Vec::with_capacity(parents.len());
+    let mut path = Vec::new();
+    for start in 0..parents.len() {
+        let mut at = start;
+        while marks[at] == Mark::New {
+            marks[at] = Mark::OnPath;
+            path.push(at);
+            match parents[at].checked_sub(1) {
+                Some(parent) => at = parent as usize,
+                None => break,
+            }
+        }
+        while let Some(index) = path.pop() {
+            let parent = parents[index];
+            let known = parent != 0 && marks[parent as usize - 1] == Mark::Done;
+            order.push((index as u32, if known { parent } else { 0 }));
+            marks[index] = Mark::Done;
+        }
+    }
+    order
+}
+
+/// Distinct places, numbered as they come.
+#[derive(Default)]
+struct Places {
+    list: Vec<Place>,
+    ids: FxHashMap<Place, u32>,
+}
+
+impl Places {
+    fn id(
+        &mut self,
+        node: &format::Node,
+        modules: &[Module],
+        by_index: &FxHashMap<u64, u32>,
+    ) -> u32 {
+        let place = place(node, modules, by_index);
+        *self.ids.entry(place).or_insert_with(|| {
+            self.list.push(place);
+            (self.list.len() - 1) as u32
+        })
+    }
+}
+
+fn place(node: &format::Node, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Place {
+    let address = node.key & ((1 << format::ADDRESS_BITS) - 1);
+    let number = node.key >> format::ADDRESS_BITS;
+    let is_mark = number == 0 && address < format::PAGE;
+    let exact = is_mark || node.flags & format::NODE_EXACT_PC != 0;
+    let address = if exact {
+        address
+    } else {
+        address.saturating_sub(1)
+    };
+    match by_index.get(&number) {
+        Some(&module) => {
+            let bias = modules[module as usize].bias;
+            Place {
+                module,
+                offset: address.wrapping_sub(bias),
+            }
+        }
+        None => Place {
+            module: NO_MODULE,
+            offset: address,
+        },
+    }
+}
+
+fn sites(walk: &Walk, tree: &Nodes) -> Vec<Site> {
+    let records = walk.records::<format::Site>(Kind::Sites);
+    records
+        .map(|(extent, counters, _)| {
+            let node = look_up(&tree.by_granule, counters.stack);
+            Site {
+                node,
+                lane: extent.lane,
+                counters,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,390 @@
+//! Opening a recording, sealed or not, finished or live; and sealing one.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heaptide_format as format;
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::metadata::{Metadata, Status, StatusKind};
+use crate::model::{End, Recording};
+use crate::reader::{self, NO_MODULE, Profile};
+use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
+use crate::tables;
+
+/// The suffix of a recording's directory.
+pub const SUFFIX: &str = ".heaptide";
+
+impl Recording {
+    /// Reads a recording: a directory, or a single profile file. Addresses that no stored symbols cover are
+    /// looked up on the spot.
+    ///
+    /// Errors: there is nothing, or nothing in it can be read. A recording of which a part can be read is
+    /// one; the rest is in `damaged`.
+    pub fn open(path: &Path) -> Result<Recording, Error> {
+        Recording::open_with(path, &Blazesym, &mut |_, _| {})
+    }
+
+    /// The same with an engine for names, telling `progress` the addresses looked up and their number.
+    pub fn open_with(
+        path: &Path,
+        engine: &dyn Engine,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Recording, Error> {
+        let mut parts = Parts::read(path)?;
+        let changed = parts
+            .symbols
+            .complete(wanted(&parts.profiles), engine, progress);
+        let endings = parts.endings(&changed);
+        let processes = parts
+            .profiles
+            .into_iter()
+            .zip(endings)
+            .map(|((_, profile), ending)| tables::process(profile, &parts.symbols, ending))
+            .collect();
+        Ok(Recording {
+            path: path.to_owned(),
+            sealed: parts.sealed,
+            processes,
+            damaged: parts.damaged,
+        })
+    }
+}
+
+/// The newest recording in a directory, by the time it was last changed; none if there is none.
+///
+/// Errors: the directory cannot be read.
+pub fn newest(directory: &Path) -> Result<Option<PathBuf>, Error> {
+    let candidates = list(directory)?.into_iter().filter_map(|path| {
+        let is_one = path.extension().is_some_and(|e| e == &SUFFIX[1..]) && path.is_dir();
+        let changed = fs::metadata(&path).and_then(|m| m.modified()).ok()?;
+        is_one.then_some((changed, path))
+    });
+    Ok(candidates.max().map(|(_, path)| path))
+}
+
+/// What sealing did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sealed {
+    /// Distinct addresses of the recording that were looked up, now or before.
+    pub addresses: usize,
+    /// How many of them have a name.
+    pub named: usize,
+    /// A line for each module without names because its file is gone or is another one.
+    pub notes: Vec<String>,
+}
+
+/// Stores the names of all addresses with a recording, so that it can be read on another machine.
+/// `progress` is told the addresses looked up and their number.
+///
+/// Errors: the recording cannot be read or written.
+pub fn seal(directory: &Path, progress: &mut dyn FnMut(usize, usize)) -> Result<Sealed, Error> {
+    seal_with(directory, &Blazesym, progress)
+}
+
+/// The same with an engine for names.
+pub fn seal_with(
+    directory: &Path,
+    engine: &dyn Engine,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Sealed, Error> {
+    let mut parts = Parts::read(directory)?;
+    let refused = parts
+        .symbols
+        .complete(wanted(&parts.profiles), engine, progress);
+    parts.symbols.write(&parts.directory)?;
+    if let Some(mut metadata) = parts.metadata {
+        metadata.sealed = true;
+        metadata.write(&parts.directory)?;
+    }
+    let (addresses, named) = parts.symbols.counts();
+    let notes = refused.into_iter().map(|(_, line)| line).collect();
+    Ok(Sealed {
+        addresses,
+        named,
+        notes,
+    })
+}
+
+/// How a process image ended, and what to say about how complete its profile is.
+pub(crate) struct Ending {
+    pub(crate) file: PathBuf,
+    pub(crate) end: End,
+    pub(crate) duration_ns: u64,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The files of a recording, read and not yet put together.
+struct Parts {
+    directory: PathBuf,
+    metadata: Option<Metadata>,
+    symbols: Symbols,
+    sealed: bool,
+    /// In order of start.
+    profiles: Vec<(PathBuf, Profile)>,
+    damaged: Vec<(PathBuf, String)>,
+    /// Highest image of each pid, by the names of the files.
+    last_image: FxHashMap<u32, u32>,
+}
+
+impl Parts {
+    fn read(path: &Path) -> Result<Parts, Error> {
+        let kind = fs::metadata(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::Missing {
+                path: path.to_owned(),
+            },
+            _ => Error::Io {
+                path: path.to_owned(),
+                doing: "read",
+                source,
+            },
+        })?;
+        let (directory, all, files) = match kind.is_dir() {
+            true => {
+                let all = profiles_in(path)?;
+                (path.to_owned(), all.clone(), all)
+            }
+            false => {
+                let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+                let directory = parent.unwrap_or(Path::new(".")).to_owned();
+                let all = profiles_in(&directory).unwrap_or_default(); // siblings are a help, no need
+                (directory, all, vec![path.to_owned()])
+            }
+        };
+        let mut damaged = Vec::new();
+        let profiles = read_profiles(path, files, &mut damaged)?;
+        let mut note =
+            |error: Error, file: &str| damaged.push((directory.join(file), error.to_string()));
+        let metadata = Metadata::read(&directory).unwrap_or_else(|error| {
+            note(error, crate::metadata::FILE);
+            None
+        });
+        let symbols = Symbols::read(&directory).unwrap_or_else(|error| {
+            note(error, crate::symbols::FILE);
+            None
+        });
+        let sealed = symbols.is_some() && metadata.as_ref().is_none_or(|m| m.sealed);
+        let symbols = symbols.unwrap_or_default();
+        let last_image = last_images(&all);
+        Ok(Parts {
+            directory,
+            metadata,
+            symbols,
+            sealed,
+            profiles,
+            damaged,
+            last_image,
+        })
+    }
+
+    fn endings(&self, changed: &[(ModuleKey, String)]) -> Vec<Ending> {
+        let ending = |(file, profile): &(PathBuf, Profile)| {
+            let end = self.end(file, profile);
+            let mut notes = profile.notes.clone();
+            notes.extend(
+                changed
+                    .iter()
+                    .filter(|c| uses(profile, &c.0))
+                    .map(|c| c.1.clone()),
+            );
+            let duration_ns = duration_ns(&profile.header, end);
+            Ending {
+                file: file.clone(),
+                end,
+                duration_ns,
+                notes,
+            }
+        };
+        self.profiles.iter().map(ending).collect()
+    }
+
+    fn end(&self, file: &Path, profile: &Profile) -> End {
+        let header = &profile.header;
+        let is_last = self
+            .last_image
+            .get(&header.pid)
+            .is_none_or(|&last| last <= header.image);
+        if !is_last || header.end_kind == format::End::Exec as u32 {
+            return End::Exec;
+        }
+        let root = self.metadata.as_ref().filter(|m| m.root_pid == header.pid);
+        match root.and_then(|m| m.status) {
+            Some(Status {
+                kind: StatusKind::Exited,
+                code,
+            }) => End::Exited(code),
+            Some(Status {
+                kind: StatusKind::Signaled,
+                code,
+            }) => End::Signaled(code),
+            None if header.end_kind == format::End::Exited as u32 => End::Exited(header.end_code),
+            None if maps_file(header.pid, file) => End::Running,
+            None => End::Unknown,
+        }
+    }
+}
+
+/// The files of a directory, sorted.
+fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let io = |source| Error::Io {
+        path: directory.to_owned(),
+        doing: "read",
+        source,
+    };
+    let entries = fs::read_dir(directory).map_err(io)?;
+    let mut paths = entries
+        .map(|e| e.map(|e| e.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(io)?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let is_profile = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|n| n.to_string_lossy().ends_with(format::PROFILE_SUFFIX))
+    };
+    let profiles: Vec<_> = list(directory)?.into_iter().filter(is_profile).collect();
+    match profiles.is_empty() {
+        true => Err(Error::NoProfiles {
+            path: directory.to_owned(),
+        }),
+        false => Ok(profiles),
+    }
+}
+
+/// Reads what can be read, in order of start; an error if that is nothing.
+fn read_profiles(
+    path: &Path,
+    files: Vec<PathBuf>,
+    damaged: &mut Vec<(PathBuf, String)>,
+) -> Result<Vec<(PathBuf, Profile)>, Error> {
+    let count = files.len();
+    let mut first = None;
+    let mut profiles = Vec::with_capacity(count);
+    for file in files {
+        match reader::read(&file) {
+            Ok(profile) => profiles.push((file, profile)),
+            Err(error) => {
+                damaged.push((file, error.to_string()));
+                first.get_or_insert(error);
+            }
+        }
+    }
+    match first {
+        Some(first) if profiles.is_empty() && count == 1 => return Err(first),
+        Some(first) if profiles.is_empty() => {
+            let (path, first) = (path.to_owned(), Box::new(first));
+            return Err(Error::NothingReadable {
+                path,
+                profiles: count,
+                first,
+            });
+        }
+        _ => {}
+    }
+    profiles.sort_by_key(|(_, p)| (p.header.start_realtime_ns, p.header.pid, p.header.image));
+    Ok(profiles)
+}
+
+/// Pids and highest images, by file names `PID-IMAGE.profile`.
+fn last_images(files: &[PathBuf]) -> FxHashMap<u32, u32> {
+    let mut last = FxHashMap::<u32, u32>::default();
+    for file in files {
+        let name = file
+            .file_stem()
+            .map(|n| n.to_string_lossy())
+            .unwrap_or_default();
+        let numbers = name
+            .split_once('-')
+            .map(|(pid, image)| (pid.parse(), image.parse()));
+        if let Some((Ok(pid), Ok(image))) = numbers {
+            let highest = last.entry(pid).or_insert(image);
+            *highest = image.max(*highest);
+        }
+    }
+    last
+}
+
+/// The addresses of all profiles that could have names, by module.
+fn wanted(profiles: &[(PathBuf, Profile)]) -> Vec<Wanted> {
+    let mut by_module: FxHashMap<ModuleKey, Wanted> = FxHashMap::default();
+    for (_, profile) in profiles {
+        let since_ns = profile.header.start_realtime_ns;
+        let mut addresses = vec![Vec::new(); profile.modules.len()];
+        for place in profile
+            .places
+            .iter()
+            .filter(|place| place.module != NO_MODULE)
+        {
+            addresses[place.module as usize].push(place.offset);
+        }
+        for (module, addresses) in profile.modules.iter().zip(addresses) {
+            let want = by_module
+                .entry(key(module))
+                .or_insert_with_key(|module| Wanted {
+                    module: module.clone(),
+                    since_ns,
+                    addresses: Vec::new(),
+                });
+            want.since_ns = want.since_ns.min(since_ns);
+            want.addresses.extend(addresses);
+        }
+    }
+    let mut wanted: Vec<_> = by_module.into_values().collect();
+    for want in &mut wanted {
+        want.addresses.sort_unstable();
+        want.addresses.dedup();
+    }
+    wanted.sort_by(|a, b| a.module.cmp(&b.module));
+    wanted
+}
+
+fn key(module: &reader::Module) -> ModuleKey {
+    ModuleKey {
+        path: module.path.clone(),
+        build_id: module.build_id.clone(),
+    }
+}
+
+fn uses(profile: &Profile, module: &ModuleKey) -> bool {
+    profile
+        .modules
+        .iter()
+        .any(|m| m.path == module.path && m.build_id == module.build_id)
+}
+
+fn duration_ns(header: &format::FileHeader, end: End) -> u64 {
+    match header.end_time_ns {
+        0 if end == End::Running => {
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+            now_ns
+                .saturating_sub(header.start_realtime_ns)
+                .max(header.last_seen_ns)
+        }
+        0 => header.last_seen_ns,
+        noted => noted,
+    }
+}
+
+/// Whether a live process has this file mapped: pids come round again, files do not.
+fn maps_file(pid: u32, file: &Path) -> bool {
+    let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+        return false;
+    };
+    let Ok(inode) = fs::metadata(file).map(|m| m.ino().to_string()) else {
+        return false;
+    };
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    maps.lines().any(|line| {
+        let same_inode = line.split_ascii_whitespace().nth(4) == Some(inode.as_str());
+        same_inode && line.ends_with(name.as_ref())
+    })
+}

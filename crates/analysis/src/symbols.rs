@@ -1,0 +1,470 @@
+//! Names for addresses: `symbols.json`, and the engine that fills it from the modules' files.
+//!
+//! A name is looked up only in a file that is the recorded one: of the same build-id, or, where there is no
+//! build-id, not changed since the process started.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::UNIX_EPOCH;
+
+use blazesym::helper::read_elf_build_id;
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::metadata::{check_version, read_if_there, replace};
+
+/// The file's name in a recording.
+pub const FILE: &str = "symbols.json";
+/// The version of its layout; larger ones are refused.
+pub const VERSION: u32 = 1;
+/// Modules are looked up by so many threads.
+const THREADS: usize = 2;
+/// Addresses are looked up, and progress is told, so many at a time.
+const BATCH: usize = 1024;
+/// A profile keeps so many bytes of a build-id.
+const STORED_BUILD_ID: usize = 24;
+
+/// A module, whichever process had it and wherever it was mapped.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ModuleKey {
+    /// Its path.
+    pub path: String,
+    /// Its GNU build-id, empty if it has none.
+    pub build_id: Vec<u8>,
+}
+
+/// The link-time addresses of a module to look up.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The module.
+    pub module: ModuleKey,
+    /// Earliest start of a process that had it, nanoseconds since 1970-01-01 UTC.
+    pub since_ns: u64,
+    /// Ascending, distinct.
+    pub addresses: Vec<u64>,
+}
+
+/// One function at an address: the outermost is the one in the symbol table, the others are inlined.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Name<'a> {
+    /// Demangled, whole.
+    pub function: Option<&'a str>,
+    /// Source file.
+    pub file: Option<&'a str>,
+    /// Line of the call.
+    pub line: Option<u32>,
+}
+
+/// Gives names to addresses of one file.
+pub trait Engine: Sync {
+    /// Calls `each` once for each of `addresses`, in order, with the functions there, outermost first; none
+    /// if nothing is known.
+    ///
+    /// Errors: the file cannot be read; `each` was called for the addresses before.
+    fn look_up(
+        &self,
+        file: &Path,
+        addresses: &[u64],
+        each: &mut dyn FnMut(u64, &[Name<'_>]),
+    ) -> Result<(), String>;
+}
+
+/// The engine: debug info, separate debug files by build-id and debuglink, else symbol tables.
+#[derive(Debug, Default)]
+pub struct Blazesym;
+
+impl Engine for Blazesym {
+    fn look_up(
+        &self,
+        file: &Path,
+        addresses: &[u64],
+        each: &mut dyn FnMut(u64, &[Name<'_>]),
+    ) -> Result<(), String> {
+        let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
+        let mut elf = Elf::new(file);
+        for batch in addresses.chunks(BATCH) {
+            let mut answer =
+                symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
+            if answer.is_err() && elf.debug_syms {
+                elf.debug_syms = false; // debug info that does not parse must not cost the symbol table
+                answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
+            }
+            let answer = answer.map_err(|e| e.to_string())?;
+            for (&address, symbol) in batch.iter().zip(&answer) {
+                match symbol.as_sym() {
+                    Some(symbol) => with_names(symbol, |names| each(address, names)),
+                    None => each(address, &[]),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn with_names(symbol: &Sym<'_>, each: impl FnOnce(&[Name<'_>])) {
+    let inlined = symbol
+        .inlined
+        .iter()
+        .map(|f| (f.name.as_ref(), f.code_info.as_ref()));
+    let all: Vec<_> = std::iter::once((symbol.name.as_ref(), symbol.code_info.as_deref()))
+        .chain(inlined)
+        .map(|(name, code)| (name, code.map(|c| (source_path(c), c.line))))
+        .collect();
+    let names: Vec<_> = all
+        .iter()
+        .map(|(name, code)| Name {
+            function: Some(*name).filter(|n| !n.is_empty()),
+            file: code.as_ref().map(|(path, _)| path.as_str()),
+            line: code.as_ref().and_then(|&(_, line)| line),
+        })
+        .collect();
+    each(&names);
+}
+
+fn source_path(code: &CodeInfo<'_>) -> String {
+    code.to_path().to_string_lossy().into_owned()
+}
+
+/// The names of one module's addresses.
+#[derive(Debug, Default)]
+pub struct ModuleSymbols {
+    strings: Vec<String>,
+    string_ids: FxHashMap<String, u32>,
+    /// By address: the range in `names`.
+    places: FxHashMap<u64, (u32, u32)>,
+    /// Function and file as string ids plus one, line; 0 is none.
+    names: Vec<[u32; 3]>,
+}
+
+impl ModuleSymbols {
+    /// Stores the functions at an address, outermost first; those of an earlier call are replaced.
+    pub fn insert(&mut self, address: u64, names: &[Name<'_>]) {
+        let start = self.names.len() as u32;
+        for name in names {
+            let (function, file) = (self.string(name.function), self.string(name.file));
+            self.names.push([function, file, name.line.unwrap_or(0)]);
+        }
+        self.places.insert(address, (start, names.len() as u32));
+    }
+
+    /// The functions at an address, outermost first; none if it was never looked up.
+    pub fn get(&self, address: u64) -> Option<impl Iterator<Item = Name<'_>>> {
+        let &(start, count) = self.places.get(&address)?;
+        let names = &self.names[start as usize..(start + count) as usize];
+        Some(names.iter().map(|&[function, file, line]| Name {
+            function: self.text(function),
+            file: self.text(file),
+            line: Some(line).filter(|&l| l != 0),
+        }))
+    }
+
+    fn string(&mut self, text: Option<&str>) -> u32 {
+        let Some(text) = text else { return 0 };
+        if let Some(&id) = self.string_ids.get(text) {
+            return id;
+        }
+        self.strings.push(text.to_owned());
+        let id = self.strings.len() as u32;
+        self.string_ids.insert(text.to_owned(), id);
+        id
+    }
+
+    fn text(&self, id: u32) -> Option<&str> {
+        self.strings
+            .get((id as usize).checked_sub(1)?)
+            .map(String::as_str)
+    }
+}
+
+/// What is known about names, over all modules of a recording.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    modules: FxHashMap<ModuleKey, ModuleSymbols>,
+}
+
+/// `symbols.json`. A place is its address, then function, file and line of each function there, outermost
+/// first: strings by their index plus one, 0 for none.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    modules: Vec<StoredModule>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredModule {
+    path: String,
+    build_id: String,
+    strings: Vec<String>,
+    places: Vec<Vec<u64>>,
+}
+
+impl Symbols {
+    /// Reads what is stored with a recording; none if nothing is.
+    ///
+    /// Errors: the file cannot be read, does not parse, or is of a later version.
+    pub fn read(directory: &Path) -> Result<Option<Symbols>, Error> {
+        let path = directory.join(FILE);
+        let Some(bytes) = read_if_there(&path)? else {
+            return Ok(None);
+        };
+        check_version(&path, &bytes, VERSION)?;
+        match serde_json::from_slice::<Stored>(&bytes) {
+            Ok(stored) => Ok(Some(Symbols {
+                modules: stored
+                    .modules
+                    .into_iter()
+                    .map(StoredModule::unpack)
+                    .collect(),
+            })),
+            Err(source) => Err(Error::Json { path, source }),
+        }
+    }
+
+    /// Stores them with a recording, replacing what is there in one step.
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(FILE);
+        let mut modules: Vec<_> = self
+            .modules
+            .iter()
+            .map(|(k, m)| StoredModule::pack(k, m))
+            .collect();
+        modules.sort_by(|a, b| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
+        let stored = Stored {
+            version: VERSION,
+            modules,
+        };
+        let text = serde_json::to_vec(&stored).map_err(|source| Error::Json {
+            path: path.clone(),
+            source,
+        })?;
+        replace(&path, &text)
+    }
+
+    /// The names of a module.
+    pub fn module(&self, key: &ModuleKey) -> Option<&ModuleSymbols> {
+        self.modules.get(key)
+    }
+
+    /// Addresses that were looked up, and those of them that have a name.
+    pub fn counts(&self) -> (usize, usize) {
+        let all = self.modules.values().map(|m| m.places.len()).sum();
+        let named = |m: &ModuleSymbols| m.places.values().filter(|place| place.1 > 0).count();
+        (all, self.modules.values().map(named).sum())
+    }
+
+    /// Looks up what is wanted and not yet known, telling `progress` the addresses done and their number.
+    /// Returns a line for each module that gave no names because its file is gone or is another one.
+    pub fn complete(
+        &mut self,
+        mut wanted: Vec<Wanted>,
+        engine: &dyn Engine,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Vec<(ModuleKey, String)> {
+        let mut refused = Vec::new();
+        wanted.retain_mut(|want| {
+            if let Some(known) = self.modules.get(&want.module) {
+                want.addresses
+                    .retain(|address| !known.places.contains_key(address));
+            }
+            !want.addresses.is_empty() && admit(want, &mut refused)
+        });
+        wanted.sort_by_key(|want| std::cmp::Reverse(want.addresses.len()));
+        let total = wanted.iter().map(|want| want.addresses.len()).sum();
+        let mut done = 0;
+        in_parallel(&wanted, engine, &mut |message| match message {
+            Message::Progress(addresses) => {
+                done += addresses;
+                progress(done, total);
+            }
+            Message::Found(index, found, failure) => {
+                let module = &wanted[index].module;
+                self.merge(module, found);
+                refused
+                    .extend(failure.map(|why| (module.clone(), format!("{}: {why}", module.path))));
+            }
+        });
+        refused
+    }
+
+    fn merge(&mut self, module: &ModuleKey, found: ModuleSymbols) {
+        let Some(known) = self.modules.get_mut(module) else {
+            self.modules.insert(module.clone(), found);
+            return;
+        };
+        for &address in found.places.keys() {
+            let names: Vec<_> = found.get(address).into_iter().flatten().collect();
+            known.insert(address, &names);
+        }
+    }
+}
+
+/// Whether a module's file can be asked; says why not where a person can do something about it.
+fn admit(want: &Wanted, refused: &mut Vec<(ModuleKey, String)>) -> bool {
+    match trusted(want) {
+        Ok(()) => true,
+        Err(None) => false,
+        Err(Some(why)) => {
+            let line = format!("{}: {why}; its frames have no names", want.module.path);
+            refused.push((want.module.clone(), line));
+            false
+        }
+    }
+}
+
+fn trusted(want: &Wanted) -> Result<(), Option<String>> {
+    let ModuleKey { path, build_id } = &want.module;
+    if !path.starts_with('/') {
+        return Err(None); // the vdso and the like: no file, nothing to be done
+    }
+    let file = PathBuf::from(path);
+    let metadata = fs::metadata(&file).map_err(|e| Some(format!("cannot read it: {e}")))?;
+    let found = read_elf_build_id(&file).map_err(|e| Some(format!("cannot read it: {e}")))?;
+    let found = found.map(|id| id.into_owned()).unwrap_or_default();
+    if build_id.is_empty() && found.is_empty() {
+        let changed = metadata
+            .modified()
+            .ok()
+            .and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        let changed_ns = changed.map_or(u128::MAX, |t| t.as_nanos());
+        return match changed_ns > u128::from(want.since_ns) {
+            true => Err(Some("it changed since it was recorded".to_owned())),
+            false => Ok(()),
+        };
+    }
+    match build_id == &found[..found.len().min(STORED_BUILD_ID)] {
+        true => Ok(()),
+        false => Err(Some(format!(
+            "its build-id is {}, the recorded one's {}",
+            hex_or_none(&found),
+            hex_or_none(build_id)
+        ))),
+    }
+}
+
+enum Message {
+    Progress(usize),
+    Found(usize, ModuleSymbols, Option<String>),
+}
+
+/// Looks modules up by a few threads and hands what they find to `sink`, on this thread.
+fn in_parallel(wanted: &[Wanted], engine: &dyn Engine, sink: &mut dyn FnMut(Message)) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..THREADS.min(wanted.len()) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(want) = wanted.get(index) else { break };
+                    let (found, failure) = look_up(want, engine, &sender);
+                    if sender.send(Message::Found(index, found, failure)).is_err() {
+                        break; // the receiver ends only with the scope
+                    }
+                }
+            });
+        }
+        drop(sender);
+        receiver.iter().for_each(sink);
+    });
+}
+
+fn look_up(
+    want: &Wanted,
+    engine: &dyn Engine,
+    sender: &mpsc::Sender<Message>,
+) -> (ModuleSymbols, Option<String>) {
+    let mut found = ModuleSymbols::default();
+    let mut untold = 0;
+    let answer = engine.look_up(
+        Path::new(&want.module.path),
+        &want.addresses,
+        &mut |address, names| {
+            found.insert(address, names);
+            untold += 1;
+            if untold == BATCH {
+                let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
+                untold = 0;
+            }
+        },
+    );
+    let _ = sender.send(Message::Progress(untold));
+    (found, answer.err())
+}
+
+impl StoredModule {
+    fn pack(key: &ModuleKey, symbols: &ModuleSymbols) -> StoredModule {
+        let mut addresses: Vec<_> = symbols.places.iter().collect();
+        addresses.sort_unstable();
+        let place = |(&address, &(start, count)): (&u64, &(u32, u32))| {
+            let names = &symbols.names[start as usize..(start + count) as usize];
+            let numbers = names.iter().flatten().map(|&n| u64::from(n));
+            std::iter::once(address).chain(numbers).collect()
+        };
+        StoredModule {
+            path: key.path.clone(),
+            build_id: hex(&key.build_id),
+            strings: symbols.strings.clone(),
+            places: addresses.into_iter().map(place).collect(),
+        }
+    }
+
+    fn unpack(self) -> (ModuleKey, ModuleSymbols) {
+        let mut symbols = ModuleSymbols {
+            strings: self.strings,
+            ..ModuleSymbols::default()
+        };
+        let ids = symbols
+            .strings
+            .iter()
+            .zip(1..)
+            .map(|(text, id)| (text.clone(), id));
+        symbols.string_ids = ids.collect();
+        for place in &self.places {
+            let Some((&address, numbers)) = place.split_first() else {
+                continue;
+            };
+            let start = symbols.names.len() as u32;
+            let small = |n: u64| u32::try_from(n).unwrap_or(0);
+            let names = numbers
+                .chunks_exact(3)
+                .map(|n| [small(n[0]), small(n[1]), small(n[2])]);
+            symbols.names.extend(names);
+            symbols
+                .places
+                .insert(address, (start, symbols.names.len() as u32 - start));
+        }
+        (
+            ModuleKey {
+                path: self.path,
+                build_id: unhex(&self.build_id),
+            },
+            symbols,
+        )
+    }
+}
+
+fn hex_or_none(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        "none".to_owned()
+    } else {
+        hex(bytes)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digit = |c: u8| char::from(c).to_digit(16).unwrap_or(0) as u8;
+    text.as_bytes()
+        .chunks_exact(2)
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
+}
