@@ -7,6 +7,7 @@ mod library;
 mod needs;
 mod text;
 mod tidy;
+mod wrap;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ usage: cargo xtask COMMAND
   test             installs or names what the tests need; then format, clippy, tidy, tests
   tidy             the rules of the house, over the sources and over libheaptide.so
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
+  wrap             wraps comments wider than the limit, which the formatter leaves alone
   needs            what the tests need from the system, and whether it is here
 ";
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         "test" => chores::test(&root),
         "tidy" => chores::tidy(&root),
         "bench" => chores::bench(&root, &arguments[1..]),
+        "wrap" => wrap::all(&root),
         "needs" => needs::show(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::text::Text;
 
 /// The widest line of a source, in characters.
-const COLUMNS: usize = 100;
+pub const COLUMNS: usize = 100;
 /// The longest source, in lines: a reader finds one thing in one file.
 const LINES: usize = 700;
 /// What counts as source.
