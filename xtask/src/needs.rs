@@ -1,6 +1,5 @@
 //! What the tests need from the system: installed as root on Debian, else named exactly.
 
-use std::path::Path;
 use std::process::Command;
 
 use crate::chores::{output, run};
@@ -9,7 +8,7 @@ use crate::chores::{output, run};
 enum Probe {
     /// A program in PATH.
     Program(&'static str),
-    /// A file of this name in a directory of libraries.
+    /// A shared library of this name, of any version.
     Library(&'static str),
     /// A module of python3.
     PythonModule(&'static str),
@@ -76,22 +75,22 @@ const NEEDS: &[Need] = &[
         "python's own tests as a guest",
     ),
     need(
-        Probe::Library("libjemalloc.so.2"),
+        Probe::Library("libjemalloc"),
         &["libjemalloc2"],
         "guests under jemalloc",
     ),
     need(
-        Probe::Library("libtcmalloc.so.4"),
+        Probe::Library("libtcmalloc"),
         &["libgoogle-perftools4", "libgoogle-perftools4t64"],
         "guests under tcmalloc",
     ),
     need(
-        Probe::Library("libtcmalloc_minimal.so.4"),
+        Probe::Library("libtcmalloc_minimal"),
         &["libtcmalloc-minimal4", "libtcmalloc-minimal4t64"],
         "guests under tcmalloc without its profiler",
     ),
     need(
-        Probe::Library("libmimalloc.so.2"),
+        Probe::Library("libmimalloc"),
         &["libmimalloc2.0", "libmimalloc3"],
         "guests under mimalloc",
     ),
@@ -119,12 +118,21 @@ impl Probe {
             }),
             Probe::Library(name) => LIBRARY_DIRECTORIES
                 .iter()
-                .any(|directory| Path::new(directory).join(name).exists()),
+                .any(|directory| holds_library(directory, name)),
             Probe::PythonModule(name) => {
                 output(Command::new("python3").args(["-c", &format!("import {name}")])).is_ok()
             }
         }
     }
+}
+
+/// Whether the directory has `NAME.so.VERSION`.
+fn holds_library(directory: &str, name: &str) -> bool {
+    let start = format!("{name}.so.");
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    files
+        .map(|file| file.file_name())
+        .any(|file| file.to_string_lossy().starts_with(&start))
 }
 
 /// Prints each need and whether it is met.
@@ -147,6 +155,11 @@ pub fn show() -> Result<(), String> {
 
 /// Installs what is missing, as root on Debian; else says what to install.
 pub fn install() -> Result<(), String> {
+    for part in ["fmt", "clippy"] {
+        output(Command::new("cargo").args([part, "--version"])).map_err(|e| {
+            format!("{e}; `rustup component add rustfmt clippy` brings what the tests need")
+        })?;
+    }
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.probe.is_here()).collect();
     if missing.is_empty() {
         return Ok(());
@@ -198,7 +211,7 @@ mod tests {
     fn a_probe_tells_what_is_here_from_what_is_not() {
         assert!(Probe::Program("cargo").is_here());
         assert!(!Probe::Program("no-such-program-anywhere").is_here());
-        assert!(!Probe::Library("libno-such-library.so.9").is_here());
+        assert!(!Probe::Library("libno-such-library").is_here());
         assert!(!Probe::PythonModule("no_such_module_anywhere").is_here());
     }
 
