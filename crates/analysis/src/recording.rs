@@ -388,3 +388,16 @@ fn maps_file(pid: u32, file: &Path) -> bool {
         same_inode && line.ends_with(name.as_ref())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_file_is_told_from_others() {
+        let me = std::process::id();
+        assert!(maps_file(me, &std::env::current_exe().unwrap()));
+        assert!(!maps_file(me, Path::new("/proc/self/status")));
+        assert!(!maps_file(u32::MAX, &std::env::current_exe().unwrap()));
+    }
+}

@@ -1,0 +1,164 @@
+//! Whatever the bytes are, reading ends with tables or with an error.
+
+mod builder;
+
+use std::path::Path;
+
+use builder::{ProfileBuilder, Scratch, site};
+use heaptide_analysis::model::Recording;
+use heaptide_analysis::reader;
+use heaptide_format as format;
+
+/// A profile with several extents of each kind.
+fn profile() -> ProfileBuilder {
+    let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+    p.program("/bin/app", &["app"]);
+    let app = p.module("/nowhere/app", 0x1000_0000, &[7; 20]);
+    for lane in 0..3 {
+        let mut parent = 0;
+        for depth in 0..200 {
+            parent = p.node(lane, app, 0x1000_0000 + 16 * depth, parent);
+            p.site(lane, site(parent, depth + 1, 32));
+        }
+        p.lane(lane, "lane", |record| record.frees_here = 1);
+    }
+    p
+}
+
+/// Numbers that look random and are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Reads, and if that works goes through everything that was read.
+fn survives(bytes: &[u8]) -> bool {
+    let Ok(profile) = reader::parse(bytes, Path::new("x.profile")) else {
+        return false;
+    };
+    for (index, node) in profile.nodes.iter().enumerate() {
+        assert!(node.parent as usize <= index && (node.place as usize) < profile.places.len());
+    }
+    for site in &profile.sites {
+        assert!(site.node as usize <= profile.nodes.len());
+    }
+    for place in &profile.places {
+        assert!(
+            place.module == reader::NO_MODULE || (place.module as usize) < profile.modules.len()
+        );
+    }
+    true
+}
+
+#[test]
+fn a_file_cut_anywhere_keeps_what_is_left() {
+    let whole = profile().finish();
+    let mut last = 0;
+    for end in (0..=whole.len()).step_by(512) {
+        let sites =
+            reader::parse(&whole[..end], Path::new("x.profile")).map_or(0, |p| p.sites.len());
+        assert!(
+            sites >= last,
+            "{sites} sites of the first {end} bytes, {last} of fewer"
+        );
+        last = sites;
+    }
+    assert_eq!(last, 600);
+    let scratch = Scratch::new("cut");
+    let file = scratch.write("12-0.profile", &whole[..whole.len() - 4096]);
+    let recording = Recording::open(&file).unwrap();
+    let (is, was) = (whole.len() - 4096, whole.len());
+    assert_eq!(
+        recording.processes[0].notes[0],
+        format!("the file is cut short: {is} bytes of {was}")
+    );
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    let whole = profile().finish();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut read = 0;
+    for _ in 0..4000 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + random.below(16) {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+        }
+        read += u32::from(survives(&bytes));
+    }
+    assert!(
+        read > 2000,
+        "most changes are of records and leave a readable file: {read} of 4000"
+    );
+}
+
+#[test]
+fn extreme_words_never_panic() {
+    let whole = profile().finish();
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let extremes = [
+        0,
+        1,
+        7,
+        4096,
+        u64::from(u32::MAX),
+        1 << 40,
+        i64::MAX as u64,
+        u64::MAX,
+    ];
+    let heads: Vec<usize> = (0..whole.len()).step_by(4096).collect();
+    for _ in 0..4000 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + random.below(3) {
+            // half of them where it hurts: in the head of the file or of an extent
+            let at = match random.below(2) {
+                0 => heads[random.below(heads.len())] + 8 * random.below(32),
+                _ => 8 * random.below(bytes.len() / 8),
+            };
+            let word = extremes[random.below(extremes.len())];
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        survives(&bytes);
+    }
+}
+
+#[test]
+fn whole_recordings_of_noise_become_tables_or_errors() {
+    let whole = profile().finish();
+    let scratch = Scratch::new("noise");
+    let mut random = Random(0xda94_2042_e4dd_58b5);
+    for _ in 0..50 {
+        let mut bytes = whole.clone();
+        for _ in 0..200 {
+            let at = 4096 + random.below(bytes.len() - 4096);
+            bytes[at] = random.below(256) as u8;
+        }
+        let file = scratch.write("12-0.profile", &bytes);
+        match Recording::open(&file) {
+            Ok(recording) => assert_eq!(recording.processes.len(), 1),
+            Err(error) => assert!(!error.to_string().contains('\n')),
+        }
+    }
+}
+
+#[test]
+fn a_huge_sparse_file_is_refused() {
+    let scratch = Scratch::new("sparse");
+    let mut p = profile();
+    let mut bytes = p.finish();
+    p.header.file_end = 1 << 40;
+    let at = std::mem::offset_of!(format::FileHeader, file_end);
+    bytes[at..at + 8].copy_from_slice(&(1u64 << 40).to_le_bytes());
+    let path = scratch.write("12-0.profile", &bytes);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let error = Recording::open(&path).unwrap_err().to_string();
+    assert!(error.contains("reads profiles up to 4294967296"), "{error}");
+}

@@ -1,0 +1,357 @@
+//! Whole recordings: which files count, how images ended, and sealing with real debug info.
+
+mod builder;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use builder::{ProfileBuilder, Scratch, site};
+use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
+use heaptide_analysis::model::{End, Process, Recording};
+use heaptide_analysis::{newest, seal};
+use heaptide_format as format;
+
+fn image(pid: u32, image: u32, change: impl FnOnce(&mut format::FileHeader)) -> Vec<u8> {
+    let mut p = ProfileBuilder::new(format::Mode::Stacks, pid, image);
+    p.site(0, site(0, 1, 16));
+    p.lane(0, "app", |_| {});
+    change(&mut p.header);
+    p.finish()
+}
+
+fn metadata(root_pid: u32, status: Option<Status>) -> Metadata {
+    let command = vec!["app".to_owned()];
+    Metadata {
+        version: 1,
+        heaptide: "0.1.0".to_owned(),
+        command,
+        root_pid,
+        status,
+        sealed: false,
+    }
+}
+
+fn ends(directory: &Path) -> Vec<(u32, u32, End)> {
+    let recording = Recording::open(directory).unwrap();
+    recording
+        .processes
+        .iter()
+        .map(|p| (p.pid, p.image, p.end))
+        .collect()
+}
+
+#[test]
+fn what_is_no_recording_is_refused_with_a_reason() {
+    let scratch = Scratch::new("none");
+    let says = |path: &Path| Recording::open(path).unwrap_err().to_string();
+    let missing = says(&scratch.join("missing.heaptide"));
+    assert!(
+        missing.ends_with("no such recording; make one with `heaptide run -- PROGRAM`"),
+        "{missing}"
+    );
+    assert!(says(&scratch).contains("no profile in this directory, expected PID-IMAGE.profile"));
+    scratch.write("12-0.profile", b"");
+    assert!(says(&scratch).contains("12-0.profile: it is empty"));
+    scratch.write("13-0.profile", b"rubbish!");
+    let both = says(&scratch);
+    assert!(
+        both.contains("none of its 2 profiles can be read; the first is"),
+        "{both}"
+    );
+}
+
+#[test]
+fn the_readable_part_of_a_recording_is_one() {
+    let scratch = Scratch::new("part");
+    scratch.write("12-0.profile", &image(12, 0, |_| {}));
+    scratch.write("13-0.profile", b"rubbish!");
+    scratch.write("recording.json", b"{\"version\":3}");
+    scratch.write("symbols.json", b"{\"version\":1");
+    let recording = Recording::open(&scratch).unwrap();
+    assert_eq!((recording.processes.len(), recording.sealed), (1, false));
+    let damaged: Vec<_> = recording
+        .damaged
+        .iter()
+        .map(|(path, why)| {
+            (
+                path.file_name().unwrap().to_str().unwrap(),
+                why.contains("version 3"),
+            )
+        })
+        .collect();
+    assert_eq!(
+        damaged,
+        [
+            ("13-0.profile", false),
+            ("recording.json", true),
+            ("symbols.json", false)
+        ]
+    );
+}
+
+#[test]
+fn images_are_in_order_of_start_and_end_by_what_is_known() {
+    let scratch = Scratch::new("ends");
+    let exited = |h: &mut format::FileHeader| {
+        (h.end_kind, h.end_code, h.end_time_ns) = (format::End::Exited as u32, 4, 99);
+    };
+    scratch.write("12-0.profile", &image(12, 0, |_| {}));
+    scratch.write("12-1.profile", &image(12, 1, |h| h.last_seen_ns = 5));
+    scratch.write("13-0.profile", &image(13, 0, exited));
+    scratch.write(
+        "14-0.profile",
+        &image(14, 0, |h| h.end_kind = format::End::Exec as u32),
+    );
+    let signal = Status {
+        kind: StatusKind::Signaled,
+        code: 9,
+    };
+    metadata(12, Some(signal)).write(&scratch).unwrap();
+    let expected = [
+        (12, 0, End::Exec),
+        (13, 0, End::Exited(4)),
+        (14, 0, End::Exec),
+        (12, 1, End::Signaled(9)),
+    ];
+    assert_eq!(ends(&scratch), expected);
+    let recording = Recording::open(&scratch).unwrap();
+    let durations: Vec<_> = recording.processes.iter().map(|p| p.duration_ns).collect();
+    assert_eq!(durations, [0, 99, 0, 5]);
+    let one = Recording::open(&scratch.join("12-0.profile")).unwrap();
+    assert_eq!((one.processes.len(), one.processes[0].end), (1, End::Exec));
+    fs::remove_file(scratch.join("recording.json")).unwrap();
+    assert_eq!(ends(&scratch)[3], (12, 1, End::Unknown));
+}
+
+#[test]
+fn a_live_process_that_has_not_mapped_the_file_is_another_one() {
+    let scratch = Scratch::new("alive");
+    let me = std::process::id();
+    scratch.write(
+        &format!("{me}-0.profile"),
+        &image(me, 0, |h| h.last_seen_ns = 1),
+    );
+    assert_eq!(ends(&scratch), [(me, 0, End::Unknown)]);
+}
+
+#[test]
+fn the_newest_recording_is_found() {
+    let scratch = Scratch::new("newest");
+    assert_eq!(newest(&scratch).unwrap(), None);
+    for name in ["old.heaptide", "new.heaptide", "later"] {
+        fs::create_dir(scratch.join(name)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    scratch.write("file.heaptide", b"");
+    assert_eq!(
+        newest(&scratch).unwrap(),
+        Some(scratch.join("new.heaptide"))
+    );
+    assert!(
+        newest(&scratch.join("gone"))
+            .unwrap_err()
+            .to_string()
+            .contains("cannot read it")
+    );
+}
+
+/// A C program of which `outer` calls `inner`, always inlined.
+const PROGRAM: &str = "#include <stdlib.h>\n\
+    static inline __attribute__((always_inline)) char *inner(int n) {\n\
+        char *p = malloc(n);\n\
+        p[0] = 1;\n\
+        return p;\n\
+    }\n\
+    __attribute__((noinline)) char *outer(int n) {\n\
+        char *p = inner(n + 1);\n\
+        p[1] = 2;\n\
+        return p;\n\
+    }\n\
+    int main(int argc, char **argv) { return outer(argc + 1)[1]; }\n";
+
+fn run(directory: &Path, command: &str) -> String {
+    let output = Command::new("sh")
+        .args(["-ec", command])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Compiles the program and returns it with its build-id, and the addresses of `outer`.
+fn compile(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
+    fs::write(directory.join("app.c"), PROGRAM).unwrap();
+    run(directory, "cc -g -O2 -Wl,--build-id=sha1 -o app app.c");
+    let symbols = run(directory, "nm -S app");
+    let line = symbols
+        .lines()
+        .find(|line| line.ends_with(" T outer"))
+        .unwrap();
+    let mut numbers = line
+        .split(' ')
+        .map_while(|n| u64::from_str_radix(n, 16).ok());
+    let (start, size) = (numbers.next().unwrap(), numbers.next().unwrap());
+    let notes = run(directory, "readelf -n app");
+    let id = notes
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Build ID: "))
+        .unwrap();
+    let byte = |i| u8::from_str_radix(&id[i..i + 2], 16).unwrap();
+    let id = (0..id.len()).step_by(2).map(byte).collect();
+    (directory.join("app"), id, start..start + size)
+}
+
+/// A recording with a stack at every address of a function.
+fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std::ops::Range<u64>) {
+    const BASE: u64 = 0x5500_0000_0000;
+    let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+    let module = p.module(module.to_str().unwrap(), BASE, build_id);
+    for address in addresses {
+        let node = p.node(0, module, BASE + address + 1, 0);
+        p.site(0, site(node, 1, 16));
+    }
+    p.lane(0, "app", |_| {});
+    scratch.write("12-0.profile", &p.finish());
+    metadata(12, None).write(scratch).unwrap();
+}
+
+/// The distinct stacks, as `function line[ inlined]` from the outermost frame.
+fn stacks(process: &Process) -> Vec<String> {
+    let frame = |id: heaptide_analysis::model::FrameId| {
+        let frame = &process.frames[id.0 as usize];
+        let file = frame
+            .file
+            .as_deref()
+            .unwrap_or("-")
+            .rsplit('/')
+            .next()
+            .unwrap();
+        let line = frame.line.unwrap_or(0);
+        let inlined = if frame.inlined { " inlined" } else { "" };
+        format!(
+            "{} {file}:{line}{inlined}",
+            frame.function.as_deref().unwrap_or("?")
+        )
+    };
+    let stack = |site: &heaptide_analysis::model::Site| {
+        let frames: Vec<_> = process.path_of(site.stack).into_iter().map(frame).collect();
+        frames.join(" / ")
+    };
+    let mut stacks: Vec<_> = process.sites.iter().map(stack).collect();
+    stacks.sort();
+    stacks.dedup();
+    stacks
+}
+
+fn has(stacks: &[String], stack: &str) {
+    assert!(
+        stacks.iter().any(|s| s == stack),
+        "{stack} is not among {stacks:#?}"
+    );
+}
+
+#[test]
+fn inlined_calls_are_frames_of_their_own() {
+    let scratch = Scratch::new("inlined");
+    let (app, id, addresses) = compile(&scratch);
+    record(&scratch, &app, &id, addresses);
+    let mut told = Vec::new();
+    let engine = &heaptide_analysis::symbols::Blazesym;
+    let recording =
+        Recording::open_with(&scratch, engine, &mut |done, of| told.push((done, of))).unwrap();
+    let process = &recording.processes[0];
+    assert_eq!(
+        (recording.sealed, process.notes.as_slice()),
+        (false, [].as_slice())
+    );
+    let stacks = stacks(process);
+    has(&stacks, "outer app.c:8 / inner app.c:3 inlined");
+    has(&stacks, "outer app.c:9");
+    let &(done, of) = told.last().unwrap();
+    assert_eq!((done, of), (process.sites.len(), process.sites.len()));
+}
+
+#[test]
+fn a_sealed_recording_needs_no_module() {
+    let scratch = Scratch::new("sealed");
+    let (app, id, addresses) = compile(&scratch);
+    record(&scratch, &app, &id, addresses);
+    let before = stacks(&Recording::open(&scratch).unwrap().processes[0]);
+    let sealed = seal(&scratch, &mut |_, _| {}).unwrap();
+    assert_eq!((sealed.addresses, sealed.notes), (sealed.named, Vec::new()));
+    assert!(Metadata::read(&scratch).unwrap().unwrap().sealed);
+    fs::remove_file(&app).unwrap();
+    let recording = Recording::open(&scratch).unwrap();
+    assert!(recording.sealed);
+    assert_eq!(stacks(&recording.processes[0]), before);
+    assert_eq!(recording.processes[0].notes, [""; 0]);
+    let again = seal(&scratch, &mut |_, _| {}).unwrap();
+    assert_eq!(
+        again.named, sealed.named,
+        "sealing again without the module loses nothing"
+    );
+}
+
+#[test]
+fn separate_debug_info_is_found_by_its_link() {
+    let scratch = Scratch::new("debuglink");
+    let (app, id, addresses) = compile(&scratch);
+    run(
+        &scratch,
+        "objcopy --only-keep-debug app app.debug && strip app",
+    );
+    record(&scratch, &app, &id, addresses.clone());
+    let stripped = stacks(&Recording::open(&scratch).unwrap().processes[0]);
+    assert_eq!(
+        stripped.len(),
+        (addresses.end - addresses.start) as usize,
+        "no two are the same"
+    );
+    assert!(stripped.iter().all(|stack| stack == "? -:0") || stripped[0].starts_with('?'));
+    run(&scratch, "objcopy --add-gnu-debuglink=app.debug app");
+    let linked = stacks(&Recording::open(&scratch).unwrap().processes[0]);
+    has(&linked, "outer app.c:8 / inner app.c:3 inlined");
+}
+
+#[test]
+fn a_module_that_changed_gives_no_names() {
+    let scratch = Scratch::new("changed");
+    let (app, mut id, addresses) = compile(&scratch);
+    id[0] ^= 1;
+    record(&scratch, &app, &id, addresses);
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    assert!(process.frames.iter().all(|frame| frame.function.is_none()));
+    assert!(
+        process.notes[0].contains("its build-id is "),
+        "{:?}",
+        process.notes
+    );
+    assert!(process.notes[0].ends_with("its frames have no names"));
+}
+
+#[test]
+fn a_module_without_a_build_id_is_trusted_if_it_is_older() {
+    let scratch = Scratch::new("no-id");
+    let (app, _, addresses) = compile(&scratch);
+    run(&scratch, "cc -g -O2 -Wl,--build-id=none -o app app.c");
+    record(&scratch, &app, &[], addresses.clone());
+    let notes = |p: &Process| p.notes.clone();
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    assert!(
+        notes(process)[0].contains("it changed since it was recorded"),
+        "{:?}",
+        notes(process)
+    );
+    run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    assert_eq!(notes(process), [""; 0]);
+    assert!(
+        process
+            .frames
+            .iter()
+            .any(|f| f.function.as_deref() == Some("outer"))
+    );
+}
