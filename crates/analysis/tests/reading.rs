@@ -258,8 +258,8 @@ fn gaps_and_unknown_kinds_are_skipped() {
     let process = open("gap", &p);
     assert_eq!(process.totals.allocations, 7);
     assert_eq!(
-        process.notes,
-        ["4096 bytes were reserved and not yet in use"]
+        process.notes[0],
+        "4096 bytes were reserved and not yet in use"
     );
     check_sums(&process);
 }

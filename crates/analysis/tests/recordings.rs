@@ -269,7 +269,7 @@ fn inlined_calls_are_frames_of_their_own() {
     );
     let stacks = stacks(process);
     has(&stacks, "outer app.c:8 / inner app.c:3 inlined");
-    has(&stacks, "outer app.c:9");
+    has(&stacks, "outer app.c:7");
     let &(done, of) = told.last().unwrap();
     assert_eq!((done, of), (process.sites.len(), process.sites.len()));
 }
@@ -303,14 +303,9 @@ fn separate_debug_info_is_found_by_its_link() {
         &scratch,
         "objcopy --only-keep-debug app app.debug && strip app",
     );
-    record(&scratch, &app, &id, addresses.clone());
+    record(&scratch, &app, &id, addresses);
     let stripped = stacks(&Recording::open(&scratch).unwrap().processes[0]);
-    assert_eq!(
-        stripped.len(),
-        (addresses.end - addresses.start) as usize,
-        "no two are the same"
-    );
-    assert!(stripped.iter().all(|stack| stack == "? -:0") || stripped[0].starts_with('?'));
+    assert_eq!(stripped, ["? -:0"]);
     run(&scratch, "objcopy --add-gnu-debuglink=app.debug app");
     let linked = stacks(&Recording::open(&scratch).unwrap().processes[0]);
     has(&linked, "outer app.c:8 / inner app.c:3 inlined");
@@ -337,7 +332,7 @@ fn a_module_without_a_build_id_is_trusted_if_it_is_older() {
     let scratch = Scratch::new("no-id");
     let (app, _, addresses) = compile(&scratch);
     run(&scratch, "cc -g -O2 -Wl,--build-id=none -o app app.c");
-    record(&scratch, &app, &[], addresses.clone());
+    record(&scratch, &app, &[], addresses);
     let notes = |p: &Process| p.notes.clone();
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert!(
