@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{library, needs, text, tidy};
+use crate::{library, needs, options, text, tidy};
 
 /// The recorder: it has no std and its own panic handler, so it cannot be built as a test.
 const CAPTURE: &str = "heaptide-capture";
@@ -71,6 +71,7 @@ fn models(root: &Path) -> Result<(), String> {
 pub fn tidy(root: &Path) -> Result<(), String> {
     let mut problems = tidy::check(&text::all(root)?);
     problems.extend(library::check(root, &built_library(root)?)?);
+    problems.extend(options::check(root)?);
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -96,12 +97,18 @@ pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
     run(runner.current_dir(root))
 }
 
+/// The command, as the tests build it.
+pub fn heaptide(root: &Path) -> Command {
+    let mut command = Command::new(cargo_program());
+    command
+        .args(["run", "--quiet", "--package", "heaptide", "--"])
+        .current_dir(root);
+    command
+}
+
 /// The library that the command carries.
 fn built_library(root: &Path) -> Result<PathBuf, String> {
-    let mut command = Command::new(cargo_program());
-    command.args(["run", "--quiet", "--package", "heaptide", "--", "library"]);
-    command.env_remove("HEAPTIDE_LIBRARY").current_dir(root);
-    let path = output(&mut command)?;
+    let path = output(heaptide(root).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
     Ok(PathBuf::from(path.trim()))
 }
 

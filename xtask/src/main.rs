@@ -5,6 +5,7 @@
 mod chores;
 mod library;
 mod needs;
+mod options;
 mod text;
 mod tidy;
 mod wrap;
@@ -19,6 +20,7 @@ usage: cargo xtask COMMAND
   tidy             the rules of the house, over the sources and over libheaptide.so
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
   wrap             wraps comments wider than the limit, which the formatter leaves alone
+  options          writes docs/options.md from what the command says of itself
   needs            what the tests need from the system, and whether it is here
 ";
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         "tidy" => chores::tidy(&root),
         "bench" => chores::bench(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
+        "options" => options::write(&root),
         "needs" => needs::show(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,0 +1,83 @@
+//! The page of options, `docs/options.md`: what the command itself says of its commands.
+
+use std::path::Path;
+
+use crate::chores::{heaptide, output};
+use crate::tidy::Problem;
+
+const PAGE: &str = "docs/options.md";
+
+const HEAD: &str = "\
+# Options
+
+What `heaptide COMMAND --help` prints. Written by `cargo xtask options`; `cargo xtask tidy` compares.
+";
+
+/// Writes the page anew.
+pub fn write(root: &Path) -> Result<(), String> {
+    std::fs::write(root.join(PAGE), page(root)?).map_err(|e| format!("{PAGE}: {e}"))
+}
+
+/// A problem if the page says something else than the command.
+pub fn check(root: &Path) -> Result<Vec<Problem>, String> {
+    let written = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    let says = "differs from what the command says; `cargo xtask options` writes it";
+    let current = written == page(root)?;
+    Ok(if current {
+        Vec::new()
+    } else {
+        vec![Problem::new(PAGE, 0, says)]
+    })
+}
+
+fn page(root: &Path) -> Result<String, String> {
+    let overview = help(root, &["--help"])?;
+    let mut page = HEAD.to_string() + &section("heaptide", &overview);
+    for command in commands(&overview) {
+        page += &section(
+            &format!("heaptide {command}"),
+            &help(root, &[command, "--help"])?,
+        );
+    }
+    Ok(page)
+}
+
+fn help(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    output(heaptide(root).args(arguments).env("COLUMNS", "100"))
+}
+
+fn section(title: &str, help: &str) -> String {
+    let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n"))
+}
+
+/// The commands that the overview lists, `help` itself apart.
+fn commands(overview: &str) -> Vec<&str> {
+    let listed = overview
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1);
+    let rows = listed.take_while(|line| line.starts_with("  "));
+    let named = rows.filter(|line| !line.starts_with("   "));
+    named
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_off_the_overview() {
+        let overview = "Records.\n\nUsage: heaptide <COMMAND>\n\nCommands:\n  run     Run a program,\n          \
+                        and record\n  report  Show\n  help    Print\n\nOptions:\n  -h, --help\n";
+        assert_eq!(commands(overview), ["run", "report"]);
+    }
+
+    #[test]
+    fn a_section_has_no_blank_ends_of_lines() {
+        assert_eq!(section("x", "a  \nb\n\n"), "\n## x\n\n```text\na\nb\n```\n");
+    }
+}
