@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::metadata::{Metadata, Status, StatusKind};
-use crate::model::{End, Recording};
+use crate::model::{End, Process, Recording};
 use crate::reader::{self, NO_MODULE, Profile};
 use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
 use crate::tables;
@@ -51,6 +51,26 @@ impl Recording {
             processes,
             damaged: parts.damaged,
         })
+    }
+}
+
+impl Process {
+    /// Reads a profile from memory, as it is: no names, and no look at files or running processes. `path` is
+    /// for messages.
+    ///
+    /// Errors: the bytes are no profile, of a later version, or contradict the format.
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Process, Error> {
+        let profile = reader::parse(bytes, path)?;
+        let header = &profile.header;
+        let end = noted_end(header).unwrap_or(End::Unknown);
+        let duration_ns = duration_ns(header, end);
+        let ending = Ending {
+            file: path.to_owned(),
+            end,
+            duration_ns,
+            notes: profile.notes.clone(),
+        };
+        Ok(tables::process(profile, &Symbols::default(), ending))
     }
 }
 
@@ -203,27 +223,43 @@ impl Parts {
 
     fn end(&self, file: &Path, profile: &Profile) -> End {
         let header = &profile.header;
+        let noted = noted_end(header);
         let is_last = self
             .last_image
             .get(&header.pid)
             .is_none_or(|&last| last <= header.image);
-        if !is_last || header.end_kind == format::End::Exec as u32 {
+        if !is_last || noted == Some(End::Exec) {
             return End::Exec;
         }
         let root = self.metadata.as_ref().filter(|m| m.root_pid == header.pid);
-        match root.and_then(|m| m.status) {
-            Some(Status {
-                kind: StatusKind::Exited,
-                code,
-            }) => End::Exited(code),
-            Some(Status {
-                kind: StatusKind::Signaled,
-                code,
-            }) => End::Signaled(code),
-            None if header.end_kind == format::End::Exited as u32 => End::Exited(header.end_code),
-            None if maps_file(header.pid, file) => End::Running,
-            None => End::Unknown,
+        match (root.and_then(|m| m.status), noted) {
+            (
+                Some(Status {
+                    kind: StatusKind::Exited,
+                    code,
+                }),
+                _,
+            ) => End::Exited(code),
+            (
+                Some(Status {
+                    kind: StatusKind::Signaled,
+                    code,
+                }),
+                _,
+            ) => End::Signaled(code),
+            (None, Some(end)) => end,
+            (None, None) if maps_file(header.pid, file) => End::Running,
+            (None, None) => End::Unknown,
         }
+    }
+}
+
+/// The end as the image itself noted it.
+fn noted_end(header: &format::FileHeader) -> Option<End> {
+    match header.end_kind {
+        kind if kind == format::End::Exited as u32 => Some(End::Exited(header.end_code)),
+        kind if kind == format::End::Exec as u32 => Some(End::Exec),
+        _ => None,
     }
 }
 
