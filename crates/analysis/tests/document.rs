@@ -1,0 +1,219 @@
+//! `docs/format.md` says what the source says: offsets, numbers, and an example byte by byte.
+//!
+//! `HEAPTIDE_UPDATE=1 cargo test -p heaptide-analysis --test document` writes the example anew.
+
+mod builder;
+
+use std::fmt::Write;
+use std::fs;
+use std::mem::offset_of;
+
+use builder::{ProfileBuilder, site};
+use heaptide_format as format;
+use heaptide_format::{ExtentHeader, FileHeader, Lane, Module, Node, Sample, Site, StringHeader};
+use zerocopy::FromZeros;
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
+
+fn document() -> String {
+    fs::read_to_string(DOCUMENT).unwrap()
+}
+
+/// The cells of the table rows between a heading and the next.
+fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let (_, rest) = document
+        .split_once(&format!("\n## {heading}\n"))
+        .expect(heading);
+    let section = rest.split("\n## ").next().unwrap();
+    let cells = |line: &str| {
+        let line = line.trim_matches('|').replace('`', "");
+        line.split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    section
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(cells)
+        .collect()
+}
+
+/// Holds the table of a record to the record: each field with offset and size, none left out.
+fn check_record(name: &str, size: usize, fields: &[(&str, usize, usize)]) {
+    let mut expected = Vec::new();
+    let mut end = 0;
+    for &(field, offset, bytes) in fields {
+        assert_eq!(
+            offset, end,
+            "{name}: the test leaves out what is before `{field}`"
+        );
+        expected.push((offset.to_string(), bytes.to_string(), field.to_owned()));
+        end = offset + bytes;
+    }
+    assert_eq!(end, size, "{name}: the test leaves out the last fields");
+    expected.push((size.to_string(), String::new(), String::new()));
+    let rows = rows(&document(), name);
+    let found: Vec<_> = rows
+        .into_iter()
+        .skip_while(|row| row[0] != "0")
+        .map_while(|row| match row.as_slice() {
+            [offset, bytes, field, _, _] => Some((offset.clone(), bytes.clone(), field.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        found, expected,
+        "docs/format.md, {name}: offset, bytes, field"
+    );
+}
+
+macro_rules! record {
+    ($record:ident: $($field:ident)*) => {{
+        let zeros = $record::new_zeroed();
+        let fields = [$((
+            stringify!($field),
+            offset_of!($record, $field),
+            size_of_val(&zeros.$field),
+        )),*];
+        check_record(stringify!($record), size_of::<$record>(), &fields);
+    }};
+}
+
+#[test]
+fn offsets_of_heads() {
+    record!(FileHeader:
+        magic version mode pid ppid image forked start_realtime_ns start_monotonic_ns program
+        command host max_depth file_end peak_bytes peak_time_ns peak_bound_bytes epoch end_kind
+        end_code lanes_at_once end_time_ns last_seen_ns published_live unmatched_frees
+        frames_stepped rules_evaluated losses stamped_peak timeline_lock reserved
+    );
+    record!(ExtentHeader:
+        magic kind reserved lane sequence length committed pad
+    );
+    record!(StringHeader: length reserved);
+}
+
+#[test]
+fn offsets_of_records() {
+    record!(Module:
+        start end bias path index unloaded build_id_length build_id
+    );
+    record!(Node:
+        key parent first next last site flags
+    );
+    record!(Site:
+        stack epoch allocations requested_bytes usable_bytes frees freed_bytes largest_bytes
+        temporary peak_blocks peak_bytes reallocations failed remote_epoch remote_frees
+        remote_freed_bytes remote_peak_frees remote_peak_freed_bytes
+    );
+    record!(Lane:
+        name index threads tid base_site allocations frees_here freed_here_bytes usable_bytes
+        requested_bytes reallocations failed largest_bytes temporary requested_classes
+        usable_classes freed_classes reserved
+    );
+    record!(Sample:
+        time_ns live_bytes peak_bytes allocations frees usable_bytes resident_bytes virtual_bytes
+    );
+}
+
+#[test]
+fn numbers() {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let expected = [
+        ("MAGIC", text(&format::MAGIC)),
+        ("VERSION", format::VERSION.to_string()),
+        ("PAGE", format::PAGE.to_string()),
+        ("EXTENT_MAGIC", text(&format::EXTENT_MAGIC.to_le_bytes())),
+        ("EXTENT_HEADER", format::EXTENT_HEADER.to_string()),
+        ("NODE_GRANULE", format::NODE_GRANULE.to_string()),
+        ("SITE_GRANULE", format::SITE_GRANULE.to_string()),
+        ("STRING_GRANULE", format::STRING_GRANULE.to_string()),
+        ("STRING_MAX", format::STRING_MAX.to_string()),
+        ("SIZE_CLASSES", format::SIZE_CLASSES.to_string()),
+        ("ADDRESS_BITS", format::ADDRESS_BITS.to_string()),
+        ("NODE_EXACT_PC", format::NODE_EXACT_PC.to_string()),
+    ];
+    let found = rows(&document(), "Numbers").split_off(2);
+    let found: Vec<_> = found
+        .iter()
+        .map(|row| (row[0].as_str(), row[1].clone()))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn losses_and_kinds() {
+    let rows_of = |heading, first: &str| {
+        let rows = rows(&document(), heading).into_iter();
+        let table: Vec<_> = rows.skip_while(|row| row[0] != first).skip(2).collect();
+        table
+    };
+    for (index, row) in rows_of("FileHeader", "index").iter().enumerate() {
+        let (name, meaning) = format::LOSS_NAMES[index];
+        assert_eq!(row.as_slice(), [index.to_string().as_str(), name, meaning]);
+    }
+    assert_eq!(
+        rows_of("FileHeader", "index").len(),
+        format::LOSS_NAMES.len()
+    );
+    let kinds = rows_of("ExtentHeader", "kind");
+    for (row, number) in kinds.iter().zip(1..) {
+        assert_eq!(row[0], number.to_string());
+        let kind = format!("{:?}", format::Kind::from_number(number).unwrap()).to_lowercase();
+        let record = row[1].to_lowercase();
+        let stem = if kind == "timeline" {
+            "sample"
+        } else {
+            kind.trim_end_matches('s')
+        };
+        assert!(record.contains(stem), "{kind}: {record}");
+    }
+    assert_eq!(format::Kind::from_number(kinds.len() as u16 + 1), None);
+}
+
+/// As `hexdump -C` prints: lines that repeat the line before are one `*`.
+fn hexdump(bytes: &[u8]) -> String {
+    let mut dump = String::new();
+    let mut last: Option<&[u8]> = None;
+    let mut starred = false;
+    for (index, line) in bytes.chunks(16).enumerate() {
+        if last == Some(line) {
+            dump.push_str(if starred { "" } else { "*\n" });
+            starred = true;
+            continue;
+        }
+        (last, starred) = (Some(line), false);
+        write!(dump, "{:08x} ", index * 16).unwrap();
+        for (column, byte) in line.iter().enumerate() {
+            write!(dump, "{}{byte:02x}", if column == 8 { "  " } else { " " }).unwrap();
+        }
+        let shown = |&b: &u8| {
+            if (b' '..=b'~').contains(&b) {
+                char::from(b)
+            } else {
+                '.'
+            }
+        };
+        writeln!(dump, "  |{}|", line.iter().map(shown).collect::<String>()).unwrap();
+    }
+    writeln!(dump, "{:08x}", bytes.len()).unwrap();
+    dump
+}
+
+#[test]
+fn the_example() {
+    let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+    p.header.program = p.string("/bin/env");
+    let module = p.module("/bin/app", 0x40_0000, &[0xab; 20]);
+    let node = p.node(0, module, 0x40_1136, 0);
+    p.site(0, site(node, 3, 32));
+    let example = format!("<!-- example -->\n```text\n{}```\n", hexdump(&p.finish()));
+    let document = document();
+    let (before, rest) = document.split_once("<!-- example -->\n").unwrap();
+    let (_, after) = rest.split_once("\n```\n").unwrap();
+    if std::env::var_os("HEAPTIDE_UPDATE").is_some() {
+        fs::write(DOCUMENT, format!("{before}{example}{after}")).unwrap();
+    }
+    assert!(
+        document.contains(&example),
+        "docs/format.md: the example is not\n{example}"
+    );
+}
