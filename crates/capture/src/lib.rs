@@ -1,6 +1,47 @@
+//! libheaptide.so: records every allocation of the process it is loaded into, in a file that is always complete.
+//!
+//! A guest: it allocates nothing from the program, takes no lock that the program can hold, prints nothing,
+//! leaves errno and signal masks alone, and when something runs out it counts the loss and the program goes on.
+//! No libc function is needed to load or run it; those it can use are looked up ([`real`]).
+//!
+//! From the entry of an allocation to its counters: [`hooks`] → [`lane`] → [`record`] → [`stacks`] → [`sites`],
+//! [`shadow`], [`peak`]. The memory it all lies in is [`profile`]; what all threads share is [`process`].
+
 #![no_std]
-//! The recorder.
+#![allow(
+    unsafe_code,
+    reason = "this is the crate that lives among raw pointers; everything else forbids it"
+)]
+
+mod end;
+mod hooks;
+mod lane;
+mod modules;
+mod options;
+mod peak;
+mod process;
+mod profile;
+mod real;
+mod record;
+mod shadow;
+mod sites;
+mod stacks;
+mod sys;
+mod timeline;
+mod tls;
+
+// Without LTO core refers to it; hidden, so that it stands in front of nobody's.
+core::arch::global_asm!(
+    ".weak rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality:",
+    "ud2"
+);
+
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // Nothing here panics by intent. Whoever gets here by a mistake of ours stays: the other threads go on.
+    loop {
+        sys::sched_yield();
+    }
 }

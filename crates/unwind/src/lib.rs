@@ -1,3 +1,25 @@
-//! Registers and stack words to frames.
+//! Registers and stack words to frames, for a recorder that lives in the program it unwinds.
+//!
+//! - [`table`] turns one row of an unwind table into a packed [`Rule`];
+//! - [`cache`] keeps rules by pc, insert-only, for all threads;
+//! - [`stack`] steps by rules and reuses what the last stack of the thread has in common with this one;
+//! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
+//!
+//! Nothing here allocates, locks, or touches memory itself: the caller reads stack words ([`stack::Machine`]) and
+//! lends the tables. x86-64, System V.
+
 #![no_std]
 #![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod rule;
+pub mod stack;
+pub mod table;
+pub mod tree;
+
+pub use rule::Rule;
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic;
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic;

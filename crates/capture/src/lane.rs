@@ -1,0 +1,483 @@
+//! Lanes: who writes which counters. A thread has one lane from its first allocation to its exit; threads of
+//! the same name that never overlap share one after the other.
+
+use crate::modules::Range;
+use crate::process::{Process, State, process, start};
+use crate::profile::{Cursor, MAX_DEPTH};
+use crate::real::Real;
+use crate::tls::{thread_pointer, tls};
+use crate::{peak, profile, sites, sys};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode};
+use heaptide_unwind::stack::{Frame, Work};
+
+/// Lanes a process may have; beyond them threads are counted as lost. 65 536 threads at once are more than
+/// Linux runs by default.
+const LANES_MAX: usize = 1 << 16;
+/// Other stacks (coroutines, signal stacks) that a thread remembers.
+pub const RANGES: usize = 8;
+/// Entries of a lane's memory of stack-tree children; a power of two.
+pub const RECALL: usize = 1 << 14;
+/// Bytes of a lane's buffer for reading `/proc`.
+pub const BUFFER: usize = 16 << 10;
+
+/// The part of a lane that only its thread uses. Its memory is wiped in a forked child, so `mode` 0 says that
+/// the pointer to it is stale.
+#[repr(C)]
+pub struct LaneState {
+    /// A [`Mode`], or 0.
+    pub mode: u32,
+    pub index: u32,
+    /// Its record in the profile.
+    pub record: *mut Lane,
+    pub header: *mut FileHeader,
+    pub live: peak::Live,
+    /// Bytes to allocate until the next sample.
+    pub until_sample: i64,
+    /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
+    pub last_block: *mut u8,
+    /// The node asked for last, and its site.
+    pub last_node: u32,
+    pub last_site: u32,
+    pub base_site: u32,
+    /// The value of [`Process::generation`] that kept frames and ranges belong to.
+    pub generation: u32,
+    /// The stack that the thread runs on.
+    pub stack: Range,
+    pub ranges: [Range; RANGES],
+    pub range_next: u32,
+    pub kept: *mut Frame,
+    pub scratch: *mut Frame,
+    pub depth: usize,
+    pub work: Work,
+    pub nodes: Cursor,
+    pub site_records: Cursor,
+    pub index_of_sites: sites::Index,
+    pub recall: *mut [u64; 2],
+    pub buffer: *mut u8,
+    /// 1 while a thread has it.
+    in_use: AtomicU32,
+    tid: AtomicU32,
+    thread_pointer: AtomicU64,
+    /// Another thread gave this lane's thread a new name.
+    renamed: AtomicU32,
+    /// The thread took the lane after it had begun to exit: nobody will give it back.
+    late: bool,
+}
+
+const FRAMES_BYTES: usize = MAX_DEPTH * size_of::<Frame>();
+const RECALL_BYTES: usize = RECALL * 16;
+const STATE_BYTES: usize =
+    (size_of::<LaneState>() + 2 * FRAMES_BYTES + RECALL_BYTES + BUFFER).next_multiple_of(4096);
+
+/// Maps the table of lanes.
+pub fn create_table(p: &Process) -> Option<()> {
+    let bytes = LANES_MAX * size_of::<usize>();
+    let table = sys::map_private(bytes);
+    if table.is_null() {
+        return None;
+    }
+    // SAFETY: a fresh mapping; a child makes its own.
+    unsafe { sys::advise(table, bytes, sys::MADV_DONTFORK) }.ok()?;
+    p.lanes.store(table as *mut AtomicPtr<LaneState>, Relaxed);
+    Some(())
+}
+
+/// Proof of being inside a hook: the lane is this call's alone, and re-entry is seen. Leaving is dropping it.
+pub struct Inside {
+    lane: *mut LaneState,
+}
+
+impl Inside {
+    /// Enters the recorder; none if the thread is in it already, or nothing is recorded. `sp` is the stack
+    /// pointer at the entry of the hook.
+    #[inline(always)]
+    pub fn enter(sp: u64) -> Option<Inside> {
+        let t = tls();
+        // SAFETY: the thread's own block; a lane in `fast` is mapped for as long as the process lives.
+        unsafe {
+            let lane = (*t).fast;
+            if lane.is_null() || (*lane).mode == 0 {
+                return enter_slow(sp);
+            }
+            (&raw mut (*t).fast).write_volatile(core::ptr::null_mut());
+            (*t).inside_sp = sp;
+            Some(Inside { lane })
+        }
+    }
+
+    /// The lane of the calling thread.
+    #[inline(always)]
+    pub fn lane(&mut self) -> &mut LaneState {
+        // SAFETY: `fast` is null while this exists, so nobody else makes a reference to the lane.
+        unsafe { &mut *self.lane }
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the thread's own block.
+        unsafe { (&raw mut (*tls()).fast).write_volatile(self.lane) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_slow(sp: u64) -> Option<Inside> {
+    let t = tls();
+    // SAFETY: the thread's own block; its lane is mapped, wiped or not.
+    unsafe {
+        if (*t).busy != 0 {
+            return None;
+        }
+        let mut lane = (*t).lane;
+        if !lane.is_null() && (*lane).mode == 0 {
+            // A forked child: the lane was the parent's.
+            *t = core::mem::zeroed();
+            lane = core::ptr::null_mut();
+        }
+        if !lane.is_null() {
+            // Inside already; or that call was left by a jump, and its frame is gone from this same stack.
+            let left = sp > (*t).inside_sp
+                && (*lane).stack.holds(sp)
+                && (*lane).stack.holds((*t).inside_sp);
+            if !left {
+                return None;
+            }
+        } else {
+            let p = process();
+            if p.state() == State::Off {
+                return None;
+            }
+            (*t).busy = 1;
+            lane = if p.state() == State::Active || on_own_stack(start) {
+                acquire(p, sp)
+            } else {
+                lane
+            };
+            (*t).busy = 0;
+            if lane.is_null() {
+                return None;
+            }
+            (*t).lane = lane;
+        }
+        (*t).fast = core::ptr::null_mut();
+        (*t).inside_sp = sp;
+        Some(Inside { lane })
+    }
+}
+
+/// Runs `work` on memory of our own: a forked child may start on a stack of a few KiB.
+fn on_own_stack(work: fn() -> bool) -> bool {
+    const BYTES: usize = 128 << 10;
+    extern "C" fn trampoline(work: *const ()) -> bool {
+        // SAFETY: the pointer handed over below.
+        let work: fn() -> bool = unsafe { core::mem::transmute(work) };
+        work()
+    }
+    let memory = sys::map_private(BYTES);
+    if memory.is_null() {
+        return false;
+    }
+    let done: u64;
+    // SAFETY: r12 is kept by the callee, so the old stack pointer comes back; the new one is 16-aligned and
+    // the top of fresh memory.
+    unsafe {
+        core::arch::asm!("xchg rsp, r12", "call {f}", "mov rsp, r12",
+            f = sym trampoline, in("rdi") work, inout("r12") memory.add(BYTES) => _,
+            lateout("rax") done, clobber_abi("C"));
+        sys::unmap(memory, BYTES);
+    }
+    done & 1 != 0
+}
+
+/// A lane for the calling thread; null if there is none.
+fn acquire(p: &Process, sp: u64) -> *mut LaneState {
+    let lane = {
+        let Some(_held) = p.lane_lock.acquire() else {
+            p.lost(Loss::NoLane);
+            return core::ptr::null_mut();
+        };
+        let name = sys::thread_name();
+        let lane = match free_lane(p, &name) {
+            Some(lane) => lane,
+            None => create(p, &name),
+        };
+        if lane.is_null() {
+            p.lost(Loss::NoLane);
+            return lane;
+        }
+        // SAFETY: an unused lane, ours under the lock.
+        unsafe { occupy(p, lane, sp) };
+        lane
+    };
+    watch_exit(lane);
+    lane
+}
+
+/// An unused lane of this name, one whose late owner died included.
+fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
+    let lanes = all(p);
+    let named = |lane: &&*mut LaneState| {
+        // SAFETY: lanes and their records stay mapped.
+        unsafe { (*(*(**lane)).record).name == *name }
+    };
+    let unused = |lane: &&*mut LaneState| {
+        // SAFETY: as above; `in_use` is atomic.
+        unsafe { (***lane).in_use.load(Acquire) == 0 }
+    };
+    if let Some(lane) = lanes.iter().filter(unused).find(named) {
+        return Some(*lane);
+    }
+    let pid = p.pid.load(Relaxed);
+    let abandoned = |lane: &&*mut LaneState| {
+        // SAFETY: as above; `late` was set before `in_use`.
+        let state = unsafe { &***lane };
+        state.late && p.may_call() && sys::thread_is_gone(pid, state.tid.load(Relaxed))
+    };
+    let lane = *lanes.iter().filter(named).find(abandoned)?;
+    p.lanes_in_use.fetch_sub(1, Relaxed);
+    Some(lane)
+}
+
+/// All lanes so far.
+fn all(p: &Process) -> &'static [*mut LaneState] {
+    let table = p.lanes.load(Relaxed);
+    if table.is_null() {
+        return &[];
+    }
+    // SAFETY: entries below the count were written before it grew.
+    unsafe {
+        core::slice::from_raw_parts(table as *const *mut LaneState, p.lane_count.load(Acquire))
+    }
+}
+
+fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
+    let index = p.lane_count.load(Relaxed);
+    if index >= LANES_MAX || !p.may_map() {
+        return core::ptr::null_mut();
+    }
+    let memory = sys::map_private(STATE_BYTES);
+    if memory.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: fresh memory of STATE_BYTES, divided as its size was summed up.
+    unsafe {
+        let _ = sys::advise(memory, STATE_BYTES, sys::MADV_WIPEONFORK);
+        let state = memory as *mut LaneState;
+        let frames = memory.add(size_of::<LaneState>().next_multiple_of(64));
+        (*state).kept = frames as *mut Frame;
+        (*state).scratch = frames.add(FRAMES_BYTES) as *mut Frame;
+        (*state).recall = frames.add(2 * FRAMES_BYTES) as *mut [u64; 2];
+        (*state).buffer = memory.add(STATE_BYTES - BUFFER);
+        (*state).header = p.header();
+        (*state).index = index as u32;
+        // SAFETY: records of lanes are made under the lane lock only.
+        let record = (*p.lane_records.0.get()).take(Kind::Lanes, index as u32, size_of::<Lane>());
+        if record.is_null() {
+            sys::unmap(memory, STATE_BYTES);
+            return core::ptr::null_mut();
+        }
+        let record = record as *mut Lane;
+        (*record).name = *name;
+        (*record).index = index as u32;
+        (*state).record = record;
+        if (*p.header()).mode == Mode::Stacks as u32 {
+            (*state).base_site = sites::create(&mut *state, 0);
+            if (*state).base_site == 0 {
+                sys::unmap(memory, STATE_BYTES);
+                return core::ptr::null_mut();
+            }
+            (*record).base_site = (*state).base_site;
+        }
+        (*p.lane_records.0.get()).commit(size_of::<Lane>());
+        (*p.lanes.load(Relaxed).add(index)).store(state, Relaxed);
+        p.lane_count.store(index + 1, Release);
+        state
+    }
+}
+
+/// # Safety
+/// `lane` is unused and the lane lock is held.
+unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
+    let t = tls();
+    // SAFETY: as promised; the profile's header is mapped.
+    unsafe {
+        let state = &mut *lane;
+        let in_use = p.lanes_in_use.fetch_add(1, AcqRel) + 1;
+        if in_use > 1 {
+            p.threaded.store(true, Release);
+        }
+        let most = AtomicU32::from_ptr(&raw mut (*p.header()).lanes_at_once);
+        most.fetch_max(in_use, Relaxed);
+        state.live.begin(p);
+        state.last_block = core::ptr::null_mut();
+        (state.last_node, state.last_site) = (0, state.base_site);
+        state.depth = 0;
+        state.generation = p.generation.load(Relaxed);
+        state.ranges = [Range::EMPTY; RANGES];
+        state.stack = Range::of_thread(sp, thread_pointer());
+        state.late = (*t).released > 0;
+        let tid = sys::gettid();
+        state.tid.store(tid, Relaxed);
+        state.thread_pointer.store(thread_pointer(), Relaxed);
+        state.renamed.store(0, Relaxed);
+        state.in_use.store(1, Release);
+        (*state.record).tid = tid;
+        (*state.record).threads += 1;
+        state.mode = (*p.header()).mode;
+    }
+}
+
+impl LaneState {
+    /// Gives the lane back: its thread exits or takes another.
+    fn release(&mut self) {
+        let p = process();
+        self.live.publish(p, self.header);
+        let now = p.now();
+        // SAFETY: the header and the record are mapped.
+        unsafe {
+            AtomicU64::from_ptr(&raw mut (*self.header).last_seen_ns).fetch_max(now, Relaxed);
+            AtomicU64::from_ptr(&raw mut (*self.header).frames_stepped)
+                .fetch_add(core::mem::take(&mut self.work.stepped), Relaxed);
+            (*self.record).tid = 0;
+        }
+        p.lanes_in_use.fetch_sub(1, AcqRel);
+        self.in_use.store(0, Release);
+    }
+
+    /// The lane's buffer for reading `/proc`.
+    pub fn buffer(&mut self) -> &mut [u8] {
+        // SAFETY: BUFFER bytes of the lane's memory that nothing else refers to.
+        unsafe { core::slice::from_raw_parts_mut(self.buffer, BUFFER) }
+    }
+
+    /// Takes a name that another thread gave, if the lane never had another thread: then all of it is this one's.
+    pub fn follow_renaming(&mut self) {
+        if self.renamed.swap(0, Relaxed) != 0 {
+            // SAFETY: the lane's own record.
+            unsafe {
+                if (*self.record).threads == 1 {
+                    (*self.record).name = sys::thread_name();
+                }
+            }
+        }
+    }
+}
+
+static KEY_CREATE: Real = Real::new(b"pthread_key_create\0");
+static SET_SPECIFIC: Real = Real::new(b"pthread_setspecific\0");
+/// The key whose destructor sees threads exit, plus one; it outlives forks.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the key early: the first 32 need no memory in a thread.
+pub fn create_key() {
+    if KEY.load(Relaxed) != 0 || KEY_CREATE.get() == 0 {
+        return;
+    }
+    let mut key = 0u32;
+    // SAFETY: libc's pthread_key_create.
+    unsafe {
+        let create: extern "C" fn(*mut u32, extern "C" fn(*mut u8)) -> i32 =
+            core::mem::transmute(KEY_CREATE.get());
+        if create(&mut key, thread_exits) == 0 {
+            KEY.store(key + 1, Relaxed);
+        }
+    }
+}
+
+fn watch_exit(lane: *mut LaneState) {
+    let key = KEY.load(Relaxed);
+    if key == 0 || SET_SPECIFIC.get() == 0 {
+        return;
+    }
+    // SAFETY: libc's pthread_setspecific with a key of ours; a value other than null has the destructor run.
+    unsafe {
+        let set: extern "C" fn(u32, *mut LaneState) -> i32 =
+            core::mem::transmute(SET_SPECIFIC.get());
+        set(key - 1, lane);
+    }
+}
+
+extern "C" fn thread_exits(_: *mut u8) {
+    give_back();
+}
+
+/// Gives the thread's lane back, unless it is inside the recorder.
+fn give_back() {
+    let t = tls();
+    // SAFETY: the thread's own block and lane.
+    unsafe {
+        let lane = (*t).lane;
+        if lane.is_null() || (*t).fast != lane || (*lane).mode == 0 {
+            return;
+        }
+        (*t).fast = core::ptr::null_mut();
+        (*t).lane = core::ptr::null_mut();
+        (*t).released += 1;
+        (*lane).release();
+    }
+}
+
+/// The calling thread has a new name: it goes on in another lane, or its unused lane takes the name.
+pub fn renamed_self() {
+    let t = tls();
+    // SAFETY: the thread's own block, lane and record.
+    unsafe {
+        let lane = (*t).lane;
+        if lane.is_null() || (*t).fast != lane || (*lane).mode == 0 {
+            return;
+        }
+        let record = (*lane).record;
+        if (*record).allocations == 0 && (*record).frees_here == 0 && (*record).threads == 1 {
+            (*record).name = sys::thread_name();
+            return;
+        }
+        if (*record).name == sys::thread_name() {
+            return;
+        }
+        give_back();
+        (*t).released -= 1;
+    }
+}
+
+/// Another thread, known by its pthread_t, has a new name: it changes lanes when it next comes by.
+pub fn renamed_other(pthread: u64) {
+    for &lane in all(process()) {
+        // SAFETY: lanes stay mapped; both fields are atomic.
+        unsafe {
+            if (*lane).in_use.load(Acquire) != 0 && (*lane).thread_pointer.load(Relaxed) == pthread
+            {
+                (*lane).renamed.store(1, Relaxed);
+            }
+        }
+    }
+}
+
+/// The guest is about to confine itself: takes room for what may come.
+pub fn before_confinement(strict: bool) {
+    const AHEAD: u64 = 4 << 20;
+    let p = process();
+    if p.state() != State::Active {
+        return;
+    }
+    profile::reserve_ahead(p, AHEAD);
+    p.confined.fetch_max(if strict { 2 } else { 1 }, Relaxed);
+}
+
+/// Sums over all lanes: allocations, frees, usable bytes, live bytes.
+pub fn sums(p: &Process) -> [u64; 4] {
+    all(p).iter().fold([0; 4], |[a, f, u, l], &lane| {
+        // SAFETY: records stay mapped; a torn sum is a sample's business.
+        let r = unsafe { &*(*lane).record };
+        let live = r.usable_bytes.wrapping_sub(r.freed_here_bytes);
+        [
+            a + r.allocations,
+            f + r.frees_here,
+            u + r.usable_bytes,
+            l.wrapping_add(live),
+        ]
+    })
+}

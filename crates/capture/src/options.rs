@@ -1,0 +1,133 @@
+//! What the environment asks for. Read from `/proc/self/environ`: libc's `environ` may not be set yet.
+
+use crate::sys::{self, Path};
+use heaptide_format::Mode;
+
+/// The longest path a profile may have.
+pub const PATH_MAX: usize = 4096;
+/// The environment is searched up to this length, in bytes.
+const ENVIRONMENT_MAX: usize = 2 << 20;
+
+/// The recorder's options; each is the environment variable of its comment.
+pub struct Options {
+    /// `HEAPTIDE_OUTPUT`: the recording directory; empty for `heaptide-PROGRAM-PID.heaptide` here.
+    pub output: Text<PATH_MAX>,
+    /// `HEAPTIDE_MODE`: `stacks` or `counters`.
+    pub mode: Mode,
+    /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
+    pub reuse: bool,
+}
+
+impl Options {
+    /// None if this process is not to be recorded (`HEAPTIDE_FOLLOW` names another, or `HEAPTIDE_MODE=off`).
+    pub fn read() -> Option<Options> {
+        let memory = sys::map_private(ENVIRONMENT_MAX);
+        if memory.is_null() {
+            return None;
+        }
+        // SAFETY: fresh zeroed memory of this length, released below and not used after.
+        let buffer = unsafe { core::slice::from_raw_parts_mut(memory, ENVIRONMENT_MAX) };
+        let path = Path::new(b"/proc/self/environ\0")?;
+        let options = match sys::read_file(path, buffer) {
+            Ok(environment) => parse(environment),
+            Err(_) => parse(b""),
+        };
+        // SAFETY: `options` holds copies only.
+        unsafe { sys::unmap(memory, ENVIRONMENT_MAX) };
+        options
+    }
+}
+
+fn parse(environment: &[u8]) -> Option<Options> {
+    let mut options = Options {
+        output: Text::new(),
+        mode: Mode::Stacks,
+        reuse: true,
+    };
+    for entry in environment.split(|&b| b == 0) {
+        let Some(rest) = entry.strip_prefix(b"HEAPTIDE_") else {
+            continue;
+        };
+        let Some(equals) = rest.iter().position(|&b| b == b'=') else {
+            continue;
+        };
+        let (name, value) = (&rest[..equals], &rest[equals + 1..]);
+        match (name, value) {
+            (b"OUTPUT", value) => options.output.push(value),
+            (b"MODE", b"counters") => options.mode = Mode::Counters,
+            (b"MODE", b"off") => return None,
+            (b"REUSE", b"off") => options.reuse = false,
+            (b"FOLLOW", pid) if number(pid) != Some(sys::getpid()) => return None,
+            _ => {}
+        }
+    }
+    Some(options)
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0u32, |n, &b| match b {
+        b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u32),
+        _ => None,
+    })
+}
+
+/// Bytes in a fixed buffer that always ends with a zero; what does not fit is noted, not stored.
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+    cut: bool,
+}
+
+impl<const N: usize> Text<N> {
+    pub fn new() -> Text<N> {
+        Text {
+            bytes: [0; N],
+            length: 0,
+            cut: false,
+        }
+    }
+
+    pub fn push(&mut self, more: &[u8]) {
+        let room = N - 1 - self.length;
+        let n = more.len().min(room);
+        self.bytes[self.length..self.length + n].copy_from_slice(&more[..n]);
+        self.length += n;
+        self.cut |= n < more.len();
+    }
+
+    pub fn push_number(&mut self, mut n: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.push(&digits[at..]);
+    }
+
+    pub fn truncate(&mut self, length: usize) {
+        self.bytes[length..].fill(0);
+        self.length = length;
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// As a path; none if something did not fit.
+    pub fn path(&self) -> Option<Path<'_>> {
+        if self.cut {
+            None
+        } else {
+            Path::new(&self.bytes)
+        }
+    }
+}

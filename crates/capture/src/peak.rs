@@ -1,0 +1,162 @@
+//! Live bytes and their peak, without a contended line in the normal path.
+//!
+//! A thread knows exactly what it has allocated minus freed (`own`), and roughly what all others have
+//! (`others`): each publishes its change when it exceeds [`BATCH`]. Alone, a thread sees every new high at once
+//! and the peak is exact; with others it is within lanes × BATCH, which is written into the profile.
+//!
+//! Each new high after a fall begins a new *epoch*. A site keeps its live value when it first changes after the
+//! high ([`crate::sites`]), so the live-at-peak of every site is known without a trace.
+
+use crate::process::Process;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use heaptide_format::FileHeader;
+
+/// Bytes that a thread's live may move before others are told.
+pub const BATCH: i64 = 32 << 10;
+/// A new peak gets a new time when it is this part higher than the one last stamped: 1/1024.
+const STAMP_SHIFT: u32 = 10;
+
+/// A lane's view of live bytes.
+#[repr(C)]
+pub struct Live {
+    /// Usable bytes this lane's threads allocated minus freed; may be negative.
+    own: i64,
+    /// Above this, or below `low`, something is to be done.
+    high: i64,
+    low: i64,
+    /// What the other lanes had when last asked.
+    others: i64,
+    /// The part of `own` that the others know.
+    published: i64,
+    /// Live has fallen since the last new high.
+    fallen: bool,
+}
+
+impl Live {
+    /// For a thread that takes the lane.
+    pub fn begin(&mut self, p: &Process) {
+        // SAFETY: the header is mapped while lanes are taken.
+        unsafe {
+            let published = AtomicI64::from_ptr(&raw mut (*p.header()).published_live);
+            self.others = published.load(Relaxed) - self.published;
+        }
+        self.fallen = true;
+        self.set_bounds(p, p.header());
+    }
+
+    /// Alone, the peak is a bound too.
+    fn set_bounds(&mut self, p: &Process, header: *mut FileHeader) {
+        self.high = self.published + BATCH;
+        if !p.threaded.load(Relaxed) {
+            // SAFETY: the header is mapped.
+            let peak = unsafe { (*header).peak_bytes } as i64;
+            self.high = self.high.min((peak - self.others).max(self.own));
+        }
+        self.low = self.published - BATCH;
+    }
+
+    /// Live changes by `bytes` > 0. True if a new high was reached: then what changed is part of the peak.
+    #[inline(always)]
+    pub fn grow(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
+        self.own += bytes;
+        self.own > self.high && self.rise(p, header)
+    }
+
+    /// Live changes by `bytes` ≤ 0.
+    #[inline(always)]
+    pub fn shrink(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) {
+        if !self.fallen {
+            self.fall(p, header);
+        }
+        self.own += bytes;
+        if self.own < self.low {
+            self.publish(p, header);
+        }
+    }
+
+    /// Live as this lane sees it.
+    pub fn seen(&self) -> i64 {
+        self.own + self.others
+    }
+
+    #[inline(never)]
+    fn rise(&mut self, p: &Process, header: *mut FileHeader) -> bool {
+        if p.threaded.load(Relaxed) {
+            self.publish(p, header);
+            return false;
+        }
+        // Alone: plain stores, nobody else writes these.
+        // SAFETY: the header is mapped.
+        unsafe {
+            let live = self.seen();
+            let new_high = live > (*header).peak_bytes as i64;
+            if new_high {
+                if self.fallen {
+                    (*header).epoch = (*header).epoch.wrapping_add(1);
+                    self.fallen = false;
+                }
+                (*header).peak_bytes = live as u64;
+            }
+            if self.own - self.published > BATCH {
+                self.tell(header);
+            }
+            self.set_bounds(p, header);
+            new_high
+        }
+    }
+
+    /// Leaves a high: now its time is known.
+    #[cold]
+    fn fall(&mut self, p: &Process, header: *mut FileHeader) {
+        self.fallen = true;
+        stamp(p, header);
+    }
+
+    /// Tells the others, and learns of them.
+    #[cold]
+    #[inline(never)]
+    pub fn publish(&mut self, p: &Process, header: *mut FileHeader) {
+        let live = self.tell(header);
+        if p.threaded.load(Relaxed) && live > 0 {
+            self.raise_shared(p, header, live as u64);
+        }
+        self.set_bounds(p, header);
+    }
+
+    fn tell(&mut self, header: *mut FileHeader) -> i64 {
+        let change = self.own - self.published;
+        // SAFETY: the header is mapped; the field is only used atomically.
+        let published = unsafe { AtomicI64::from_ptr(&raw mut (*header).published_live) };
+        let live = published.fetch_add(change, AcqRel) + change;
+        self.published = self.own;
+        self.others = live - self.own;
+        live
+    }
+
+    fn raise_shared(&mut self, p: &Process, header: *mut FileHeader, live: u64) {
+        self.fallen = true;
+        // SAFETY: the header is mapped; with threads these fields are used atomically.
+        unsafe {
+            let peak = AtomicU64::from_ptr(&raw mut (*header).peak_bytes);
+            if peak.fetch_max(live, AcqRel) < live {
+                AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
+                stamp(p, header);
+            }
+            let bound = (*header).lanes_at_once as u64 * BATCH as u64;
+            AtomicU64::from_ptr(&raw mut (*header).peak_bound_bytes).fetch_max(bound, Relaxed);
+        }
+    }
+}
+
+/// Notes the time of the peak, if it has grown by enough to be worth a look at the clock.
+pub fn stamp(p: &Process, header: *mut FileHeader) {
+    // SAFETY: the header is mapped; a race with another stamp of about the same time does no harm.
+    unsafe {
+        let (peak, stamped) = ((*header).peak_bytes, (*header).stamped_peak);
+        if peak > stamped + (stamped >> STAMP_SHIFT) {
+            (*header).stamped_peak = peak;
+            (*header).peak_time_ns = p.now();
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The process's recorder: its states, its start, and what all threads share.
+//!
+//! Everything here lies in pages that the kernel wipes in a forked child (MADV_WIPEONFORK). So every kind of
+//! child, also of a raw clone, finds [`State::New`] and starts a recording of its own, or none if it execs.
+
+use crate::lane::{self, LaneState};
+use crate::options::Options;
+use crate::profile;
+use crate::real::Real;
+use crate::tls::tls;
+use crate::{hooks, shadow, sys};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use heaptide_format::{FileHeader, Loss};
+use heaptide_unwind::cache::Slot;
+
+/// The recorder's life in one process image.
+///
+/// New → Starting → Active → (Confined) ; Starting → Off. A fork leads back to New.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing happened yet. Zero, as wiped memory reads.
+    New = 0,
+    /// One thread sets things up; others forward.
+    Starting = 1,
+    /// Recording.
+    Active = 2,
+    /// Not recording: not wanted here, or no profile could be made.
+    Off = 3,
+}
+
+/// What all threads share. Zero is the state of a process that was not started.
+#[repr(C, align(4096))]
+pub struct Process {
+    pub state: AtomicU32,
+    /// The profile, mapped; null before Active.
+    pub base: AtomicPtr<u8>,
+    /// Bytes of address space kept for it.
+    pub reserved: AtomicU64,
+    /// Bytes of the file that are backed by disk space.
+    pub backed: AtomicU64,
+    /// The profile's descriptor and identity.
+    pub fd: AtomicI32,
+    pub device: AtomicU64,
+    pub inode: AtomicU64,
+    /// Absolute path of the profile, ended by zero.
+    pub path: AtomicPtr<u8>,
+    /// Extents made.
+    pub extents: AtomicU32,
+    /// Growth failed this many times; it is not tried every time.
+    pub growth_failures: AtomicU32,
+    pub growth: Lock,
+    /// Lane index of every page of the profile that holds sites.
+    pub owners: AtomicPtr<u16>,
+    /// The first level of the shadow table.
+    pub shadow: AtomicPtr<AtomicPtr<AtomicU32>>,
+    /// All lanes, by index.
+    pub lanes: AtomicPtr<AtomicPtr<LaneState>>,
+    pub lane_count: AtomicUsize,
+    pub lanes_in_use: AtomicU32,
+    pub lane_lock: Lock,
+    /// More than one thread has been seen at once.
+    pub threaded: AtomicBool,
+    /// The guest confined itself (seccomp): 1 = mmap is still allowed, 2 = nothing is.
+    pub confined: AtomicU32,
+    /// Verified reuse is off, for tests.
+    pub no_reuse: AtomicBool,
+    /// Counts every change of loaded code or of stack memory that kept state depends on.
+    pub generation: AtomicU32,
+    pub modules: crate::modules::Modules,
+    /// Rules by pc: the newest table, its length, and its entries in use.
+    pub rules: AtomicPtr<Slot>,
+    pub rule_slots: AtomicUsize,
+    pub rules_used: AtomicUsize,
+    /// Links of the stack tree's root.
+    pub root: Wiped<heaptide_unwind::tree::Links>,
+    /// Timeline: its extent and the bytes between samples.
+    pub timeline: Wiped<profile::Cursor>,
+    pub sample_interval: AtomicU64,
+    pub sample_count: AtomicU32,
+    /// Strings, modules and lanes are few and share a cursor each, used under `growth`.
+    pub strings: Wiped<profile::Cursor>,
+    pub lane_records: Wiped<profile::Cursor>,
+    pub module_records: Wiped<profile::Cursor>,
+    pub start_ns: AtomicU64,
+    pub pid: AtomicU32,
+}
+
+/// A cell for state that one lock or one thread guards.
+#[repr(transparent)]
+pub struct Wiped<T>(pub UnsafeCell<T>);
+
+// SAFETY: each user says which lock or thread guards the cell.
+unsafe impl<T> Sync for Wiped<T> {}
+
+const _: () = assert!(size_of::<Process>() % 4096 == 0);
+
+/// In .bss, page-aligned and whole pages long: anonymous memory of its own.
+pub static PROCESS: Wiped<core::mem::MaybeUninit<Process>> =
+    Wiped(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
+
+/// The shared state.
+#[inline(always)]
+pub fn process() -> &'static Process {
+    // SAFETY: zero is a valid value of every field, and all are atomics or guarded cells.
+    unsafe { &*(PROCESS.0.get() as *const Process) }
+}
+
+/// Set once in the life of the address space, so that a forked child can tell.
+static EVER_STARTED: AtomicBool = AtomicBool::new(false);
+
+/// A lock that is never waited for without end: whoever cannot have it goes on without.
+#[repr(transparent)]
+pub struct Lock(AtomicU32);
+
+/// Holding it is having the lock.
+pub struct Held<'a>(&'a Lock);
+
+/// Turns before a lock is given up: some seconds on a machine whose other cores are busy.
+const LOCK_TURNS: u32 = 1_000_000;
+
+impl Lock {
+    pub fn acquire(&self) -> Option<Held<'_>> {
+        for turn in 0..LOCK_TURNS {
+            if self.0.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {
+                return Some(Held(self));
+            }
+            if turn % 64 == 63 {
+                sys::sched_yield();
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(0, Release);
+    }
+}
+
+impl Process {
+    #[inline(always)]
+    pub fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            0 => State::New,
+            1 => State::Starting,
+            2 => State::Active,
+            _ => State::Off,
+        }
+    }
+
+    /// The profile's header; only while Active.
+    #[inline(always)]
+    pub fn header(&self) -> *mut FileHeader {
+        self.base.load(Relaxed) as *mut FileHeader
+    }
+
+    /// Counts a loss, if there is a profile to count it in.
+    #[cold]
+    pub fn lost(&self, what: Loss) {
+        let header = self.header();
+        if !header.is_null() {
+            // SAFETY: the header is mapped as long as `base` is set; the index is an enum's.
+            unsafe {
+                AtomicU64::from_ptr(&raw mut (*header).losses[what as usize]).fetch_add(1, Relaxed)
+            };
+        }
+    }
+
+    /// Nanoseconds since the recording's start.
+    pub fn now(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
+    }
+
+    /// Whether the guest allows us a system call other than those its own malloc makes.
+    pub fn may_call(&self) -> bool {
+        self.confined.load(Relaxed) == 0
+    }
+
+    /// Whether the guest allows us to map memory.
+    pub fn may_map(&self) -> bool {
+        self.confined.load(Relaxed) < 2
+    }
+}
+
+static CLOCK_GETTIME: Real = Real::new(b"clock_gettime\0");
+
+/// The monotonic clock, by the vDSO if libc is there.
+pub fn monotonic_ns() -> u64 {
+    let address = CLOCK_GETTIME.get();
+    if address == 0 {
+        return sys::clock_ns(sys::CLOCK_MONOTONIC);
+    }
+    let mut time = [0u64; 2];
+    // SAFETY: libc's clock_gettime; it fills a timespec and cannot fail for this clock.
+    unsafe {
+        let clock_gettime: extern "C" fn(i32, *mut [u64; 2]) -> i32 = core::mem::transmute(address);
+        clock_gettime(sys::CLOCK_MONOTONIC as i32, &mut time);
+    }
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+/// Starts the recorder if that has not been tried, and says whether it is active. Runs before anything of the
+/// guest may have run, in a constructor, in the first allocation, or in a forked child.
+#[cold]
+#[inline(never)]
+pub fn start() -> bool {
+    let p = process();
+    if p.state
+        .compare_exchange(State::New as u32, State::Starting as u32, AcqRel, Acquire)
+        .is_err()
+    {
+        return p.state() == State::Active;
+    }
+    let forked = EVER_STARTED.swap(true, Relaxed);
+    // SAFETY: the static is whole pages of anonymous memory; its contents are what must not be inherited.
+    let wiped = unsafe {
+        sys::advise(
+            PROCESS.0.get() as *mut u8,
+            size_of::<Process>(),
+            sys::MADV_WIPEONFORK,
+        )
+    };
+    // A kernel before 4.14: a child would go on in its parent's profile.
+    let active = wiped.is_ok() && set_up(p, forked).is_some();
+    let state = if active { State::Active } else { State::Off };
+    p.state.store(state as u32, Release);
+    active
+}
+
+fn set_up(p: &Process, forked: bool) -> Option<()> {
+    if !hooks::resolve_allocator() {
+        return None;
+    }
+    let options = Options::read()?;
+    p.start_ns.store(monotonic_ns(), Relaxed);
+    p.pid.store(sys::getpid(), Relaxed);
+    p.generation.store(1, Relaxed);
+    p.no_reuse.store(!options.reuse, Relaxed);
+    profile::create(p, &options, forked)?;
+    shadow::create(p)?;
+    lane::create_table(p)?;
+    lane::create_key();
+    Some(())
+}
+
+/// Runs once the library is loaded: a program that never allocates has a profile too.
+extern "C" fn loaded() {
+    let t = tls();
+    // SAFETY: this thread's own block.
+    unsafe {
+        if (*t).busy == 0 {
+            (*t).busy = 1;
+            start();
+            (*t).busy = 0;
+        }
+    }
+    crate::end::register();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;

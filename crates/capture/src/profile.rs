@@ -1,0 +1,392 @@
+//! The live profile: a file that is the recorder's memory.
+//!
+//! Its first bytes and all it may grow to are mapped at once, so a record is reached by base + id × granule.
+//! Nothing is touched before the disk has room for it: the file grows by fallocate, after asking the file size
+//! limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is counted and the guest goes on.
+
+use crate::options::{Options, PATH_MAX, Text};
+use crate::process::{Process, process};
+use crate::sys::{self, Fd, Path};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use heaptide_format::{
+    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX,
+    STRING_GRANULE, STRING_MAX, StringHeader, VERSION,
+};
+
+/// Address space kept for a profile. 64 GiB hold some 400 million sites.
+const RESERVE: u64 = 64 << 30;
+/// The least worth recording with.
+const RESERVE_MIN: u64 = 16 << 20;
+/// Under a limit of address space, this part of it is taken at most.
+const RESERVE_PART: u64 = 8;
+/// The file grows by an eighth of itself, within these bounds.
+const GROW_MIN: u64 = 64 << 10;
+const GROW_MAX: u64 = 8 << 20;
+/// A cursor's extents double from one page to this.
+const EXTENT_MAX: u64 = 1 << 20;
+/// Extents from this size on are faulted in at once: one call for what would be a fault a page.
+const POPULATE_MIN: u64 = 64 << 10;
+/// Descriptors from here on are rarely used by programs; lower if the limit is.
+const FD_LEAST: u64 = 900;
+/// After failures growth is tried again every so many times.
+const RETRY: u32 = 1024;
+/// Unwinder's limit of frames a stack; written into the header.
+pub const MAX_DEPTH: usize = 4096;
+
+/// A place in an extent, of one kind and one owner, where the next record goes.
+#[repr(C)]
+pub struct Cursor {
+    extent: *mut ExtentHeader,
+    next: *mut u8,
+    end: *mut u8,
+    last_length: u64,
+}
+
+impl Cursor {
+    /// Room for a record of `bytes`, zeroed and not yet visible to readers; null if there is none.
+    #[inline(always)]
+    pub fn take(&mut self, kind: Kind, lane: u32, bytes: usize) -> *mut u8 {
+        if (self.end as usize).wrapping_sub(self.next as usize) < bytes {
+            return self.take_slow(kind, lane, bytes);
+        }
+        self.next
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slow(&mut self, kind: Kind, lane: u32, bytes: usize) -> *mut u8 {
+        let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
+        let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX).max(least);
+        let extent = new_extent(process(), kind, lane, length);
+        if extent.is_null() {
+            return core::ptr::null_mut();
+        }
+        self.extent = extent;
+        self.last_length = length;
+        // SAFETY: both ends are within the new extent.
+        unsafe {
+            self.next = (extent as *mut u8).add(EXTENT_HEADER as usize);
+            self.end = (extent as *mut u8).add(length as usize);
+        }
+        self.next
+    }
+
+    /// Takes the record last committed back.
+    pub fn take_back(&mut self, bytes: usize) {
+        // SAFETY: the record is the last of this extent.
+        unsafe {
+            self.next = self.next.sub(bytes);
+            let committed = AtomicU64::from_ptr(&raw mut (*self.extent).committed);
+            committed.fetch_sub(bytes as u64, Release);
+        }
+    }
+
+    /// Makes the record last taken visible.
+    #[inline(always)]
+    pub fn commit(&mut self, bytes: usize) {
+        // SAFETY: the record was taken from this extent, whose header is mapped and ours alone to write.
+        unsafe {
+            self.next = self.next.add(bytes);
+            let begin = (self.extent as *mut u8).add(EXTENT_HEADER as usize);
+            let committed = self.next as u64 - begin as u64;
+            AtomicU64::from_ptr(&raw mut (*self.extent).committed).store(committed, Release);
+        }
+    }
+}
+
+/// Makes the profile and its header; none if that is not possible.
+pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
+    let pid = sys::getpid();
+    let mut directory = absolute(&options.output, pid)?;
+    match sys::mkdir(directory.path()?) {
+        Err(sys::EEXIST) | Ok(()) => {}
+        Err(_) => return None,
+    }
+    directory.push(b"/");
+    let (fd, image) = open_new(&mut directory, pid)?;
+    let high = FD_LEAST.min(sys::limit(sys::RLIMIT_NOFILE) / 2) as usize;
+    let fd = sys::move_up(fd, high);
+    let (device, inode) = sys::identity(fd).ok()?;
+    p.fd.store(fd.0, Relaxed);
+    p.device.store(device, Relaxed);
+    p.inode.store(inode, Relaxed);
+    keep_path(p, directory.bytes())?;
+    grow_file(p, GROW_MIN).ok()?;
+    let (base, reserved) = map_file(fd)?;
+    p.reserved.store(reserved, Relaxed);
+    p.base.store(base, Relaxed);
+    let owners = sys::map_private((reserved / PAGE * 2) as usize);
+    if owners.is_null() {
+        return None;
+    }
+    p.owners.store(owners as *mut u16, Relaxed);
+    // SAFETY: fresh mappings that a child must not share.
+    unsafe {
+        sys::advise(base, reserved as usize, sys::MADV_DONTFORK).ok()?;
+        sys::advise(owners, (reserved / PAGE * 2) as usize, sys::MADV_DONTFORK).ok()?;
+        let _ = sys::advise(base, reserved as usize, sys::MADV_DONTDUMP);
+        write_header(p, base as *mut FileHeader, options, pid, image, forked);
+    }
+    Some(())
+}
+
+fn absolute(output: &Text<PATH_MAX>, pid: u32) -> Option<Text<PATH_MAX>> {
+    let mut path = Text::new();
+    if output.bytes().first() != Some(&b'/') {
+        let mut here = [0u8; PATH_MAX];
+        let link = Path::new(b"/proc/self/cwd\0")?;
+        path.push(sys::readlink(link, &mut here).ok()?);
+        path.push(b"/");
+    }
+    if output.is_empty() {
+        let mut program = [0u8; PATH_MAX];
+        let link = Path::new(b"/proc/self/exe\0")?;
+        let program = sys::readlink(link, &mut program).unwrap_or(b"program");
+        path.push(b"heaptide-");
+        path.push(program.rsplit(|&b| b == b'/').next().unwrap_or(program));
+        path.push(b"-");
+        path.push_number(pid as u64);
+        path.push(b".heaptide");
+    } else {
+        path.push(output.bytes());
+    }
+    Some(path)
+}
+
+/// Images one pid may have in a recording.
+const IMAGES_MAX: u32 = 100_000;
+
+/// Opens `PID-IMAGE.profile` in the directory, for the first image number that is free.
+fn open_new(path: &mut Text<PATH_MAX>, pid: u32) -> Option<(Fd, u32)> {
+    let directory = path.bytes().len();
+    for image in 0..IMAGES_MAX {
+        path.truncate(directory);
+        path.push_number(pid as u64);
+        path.push(b"-");
+        path.push_number(image as u64);
+        path.push(PROFILE_SUFFIX.as_bytes());
+        match sys::open(path.path()?, sys::O_RDWR | sys::O_CREAT | sys::O_EXCL) {
+            Ok(fd) => return Some((fd, image)),
+            Err(sys::EEXIST) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn keep_path(p: &Process, path: &[u8]) -> Option<()> {
+    let memory = sys::map_private(PATH_MAX);
+    if memory.is_null() {
+        return None;
+    }
+    // SAFETY: fresh zeroed memory; a `Text` is shorter than PATH_MAX, so the last zero stays.
+    unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), memory, path.len()) };
+    p.path.store(memory, Relaxed);
+    Some(())
+}
+
+fn map_file(fd: Fd) -> Option<(*mut u8, u64)> {
+    let limit = sys::limit(sys::RLIMIT_AS);
+    let mut length = if limit == u64::MAX {
+        RESERVE
+    } else {
+        RESERVE.min(limit / RESERVE_PART)
+    };
+    length &= !(PAGE - 1);
+    while length >= RESERVE_MIN {
+        let base = sys::map_shared(fd, length as usize);
+        if !base.is_null() {
+            return Some((base, length));
+        }
+        length = (length / 2) & !(PAGE - 1);
+    }
+    None
+}
+
+/// # Safety
+/// `header` is the fresh profile's first page.
+unsafe fn write_header(
+    p: &Process,
+    header: *mut FileHeader,
+    options: &Options,
+    pid: u32,
+    image: u32,
+    forked: bool,
+) {
+    let mut buffer = [0u8; PATH_MAX];
+    // SAFETY: the page is mapped and nobody else knows it yet.
+    unsafe {
+        (*header).version = VERSION;
+        (*header).mode = options.mode as u32;
+        (*header).pid = pid;
+        (*header).ppid = sys::getppid();
+        (*header).image = image;
+        (*header).forked = forked as u32;
+        (*header).start_realtime_ns = sys::clock_ns(sys::CLOCK_REALTIME);
+        (*header).start_monotonic_ns = p.start_ns.load(Relaxed);
+        (*header).max_depth = MAX_DEPTH as u32;
+        (*header).epoch = 1;
+        (*header).file_end = PAGE;
+        (*header).magic = MAGIC;
+        let exe = Path::new(b"/proc/self/exe\0").and_then(|l| sys::readlink(l, &mut buffer).ok());
+        (*header).program = string(p, exe.unwrap_or(b""));
+        (*header).command = command(p);
+        let host = sys::host_name();
+        let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
+        (*header).host = string(p, &host[..end]);
+    }
+}
+
+/// The arguments, as the kernel has them.
+fn command(p: &Process) -> u32 {
+    let memory = sys::map_private(STRING_MAX);
+    if memory.is_null() {
+        return 0;
+    }
+    // SAFETY: fresh zeroed memory, released below.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(memory, STRING_MAX) };
+    let path = Path::new(b"/proc/self/cmdline\0");
+    let id = match path.map(|path| sys::read_file(path, buffer)) {
+        Some(Ok(arguments)) => string(p, arguments),
+        _ => 0,
+    };
+    // SAFETY: nothing refers to it any more.
+    unsafe { sys::unmap(memory, STRING_MAX) };
+    id
+}
+
+/// Stores a string; its reference, or 0 if there is no room.
+pub fn string(p: &Process, text: &[u8]) -> u32 {
+    let text = &text[..text.len().min(STRING_MAX)];
+    let bytes = (size_of::<StringHeader>() + text.len()).next_multiple_of(STRING_GRANULE as usize);
+    // SAFETY: strings are stored at the start and under the module lock, by one thread at a time.
+    let cursor = unsafe { &mut *p.strings.0.get() };
+    let at = cursor.take(Kind::Strings, 0, bytes);
+    if at.is_null() {
+        return 0;
+    }
+    // SAFETY: `take` gave room for header and text.
+    unsafe {
+        (*(at as *mut StringHeader)).length = text.len() as u32;
+        let body = at.add(size_of::<StringHeader>());
+        core::ptr::copy_nonoverlapping(text.as_ptr(), body, text.len());
+        cursor.commit(bytes);
+        (at.offset_from(p.base.load(Relaxed)) as u64 / STRING_GRANULE) as u32
+    }
+}
+
+/// A new extent, with its header written; null if the file cannot grow.
+fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
+    let Some(_held) = p.growth.acquire() else {
+        p.lost(Loss::NoSpace);
+        return core::ptr::null_mut();
+    };
+    let header = p.header();
+    // SAFETY: the header is mapped; `file_end` changes under the lock only.
+    let start = unsafe { (*header).file_end };
+    let end = start + length;
+    if end > p.backed.load(Relaxed) && make_room(p, end).is_err() {
+        p.lost(Loss::NoSpace);
+        return core::ptr::null_mut();
+    }
+    // SAFETY: start..end is mapped and backed, and nobody else's.
+    unsafe {
+        let extent = p.base.load(Relaxed).add(start as usize) as *mut ExtentHeader;
+        if length >= POPULATE_MIN && p.may_call() {
+            let _ = sys::advise(extent as *mut u8, length as usize, sys::MADV_POPULATE_WRITE);
+        }
+        (*extent).kind = kind as u16;
+        (*extent).lane = lane;
+        (*extent).sequence = p.extents.fetch_add(1, Relaxed);
+        (*extent).length = length;
+        AtomicU32::from_ptr(&raw mut (*extent).magic).store(EXTENT_MAGIC, Release);
+        AtomicU64::from_ptr(&raw mut (*header).file_end).store(end, Release);
+        if kind == Kind::Sites {
+            let owners = p.owners.load(Relaxed);
+            for page in start / PAGE..end / PAGE {
+                *owners.add(page as usize) = lane as u16;
+            }
+        }
+        extent
+    }
+}
+
+/// Has the disk back the file up to `end` and some more.
+fn make_room(p: &Process, end: u64) -> Result<(), ()> {
+    if end > p.reserved.load(Relaxed) || !p.may_call() {
+        return Err(());
+    }
+    let failures = p.growth_failures.load(Relaxed);
+    if failures > 0 && failures % RETRY != 0 {
+        p.growth_failures.store(failures + 1, Relaxed);
+        return Err(());
+    }
+    let generous = (end + (end / 8).clamp(GROW_MIN, GROW_MAX)).min(p.reserved.load(Relaxed));
+    let grown = grow_file(p, generous).or_else(|()| grow_file(p, end));
+    p.growth_failures
+        .store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
+    grown
+}
+
+fn grow_file(p: &Process, end: u64) -> Result<(), ()> {
+    let from = p.backed.load(Relaxed);
+    if end > sys::limit(sys::RLIMIT_FSIZE) {
+        return Err(());
+    }
+    let fd = checked_fd(p).ok_or(())?;
+    match sys::fallocate(fd, from, end - from) {
+        Ok(()) => {}
+        Err(sys::EOPNOTSUPP) => write_zeros(fd, from, end)?,
+        Err(_) => return Err(()),
+    }
+    p.backed.store(end, Relaxed);
+    Ok(())
+}
+
+/// For file systems without fallocate.
+fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), ()> {
+    static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+    let mut at = from;
+    while at < end {
+        let n = (end - at).min(PAGE) as usize;
+        match sys::write_at(fd, &ZEROS[..n], at) {
+            Ok(written) if written > 0 => at += written as u64,
+            _ => return Err(()),
+        }
+    }
+    Ok(())
+}
+
+/// The profile's descriptor, if it still is the profile's: the guest may have closed it, or opened something
+/// else in its place. Then the file is opened again by name, if that is still the same file.
+fn checked_fd(p: &Process) -> Option<Fd> {
+    let expected = (p.device.load(Relaxed), p.inode.load(Relaxed));
+    let fd = Fd(p.fd.load(Relaxed));
+    if expected.1 == 0 || sys::identity(fd) == Ok(expected) {
+        return Some(fd);
+    }
+    let path = p.path.load(Relaxed);
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: PATH_MAX zero-terminated bytes, never released.
+    let path = unsafe { core::slice::from_raw_parts(path, PATH_MAX) };
+    let again = sys::open(Path::new(path)?, sys::O_RDWR).ok()?;
+    if sys::identity(again) != Ok(expected) {
+        sys::close(again);
+        return None;
+    }
+    let high = FD_LEAST.min(sys::limit(sys::RLIMIT_NOFILE) / 2) as usize;
+    let fd = sys::move_up(again, high);
+    p.fd.store(fd.0, Relaxed);
+    Some(fd)
+}
+
+/// Prepares for a guest that will forbid system calls: room for a while, taken now.
+pub fn reserve_ahead(p: &Process, bytes: u64) {
+    if let Some(_held) = p.growth.acquire() {
+        let end = (p.backed.load(Relaxed) + bytes).min(p.reserved.load(Relaxed));
+        let _ = grow_file(p, end);
+    }
+}

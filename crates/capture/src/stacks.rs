@@ -1,0 +1,380 @@
+//! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
+
+use crate::lane::{BUFFER, LaneState, RANGES, RECALL};
+use crate::modules::{self, Code, Range};
+use crate::process::{Process, process};
+use crate::profile::MAX_DEPTH;
+use crate::sys;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use heaptide_format::{ADDRESS_BITS, Kind, Loss, Mark, NODE_EXACT_PC, NODE_GRANULE, Node};
+use heaptide_unwind::Rule;
+use heaptide_unwind::cache::{self, Inserted, Slot};
+use heaptide_unwind::rule::Step;
+use heaptide_unwind::stack::{Early, Machine, Registers, Stack};
+use heaptide_unwind::table;
+use heaptide_unwind::tree::{self, Links, Nodes};
+
+/// Rules the first table has room for; later ones are four times as large each.
+const RULES_FIRST: usize = 4096;
+/// Rules beyond this many are evaluated each time.
+const RULES_MAX: usize = 1 << 22;
+/// Children walked past before a lane remembers the one found.
+const WIDE: usize = 8;
+/// In [`Node::flags`], writer's own: some lane remembers children of this node.
+const NODE_WIDE: u32 = 1 << 31;
+/// Of the key of a rule: the pc is exact.
+const EXACT_KEY: u64 = 1 << 63;
+
+/// Some thread ran on a stack that libc did not give it. From then on unmapped memory may have been a stack.
+pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
+
+/// The stack-tree node of the calling thread's stack.
+#[inline(always)]
+pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
+    let p = process();
+    if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
+        settle(lane, p, at.sp);
+    }
+    // SAFETY: both arrays belong to the lane and have MAX_DEPTH frames; nothing else refers to them.
+    let (kept, scratch) = unsafe {
+        (
+            core::slice::from_raw_parts_mut(lane.kept, MAX_DEPTH),
+            core::slice::from_raw_parts_mut(lane.scratch, MAX_DEPTH),
+        )
+    };
+    let (mut depth, mut work) = (lane.depth, lane.work);
+    let range = lane.stack;
+    let reuse = !p.no_reuse.load(Relaxed);
+    let mut guest = Guest { lane, p, range };
+    let mut stack = Stack {
+        kept,
+        scratch,
+        depth: &mut depth,
+        work: &mut work,
+        reuse,
+    };
+    let node = stack.capture(at, &mut guest);
+    lane.depth = depth;
+    lane.work = work;
+    node
+}
+
+/// The thread is on another stack than last time, or what was known of stacks may be stale.
+#[cold]
+#[inline(never)]
+fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
+    let generation = p.generation.load(Acquire);
+    if lane.generation != generation {
+        lane.generation = generation;
+        lane.ranges = [Range::EMPTY; RANGES];
+        if OTHER_STACKS.load(Relaxed) {
+            lane.stack = Range::EMPTY;
+        }
+        lane.depth = 0;
+    }
+    if lane.stack.holds(sp) {
+        return;
+    }
+    let known = lane.stack;
+    let range = range_of(lane, sp);
+    // The same stack, further down than was guessed: what is kept stays true.
+    let grown = known != Range::EMPTY && range.holds(known.high - 1);
+    if !grown {
+        lane.depth = 0;
+        if known != Range::EMPTY {
+            OTHER_STACKS.store(true, Relaxed);
+        }
+    }
+    lane.stack = range;
+}
+
+/// The stack memory that holds `sp`: remembered, or looked up. At worst, the page.
+fn range_of(lane: &mut LaneState, sp: u64) -> Range {
+    if let Some(&range) = lane.ranges.iter().find(|r| r.holds(sp)) {
+        return range;
+    }
+    // SAFETY: the lane's own buffer.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(lane.buffer, BUFFER) };
+    let Some(range) = modules::mapping_of(sp, buffer) else {
+        return Range {
+            low: sp,
+            high: (sp | 4095) + 1,
+        };
+    };
+    let slot = lane.range_next as usize % RANGES;
+    lane.ranges[slot] = range;
+    lane.range_next = lane.range_next.wrapping_add(1);
+    range
+}
+
+/// The guest as the unwinder sees it.
+struct Guest<'a> {
+    lane: &'a mut LaneState,
+    p: &'static Process,
+    range: Range,
+}
+
+impl Machine for Guest<'_> {
+    #[inline(always)]
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.range.low);
+        let inside = offset
+            < self
+                .range
+                .high
+                .wrapping_sub(self.range.low)
+                .saturating_sub(7);
+        // SAFETY: inside the stack that the thread runs on.
+        (inside && address & 7 == 0).then(|| unsafe { *(address as *const u64) })
+    }
+
+    #[inline(always)]
+    fn known_word(&self, address: u64) -> u64 {
+        // SAFETY: read before in this stack, whose memory is there as long as `generation` is the same.
+        unsafe { *(address as *const u64) }
+    }
+
+    fn enter(&mut self, sp: u64) -> bool {
+        if !self.range.holds(sp) {
+            self.range = range_of(self.lane, sp);
+        }
+        sp & 7 == 0
+    }
+
+    #[inline(always)]
+    fn rule(&mut self, pc: u64, exact: bool) -> Rule {
+        let key = if exact { pc | EXACT_KEY } else { pc };
+        with_rules(self.p, |slots| cache::get(slots, key))
+            .unwrap_or_else(|| evaluate(self.p, self.lane.buffer, pc, exact))
+    }
+
+    #[inline(always)]
+    fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
+        let mut tree = Tree {
+            lane: self.lane,
+            p: self.p,
+            exact,
+        };
+        match tree::child(&mut tree, parent, key) {
+            Some(node) => node,
+            None => {
+                self.p.lost(Loss::NoNode);
+                parent
+            }
+        }
+    }
+
+    fn too_deep(&mut self) -> u32 {
+        self.p.lost(Loss::TooDeep);
+        self.child(0, Mark::TooDeep as u64, true)
+    }
+
+    #[cold]
+    fn ended(&mut self, why: Early) {
+        self.p.lost(match why {
+            Early::NoRule => Loss::NoRule,
+            Early::OutsideStack => Loss::OutsideStack,
+        });
+    }
+}
+
+/// Calls `look` with the newest table of rules.
+#[inline(always)]
+pub fn with_rules<R>(p: &Process, look: impl FnOnce(&[Slot]) -> R) -> R {
+    let slots = p.rules.load(Acquire);
+    if slots.is_null() {
+        return look(&[]);
+    }
+    // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be the new
+    // table's while `slots` is still the old one: it is read from in front of the table itself instead.
+    unsafe {
+        let length = *(slots as *const usize).sub(1);
+        look(core::slice::from_raw_parts(slots, length))
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
+    // SAFETY: the lane's own buffer.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, BUFFER) };
+    let at = if exact { pc } else { pc - 1 };
+    let (step, module) = match p.modules.code_at(at, buffer) {
+        Code::Module(index, sections) => {
+            let step = table::step_at(&sections, at);
+            (step.unwrap_or_else(|| without_table(pc)), index)
+        }
+        Code::Bare(index) => (without_table(pc), index),
+        Code::Generated => (Step::FramePointer, 0),
+        Code::Nothing => (Step::Unknown, 0),
+    };
+    let rule = Rule::new(step, module);
+    // SAFETY: the header is mapped.
+    unsafe {
+        AtomicU64::from_ptr(&raw mut (*p.header()).rules_evaluated).fetch_add(1, Relaxed);
+    }
+    if p.may_call() || module != 0 {
+        keep_rule(p, if exact { pc | EXACT_KEY } else { pc }, rule);
+    }
+    rule
+}
+
+/// Code in a module that its tables do not cover: a signal trampoline as musl has it, or hand-written.
+fn without_table(pc: u64) -> Step {
+    const RT_SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of a page are looked at.
+    let on_page = pc & 4095 <= 4096 - 9;
+    if on_page && unsafe { *(pc as *const [u8; 9]) } == RT_SIGRETURN {
+        return Step::Signal;
+    }
+    Step::FramePointer
+}
+
+fn keep_rule(p: &Process, key: u64, rule: Rule) {
+    let done = with_rules(p, |slots| {
+        let half = slots.len() / 2;
+        if p.rules_used.load(Relaxed) >= half {
+            Inserted::Full
+        } else {
+            cache::insert(slots, key, rule)
+        }
+    });
+    match done {
+        Inserted::New => {
+            p.rules_used.fetch_add(1, Relaxed);
+        }
+        Inserted::Again => {}
+        Inserted::Full => {
+            if enlarge_rules(p) {
+                with_rules(p, |slots| cache::insert(slots, key, rule));
+            }
+        }
+    }
+}
+
+fn enlarge_rules(p: &Process) -> bool {
+    const HEAD: usize = 64;
+    let old = p.rules.load(Acquire);
+    let length = with_rules(p, |slots| slots.len() * 4).max(RULES_FIRST);
+    if length > RULES_MAX || !p.may_map() {
+        return false;
+    }
+    let bytes = length * size_of::<Slot>() + HEAD;
+    let memory = sys::map_private(bytes);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: fresh zeroed memory: a length in front, then empty slots.
+    unsafe {
+        let _ = sys::advise(memory, bytes, sys::MADV_DONTFORK);
+        let slots = memory.add(HEAD) as *mut Slot;
+        *(slots as *mut usize).sub(1) = length;
+        let new = core::slice::from_raw_parts(slots, length);
+        let used = with_rules(p, |old| cache::copy(old, new));
+        if p.rules
+            .compare_exchange(old, slots, Release, Relaxed)
+            .is_err()
+        {
+            sys::unmap(memory, bytes);
+            return true;
+        }
+        p.rules_used.store(used, Relaxed);
+    }
+    true
+}
+
+/// The stack tree, as a lane works on it.
+struct Tree<'a> {
+    lane: &'a mut LaneState,
+    p: &'static Process,
+    exact: bool,
+}
+
+impl Tree<'_> {
+    #[inline(always)]
+    fn node(&self, node: u32) -> *mut Node {
+        let base = self.p.base.load(Relaxed);
+        base.wrapping_add(node as usize * NODE_GRANULE as usize) as *mut Node
+    }
+
+    fn slot(&self, parent: u32, key: u64) -> *mut [u64; 2] {
+        let mixed = (key ^ (parent as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // SAFETY: masked to RECALL entries, which the lane has.
+        unsafe { self.lane.recall.add(mixed as usize >> 32 & (RECALL - 1)) }
+    }
+
+    fn flags(&self, node: u32) -> &AtomicU32 {
+        // SAFETY: nodes stay mapped; with threads the flags are only used atomically.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.node(node)).flags) }
+    }
+}
+
+impl Nodes for Tree<'_> {
+    #[inline(always)]
+    fn key(&self, node: u32) -> u64 {
+        // SAFETY: written before the node was linked, and not after.
+        unsafe { (*self.node(node)).key }
+    }
+
+    #[inline(always)]
+    fn links(&self, node: u32) -> &Links {
+        if node == 0 {
+            // SAFETY: atomics in a static.
+            return unsafe { &*self.p.root.0.get() };
+        }
+        // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as such.
+        unsafe { &*(&raw const (*self.node(node)).first as *const Links) }
+    }
+
+    fn create(&mut self, parent: u32, key: u64) -> Option<u32> {
+        let bytes = size_of::<Node>();
+        let record = self.lane.nodes.take(Kind::Nodes, self.lane.index, bytes) as *mut Node;
+        if record.is_null() {
+            return None;
+        }
+        // SAFETY: fresh zeroed room for a node.
+        unsafe {
+            (*record).key = key;
+            (*record).parent = parent;
+            (*record).flags = if self.exact { NODE_EXACT_PC } else { 0 };
+        }
+        self.lane.nodes.commit(bytes);
+        let base = self.p.base.load(Relaxed);
+        Some(((record as u64 - base as u64) / NODE_GRANULE) as u32)
+    }
+
+    fn discard(&mut self, node: u32) {
+        // SAFETY: the node was made last, by this lane, and nobody saw it.
+        unsafe { core::ptr::write_bytes(self.node(node), 0, 1) };
+        self.lane.nodes.take_back(size_of::<Node>());
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> bool {
+        !self.p.threaded.load(Relaxed)
+    }
+
+    fn recall(&self, parent: u32, key: u64) -> Option<u32> {
+        if parent == 0 || self.flags(parent).load(Relaxed) & NODE_WIDE == 0 {
+            return None;
+        }
+        // SAFETY: an entry of the lane's own table.
+        let [known, child_and_parent] = unsafe { *self.slot(parent, key) };
+        let (child, of) = (child_and_parent as u32, (child_and_parent >> 32) as u32);
+        (known == key && of == parent && child != 0).then_some(child)
+    }
+
+    fn remember(&mut self, parent: u32, key: u64, child: u32, walked: usize) {
+        if parent == 0 || (walked < WIDE && self.hints()) {
+            return;
+        }
+        if self.flags(parent).load(Relaxed) & NODE_WIDE == 0 {
+            self.flags(parent).fetch_or(NODE_WIDE, Relaxed);
+        }
+        // SAFETY: an entry of the lane's own table.
+        unsafe { *self.slot(parent, key) = [key, (parent as u64) << 32 | child as u64] };
+    }
+}
+
+const _: () = assert!(ADDRESS_BITS == 48 && size_of::<Links>() == 12);

@@ -1,0 +1,59 @@
+//! The thread's own 64 bytes: initial-exec TLS, so that reading it can never allocate.
+
+use crate::lane::LaneState;
+use core::arch::{asm, global_asm};
+
+global_asm!(
+    ".pushsection .tbss.heaptide_tls,\"awT\",@nobits",
+    ".hidden heaptide_tls",
+    ".globl heaptide_tls",
+    ".type heaptide_tls,@object",
+    ".size heaptide_tls,64",
+    ".p2align 6",
+    "heaptide_tls:",
+    ".zero 64",
+    ".popsection",
+);
+
+/// Zero in a new thread, before anything of ours has run in it.
+///
+/// | fast | lane | busy | the thread is |
+/// |---|---|---|---|
+/// | lane | lane | 0 | outside the recorder |
+/// | null | lane | 0 | inside a hook |
+/// | null | null | 0 | new, or has given its lane back |
+/// | null | null | 1 | getting a lane, or a thread that could not get one and is not to try now |
+#[repr(C)]
+pub struct Tls {
+    /// The lane, while the thread may enter a hook.
+    pub fast: *mut LaneState,
+    /// The lane, as long as the thread has one.
+    pub lane: *mut LaneState,
+    /// Set while a lane is being got.
+    pub busy: u32,
+    /// How often the thread gave a lane back: once in its exit, more if destructors allocated after that.
+    pub released: u32,
+    /// Stack pointer at the entry of the hook that the thread is in.
+    pub inside_sp: u64,
+}
+
+/// This thread's block.
+#[inline(always)]
+pub fn tls() -> *mut Tls {
+    let p: *mut Tls;
+    // SAFETY: the initial-exec access sequence of the x86-64 TLS ABI; it reads the thread pointer and the GOT.
+    unsafe {
+        asm!("mov {0}, qword ptr [rip + heaptide_tls@GOTTPOFF]", "add {0}, qword ptr fs:[0]",
+            out(reg) p, options(pure, readonly, nostack));
+    }
+    p
+}
+
+/// The thread control block's address: in glibc and musl it lies above the thread's stack, in one mapping.
+#[inline(always)]
+pub fn thread_pointer() -> u64 {
+    let p: u64;
+    // SAFETY: the first word at fs is its own address (x86-64 TLS ABI).
+    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) p, options(pure, readonly, nostack)) };
+    p
+}

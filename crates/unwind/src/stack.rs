@@ -1,0 +1,447 @@
+//! The current stack as a tree node: unwinding that reuses what it can prove to be unchanged.
+//!
+//! Per thread the last stack is kept, outermost frame first. A new stack is unwound from its top only until its
+//! state (sp, return address, and rbp where a deeper rule needs it) equals a kept frame's. From there on each
+//! deeper state is a function of stack words only: the return-address slot, the rbp slot where a deeper rule
+//! needs rbp, and the word that a deref rule reads. Those are compared with what was kept, one or two loads a
+//! frame. All equal: by induction the stacks are equal. A mismatch at frame k: unwinding goes on from k + 1.
+//!
+//! Equality of state plus equality of words is the whole argument, so it does not matter what happened in
+//! between: returns, exceptions, longjmp, another stack that used the same memory. Only two things must be told:
+//! that the memory is another stack's, and that rules changed ([`Stack::forget`]).
+
+use crate::Rule;
+use crate::rule::{Bp, Cfa, Step};
+
+/// What the unwinder asks of its surroundings.
+pub trait Machine {
+    /// The stack word at an address that was computed by a rule; none if it is not in the current stack.
+    fn word(&self, address: u64) -> Option<u64>;
+    /// The stack word at an address that was read before in this same stack.
+    fn known_word(&self, address: u64) -> u64;
+    /// Goes on at this stack pointer, which may be in another stack: a signal handler has its own. False if it
+    /// is in none.
+    fn enter(&mut self, sp: u64) -> bool;
+    /// The rule for a return address, or for an exact pc.
+    fn rule(&mut self, pc: u64, exact: bool) -> Rule;
+    /// The child of a stack-tree node, or `parent` itself if it could not be stored.
+    fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32;
+    /// The node under which stacks are put whose outer frames were cut.
+    fn too_deep(&mut self) -> u32;
+    /// Told why a stack ended early.
+    fn ended(&mut self, why: Early);
+}
+
+/// Why a stack was not followed to its outermost frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Early {
+    /// Code without usable unwind information.
+    NoRule,
+    /// A rule led to a place outside the stack, or not outwards.
+    OutsideStack,
+}
+
+/// The registers at the entry of the allocation function, as if it had just returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registers {
+    /// Return address.
+    pub pc: u64,
+    /// Stack pointer after the return.
+    pub sp: u64,
+    /// rbp.
+    pub bp: u64,
+}
+
+/// A frame's state, how it came about, and its node.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Frame {
+    /// Stack pointer when control returns into the frame; its return-address slot is just below.
+    sp: u64,
+    /// Return address, module index above it.
+    key: u64,
+    /// rbp when control returns into the frame; true only where `NEEDS_BP`.
+    bp: u64,
+    /// Where that rbp was read, or 0: it came through the callee unchanged.
+    bp_slot: u64,
+    /// With `DEREF`: the word that `sp` was computed from.
+    cfa_slot: u64,
+    node: u32,
+    /// The flags below; with `DEREF` the addend in the upper half.
+    flags: u32,
+}
+
+const NEEDS_BP: u32 = 1;
+const DEREF: u32 = 2;
+const EXACT: u32 = 4;
+
+/// The low bits of a key hold the address.
+const ADDRESS: u64 = (1 << 48) - 1;
+
+impl Frame {
+    #[inline(always)]
+    fn pc(&self) -> u64 {
+        self.key & ADDRESS
+    }
+
+    /// Whether the words that this frame's state depends on still say what they said.
+    #[inline(always)]
+    fn unchanged<M: Machine>(&self, machine: &M) -> bool {
+        if (machine.known_word(self.sp - 8) ^ self.key) << 16 != 0 {
+            return false;
+        }
+        if self.flags == 0 {
+            return true;
+        }
+        self.unchanged_rest(machine)
+    }
+
+    #[inline(always)]
+    fn unchanged_rest<M: Machine>(&self, machine: &M) -> bool {
+        if self.flags & NEEDS_BP != 0
+            && self.bp_slot != 0
+            && machine.known_word(self.bp_slot) != self.bp
+        {
+            return false;
+        }
+        if self.flags & DEREF != 0 {
+            let addend = (self.flags as i32 >> 16) as i64;
+            return machine
+                .known_word(self.cfa_slot)
+                .wrapping_add_signed(addend)
+                == self.sp;
+        }
+        true
+    }
+}
+
+/// Counts of what the unwinder did, for figures and tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// Frames stepped by a rule.
+    pub stepped: u64,
+    /// Frames proven unchanged by their words.
+    pub verified: u64,
+}
+
+/// The kept stack of one thread.
+#[derive(Debug)]
+pub struct Stack<'a> {
+    /// Outermost first; `kept[..depth]` is valid.
+    pub kept: &'a mut [Frame],
+    /// Room for the frames of one stack, innermost first; as long as `kept`.
+    pub scratch: &'a mut [Frame],
+    /// Valid frames in `kept`.
+    pub depth: &'a mut usize,
+    /// What was done.
+    pub work: &'a mut Work,
+    /// False: unwind every frame anew, for comparison in tests.
+    pub reuse: bool,
+}
+
+/// Where the walk stands: in the frame that control returns to.
+struct Walk {
+    sp: u64,
+    pc: u64,
+    bp: u64,
+    bp_slot: u64,
+    cfa_slot: u64,
+    flags: u32,
+}
+
+/// How a walk ended.
+enum Outer {
+    /// It joined the kept stack: `kept[..n]` lies below.
+    Kept(usize),
+    /// At an outermost frame.
+    Root,
+    /// No room in `scratch`.
+    TooDeep,
+}
+
+impl Stack<'_> {
+    /// Forgets the kept stack: rules or the stack's memory changed.
+    pub fn forget(&mut self) {
+        *self.depth = 0;
+    }
+
+    /// The tree node of the current stack.
+    #[inline(always)]
+    pub fn capture<M: Machine>(&mut self, at: Registers, machine: &mut M) -> u32 {
+        // The common case in few instructions: the same caller at the same place, nothing below it changed.
+        let mut top = *self.depth;
+        while top > 0 && self.kept[top - 1].sp < at.sp {
+            top -= 1;
+        }
+        if self.reuse && top > 0 {
+            let frame = &mut self.kept[top - 1];
+            if frame.sp == at.sp
+                && (frame.key ^ at.pc) << 16 == 0
+                && (frame.flags & NEEDS_BP == 0 || frame.bp == at.bp)
+            {
+                frame.bp_slot = 0;
+                frame.flags &= NEEDS_BP;
+                let node = frame.node;
+                let changed = self.first_changed(top - 1, machine);
+                if changed.is_none() {
+                    *self.depth = top;
+                    return node;
+                }
+            }
+        }
+        self.capture_slow(at, top, machine)
+    }
+
+    /// The innermost of `kept[..n]` whose words changed.
+    #[inline(always)]
+    fn first_changed<M: Machine>(&mut self, n: usize, machine: &M) -> Option<usize> {
+        let changed = self.kept[..n]
+            .iter()
+            .rposition(|frame| !frame.unchanged(machine));
+        self.work.verified += (n - changed.map_or(0, |k| k + 1)) as u64;
+        changed
+    }
+
+    #[inline(never)]
+    fn capture_slow<M: Machine>(&mut self, at: Registers, top: usize, machine: &mut M) -> u32 {
+        let candidates = if self.reuse { top } else { 0 };
+        let (new, outer) = self.walk(at, candidates, self.scratch.len(), machine);
+        let base = match outer {
+            Outer::Kept(n) => n,
+            _ => 0,
+        };
+        if base + new <= self.kept.len() {
+            return self.keep(base, new, outer, machine);
+        }
+        // Deeper than can be kept: keep the inner half, so that there is room to grow into.
+        let (new, outer) = self.walk(at, 0, self.kept.len() / 2, machine);
+        self.keep(0, new, outer, machine)
+    }
+
+    /// Unwinds from `at` into `scratch`, trying `kept[..candidates]`; returns the new frames and what is below.
+    fn walk<M: Machine>(
+        &mut self,
+        at: Registers,
+        mut candidates: usize,
+        limit: usize,
+        machine: &mut M,
+    ) -> (usize, Outer) {
+        let mut new = 0;
+        let mut w = Walk {
+            sp: at.sp,
+            pc: at.pc,
+            bp: at.bp,
+            bp_slot: 0,
+            cfa_slot: 0,
+            flags: 0,
+        };
+        loop {
+            while candidates > 0 && self.kept[candidates - 1].sp < w.sp {
+                candidates -= 1;
+            }
+            if candidates > 0 && self.joins(candidates - 1, &w) {
+                self.join(candidates - 1, new, &w);
+                let Some(changed) = self.first_changed(candidates - 1, machine) else {
+                    return (new, Outer::Kept(candidates));
+                };
+                if new + candidates - changed - 1 > limit {
+                    return (new, Outer::TooDeep);
+                }
+                while candidates > changed + 1 {
+                    candidates -= 1;
+                    self.scratch[new] = self.kept[candidates];
+                    new += 1;
+                }
+                w = self.resume(new, at.bp, machine);
+            } else {
+                if new == limit {
+                    return (new, Outer::TooDeep);
+                }
+                self.scratch[new] = Frame {
+                    sp: w.sp,
+                    key: w.pc,
+                    bp: w.bp,
+                    bp_slot: w.bp_slot,
+                    cfa_slot: w.cfa_slot,
+                    node: 0,
+                    flags: w.flags,
+                };
+                new += 1;
+            }
+            match self.step(new, &w, machine) {
+                Some(next) => w = next,
+                None => return (new, Outer::Root),
+            }
+        }
+    }
+
+    /// Whether the walk's state equals a kept frame's.
+    #[inline(always)]
+    fn joins(&self, k: usize, w: &Walk) -> bool {
+        let frame = &self.kept[k];
+        frame.sp == w.sp
+            && (frame.key ^ w.pc) << 16 == 0
+            && w.flags & EXACT == 0
+            && (frame.flags & NEEDS_BP == 0 || frame.bp == w.bp)
+    }
+
+    /// Makes kept frame `k` the caller of `scratch[new - 1]`: it now got its rbp and sp by that frame's rule.
+    fn join(&mut self, k: usize, new: usize, w: &Walk) {
+        let frame = &mut self.kept[k];
+        let needs = frame.flags & NEEDS_BP;
+        frame.bp = w.bp;
+        frame.bp_slot = w.bp_slot;
+        frame.cfa_slot = w.cfa_slot;
+        frame.flags = w.flags | needs;
+        if needs != 0 && w.bp_slot == 0 {
+            self.need_bp(new, w.bp);
+        }
+    }
+
+    /// Marks the frames that hand rbp through to the caller of `scratch[new - 1]`, up to the one where it is read.
+    fn need_bp(&mut self, new: usize, bp: u64) {
+        for frame in self.scratch[..new].iter_mut().rev() {
+            frame.flags |= NEEDS_BP;
+            frame.bp = bp;
+            if frame.bp_slot != 0 {
+                break;
+            }
+        }
+    }
+
+    /// The state of `scratch[new - 1]`, a frame that was proven unchanged. Its rbp is known only if it was
+    /// needed; otherwise the nearest inner frame that read it tells, else the register has it still.
+    fn resume<M: Machine>(&self, new: usize, register: u64, machine: &M) -> Walk {
+        let frame = &self.scratch[new - 1];
+        let bp = if frame.flags & NEEDS_BP != 0 {
+            frame.bp
+        } else {
+            let read = self.scratch[..new].iter().rev().find(|f| f.bp_slot != 0);
+            read.map_or(register, |f| machine.known_word(f.bp_slot))
+        };
+        Walk {
+            sp: frame.sp,
+            pc: frame.pc(),
+            bp,
+            bp_slot: frame.bp_slot,
+            cfa_slot: frame.cfa_slot,
+            flags: frame.flags & !NEEDS_BP,
+        }
+    }
+
+    /// From `w`, which is `scratch[new - 1]`, to its caller; none at the end of the stack.
+    fn step<M: Machine>(&mut self, new: usize, w: &Walk, machine: &mut M) -> Option<Walk> {
+        let rule = machine.rule(w.pc, w.flags & EXACT != 0);
+        self.work.stepped += 1;
+        self.scratch[new - 1].key = w.pc | (rule.module() as u64) << 48;
+        let (cfa, bp) = match rule.step() {
+            Step::Frame(cfa, bp) => (cfa, bp),
+            Step::End => return None,
+            Step::Unknown => {
+                machine.ended(Early::NoRule);
+                return None;
+            }
+            Step::Signal => return self.leave_signal(new, w, machine),
+            Step::FramePointer if w.bp > w.sp && w.bp & 7 == 0 => (Cfa::Bp(16), Bp::AtCfa(-16)),
+            // The ABI's mark of the outermost frame.
+            Step::FramePointer if w.bp == 0 => return None,
+            Step::FramePointer => {
+                machine.ended(Early::NoRule);
+                return None;
+            }
+        };
+        if matches!(cfa, Cfa::Bp(_) | Cfa::BpDeref(..)) || matches!(bp, Bp::AtBp(_)) {
+            self.need_bp(new, w.bp);
+        }
+        let next = follow(cfa, bp, w, machine);
+        match next {
+            Some(next) if next.pc != 0 => Some(next),
+            Some(_) => None,
+            None => {
+                machine.ended(Early::OutsideStack);
+                None
+            }
+        }
+    }
+
+    /// Over the kernel's signal frame: sp points at the `ucontext`, whose `gregs` start at byte 40
+    /// (Linux x86-64: rbp is the 11th, rsp the 16th, rip the 17th).
+    fn leave_signal<M: Machine>(&mut self, new: usize, w: &Walk, machine: &mut M) -> Option<Walk> {
+        self.scratch[new - 1].flags |= EXACT;
+        let register = |index: u64| machine.word(w.sp.wrapping_add(40 + 8 * index));
+        let (bp, sp, pc) = (register(10)?, register(15)?, register(16)?);
+        (machine.enter(sp) && pc != 0).then_some(Walk {
+            sp,
+            pc,
+            bp,
+            bp_slot: 0,
+            cfa_slot: 0,
+            flags: EXACT,
+        })
+    }
+
+    /// Gives the new frames their nodes and keeps them.
+    fn keep<M: Machine>(&mut self, base: usize, new: usize, outer: Outer, machine: &mut M) -> u32 {
+        let mut node = match outer {
+            Outer::Kept(n) => self.kept[n - 1].node,
+            Outer::Root => 0,
+            Outer::TooDeep => machine.too_deep(),
+        };
+        let mut depth = base;
+        let mut keepable = true;
+        for i in (0..new).rev() {
+            let mut frame = self.scratch[i];
+            let exact = frame.flags & EXACT != 0;
+            // What a signal interrupted resumes in its own time: nothing from there inwards is kept.
+            keepable &= !exact;
+            node = machine.child(node, frame.key, exact);
+            frame.node = node;
+            if keepable {
+                self.kept[depth] = frame;
+                depth += 1;
+            }
+        }
+        *self.depth = depth;
+        node
+    }
+}
+
+/// The caller's state by a rule; none if it leads outside the stack or not outwards.
+#[inline(always)]
+fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walk, machine: &M) -> Option<Walk> {
+    let at = |base: u64, n: i64| base.wrapping_add_signed(n);
+    let (sp, cfa_slot, flags) = match cfa {
+        Cfa::Sp(n) => (at(w.sp, n as i64), 0, 0),
+        Cfa::Bp(n) => (at(w.bp, n as i64), 0, 0),
+        Cfa::SpDeref(n, m) => through(at(w.sp, n as i64), m, machine)?,
+        Cfa::BpDeref(n, m) => through(at(w.bp, n as i64), m, machine)?,
+    };
+    if sp <= w.sp || sp & 7 != 0 {
+        return None;
+    }
+    let pc = machine.word(sp - 8)? & ADDRESS;
+    let bp_slot = match bp {
+        Bp::Same => 0,
+        Bp::AtCfa(n) => at(sp, n as i64),
+        Bp::AtBp(n) => at(w.bp, n as i64),
+    };
+    let bp = if bp_slot == 0 {
+        w.bp
+    } else {
+        machine.word(bp_slot)?
+    };
+    Some(Walk {
+        sp,
+        pc,
+        bp,
+        bp_slot,
+        cfa_slot,
+        flags,
+    })
+}
+
+#[inline(never)]
+fn through<M: Machine>(slot: u64, m: i16, machine: &M) -> Option<(u64, u64, u32)> {
+    let sp = machine.word(slot)?.wrapping_add_signed(m as i64);
+    Some((sp, slot, DEREF | (m as u16 as u32) << 16))
+}

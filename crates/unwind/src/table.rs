@@ -1,0 +1,299 @@
+//! One row of an `.eh_frame` table, as a [`Step`].
+//!
+//! Only three columns matter here: the CFA, the saved rbp and the return address. So the instructions, decoded by
+//! gimli, are followed for these three: a few hundred bytes of stack, where whole rows take kilobytes that a
+//! thread with a small stack may not have.
+
+use crate::rule::{Bp, Cfa, Step};
+use gimli::{
+    BaseAddresses, CallFrameInstruction as Cfi, CommonInformationEntry, EhFrame, EhFrameHdr,
+    EndianSlice, FrameDescriptionEntry, NativeEndian, Operation, Register, UnwindExpression,
+    UnwindSection, X86_64,
+};
+
+type Bytes<'a> = EndianSlice<'a, NativeEndian>;
+type Fde<'a> = FrameDescriptionEntry<Bytes<'a>>;
+
+/// The unwind sections of a loaded module, and the addresses they are loaded at.
+#[derive(Clone, Copy, Debug)]
+pub struct Sections<'a> {
+    /// `.eh_frame_hdr`.
+    pub header: &'a [u8],
+    /// Its address.
+    pub header_address: u64,
+    /// `.eh_frame`, up to the end of its segment.
+    pub frames: &'a [u8],
+    /// Its address.
+    pub frames_address: u64,
+}
+
+/// The address of `.eh_frame`, as `.eh_frame_hdr` names it.
+pub fn frames_address(header: &[u8], header_address: u64) -> Option<u64> {
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header_address);
+    let header = EhFrameHdr::new(header, NativeEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    header.eh_frame_ptr().direct().ok()
+}
+
+/// The step to the caller of a frame that is at `pc`: an address inside the instruction that called, or the
+/// interrupted instruction itself. None if the tables do not cover `pc`.
+///
+/// The Itanium/System V unwinding scheme: DWARF 5, section 6.4, with the `.eh_frame` differences.
+pub fn step_at(sections: &Sections<'_>, pc: u64) -> Option<Step> {
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(sections.header_address)
+        .set_eh_frame(sections.frames_address);
+    let frames = EhFrame::new(sections.frames, NativeEndian);
+    let header = EhFrameHdr::new(sections.header, NativeEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    let fde = match header.table() {
+        Some(table) => table
+            .fde_for_address(&frames, &bases, pc, EhFrame::cie_from_offset)
+            .ok()?,
+        None => frames
+            .fde_for_address(&bases, pc, EhFrame::cie_from_offset)
+            .ok()?,
+    };
+    if !fde.contains(pc) {
+        return None;
+    }
+    if fde.is_signal_trampoline() {
+        return Some(Step::Signal);
+    }
+    Some(row(&frames, &bases, &fde, pc).unwrap_or(Step::Unknown))
+}
+
+#[derive(Clone, Copy)]
+enum CfaColumn {
+    Register(Register, i64),
+    Expression(Cfa),
+    Unsupported,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Column {
+    Same,
+    Undefined,
+    AtCfa(i64),
+    AtBp(i64),
+    Unsupported,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    cfa: CfaColumn,
+    bp: Column,
+    ra: Column,
+}
+
+/// `DW_CFA_remember_state` nests this deep at most; compilers use one level.
+const REMEMBER_MAX: usize = 4;
+
+struct Evaluation<'a, 'b> {
+    frames: &'b EhFrame<Bytes<'a>>,
+    cie: &'b CommonInformationEntry<Bytes<'a>>,
+    pc: u64,
+    location: u64,
+    row: Row,
+    initial: Row,
+    remembered: [Row; REMEMBER_MAX],
+    depth: usize,
+}
+
+fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u64) -> Option<Step> {
+    let empty = Row {
+        cfa: CfaColumn::Unsupported,
+        bp: Column::Same,
+        ra: Column::Undefined,
+    };
+    let mut e = Evaluation {
+        frames,
+        cie: fde.cie(),
+        pc,
+        location: fde.initial_address(),
+        row: empty,
+        initial: empty,
+        remembered: [empty; REMEMBER_MAX],
+        depth: 0,
+    };
+    let mut preamble = fde.cie().instructions(frames, bases);
+    while let Some(instruction) = preamble.next().ok()? {
+        e.apply(instruction)?;
+    }
+    e.initial = e.row;
+    let mut program = fde.instructions(frames, bases);
+    while let Some(instruction) = program.next().ok()? {
+        if !e.apply(instruction)? {
+            break;
+        }
+    }
+    e.row.step()
+}
+
+impl Evaluation<'_, '_> {
+    /// Applies one instruction; false once it begins a row beyond the pc.
+    fn apply(&mut self, instruction: Cfi<usize>) -> Option<bool> {
+        let data = self.cie.data_alignment_factor();
+        match instruction {
+            Cfi::SetLoc { address } => return Some(self.advance_to(address)),
+            Cfi::AdvanceLoc { delta } => {
+                let bytes = u64::from(delta).wrapping_mul(self.cie.code_alignment_factor());
+                return Some(self.advance_to(self.location.wrapping_add(bytes)));
+            }
+            Cfi::DefCfa { register, offset } => {
+                self.row.cfa = CfaColumn::Register(register, offset as i64);
+            }
+            Cfi::DefCfaSf {
+                register,
+                factored_offset,
+            } => {
+                self.row.cfa = CfaColumn::Register(register, factored_offset.wrapping_mul(data));
+            }
+            Cfi::DefCfaRegister { register } => {
+                let CfaColumn::Register(_, offset) = self.row.cfa else {
+                    return None;
+                };
+                self.row.cfa = CfaColumn::Register(register, offset);
+            }
+            Cfi::DefCfaOffset { offset } => self.set_cfa_offset(offset as i64)?,
+            Cfi::DefCfaOffsetSf { factored_offset } => {
+                self.set_cfa_offset(factored_offset.wrapping_mul(data))?;
+            }
+            Cfi::DefCfaExpression { expression } => self.row.cfa = self.cfa_expression(&expression),
+            Cfi::Undefined { register } => self.set(register, Column::Undefined),
+            Cfi::SameValue { register } => self.set(register, Column::Same),
+            Cfi::Offset {
+                register,
+                factored_offset,
+            } => {
+                let offset = (factored_offset as i64).wrapping_mul(data);
+                self.set(register, Column::AtCfa(offset));
+            }
+            Cfi::OffsetExtendedSf {
+                register,
+                factored_offset,
+            } => {
+                self.set(register, Column::AtCfa(factored_offset.wrapping_mul(data)));
+            }
+            Cfi::Expression {
+                register,
+                expression,
+            } => {
+                let column = self.slot_expression(&expression);
+                self.set(register, column);
+            }
+            Cfi::ValOffset { register, .. }
+            | Cfi::ValOffsetSf { register, .. }
+            | Cfi::ValExpression { register, .. } => self.set(register, Column::Unsupported),
+            Cfi::Register { dest_register, .. } => self.set(dest_register, Column::Unsupported),
+            Cfi::Restore { register } => {
+                let column = if register == X86_64::RBP {
+                    self.initial.bp
+                } else {
+                    self.initial.ra
+                };
+                self.set(register, column);
+            }
+            Cfi::RememberState => {
+                *self.remembered.get_mut(self.depth)? = self.row;
+                self.depth += 1;
+            }
+            Cfi::RestoreState => {
+                self.depth = self.depth.checked_sub(1)?;
+                self.row = self.remembered[self.depth];
+            }
+            _ => {}
+        }
+        Some(true)
+    }
+
+    fn advance_to(&mut self, location: u64) -> bool {
+        self.location = location;
+        location <= self.pc
+    }
+
+    fn set_cfa_offset(&mut self, offset: i64) -> Option<()> {
+        let CfaColumn::Register(register, _) = self.row.cfa else {
+            return None;
+        };
+        self.row.cfa = CfaColumn::Register(register, offset);
+        Some(())
+    }
+
+    fn set(&mut self, register: Register, column: Column) {
+        match register {
+            X86_64::RBP => self.row.bp = column,
+            X86_64::RA => self.row.ra = column,
+            _ => {}
+        }
+    }
+
+    /// `breg n; deref [; plus_uconst m]`, what compilers emit for functions that realign their stack.
+    fn cfa_expression(&self, expression: &UnwindExpression<usize>) -> CfaColumn {
+        let parse = || {
+            let expression = expression.get(self.frames).ok()?;
+            let mut ops = expression.operations(self.cie.encoding());
+            let (register, n) = register_offset(ops.next().ok()??)?;
+            let Operation::Deref { .. } = ops.next().ok()?? else {
+                return None;
+            };
+            let m = match ops.next().ok()? {
+                None => 0,
+                Some(Operation::PlusConstant { value }) => i16::try_from(value).ok()?,
+                Some(_) => return None,
+            };
+            match register {
+                X86_64::RSP => Some(Cfa::SpDeref(n.try_into().ok()?, m)),
+                X86_64::RBP => Some(Cfa::BpDeref(n.try_into().ok()?, m)),
+                _ => None,
+            }
+        };
+        parse().map_or(CfaColumn::Unsupported, CfaColumn::Expression)
+    }
+
+    /// `breg rbp, n`: saved at a fixed distance from the frame pointer.
+    fn slot_expression(&self, expression: &UnwindExpression<usize>) -> Column {
+        let parse = || {
+            let expression = expression.get(self.frames).ok()?;
+            let mut ops = expression.operations(self.cie.encoding());
+            let (register, n) = register_offset(ops.next().ok()??)?;
+            (register == X86_64::RBP && ops.next().ok()?.is_none()).then_some(n)
+        };
+        parse().map_or(Column::Unsupported, Column::AtBp)
+    }
+}
+
+fn register_offset(op: Operation<Bytes<'_>>) -> Option<(Register, i64)> {
+    match op {
+        Operation::RegisterOffset {
+            register, offset, ..
+        } => Some((register, offset)),
+        _ => None,
+    }
+}
+
+impl Row {
+    fn step(self) -> Option<Step> {
+        match self.ra {
+            Column::Undefined => return Some(Step::End),
+            Column::AtCfa(-8) => {}
+            _ => return None,
+        }
+        let cfa = match self.cfa {
+            CfaColumn::Register(X86_64::RSP, n) => Cfa::Sp(n.try_into().ok()?),
+            CfaColumn::Register(X86_64::RBP, n) => Cfa::Bp(n.try_into().ok()?),
+            CfaColumn::Expression(cfa) => cfa,
+            _ => return None,
+        };
+        let bp = match self.bp {
+            Column::AtCfa(n) => Bp::AtCfa(n.try_into().ok()?),
+            Column::AtBp(n) => Bp::AtBp(n.try_into().ok()?),
+            // An undefined or strangely saved rbp matters only to a caller that unwinds by it, and none
+            // compiled today relies on such a callee.
+            _ => Bp::Same,
+        };
+        Some(Step::Frame(cfa, bp))
+    }
+}
