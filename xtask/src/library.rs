@@ -8,7 +8,7 @@ use crate::chores::output;
 use crate::tidy::Problem;
 
 /// The table of hooks, from which the exports follow.
-const HOOKS: &str = "crates/capture/src/hooks.rs";
+pub const HOOKS: &str = "crates/capture/src/hooks.rs";
 
 /// Problems of the library at `path`.
 pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
@@ -35,14 +35,20 @@ pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
         .collect())
 }
 
-/// The names in the table of hooks: words in quotes inside `hooks! { … }`.
-fn hook_names(source: &str) -> BTreeSet<String> {
+/// The symbols in the table of hooks: the second word of each line `KIND SYMBOL = BODY;`.
+pub fn hook_names(source: &str) -> BTreeSet<String> {
     let table = source
-        .split("hooks! {")
+        .split("\nhooks! {")
         .nth(1)
         .and_then(|rest| rest.split("\n}").next());
-    let quoted = table.unwrap_or("").split('"').skip(1).step_by(2);
-    quoted.map(str::to_string).collect()
+    let lines = table
+        .unwrap_or("")
+        .lines()
+        .filter(|line| line.contains('='));
+    lines
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .map(str::to_string)
+        .collect()
 }
 
 /// The names that `nm` lists.

@@ -4,18 +4,22 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
+use crate::library;
 use crate::text::Text;
 
 /// The widest line of a source, in characters.
 pub const COLUMNS: usize = 100;
 /// The longest source, in lines: a reader finds one thing in one file.
-const LINES: usize = 700;
+const LINES: usize = 800;
 /// The longest function, in lines: a screen.
 const FUNCTION_LINES: usize = 70;
 /// What counts as source.
 const SOURCES: &[&str] = &[".rs", ".py", ".c", ".cpp", ".h", ".sh"];
 /// The page that explains every variable the recorder reads.
 const VARIABLES_PAGE: &str = "docs/recording.md";
+
+/// The page that lists what the recorder stands in front of.
+const HOOKS_PAGE: &str = "docs/hooks.md";
 
 /// A place where a rule is broken.
 pub struct Problem {
@@ -58,6 +62,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
         .collect();
     problems.extend(links(texts));
     problems.extend(variables(texts));
+    problems.extend(hooks(texts));
     problems
 }
 
@@ -292,6 +297,22 @@ fn variables(texts: &[Text]) -> Vec<Problem> {
     problems
 }
 
+/// Every function that the recorder stands in front of is on the page that lists them.
+fn hooks(texts: &[Text]) -> Vec<Problem> {
+    let of = |path: &str| texts.iter().find(|text| text.path == path);
+    let Some(table) = of(library::HOOKS) else {
+        return Vec::new();
+    };
+    let page = of(HOOKS_PAGE).map_or("", |text| &text.content);
+    let names = library::hook_names(&table.content);
+    let missing = names
+        .iter()
+        .filter(|name| !page.contains(&format!("`{name}`")));
+    missing
+        .map(|name| Problem::new(HOOKS_PAGE, 0, format!("does not list `{name}`")))
+        .collect()
+}
+
 /// Names of the form `HEAPTIDE_…`.
 fn variable_names(content: &str) -> BTreeSet<String> {
     const PREFIX: &str = "HEAPTIDE_";
@@ -433,6 +454,18 @@ mod tests {
         let said = said(links(&texts));
         assert_eq!(said.len(), 1);
         assert!(said[0].contains("`../c.md`"), "{said:?}");
+    }
+
+    #[test]
+    fn an_unlisted_hook_is_found() {
+        let table = "\nhooks! {\n    allocate malloc = a;\n    plain free = f;\n}\n";
+        let texts = [
+            text(library::HOOKS, table),
+            text(HOOKS_PAGE, "| `malloc` | x |"),
+        ];
+        let said = said(hooks(&texts));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("`free`"), "{said:?}");
     }
 
     #[test]
