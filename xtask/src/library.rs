@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_table_is_read() {
         let source =
-            "//! Hooks.\nhooks! {\n    \"malloc\" => malloc,\n    \"free\" => f,\n}\n\"x\"";
+            "hooks!(x);\nhooks! {\n    allocate malloc = a;\n    plain free = f;\n}\na = b;";
         assert_eq!(hook_names(source), set(&["free", "malloc"]));
     }
 
