@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -95,9 +95,10 @@ impl Engine for Blazesym {
                 answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             }
             let answer = answer.map_err(|e| e.to_string())?;
+            let whole = whole_names(&symbolizer, &elf, batch, &answer);
             for (&address, symbol) in batch.iter().zip(&answer) {
                 match symbol.as_sym() {
-                    Some(symbol) => with_names(symbol, |names| each(address, names)),
+                    Some(symbol) => with_names(symbol, whole.get(&address), |n| each(address, n)),
                     None => each(address, &[]),
                 }
             }
@@ -106,12 +107,50 @@ impl Engine for Blazesym {
     }
 }
 
-fn with_names(symbol: &Sym<'_>, each: impl FnOnce(&[Name<'_>])) {
+/// Debug info has the bare name where a compiler thought the whole one superfluous (functions local to a
+/// file, line tables only). The symbol table's names, for the addresses where they say more.
+fn whole_names(
+    symbolizer: &Symbolizer,
+    elf: &Elf,
+    addresses: &[u64],
+    answer: &[Symbolized<'_>],
+) -> FxHashMap<u64, String> {
+    let is_whole = |name: &str| name.contains("::") || name.contains('(');
+    let bare: FxHashMap<u64, &str> = addresses
+        .iter()
+        .zip(answer)
+        .filter_map(|(&address, symbol)| Some((address, symbol.as_sym()?)))
+        .filter(|(_, symbol)| symbol.code_info.is_some() && !is_whole(&symbol.name))
+        .map(|(address, symbol)| (address, symbol.name.as_ref()))
+        .collect();
+    let asked: Vec<u64> = bare.keys().copied().collect();
+    let table = Source::Elf(Elf {
+        debug_syms: false,
+        ..elf.clone()
+    });
+    let found = symbolizer
+        .symbolize(&table, Input::VirtOffset(&asked))
+        .unwrap_or_default();
+    let named = asked
+        .iter()
+        .zip(&found)
+        .filter_map(|(&a, s)| Some((a, s.as_sym()?.name.as_ref())));
+    let says_more =
+        |&(address, name): &(u64, &str)| is_whole(name) && name.contains(bare[&address]);
+    named
+        .filter(says_more)
+        .map(|(address, name)| (address, name.to_owned()))
+        .collect()
+}
+
+/// Hands on the functions at an address; `whole` is a better name for the outermost.
+fn with_names(symbol: &Sym<'_>, whole: Option<&String>, each: impl FnOnce(&[Name<'_>])) {
+    let outermost = whole.map_or(symbol.name.as_ref(), String::as_str);
     let inlined = symbol
         .inlined
         .iter()
         .map(|f| (f.name.as_ref(), f.code_info.as_ref()));
-    let all: Vec<_> = std::iter::once((symbol.name.as_ref(), symbol.code_info.as_deref()))
+    let all: Vec<_> = std::iter::once((outermost, symbol.code_info.as_deref()))
         .chain(inlined)
         .map(|(name, code)| (name, code.map(|c| (source_path(c), c.line))))
         .collect();

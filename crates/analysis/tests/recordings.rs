@@ -275,6 +275,40 @@ fn inlined_calls_are_frames_of_their_own() {
 }
 
 #[test]
+fn names_are_demangled_and_whole() {
+    let scratch = Scratch::new("names");
+    let program = "namespace ns {\n\
+        static __attribute__((noinline)) char *local(int n) { return new char[n]; }\n\
+        struct Type { __attribute__((noinline)) char *method(int n) { return local(n + 1); } };\n\
+        }\n\
+        int main(int argc, char **) { return ns::Type().method(argc) == nullptr; }\n";
+    fs::write(scratch.join("app.cc"), program).unwrap();
+    run(
+        &scratch,
+        "c++ -g -O1 -fno-optimize-sibling-calls -Wl,--build-id=none -o app app.cc",
+    );
+    run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
+    let symbols = run(&scratch, "nm app");
+    let of = |name: &str| {
+        let line = symbols.lines().find(|line| line.contains(name)).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    };
+    for (symbol, name) in [
+        ("5local", "ns::local(int)"),
+        ("6method", "ns::Type::method(int)"),
+    ] {
+        record(
+            &scratch,
+            &scratch.join("app"),
+            &[],
+            of(symbol)..of(symbol) + 1,
+        );
+        let process = &Recording::open(&scratch).unwrap().processes[0];
+        assert_eq!(process.frames[0].function.as_deref(), Some(name));
+    }
+}
+
+#[test]
 fn a_sealed_recording_needs_no_module() {
     let scratch = Scratch::new("sealed");
     let (app, id, addresses) = compile(&scratch);
