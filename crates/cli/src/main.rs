@@ -1,2 +1,51 @@
-//! The `heaptide` command.
-fn main() {}
+//! The `heaptide` command: reads the options, calls one function a command, turns results into statuses.
+
+#![forbid(unsafe_code)]
+
+mod completions;
+mod error;
+mod flamegraph;
+mod info;
+mod launch;
+mod library;
+mod man;
+mod options;
+mod report;
+mod run;
+mod source;
+mod tree;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use error::Error;
+use options::{Command, Options};
+
+/// The status of a command whose answer is no.
+const NO: u8 = 1;
+/// The status of a command that could not do its work; also what clap exits with.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    let done = match Options::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Report(options) => report::report(&options),
+        Command::Tree(options) => tree::tree(&options),
+        Command::Flamegraph(options) => flamegraph::flamegraph(&options),
+        Command::Info(options) => info::info(&options),
+        Command::Library => library::print(),
+        Command::Man(options) => man::man(&options),
+        Command::Completions(options) => completions::completions(&options),
+        Command::Launch(options) => launch::launch(&options.args),
+    };
+    match done {
+        Ok(status) => status,
+        // Whoever read the output has enough.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("heaptide: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}

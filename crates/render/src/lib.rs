@@ -1,1 +1,17 @@
 //! Output formats, one a file: tables in, text, JSON or SVG out.
+
+#![forbid(unsafe_code)]
+
+pub mod flamegraph;
+pub mod frames;
+pub mod hotspots;
+pub mod info;
+pub mod json;
+pub mod names;
+pub mod quantity;
+pub mod summary;
+pub mod table;
+pub mod text;
+pub mod tree;
+
+pub use summary::summary;

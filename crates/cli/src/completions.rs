@@ -1,0 +1,22 @@
+//! `heaptide completions`: a completion script from the table of options.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::error::Error;
+use crate::options::{CompletionsOptions, Options};
+use crate::source;
+
+/// Prints the script.
+pub fn completions(options: &CompletionsOptions) -> Result<ExitCode, Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        options.shell,
+        &mut Options::command(),
+        "heaptide",
+        &mut script,
+    );
+    source::print(|out| out.write_all(&script))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,99 @@
+//! The error of the command: a chain of causes, printed on one line.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// What went wrong, and why.
+#[derive(Debug)]
+pub struct Error {
+    what: String,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error that says all there is to say.
+    pub fn new(what: impl Into<String>) -> Error {
+        Error {
+            what: what.into(),
+            source: None,
+        }
+    }
+
+    /// Something could not be done with a file: `file("out.svg", "write it", e)`.
+    pub fn file(path: &Path, doing: &str, source: io::Error) -> Error {
+        let what = format!("{}: cannot {doing}", path.display());
+        Error {
+            what,
+            source: Some(source),
+        }
+    }
+
+    /// Standard output could not be written.
+    pub fn output(source: io::Error) -> Error {
+        Error {
+            what: "cannot write standard output".to_owned(),
+            source: Some(source),
+        }
+    }
+
+    /// Whether the reader of the output is gone.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.source
+            .as_ref()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        let Some(source) = &self.source else {
+            return Ok(());
+        };
+        write!(f, ": {source}")
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|e| e as _)
+    }
+}
+
+impl From<String> for Error {
+    fn from(what: String) -> Error {
+        Error::new(what)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Error {
+        let what = "the system refused".to_owned();
+        Error {
+            what,
+            source: Some(source),
+        }
+    }
+}
+
+impl From<heaptide_analysis::Error> for Error {
+    /// The line of a recording's error already holds its causes.
+    fn from(error: heaptide_analysis::Error) -> Error {
+        Error::new(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_is_one_line() {
+        let refused = io::Error::other("no room");
+        let error = Error::file(Path::new("a.svg"), "write it", refused);
+        assert_eq!(error.to_string(), "a.svg: cannot write it: no room");
+        assert!(!error.is_broken_pipe());
+        assert!(Error::output(io::ErrorKind::BrokenPipe.into()).is_broken_pipe());
+    }
+}

@@ -1,0 +1,93 @@
+//! `heaptide flamegraph`: an SVG beside the recording.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{Mode, Process};
+use heaptide_render::flamegraph;
+
+use crate::NO;
+use crate::error::Error;
+use crate::options::FlamegraphOptions;
+use crate::source;
+
+/// Draws the graph and says where it is.
+pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
+    let recording = source::open(&options.source)?;
+    if !source::has(&recording, options.process) {
+        return Ok(ExitCode::from(NO));
+    }
+    let Some(process) = source::largest(&recording, options.process, options.measure) else {
+        return Ok(ExitCode::from(NO));
+    };
+    let measure = options.measure.of_sites();
+    if let Some(why) = nothing_to_draw(process, measure) {
+        eprintln!("heaptide: {}: {why}", recording.path.display());
+        return Ok(ExitCode::from(NO));
+    }
+    let path = options
+        .output
+        .clone()
+        .unwrap_or_else(|| beside(&recording.path));
+    if path.exists() && !options.force {
+        let path = path.display();
+        let what = format!("{path}: exists; --force replaces it, -o names another file");
+        return Err(Error::new(what));
+    }
+    let mut svg = Vec::new();
+    flamegraph::write(&mut svg, process, measure).map_err(|e| Error::file(&path, "draw it", e))?;
+    store(&path, &svg, options.force).map_err(|e| Error::file(&path, "write it", e))?;
+    source::print(|out| writeln!(out, "{}", path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nothing_to_draw(process: &Process, measure: Measure) -> Option<String> {
+    if process.mode == Mode::Counters {
+        return Some("recorded with --mode counters: no stacks to draw".to_owned());
+    }
+    let nothing = measure.of(&process.totals) == 0;
+    nothing.then(|| {
+        format!(
+            "pid {} has no {}: nothing to draw",
+            process.pid,
+            measure.name()
+        )
+    })
+}
+
+fn store(path: &Path, svg: &[u8], force: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    match force {
+        true => options.write(true).create(true).truncate(true),
+        false => options.write(true).create_new(true),
+    };
+    options.open(path)?.write_all(svg)
+}
+
+/// `dir/app.heaptide` is drawn to `dir/app.svg`.
+fn beside(recording: &Path) -> PathBuf {
+    let whole = recording.canonicalize();
+    match recording.file_name() {
+        Some(_) => recording.with_extension("svg"),
+        // `.` or `..`: the directory's own name, written where the command runs.
+        None => match whole.ok().as_deref().and_then(Path::file_stem) {
+            Some(stem) => PathBuf::from(stem).with_extension("svg"),
+            None => PathBuf::from("heaptide.svg"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_graph_lies_beside_the_recording() {
+        assert_eq!(beside(Path::new("a/app.heaptide")), Path::new("a/app.svg"));
+        assert_eq!(beside(Path::new("app.heaptide/")), Path::new("app.svg"));
+        assert_eq!(beside(Path::new("r/12-0.profile")), Path::new("r/12-0.svg"));
+    }
+}

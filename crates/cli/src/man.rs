@@ -1,0 +1,24 @@
+//! `heaptide man`: manual pages from the table of options.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::error::Error;
+use crate::options::{ManOptions, Options};
+use crate::source;
+
+/// Writes a page a command into a directory, or the main page to standard output.
+pub fn man(options: &ManOptions) -> Result<ExitCode, Error> {
+    let command = Options::command();
+    match &options.directory {
+        Some(directory) => {
+            std::fs::create_dir_all(directory)
+                .map_err(|e| Error::file(directory, "make the directory", e))?;
+            clap_mangen::generate_to(command, directory)
+                .map_err(|e| Error::file(directory, "write the pages", e))?;
+        }
+        None => source::print(|out| clap_mangen::Man::new(command).render(out))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

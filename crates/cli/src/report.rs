@@ -1,0 +1,51 @@
+//! `heaptide report`: the page, one table, or everything as JSON.
+
+use std::process::ExitCode;
+
+use heaptide_analysis::measure::Measure;
+use heaptide_render::{json, table, text};
+
+use crate::NO;
+use crate::error::Error;
+use crate::options::{Format, ReportOptions};
+use crate::source;
+
+/// Prints the report.
+pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
+    if options.format == Format::Json && options.by.is_some() {
+        return Err(Error::new(
+            "--by is for text, json has every site; leave out --by or take --format text",
+        ));
+    }
+    let recording = source::open(&options.source)?;
+    if !source::has(&recording, options.process) && options.format == Format::Text {
+        return Ok(ExitCode::from(NO));
+    }
+    let (sort, top, process) = (options.sort, options.top, options.process);
+    match (options.format, options.by) {
+        (Format::Json, _) => {
+            let sort = sort.unwrap_or(Measure::AtPeakBytes);
+            let choice = json::Choice { sort, top, process };
+            source::print(|out| json::write(out, &recording, &choice))?;
+            let found = recording
+                .processes
+                .iter()
+                .any(|p| process.is_none_or(|pid| pid == p.pid));
+            if !found {
+                return Ok(ExitCode::from(NO));
+            }
+        }
+        (Format::Text, Some(by)) => {
+            let measure = sort.unwrap_or(Measure::AtPeakBytes);
+            let table = table::Table { by, sort, top };
+            if let Some(process) = source::largest(&recording, process, measure) {
+                source::print(|out| table::write(out, process, &table))?;
+            }
+        }
+        (Format::Text, None) => {
+            let page = text::Page { sort, top, process };
+            source::print(|out| text::write(out, &recording, &page))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,89 @@
+//! The recording a command reads: the one named, else the newest here; and the processes chosen of it.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{Process, Recording};
+
+use crate::error::Error;
+use crate::options::Source;
+
+/// Opens the recording.
+pub fn open(source: &Source) -> Result<Recording, Error> {
+    if let Some(path) = &source.recording {
+        return Ok(Recording::open(path)?);
+    }
+    let here = Path::new(".");
+    let Some(path) = heaptide_analysis::newest(here)? else {
+        return Err(Error::new(
+            "no *.heaptide in this directory; name a recording, or make one with \
+             `heaptide run -- PROGRAM`",
+        ));
+    };
+    let path = path.strip_prefix(here).unwrap_or(&path);
+    eprintln!(
+        "heaptide: reading {}, the newest recording here",
+        path.display()
+    );
+    Ok(Recording::open(path)?)
+}
+
+/// Whether a recording has anything of the process asked for, or anything at all; if not, says so.
+pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
+    let path = recording.path.display();
+    match pid {
+        _ if recording.processes.is_empty() => {
+            eprintln!("heaptide: {path}: nothing was recorded; `heaptide info` says what is there");
+            false
+        }
+        Some(pid) if recording.processes.iter().all(|p| p.pid != pid) => {
+            let mut pids: Vec<u32> = recording.processes.iter().map(|p| p.pid).collect();
+            pids.dedup();
+            let shown: Vec<String> = pids.iter().take(20).map(u32::to_string).collect();
+            let more = if pids.len() > shown.len() {
+                ", …"
+            } else {
+                ""
+            };
+            eprintln!(
+                "heaptide: {path}: no process {pid}; it has {}{more}",
+                shown.join(", ")
+            );
+            false
+        }
+        _ => true,
+    }
+}
+
+/// The image with most of a measure, of those asked for. If there are others, says which it is.
+pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Option<&Process> {
+    let chosen = || {
+        recording
+            .processes
+            .iter()
+            .filter(|p| pid.is_none_or(|pid| pid == p.pid))
+    };
+    let measure = measure.of_sites();
+    // Of equals the first.
+    let process = chosen().rev().max_by_key(|p| measure.of(&p.totals))?;
+    let others = chosen().count() - 1;
+    if others > 0 {
+        let (pid, image) = (process.pid, process.image);
+        let name = measure.name();
+        eprintln!(
+            "heaptide: showing pid {pid} image {image}, which has most {name}, of {} process images; \
+             `--process PID` chooses",
+            others + 1
+        );
+    }
+    Some(process)
+}
+
+/// Writes to standard output through a buffer.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    write(&mut out)
+        .and_then(|()| out.flush())
+        .map_err(Error::output)
+}

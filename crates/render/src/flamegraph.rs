@@ -1,0 +1,105 @@
+//! Flame graphs as SVG, drawn by inferno: widths are a measure, outermost functions at the bottom.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::aggregate::Functions;
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Process;
+use heaptide_analysis::tree::{Recursion, Tree};
+use inferno::flamegraph;
+
+use crate::names::shorten;
+use crate::quantity::{bytes, count, duration};
+use crate::text::command_line;
+
+/// Characters of a name; a box rarely has room for more, and its tooltip shows all of these.
+const NAME: usize = 160;
+/// Boxes narrower than this share of the whole are merged into what is below them: a tenth of a pixel.
+const LEAST_PARTS: u64 = 12_000;
+
+/// Writes the flame graph of a process.
+///
+/// Errors: those of `out`; the process has no value of the measure (`InvalidInput`).
+pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
+    let measure = measure.of_sites();
+    let lines = folded(process, measure);
+    if lines.is_empty() {
+        let why = format!(
+            "pid {} has no {}: nothing to draw",
+            process.pid,
+            measure.name()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let mut options = flamegraph::Options::default();
+    options.title = format!("{} · {}", command_line(process, 90), measure.name());
+    options.subtitle = Some(subtitle(process, measure));
+    options.count_name = if measure.is_bytes() {
+        "bytes"
+    } else {
+        measure.name()
+    }
+    .to_owned();
+    options.name_type = "Function:".to_owned();
+    options.colors = "mem".parse().unwrap_or_default();
+    options.hash = true;
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+        .map_err(io::Error::other)
+}
+
+/// Lines `outermost;…;innermost value`, sorted.
+fn folded(process: &Process, measure: Measure) -> Vec<String> {
+    let functions = Functions::of(process);
+    let tree = Tree::top_down(process, &functions, measure, Recursion::Keep);
+    let least = tree.nodes[0].inclusive / LEAST_PARTS;
+    let names: Vec<String> = (0..functions.len() as u32)
+        .map(|id| {
+            let frame = functions.first_frame(heaptide_analysis::aggregate::FunctionId(id));
+            // A semicolon separates frames, a space the value.
+            shorten(&process.label(frame), NAME)
+                .replace(';', ":")
+                .replace('\n', " ")
+        })
+        .collect();
+    let mut own: Vec<u64> = tree.nodes.iter().map(|n| n.own).collect();
+    for (i, node) in tree.nodes.iter().enumerate().skip(1).rev() {
+        if node.inclusive < least {
+            own[node.parent as usize] += std::mem::take(&mut own[i]);
+        }
+    }
+    let mut lines = Vec::new();
+    for (i, value) in own.into_iter().enumerate().filter(|(_, value)| *value > 0) {
+        let mut path = Vec::new();
+        let mut at = &tree.nodes[i];
+        while let Some(function) = at.function {
+            path.push(names[function.0 as usize].as_str());
+            at = &tree.nodes[at.parent as usize];
+        }
+        path.reverse();
+        let path = if path.is_empty() {
+            "(no stack)".to_owned()
+        } else {
+            path.join(";")
+        };
+        lines.push(format!("{path} {value}"));
+    }
+    lines.sort_unstable();
+    lines
+}
+
+fn subtitle(process: &Process, measure: Measure) -> String {
+    let value = measure.of(&process.totals);
+    let value = match measure.is_bytes() {
+        true => format!("{} ({} bytes)", bytes(value), count(value)),
+        false => count(value),
+    };
+    let pid = process.pid;
+    match measure {
+        Measure::AtPeakBytes | Measure::AtPeakBlocks => {
+            let when = duration(process.peak_time_ns);
+            format!("pid {pid}: {value} live at the peak, {when} after the start")
+        }
+        Measure::LiveBytes | Measure::LiveBlocks => format!("pid {pid}: {value} live at the end"),
+        _ => format!("pid {pid}: {value}"),
+    }
+}

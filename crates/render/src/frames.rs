@@ -1,0 +1,229 @@
+//! Frames and stacks as lines of text: labels, places, what is folded and what is left out.
+
+use heaptide_analysis::model::{Frame, Process, StackId};
+
+use crate::names::{elide_middle, shorten};
+
+/// Outermost frames that every stack has and nobody asks about.
+const STARTERS: [&str; 11] = [
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "__libc_start_main_alias_2",
+    "libc_start_main_stage2",
+    "start_thread",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+];
+
+/// Functions that allocate for their caller; naming them answers nothing.
+const PLUMBING: [&str; 14] = [
+    "std::",
+    "__gnu_cxx::",
+    "core::",
+    "alloc::",
+    "<alloc::",
+    "<core::",
+    "<std::",
+    "hashbrown::",
+    "<hashbrown::",
+    "operator new",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rdl_",
+    "__rg_",
+];
+
+/// C functions that allocate for their caller, by whole name.
+const WRAPPERS: [&str; 12] = [
+    "xmalloc",
+    "xcalloc",
+    "xrealloc",
+    "xstrdup",
+    "strdup",
+    "__strdup",
+    "strndup",
+    "__strndup",
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+];
+
+/// The last component of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/')
+        .next()
+        .filter(|name| !name.is_empty())
+        .unwrap_or(path)
+}
+
+/// The file that holds a frame's code, without its directory.
+pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
+    let module = frame
+        .module
+        .and_then(|id| process.modules.get(id.0 as usize));
+    module.map_or("?", |m| file_name(&m.path))
+}
+
+/// What a frame is called in at most `width` characters: its function, else `module+0xoffset`.
+pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
+    match &frame.function {
+        Some(function) => shorten(function, width),
+        None if frame.module.is_none() => elide_middle(&format!("{:#x}", frame.offset), width),
+        None => elide_middle(
+            &format!("{}+{:#x}", module_name(process, frame), frame.offset),
+            width,
+        ),
+    }
+}
+
+/// Where a frame is: `file.c:12`, else the module.
+pub fn place(process: &Process, frame: &Frame) -> String {
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", file_name(file)),
+        (Some(file), None) => file_name(file).to_owned(),
+        (None, _) if frame.module.is_none() || frame.function.is_none() => String::new(),
+        (None, _) => module_name(process, frame).to_owned(),
+    }
+}
+
+/// Whether a frame only allocates for its caller: container and allocator code of the standard
+/// libraries, and the usual wrappers of malloc.
+pub fn is_plumbing(frame: &Frame) -> bool {
+    let Some(function) = &frame.function else {
+        return false;
+    };
+    WRAPPERS.contains(&function.as_str())
+        || PLUMBING
+            .iter()
+            .any(|p| without_return_type(function).starts_with(p))
+}
+
+/// Whether a frame starts a program or a thread.
+pub fn is_starter(frame: &Frame) -> bool {
+    frame
+        .function
+        .as_deref()
+        .is_some_and(|f| STARTERS.contains(&f))
+}
+
+/// The name from where the function's own qualified name starts: after a return type, if there is one.
+fn without_return_type(name: &str) -> &str {
+    let (mut depth, mut start) = (0usize, 0);
+    for (i, byte) in name.bytes().enumerate() {
+        match byte {
+            b'<' | b'{' => depth += 1,
+            b'>' | b'}' => depth = depth.saturating_sub(1),
+            b'(' if depth == 0 && i > start => break,
+            b' ' if depth == 0 && !name[start..i].ends_with("operator") => start = i + 1,
+            b'o' if depth == 0 && name[i..].starts_with("operator") => break,
+            _ => {}
+        }
+    }
+    &name[start..]
+}
+
+/// One line of a printed stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// The function, or what stands for several frames.
+    pub label: String,
+    /// Its place; empty if there is none to tell.
+    pub place: String,
+}
+
+/// A stack as at most `limit` lines, innermost first: runs of recursion are folded, frames that start
+/// the program are left out, and of a long stack the inner part and the outermost function remain.
+pub fn lines(process: &Process, stack: StackId, limit: usize, width: usize) -> Vec<Line> {
+    let mut frames: Vec<&Frame> = process
+        .frames_of(stack)
+        .map(|id| &process.frames[id.0 as usize])
+        .collect();
+    while frames.len() > 1 && frames.last().is_some_and(|f| is_starter(f)) {
+        frames.pop();
+    }
+    let runs = fold(&frames);
+    let shown = runs.len().min(limit.max(3));
+    let cut = if runs.len() > shown {
+        shown - 2
+    } else {
+        runs.len()
+    };
+    let mut lines: Vec<Line> = runs[..cut].iter().map(|r| r.line(process, width)).collect();
+    if cut < runs.len() {
+        let hidden: usize = runs[cut..runs.len() - 1]
+            .iter()
+            .map(|r| r.frames.len() * r.times)
+            .sum();
+        lines.push(Line {
+            label: format!("… {hidden} more frames"),
+            place: String::new(),
+        });
+        lines.push(runs[runs.len() - 1].line(process, width));
+    }
+    lines
+}
+
+/// Frames that follow each other `times` times.
+struct Run<'a> {
+    frames: &'a [&'a Frame],
+    times: usize,
+}
+
+impl Run<'_> {
+    fn line(&self, process: &Process, width: usize) -> Line {
+        let first = self.frames[0];
+        if self.times == 1 {
+            return Line {
+                label: label(process, first, width),
+                place: place(process, first),
+            };
+        }
+        let repeat = format!(" … ×{}", self.times);
+        let share = (width.saturating_sub(repeat.chars().count())) / self.frames.len();
+        let labels: Vec<String> = self
+            .frames
+            .iter()
+            .map(|f| label(process, f, share.saturating_sub(3).max(8)))
+            .collect();
+        Line {
+            label: labels.join(" ← ") + &repeat,
+            place: place(process, first),
+        }
+    }
+}
+
+/// The longest cycle of functions that is folded.
+const CYCLE_MAX: usize = 4;
+
+fn fold<'a>(frames: &'a [&'a Frame]) -> Vec<Run<'a>> {
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while at < frames.len() {
+        let rest = &frames[at..];
+        let longest = (1..=CYCLE_MAX.min(rest.len()))
+            .map(|period| (repeats(rest, period), period))
+            .filter(|&(times, _)| times > 1)
+            .max_by_key(|&(times, period)| (times * period, usize::MAX - period));
+        let (times, period) = longest.unwrap_or((1, 1));
+        runs.push(Run {
+            frames: &rest[..period],
+            times,
+        });
+        at += times * period;
+    }
+    runs
+}
+
+/// How often the first `period` frames follow each other.
+fn repeats(frames: &[&Frame], period: usize) -> usize {
+    let same = |a: &Frame, b: &Frame| a.function.is_some() && a.function == b.function;
+    let equal = (period..frames.len())
+        .take_while(|&i| same(frames[i], frames[i - period]))
+        .count();
+    1 + equal / period
+}

@@ -1,0 +1,131 @@
+//! What a recording is made of: processes, how they ended, modules, losses, bounds, the unwinder.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Mode, Process, Recording};
+
+use crate::json::hex;
+use crate::quantity::{bytes, count, date, duration};
+use crate::text::{command_line, ending};
+
+/// Writes the description.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
+    writeln!(out, "{}", recording.path.display())?;
+    let sealed = match recording.sealed {
+        true => "sealed: symbols are stored, it can be read on another machine",
+        false => "not sealed: symbols are looked up on this machine",
+    };
+    writeln!(out, "  {sealed}")?;
+    writeln!(out, "  {} process images", recording.processes.len())?;
+    for process in &recording.processes {
+        writeln!(out)?;
+        image(out, process)?;
+    }
+    for (file, reason) in &recording.damaged {
+        writeln!(out, "\nunreadable: {}: {reason}", file.display())?;
+    }
+    Ok(())
+}
+
+fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    writeln!(
+        out,
+        "pid {} image {}: {}",
+        p.pid,
+        p.image,
+        command_line(p, 70)
+    )?;
+    let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {value}");
+    row("program", p.program.clone())?;
+    row(
+        "parent",
+        format!(
+            "{}{}",
+            p.ppid,
+            if p.forked { ", forked from it" } else { "" }
+        ),
+    )?;
+    if !p.host.is_empty() {
+        row("host", p.host.clone())?;
+    }
+    row("started", date(p.start_realtime_ns))?;
+    row(
+        "ended",
+        format!("{} after {}", ending(p.end), duration(p.duration_ns)),
+    )?;
+    let mode = match p.mode {
+        Mode::Counters => "counters",
+        Mode::Stacks => "stacks",
+    };
+    row("mode", mode.to_owned())?;
+    row("file", p.file.display().to_string())?;
+    let bound = match p.peak_bound_bytes {
+        0 => "exact".to_owned(),
+        bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
+    };
+    row(
+        "peak",
+        format!("{} bytes, {bound}", count(p.totals.peak_bytes)),
+    )?;
+    let lanes = format!(
+        "{}, {} at the same time at most",
+        p.lanes.len(),
+        p.lanes_at_once
+    );
+    row("lanes", lanes)?;
+    let (nodes, frames) = (p.stacks.len().saturating_sub(1), p.frames.len());
+    let tables = [
+        (p.sites.len(), "sites"),
+        (nodes, "stack nodes"),
+        (frames, "frames"),
+    ];
+    let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
+    row("tables", tables.join(", "))?;
+    row(
+        "timeline",
+        format!("{} samples", count(p.timeline.len() as u64)),
+    )?;
+    let (stepped, evaluated) = (count(p.unwinder.0), count(p.unwinder.1));
+    row(
+        "unwinder",
+        format!("{stepped} frames stepped, {evaluated} rules evaluated"),
+    )?;
+    losses(out, p)?;
+    modules(out, p)
+}
+
+fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    if p.losses.is_empty() && p.unmatched_frees == 0 && p.notes.is_empty() {
+        return writeln!(out, "  losses     none");
+    }
+    writeln!(out, "  losses")?;
+    for (name, meaning, n) in &p.losses {
+        writeln!(out, "    {:>12} {name:<14} {meaning}", count(*n))?;
+    }
+    if p.unmatched_frees > 0 {
+        let (n, meaning) = (
+            count(p.unmatched_frees),
+            "frees of blocks not seen allocated",
+        );
+        writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
+    }
+    for note in &p.notes {
+        writeln!(out, "    {note}")?;
+    }
+    Ok(())
+}
+
+fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    writeln!(out, "  modules    {}", p.modules.len())?;
+    for module in &p.modules {
+        let build_id = match module.build_id.is_empty() {
+            true => "no build-id".to_owned(),
+            false => hex(&module.build_id),
+        };
+        let unloaded = if module.unloaded { " (unloaded)" } else { "" };
+        writeln!(out, "    {build_id:<40}  {}{unloaded}", module.path)?;
+    }
+    Ok(())
+}

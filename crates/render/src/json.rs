@@ -1,0 +1,372 @@
+//! The JSON report: a contract for scripts, every site and every measure, streamed.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{End, Frame, Measures, Mode, Process, Recording, Site};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::quantity::{rfc3339, seconds};
+
+/// Version of the contract; it changes when a key changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+/// Losses that are events missing from the figures or from their stack; the others cut stacks short.
+const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
+
+/// What the report holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Sites come in falling order of this measure.
+    pub sort: Measure,
+    /// At most this many sites a process, and the frames they use; all without.
+    pub top: Option<usize>,
+    /// Only the images of this process.
+    pub process: Option<u32>,
+}
+
+/// Writes the report as one JSON object and a newline.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording, choice: &Choice) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Report { recording, choice })?;
+    out.write_all(b"\n")
+}
+
+/// Events missing from the figures, or charged to no stack.
+pub fn lost_events(process: &Process) -> u64 {
+    let lost = process.losses.iter().filter(|l| LOST_EVENTS.contains(&l.0));
+    lost.map(|l| l.2).sum()
+}
+
+struct Report<'a> {
+    recording: &'a Recording,
+    choice: &'a Choice,
+}
+
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Report { recording, choice } = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", &SCHEMA)?;
+        map.serialize_entry("recording", &recording.path.to_string_lossy())?;
+        map.serialize_entry("heaptide", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("sealed", &recording.sealed)?;
+        let chosen = recording.processes.iter();
+        let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.pid));
+        map.serialize_entry(
+            "processes",
+            &seq(chosen.map(|process| Image { process, choice })),
+        )?;
+        let damaged = recording
+            .damaged
+            .iter()
+            .map(|(file, reason)| Damaged { file, reason });
+        map.serialize_entry("damaged", &seq(damaged))?;
+        map.end()
+    }
+}
+
+/// Serializes the items of an iterator one after the other.
+struct Seq<I>(I);
+
+fn seq<I: Iterator + Clone>(items: I) -> Seq<I> {
+    Seq(items)
+}
+
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for Seq<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone())
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Damaged<'a> {
+    file: &'a std::path::Path,
+    reason: &'a str,
+}
+
+struct Image<'a> {
+    process: &'a Process,
+    choice: &'a Choice,
+}
+
+impl Serialize for Image<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let process = self.process;
+        let sites = chosen_sites(process, self.choice);
+        let numbers = FrameNumbers::of(process, &sites, self.choice);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pid", &process.pid)?;
+        map.serialize_entry("ppid", &process.ppid)?;
+        map.serialize_entry("image", &process.image)?;
+        map.serialize_entry("program", &process.program)?;
+        map.serialize_entry("command", &process.command)?;
+        map.serialize_entry("start_time", &rfc3339(process.start_realtime_ns))?;
+        map.serialize_entry("duration_s", &seconds(process.duration_ns))?;
+        map.serialize_entry("end", &EndEntry::of(process.end))?;
+        map.serialize_entry("totals", &Totals(process))?;
+        map.serialize_entry("histogram", &seq(process.histogram.iter().map(SizeClass)))?;
+        let lanes = process
+            .lanes
+            .iter()
+            .map(|lane| Lane(&lane.name, lane.threads, &lane.measures));
+        map.serialize_entry("lanes", &seq(lanes))?;
+        let frames = numbers.shown.iter().map(|&i| FrameEntry {
+            process,
+            frame: &process.frames[i as usize],
+        });
+        map.serialize_entry("frames", &seq(frames))?;
+        let sites = sites.iter().map(|site| SiteEntry {
+            process,
+            site,
+            numbers: &numbers,
+        });
+        map.serialize_entry("sites", &seq(sites))?;
+        serialize_details(process, &mut map)?;
+        map.end()
+    }
+}
+
+/// What the contract does not promise but a script may use.
+fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<(), M::Error> {
+    map.serialize_entry("file", &process.file.to_string_lossy())?;
+    map.serialize_entry("host", &process.host)?;
+    map.serialize_entry("forked", &process.forked)?;
+    let mode = match process.mode {
+        Mode::Counters => "counters",
+        Mode::Stacks => "stacks",
+    };
+    map.serialize_entry("mode", mode)?;
+    map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
+    let losses = process.losses.iter().map(|&(name, meaning, count)| Loss {
+        name,
+        meaning,
+        count,
+    });
+    map.serialize_entry("losses", &seq(losses))?;
+    map.serialize_entry("notes", &process.notes)?;
+    let modules = process.modules.iter().map(|m| ModuleEntry {
+        path: &m.path,
+        build_id: hex(&m.build_id),
+        unloaded: m.unloaded,
+    });
+    map.serialize_entry("modules", &seq(modules))?;
+    map.serialize_entry("timeline", &seq(process.timeline.iter().map(Sample::of)))
+}
+
+#[derive(serde::Serialize)]
+struct Loss<'a> {
+    name: &'a str,
+    meaning: &'a str,
+    count: u64,
+}
+
+#[derive(serde::Serialize)]
+struct ModuleEntry<'a> {
+    path: &'a str,
+    build_id: String,
+    unloaded: bool,
+}
+
+#[derive(serde::Serialize)]
+struct Sample {
+    time_s: f64,
+    live_bytes: u64,
+    peak_bytes: u64,
+    allocations: u64,
+    frees: u64,
+    usable_bytes: u64,
+    resident_bytes: u64,
+    virtual_bytes: u64,
+}
+
+impl Sample {
+    fn of(s: &heaptide_format::Sample) -> Sample {
+        Sample {
+            time_s: seconds(s.time_ns),
+            live_bytes: s.live_bytes,
+            peak_bytes: s.peak_bytes,
+            allocations: s.allocations,
+            frees: s.frees,
+            usable_bytes: s.usable_bytes,
+            resident_bytes: s.resident_bytes,
+            virtual_bytes: s.virtual_bytes,
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct EndEntry {
+    kind: &'static str,
+    code: Option<i32>,
+}
+
+impl EndEntry {
+    fn of(end: End) -> EndEntry {
+        let (kind, code) = match end {
+            End::Exited(code) => ("exited", Some(code)),
+            End::Signaled(code) => ("signaled", Some(code)),
+            End::Exec => ("exec", None),
+            End::Running => ("running", None),
+            End::Unknown => ("unknown", None),
+        };
+        EndEntry { kind, code }
+    }
+}
+
+struct Totals<'a>(&'a Process);
+
+impl Serialize for Totals<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let process = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        for measure in Measure::all() {
+            map.serialize_entry(measure.name(), &measure.of(&process.totals))?;
+        }
+        map.serialize_entry("peak_time_s", &seconds(process.peak_time_ns))?;
+        map.serialize_entry("lost_events", &lost_events(process))?;
+        map.serialize_entry("peak_bound_bytes", &process.peak_bound_bytes)?;
+        map.end()
+    }
+}
+
+/// The measures of a row that is a part of the process: a part has no peak of its own.
+fn serialize_part<M: SerializeMap>(measures: &Measures, map: &mut M) -> Result<(), M::Error> {
+    let own = Measure::all().iter().filter(|m| **m != Measure::PeakBytes);
+    own.into_iter()
+        .try_for_each(|m| map.serialize_entry(m.name(), &m.of(measures)))
+}
+
+struct SizeClass<'a>(&'a heaptide_analysis::model::SizeClass);
+
+impl Serialize for SizeClass<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let class = self.0;
+        let mut map = serializer.serialize_map(Some(5))?;
+        map.serialize_entry("size_min", &class.size_min)?;
+        map.serialize_entry("size_max", &class.size_max)?;
+        map.serialize_entry("requested", &class.requested)?;
+        map.serialize_entry("usable", &class.usable)?;
+        map.serialize_entry("freed", &class.freed)?;
+        map.end()
+    }
+}
+
+struct Lane<'a>(&'a str, u32, &'a Measures);
+
+impl Serialize for Lane<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", self.0)?;
+        map.serialize_entry("threads", &self.1)?;
+        serialize_part(self.2, &mut map)?;
+        map.end()
+    }
+}
+
+struct FrameEntry<'a> {
+    process: &'a Process,
+    frame: &'a Frame,
+}
+
+impl Serialize for FrameEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let FrameEntry { process, frame } = self;
+        let module = frame
+            .module
+            .map_or("", |id| &process.modules[id.0 as usize].path);
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("function", &frame.function)?;
+        map.serialize_entry("module", module)?;
+        map.serialize_entry("offset", &frame.offset)?;
+        map.serialize_entry("file", &frame.file)?;
+        map.serialize_entry("line", &frame.line)?;
+        map.serialize_entry("inlined", &frame.inlined)?;
+        map.end()
+    }
+}
+
+struct SiteEntry<'a> {
+    process: &'a Process,
+    site: &'a Site,
+    numbers: &'a FrameNumbers,
+}
+
+impl Serialize for SiteEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SiteEntry {
+            process,
+            site,
+            numbers,
+        } = self;
+        let mut stack: Vec<u32> = process
+            .frames_of(site.stack)
+            .map(|f| numbers.number[f.0 as usize])
+            .collect();
+        stack.reverse();
+        let lane = process
+            .lanes
+            .get(site.lane.0 as usize)
+            .map_or("", |lane| &lane.name);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("stack", &stack)?;
+        map.serialize_entry("scope", &[(); 0])?;
+        map.serialize_entry("label", &())?;
+        map.serialize_entry("lane", lane)?;
+        serialize_part(&site.measures, &mut map)?;
+        map.end()
+    }
+}
+
+fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
+    let mut sites: Vec<&Site> = process.sites.iter().collect();
+    sites.sort_by_key(|s| {
+        (
+            Reverse(choice.sort.of_sites().of(&s.measures)),
+            s.stack,
+            s.lane,
+        )
+    });
+    sites.truncate(choice.top.unwrap_or(usize::MAX));
+    sites
+}
+
+/// Which frames are written, and the number each gets by being written.
+struct FrameNumbers {
+    shown: Vec<u32>,
+    number: Vec<u32>,
+}
+
+impl FrameNumbers {
+    /// All frames as they are; those of the sites only if the sites were cut.
+    fn of(process: &Process, sites: &[&Site], choice: &Choice) -> FrameNumbers {
+        let all = process.frames.len() as u32;
+        if choice.top.is_none() {
+            return FrameNumbers {
+                shown: (0..all).collect(),
+                number: (0..all).collect(),
+            };
+        }
+        let mut numbers = FrameNumbers {
+            shown: Vec::new(),
+            number: vec![u32::MAX; all as usize],
+        };
+        for site in sites {
+            for frame in process.frames_of(site.stack) {
+                let number = &mut numbers.number[frame.0 as usize];
+                if *number == u32::MAX {
+                    *number = numbers.shown.len() as u32;
+                    numbers.shown.push(frame.0);
+                }
+            }
+        }
+        numbers
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

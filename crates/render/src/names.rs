@@ -1,0 +1,504 @@
+//! Function names for people: the noise of C++ and Rust taken off, long lists elided, in linear time.
+
+/// Type arguments that a template fills in by itself; dropped when they are not the first argument.
+const DEFAULTS: [&str; 8] = [
+    "std::allocator<",
+    "std::char_traits<",
+    "std::less<",
+    "std::hash<",
+    "std::equal_to<",
+    "std::default_delete<",
+    "alloc::alloc::Global",
+    "std::hash::random::RandomState",
+];
+
+/// Namespaces that nobody writes: versions of a library's interface.
+const INLINE_NAMESPACES: [&str; 4] = ["__cxx11", "__1", "__ndk1", "_V2"];
+
+/// What a demangler says in front of a name that stands for something about it.
+const PHRASES: [&str; 6] = [
+    "non-virtual thunk to ",
+    "virtual thunk to ",
+    "covariant return thunk to ",
+    "guard variable for ",
+    "TLS init function for ",
+    "TLS wrapper function for ",
+];
+
+/// The longest operators first, so that the first match is the right one.
+const OPERATORS: [&str; 21] = [
+    "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "==", "!=", "&&", "||",
+    "++", "--", "<", ">", "=", ",",
+];
+
+/// A name of at most about `width` characters: return type, default template arguments, inline
+/// namespaces and compiler suffixes go always; then, only as far as needed, function arguments,
+/// nested template arguments, all template arguments, and last the middle.
+///
+/// ```
+/// use heaptide_render::names::shorten;
+/// let name = "void std::vector<int, std::allocator<int> >::push_back(int const&)";
+/// assert_eq!(shorten(name, 60), "std::vector<int>::push_back(int const&)");
+/// assert_eq!(shorten(name, 30), "std::vector<int>::push_back(…)");
+/// ```
+pub fn shorten(name: &str, width: usize) -> String {
+    for detail in [Detail::Arguments, Detail::Templates, Detail::OuterTemplates] {
+        let short = simplify(name, detail);
+        if short.chars().count() <= width {
+            return short;
+        }
+    }
+    elide_middle(&simplify(name, Detail::Bare), width)
+}
+
+/// The text with its middle replaced by `…` if it is longer than `width`; the end of a name says
+/// more than its start, so it keeps two thirds.
+pub fn elide_middle(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let head = kept / 3;
+    let tail = kept - head;
+    text.chars()
+        .take(head)
+        .chain(['…'])
+        .chain(text.chars().skip(length - tail))
+        .collect()
+}
+
+/// How much of a name is kept, from most to least.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+enum Detail {
+    Arguments,
+    Templates,
+    OuterTemplates,
+    Bare,
+}
+
+/// An open bracket.
+struct Open {
+    bracket: u8,
+    /// Where its content starts in the output.
+    at: usize,
+    /// Commas known before it was opened.
+    commas: usize,
+    /// Whether its content is to be replaced by `…`.
+    elide: bool,
+    /// Whether it is a list of template arguments.
+    template: bool,
+}
+
+/// One pass over a name; each byte is written at most once and removed at most once.
+struct Simplifier {
+    detail: Detail,
+    out: String,
+    open: Vec<Open>,
+    /// Where the arguments of the open brackets were separated in the output.
+    commas: Vec<usize>,
+    /// Open brackets that are template arguments.
+    templates: usize,
+    /// A return type is dropped down to here.
+    floor: usize,
+    arguments_seen: bool,
+    operator_seen: bool,
+}
+
+fn simplify(name: &str, detail: Detail) -> String {
+    let mut s = Simplifier {
+        detail,
+        out: String::with_capacity(name.len().min(256)),
+        open: Vec::new(),
+        commas: Vec::new(),
+        templates: 0,
+        floor: 0,
+        arguments_seen: false,
+        operator_seen: false,
+    };
+    let mut rest = name;
+    if let Some(phrase) = PHRASES.iter().find(|p| name.starts_with(**p)) {
+        s.out.push_str(phrase);
+        s.floor = phrase.len();
+        rest = &name[phrase.len()..];
+    }
+    while !rest.is_empty() {
+        let taken = s.step(rest);
+        rest = &rest[taken..];
+    }
+    s.out
+}
+
+impl Simplifier {
+    /// Handles the start of `rest` and returns how many bytes of it are done.
+    fn step(&mut self, rest: &str) -> usize {
+        let word = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
+        if word > 0 {
+            return self.word(&rest[..word], &rest[word..]);
+        }
+        match rest.as_bytes()[0] {
+            b'<' => self.less(rest),
+            b'>' if self.out.ends_with(['-', '=']) => self.raw(rest),
+            b'(' => self.parenthesis(rest),
+            b'{' => self.push_open(b'{', false, false),
+            b'>' => self.close(b'<', '>'),
+            b')' => self.close(b'(', ')'),
+            b'}' => self.close(b'{', '}'),
+            b'[' => self.square(rest),
+            b',' if !self.open.is_empty() => {
+                self.commas.push(self.out.len());
+                self.out.push_str(", ");
+                1 + spaces(&rest[1..])
+            }
+            b' ' => self.space(rest),
+            _ => self.raw(rest),
+        }
+    }
+
+    fn raw(&mut self, rest: &str) -> usize {
+        let c = rest.chars().next().unwrap_or(' ');
+        self.out.push(c);
+        c.len_utf8()
+    }
+
+    fn word(&mut self, word: &str, after: &str) -> usize {
+        let qualified = self.out.ends_with("::");
+        if qualified && after.starts_with("::") && INLINE_NAMESPACES.contains(&word) {
+            return word.len() + 2;
+        }
+        if qualified && after.is_empty() && is_rust_hash(word) {
+            self.out.truncate(self.out.len() - 2);
+            return word.len();
+        }
+        self.out.push_str(word);
+        if word != "operator" {
+            return word.len();
+        }
+        self.operator_seen |= self.open.is_empty();
+        let symbol = OPERATORS
+            .iter()
+            .find(|o| after.starts_with(**o))
+            .map_or("", |o| o);
+        self.out.push_str(symbol);
+        word.len() + symbol.len()
+    }
+
+    fn less(&mut self, rest: &str) -> usize {
+        if rest.starts_with("< ") || rest.starts_with("<=") {
+            return self.raw(rest);
+        }
+        let after_name = self.out.ends_with(is_word) || self.out.ends_with("::");
+        let template = after_name || (self.operator_seen && !self.out.is_empty());
+        let elide = template
+            && match self.detail {
+                Detail::Arguments | Detail::Templates => false,
+                Detail::OuterTemplates => self.templates > 0,
+                Detail::Bare => true,
+            };
+        self.push_open(b'<', elide, template)
+    }
+
+    fn parenthesis(&mut self, rest: &str) -> usize {
+        const ANONYMOUS: &str = "(anonymous namespace)";
+        if rest.starts_with(ANONYMOUS) {
+            let qualifier = rest[ANONYMOUS.len()..].starts_with("::");
+            return ANONYMOUS.len() + if qualifier { 2 } else { 0 };
+        }
+        let outermost = self.open.is_empty();
+        if outermost && self.arguments_seen && rest.starts_with("(.") {
+            return rest.len();
+        }
+        let arguments = outermost && !self.out.ends_with("decltype");
+        self.arguments_seen |= arguments;
+        self.push_open(b'(', arguments && self.detail > Detail::Arguments, false)
+    }
+
+    fn square(&mut self, rest: &str) -> usize {
+        let end = rest.find(']').map_or(rest.len(), |i| i + 1);
+        let inside = &rest[1..end.max(2) - 1];
+        let disambiguator = inside.len() >= 8 && inside.bytes().all(|b| b.is_ascii_hexdigit());
+        if inside.starts_with("abi:") || inside.starts_with("clone ") || disambiguator {
+            self.out.truncate(self.out.trim_end().len());
+            return end;
+        }
+        self.raw(rest)
+    }
+
+    /// A space outside all brackets ends a return type or starts a qualifier; both are noise.
+    fn space(&mut self, rest: &str) -> usize {
+        let width = spaces(rest);
+        if !self.open.is_empty() || (self.operator_seen && !self.arguments_seen) {
+            self.out.push(' ');
+        } else if !self.arguments_seen {
+            // A space before `[clone .cold]` or `(.isra.0)` ends the name.
+            let suffix = rest[width..].starts_with(['[', '(']) || rest.len() == width;
+            match suffix {
+                true if rest[width..].starts_with("(.") => return rest.len(),
+                true => {}
+                false => self.out.truncate(self.floor),
+            }
+        } else if rest[width..].starts_with("const") {
+            return width + "const".len();
+        } else if !rest[width..].starts_with(['[', '(', '&']) {
+            self.out.push(' ');
+        }
+        width
+    }
+
+    fn push_open(&mut self, bracket: u8, elide: bool, template: bool) -> usize {
+        self.out.push(char::from(bracket));
+        self.templates += usize::from(template);
+        let (at, commas) = (self.out.len(), self.commas.len());
+        self.open.push(Open {
+            bracket,
+            at,
+            commas,
+            elide,
+            template,
+        });
+        1
+    }
+
+    /// Closes the innermost bracket of this kind, and with it those inside that never closed.
+    fn close(&mut self, bracket: u8, closing: char) -> usize {
+        // A `>` inside parentheses is a comparison; a `)` ends whatever is open inside.
+        let innermost = self.open.last().map(|o| o.bracket);
+        let depth = match innermost {
+            Some(b) if b == bracket => Some(self.open.len() - 1),
+            _ if bracket == b'<' => None,
+            _ => self.open.iter().rposition(|o| o.bracket == bracket),
+        };
+        let Some(depth) = depth else {
+            self.out.push(closing);
+            return 1;
+        };
+        let mut open = None;
+        for inner in self.open.drain(depth..).rev() {
+            self.templates -= usize::from(inner.template);
+            open = Some(inner);
+        }
+        if let Some(open) = open {
+            self.finish(&open, closing);
+        }
+        1
+    }
+
+    fn finish(&mut self, open: &Open, closing: char) {
+        self.out
+            .truncate(self.out.trim_end_matches(' ').len().max(open.at));
+        if open.template {
+            self.drop_defaults(open);
+        }
+        self.commas.truncate(open.commas);
+        if open.template && self.is_char_template(open) {
+            return;
+        }
+        if open.elide && self.out.len() > open.at {
+            self.out.truncate(open.at);
+            self.out.push('…');
+        }
+        self.out.push(closing);
+    }
+
+    fn drop_defaults(&mut self, open: &Open) {
+        while self.commas.len() > open.commas {
+            let comma = self.commas[self.commas.len() - 1];
+            let argument = &self.out[comma + 2..];
+            if !DEFAULTS.iter().any(|d| argument.starts_with(d)) {
+                return;
+            }
+            self.out.truncate(comma);
+            self.commas.pop();
+        }
+    }
+
+    /// `std::basic_string<char>` becomes `std::string`, and so for all `basic_` of char and wchar_t.
+    fn is_char_template(&mut self, open: &Open) -> bool {
+        let wide = match &self.out[open.at..] {
+            "char" => "",
+            "wchar_t" => "w",
+            _ => return false,
+        };
+        let head = &self.out[..open.at - 1];
+        let start = head.rfind(|c: char| !is_word(c)).map_or(0, |i| i + 1);
+        let Some(plain) = head[start..].strip_prefix("basic_") else {
+            return false;
+        };
+        if !head[..start].ends_with("std::") {
+            return false;
+        }
+        let name = format!("{wide}{plain}");
+        self.out.truncate(start);
+        self.out.push_str(&name);
+        true
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$' | '@' | '…')
+}
+
+fn spaces(text: &str) -> usize {
+    text.len() - text.trim_start_matches(' ').len()
+}
+
+/// The `h0123456789abcdef` that rustc puts behind legacy names.
+fn is_rust_hash(word: &str) -> bool {
+    word.len() == 17 && word.starts_with('h') && word[1..].bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn noise_goes_and_meaning_stays() {
+        let cases = [
+            ("malloc", "malloc"),
+            ("main", "main"),
+            ("operator new(unsigned long)", "operator new(unsigned long)"),
+            (
+                "operator new[](unsigned long)",
+                "operator new[](unsigned long)",
+            ),
+            (
+                "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::reserve(unsigned long)",
+                "std::string::reserve(unsigned long)",
+            ),
+            (
+                "void std::vector<int, std::allocator<int> >::_M_realloc_insert<int const&>(__gnu_cxx::__normal_iterator<int*, std::vector<int, std::allocator<int> > >, int const&)",
+                "std::vector<int>::_M_realloc_insert<int const&>(…)",
+            ),
+            (
+                "std::map<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >, int, std::less<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > >, std::allocator<std::pair<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const, int> > >::operator[](std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const&)",
+                "std::map<std::string, int>::operator[](std::string const&)",
+            ),
+            (
+                "std::basic_ostream<char, std::char_traits<char> >& std::operator<< <std::char_traits<char> >(std::basic_ostream<char, std::char_traits<char> >&, char const*)",
+                "std::operator<< <std::char_traits<char>>(…)",
+            ),
+            (
+                "(anonymous namespace)::pool::refill(int)",
+                "pool::refill(int)",
+            ),
+            ("foo::bar[abi:cxx11](int) const", "foo::bar(int)"),
+            ("foo::bar(int) [clone .isra.0]", "foo::bar(int)"),
+            ("parse_file [clone .cold]", "parse_file"),
+            ("parse_file (.cold)", "parse_file"),
+            (
+                "main::{lambda(int, char)#1}::operator()(int, char) const",
+                "main::{lambda(int, char)#1}::operator()(int, char)",
+            ),
+            (
+                "auto run(int)::{lambda()#1}::operator()<int>(int) const::{lambda()#2}::operator()() const",
+                "run(…)::{lambda()#1}::operator()<int>(…)::{lambda()#2}::operator()()",
+            ),
+            (
+                "unsigned long hash<4u>(char const*)",
+                "hash<4u>(char const*)",
+            ),
+            (
+                "non-virtual thunk to Widget::~Widget()",
+                "non-virtual thunk to Widget::~Widget()",
+            ),
+            (
+                "Value::operator unsigned long() const",
+                "Value::operator unsigned long()",
+            ),
+            (
+                "bool operator< <int>(Box<int> const&)",
+                "operator< <int>(Box<int> const&)",
+            ),
+            (
+                "alloc::raw_vec::finish_grow::h0123456789abcdef",
+                "alloc::raw_vec::finish_grow",
+            ),
+            (
+                "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
+                "<alloc::vec::Vec<T, A> as core::clone::Clone>::clone",
+            ),
+            (
+                "core[846817f741e54dfd]::ptr::drop_in_place::<u8>",
+                "core::ptr::drop_in_place::<u8>",
+            ),
+            (
+                "<alloc::vec::Vec<u8, alloc::alloc::Global> as std::io::Write>::write_all",
+                "<alloc::vec::Vec<u8> as std::io::Write>::write_all",
+            ),
+            (
+                "std::rt::lang_start::{{closure}}",
+                "std::rt::lang_start::{{closure}}",
+            ),
+            (
+                "std::function<void (int)>::operator()(int) const",
+                "std::function<void (int)>::operator()(int)",
+            ),
+            ("f(std::wstring)", "f(std::wstring)"),
+        ];
+        for (name, short) in cases {
+            assert_eq!(shorten(name, 72), short, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_from_the_inside() {
+        let name =
+            "ns::Table<ns::Key<int, 4>, ns::Value<std::vector<char>>>::insert(ns::Key<int, 4>)";
+        assert_eq!(shorten(name, 90), name);
+        assert_eq!(
+            shorten(name, 70),
+            "ns::Table<ns::Key<int, 4>, ns::Value<std::vector<char>>>::insert(…)"
+        );
+        assert_eq!(
+            shorten(name, 50),
+            "ns::Table<ns::Key<…>, ns::Value<…>>::insert(…)"
+        );
+        assert_eq!(shorten(name, 40), "ns::Table<…>::insert(…)");
+        assert_eq!(
+            shorten(name, 16),
+            "ns::T…insert(…)".replace("insert", ">::insert"),
+            "{}",
+            16
+        );
+    }
+
+    #[test]
+    fn broken_brackets_are_kept_as_they_are() {
+        for name in [
+            "a<b", "a>b", "f((", "f)))", "{", "x<(a>b)>", "<<<<", "operator", "[", "a,b",
+        ] {
+            let short = shorten(name, 72);
+            assert!(!short.is_empty(), "{name}");
+        }
+        assert_eq!(shorten("a>b", 72), "a>b");
+        assert_eq!(shorten("", 72), "");
+    }
+
+    #[test]
+    fn a_huge_name_takes_linear_time() {
+        let mut name = String::from("void f<");
+        for _ in 0..3000 {
+            name.push_str("std::pair<std::vector<A, std::allocator<A> >, ");
+        }
+        name.push_str(&">".repeat(3000));
+        name.push_str("(int)");
+        let open_only = "x<".repeat(50_000);
+        let start = Instant::now();
+        assert!(shorten(&name, 80).chars().count() <= 80);
+        assert!(shorten(&open_only, 80).chars().count() <= 80);
+        // Quadratic work would take minutes.
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+
+    #[test]
+    fn the_middle_is_cut_at_whole_characters() {
+        assert_eq!(elide_middle("äöüßäöüß", 5), "ä…öüß".replace("öüß", "öüß"));
+        assert_eq!(elide_middle("abcdefghij", 7), "ab…ghij");
+        assert_eq!(elide_middle("abc", 3), "abc");
+    }
+}

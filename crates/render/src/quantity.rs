@@ -1,0 +1,219 @@
+//! Numbers as people read them: bytes, counts, shares, durations, dates.
+
+/// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`, `876 MiB`.
+///
+/// ```
+/// use heaptide_render::quantity::bytes;
+/// assert_eq!(bytes(1536), "1.50 KiB");
+/// ```
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut value = n as f64 / 1024.0;
+    let mut unit = 0;
+    // 999.5 would print as "1000": the next unit is due then.
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// A count with thousands separators: `1,234,567`.
+///
+/// ```
+/// use heaptide_render::quantity::count;
+/// assert_eq!(count(1_234_567), "1,234,567");
+/// ```
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A count that fits a narrow column: exact below 100,000, then `123 k`, `4.56 M`.
+pub fn short_count(n: u64) -> String {
+    const UNITS: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
+    if n < 100_000 {
+        return count(n);
+    }
+    let mut value = n as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// A share of a whole: `12.3%`; `<0.1%` for a little, `-` of nothing.
+///
+/// ```
+/// use heaptide_render::quantity::percent;
+/// assert_eq!(percent(1, 8), "12.5%");
+/// assert_eq!(percent(0, 0), "-");
+/// ```
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let share = part as f64 * 100.0 / whole as f64;
+    match part {
+        0 => "0%".to_owned(),
+        _ if part == whole => "100%".to_owned(),
+        _ if share < 0.05 => "<0.1%".to_owned(),
+        _ if share >= 99.95 && part < whole => ">99.9%".to_owned(),
+        _ => format!("{share:.1}%"),
+    }
+}
+
+/// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 05 s`, `2 h 07 min`.
+///
+/// ```
+/// use heaptide_render::quantity::duration;
+/// assert_eq!(duration(1_500_000), "1.50 ms");
+/// assert_eq!(duration(185_000_000_000), "3 min 05 s");
+/// ```
+pub fn duration(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0 => "0 s".to_owned(),
+        1..=999 => format!("{nanoseconds} ns"),
+        1_000..=999_499 => format!("{} µs", three_digits(value / 1e3)),
+        999_500..=999_499_999 => format!("{} ms", three_digits(value / 1e6)),
+        999_500_000..=59_949_999_999 => format!("{} s", three_digits(value / 1e9)),
+        _ => {
+            let seconds = (value / 1e9).round() as u64;
+            match seconds {
+                0..=3599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+                _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+            }
+        }
+    }
+}
+
+/// Seconds with as many decimals as nanoseconds need.
+pub fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// A moment, given in nanoseconds since 1970-01-01 UTC, as RFC 3339 with microseconds.
+///
+/// ```
+/// use heaptide_render::quantity::rfc3339;
+/// assert_eq!(rfc3339(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123456Z");
+/// ```
+pub fn rfc3339(nanoseconds: u64) -> String {
+    let moment = timestamp(nanoseconds);
+    format!("{moment:.6}")
+}
+
+/// A moment as a page shows it: `2023-11-14 22:13:20 UTC`.
+pub fn date(nanoseconds: u64) -> String {
+    let text = format!("{:.0}", timestamp(nanoseconds));
+    format!("{} UTC", text.trim_end_matches('Z').replace('T', " "))
+}
+
+/// Every u64 of nanoseconds lies within the years that a timestamp covers.
+fn timestamp(nanoseconds: u64) -> jiff::Timestamp {
+    jiff::Timestamp::from_nanosecond(i128::from(nanoseconds)).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+}
+
+/// Three significant digits, as long as the value is below 1000.
+fn three_digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_three_digits_and_never_four() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (10_235, "10.0 KiB"),
+            (1_022_976, "999 KiB"),
+            (1_023_999, "0.98 MiB"),
+            (1_048_576, "1.00 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(bytes(n), text, "{n}");
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_000_000, "1,000,000"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(count(n), text);
+        }
+        assert_eq!(short_count(99_999), "99,999");
+        assert_eq!(short_count(100_000), "100 k");
+        assert_eq!(short_count(2_100_000), "2.10 M");
+        assert_eq!(short_count(999_600), "1.00 M");
+    }
+
+    #[test]
+    fn shares_say_a_little_and_almost_all() {
+        let cases = [
+            (0, 5, "0%"),
+            (5, 5, "100%"),
+            (1, 3, "33.3%"),
+            (1, 1_000_000, "<0.1%"),
+            (999_999, 1_000_000, ">99.9%"),
+            (3, 2, "150.0%"),
+            (u64::MAX, u64::MAX, "100%"),
+        ];
+        for (part, whole, text) in cases {
+            assert_eq!(percent(part, whole), text);
+        }
+    }
+
+    #[test]
+    fn durations_change_units_without_a_gap() {
+        let cases = [
+            (999, "999 ns"),
+            (1_000, "1.00 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (999_499_999, "999 ms"),
+            (999_500_000, "1.00 s"),
+            (59_949_999_999, "59.9 s"),
+            (59_950_000_000, "1 min 00 s"),
+            (7_620_000_000_000, "2 h 07 min"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(duration(n), text);
+        }
+    }
+
+    #[test]
+    fn dates_are_utc() {
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(1_700_000_000_999_999_999), "2023-11-14 22:13:20 UTC");
+        assert_eq!(rfc3339(u64::MAX), "2554-07-21T23:34:33.709551Z");
+    }
+}

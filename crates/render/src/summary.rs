@@ -1,0 +1,101 @@
+//! The five lines that `heaptide run` ends with.
+
+use std::path::Path;
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{End, Process, Recording};
+
+use crate::frames;
+use crate::hotspots::hotspots;
+use crate::quantity::{bytes, count, duration, percent};
+use crate::text::{command_line, ending};
+
+/// Exactly five lines about the process that used most: what ran and how it ended, what it allocated,
+/// its peak and who held it, what is live, and what to type next.
+pub fn summary(recording: &Recording, path: &Path) -> String {
+    let Some(process) = recording
+        .processes
+        .iter()
+        .max_by_key(|p| p.totals.peak_bytes)
+    else {
+        return nothing(path);
+    };
+    let t = &process.totals;
+    let temporary = percent(t.temporary, t.allocations);
+    let lines = [
+        first(recording, process),
+        format!(
+            "  allocated  {} blocks of {} in all, {temporary} of them temporary",
+            count(t.allocations),
+            bytes(t.requested_bytes)
+        ),
+        format!(
+            "  peak       {} after {}{}",
+            bytes(t.peak_bytes),
+            duration(process.peak_time_ns),
+            holder(process)
+        ),
+        format!(
+            "  {}  {} in {} blocks",
+            if matches!(process.end, End::Exited(_)) {
+                "at exit  "
+            } else {
+                "at end   "
+            },
+            bytes(t.live_bytes),
+            count(t.live_blocks)
+        ),
+        next(path),
+    ];
+    lines.map(|line| format!("heaptide: {line}\n")).concat()
+}
+
+fn first(recording: &Recording, process: &Process) -> String {
+    let others = match recording.processes.len() - 1 {
+        0 => String::new(),
+        1 => "; 1 other process is in the report".to_owned(),
+        n => format!("; {n} other processes are in the report"),
+    };
+    let (ran, ended) = (duration(process.duration_ns), ending(process.end));
+    format!("{} {ended} after {ran}{others}", command_line(process, 60))
+}
+
+fn holder(process: &Process) -> String {
+    let found = hotspots(process, Measure::AtPeakBytes);
+    let Some(frame) = found.first().and_then(|h| h.frame) else {
+        return String::new();
+    };
+    let frame = &process.frames[frame.0 as usize];
+    let share = percent(
+        found[0].measures.at_peak_bytes,
+        process.totals.at_peak_bytes,
+    );
+    let name = match frame.function {
+        Some(_) => frames::label(process, frame, 50),
+        None => frames::module_name(process, frame).to_owned(),
+    };
+    format!(", {share} of it by {name}")
+}
+
+fn next(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%".contains(c);
+    match path.chars().all(plain) {
+        true => format!("  next       heaptide report {path}"),
+        false => format!(
+            "  next       heaptide report '{}'",
+            path.replace('\'', r"'\''")
+        ),
+    }
+}
+
+fn nothing(path: &Path) -> String {
+    let lines = [
+        "nothing was recorded".to_owned(),
+        "  the program is static, has privileges that forbid preloading,".to_owned(),
+        "  or ended before it allocated".to_owned(),
+        format!("  the recording is {}", path.display()),
+        "  see      heaptide info".to_owned(),
+    ];
+    lines.map(|line| format!("heaptide: {line}\n")).concat()
+}

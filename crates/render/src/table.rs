@@ -1,0 +1,260 @@
+//! One table of rows: functions, stacks, modules, lanes or block sizes.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{Mode, Process, StackId};
+
+use crate::frames;
+use crate::quantity::{bytes, percent, short_count};
+use crate::text::{amount, command_line};
+
+/// Rows unless another number is asked for.
+const ROWS: usize = 20;
+/// Characters a name may have.
+const NAME: usize = 64;
+/// Lines a stack may have.
+const STACK_LINES: usize = 24;
+/// Characters of the longest bar.
+const BAR: u64 = 30;
+
+/// What the table shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// What a row stands for.
+    pub by: GroupBy,
+    /// The measure that orders the rows; the one that suits the mode without.
+    pub sort: Option<Measure>,
+    /// Rows at most.
+    pub top: Option<usize>,
+}
+
+/// Writes the table of one process.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Result<()> {
+    writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
+    let measure = table.sort.unwrap_or(match process.mode {
+        Mode::Counters => Measure::UsableBytes,
+        Mode::Stacks => Measure::AtPeakBytes,
+    });
+    let rows = table.top.unwrap_or(ROWS);
+    match table.by {
+        GroupBy::Size => sizes(out, process),
+        GroupBy::Lane => lanes(out, process, measure.of_sites(), rows),
+        _ if process.mode == Mode::Counters => {
+            writeln!(
+                out,
+                "  recorded with --mode counters: no stacks; see --by lane and --by size"
+            )
+        }
+        GroupBy::Stack => stacks(out, process, measure.of_sites(), rows),
+        by => names(out, process, by, measure.of_sites(), rows),
+    }
+}
+
+/// Functions or modules: what they allocate themselves and with what they call.
+fn names(
+    out: &mut dyn Write,
+    process: &Process,
+    by: GroupBy,
+    measure: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    let functions = Functions::of(process);
+    let groups = group(process, &functions, by);
+    let found = groups
+        .iter()
+        .filter(|g| measure.of(&g.inclusive) > 0)
+        .count();
+    let whole = measure.of(&process.totals);
+    writeln!(
+        out,
+        "{} by {}: itself, and with what it calls\n",
+        measure.name(),
+        by.name()
+    )?;
+    writeln!(
+        out,
+        "  {:>22} {:>22}  {}",
+        "own   ",
+        "inclusive   ",
+        by.name()
+    )?;
+    let order = if by == GroupBy::Module {
+        Order::Own
+    } else {
+        Order::Inclusive
+    };
+    let mut shown = top(groups, measure, order, usize::MAX);
+    // A function that allocates says more than the `main` above it.
+    shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
+    for g in shown.iter().take(rows) {
+        let (own, inclusive) = (measure.of(&g.own), measure.of(&g.inclusive));
+        writeln!(
+            out,
+            "  {:>7} {:>14} {:>7} {:>14}  {}",
+            percent(own, whole),
+            amount(measure, own),
+            percent(inclusive, whole),
+            amount(measure, inclusive),
+            name(process, &functions, g)
+        )?;
+    }
+    more(out, found, rows)
+}
+
+fn name(process: &Process, functions: &Functions, group: &Group) -> String {
+    match group.key {
+        Key::Function(Some(id)) => {
+            let frame = &process.frames[functions.first_frame(id).0 as usize];
+            let module = match frame.function {
+                Some(_) => format!("  [{}]", frames::module_name(process, frame)),
+                None => String::new(),
+            };
+            format!("{}{module}", frames::label(process, frame, NAME))
+        }
+        Key::Module(Some(id)) => process.modules[id.0 as usize].path.clone(),
+        Key::Module(None) => "(code without a file, or no stack)".to_owned(),
+        _ => "(no stack)".to_owned(),
+    }
+}
+
+fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    let groups = group(process, &Functions::of(process), GroupBy::Stack);
+    let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
+    let whole = measure.of(&process.totals);
+    writeln!(out, "{} by stack, innermost function first", measure.name())?;
+    for g in top(groups, measure, Order::Own, rows) {
+        let value = measure.of(&g.own);
+        let allocations = short_count(g.own.allocations);
+        writeln!(
+            out,
+            "\n  {:>7} {:>12}   {allocations} allocations of {}",
+            percent(value, whole),
+            amount(measure, value),
+            bytes(g.own.usable_bytes)
+        )?;
+        let stack = match g.key {
+            Key::Stack(stack) => stack,
+            _ => StackId(0),
+        };
+        if stack == StackId(0) {
+            writeln!(out, "      (no stack)")?;
+        }
+        for line in frames::lines(process, stack, STACK_LINES, NAME) {
+            let text = format!("      {:<60}  {}", line.label, line.place);
+            writeln!(out, "{}", text.trim_end())?;
+        }
+    }
+    more(out, found, rows)
+}
+
+fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} by lane: threads of one name share a lane in turn\n",
+        measure.name()
+    )?;
+    writeln!(
+        out,
+        "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  lane",
+        "share", "threads", "allocs", "allocated", "at peak", "live", "frees here"
+    )?;
+    let mut lanes: Vec<_> = process.lanes.iter().collect();
+    lanes.sort_by_key(|lane| Reverse(measure.of(&lane.measures)));
+    let whole = measure.of(&process.totals);
+    for lane in lanes.iter().take(rows) {
+        let m = &lane.measures;
+        writeln!(
+            out,
+            "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  {}",
+            percent(measure.of(m), whole),
+            lane.threads,
+            short_count(m.allocations),
+            bytes(m.usable_bytes),
+            bytes(m.at_peak_bytes),
+            bytes(m.live_bytes),
+            short_count(m.frees_here),
+            lane.name
+        )?;
+    }
+    more(out, lanes.len(), rows)
+}
+
+/// Block sizes in powers of two, with a bar for the blocks requested.
+fn sizes(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let classes = &process.histogram;
+    let most = classes.iter().map(|c| c.requested).max().unwrap_or(0);
+    let whole: u64 = classes.iter().map(|c| c.requested).sum();
+    writeln!(out, "blocks by size: as requested, as given, as freed\n")?;
+    writeln!(
+        out,
+        "  {:>21} {:>10} {:>7} {:>10} {:>10}",
+        "size", "requested", "", "given", "freed"
+    )?;
+    for class in classes {
+        let bar = match class.requested {
+            0 => 0,
+            n => (u128::from(n) * u128::from(BAR)).div_ceil(u128::from(most)) as usize,
+        };
+        let line = format!(
+            "  {:>21} {:>10} {:>7} {:>10} {:>10}  {}",
+            range(class.size_min, class.size_max),
+            short_count(class.requested),
+            percent(class.requested, whole),
+            short_count(class.usable),
+            short_count(class.freed),
+            "█".repeat(bar)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// `16 to 31 B`, `1 to 2 KiB`: upper ends of large classes are one byte short of what is written.
+fn range(min: u64, max: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if max < 1024 {
+        return if min == max {
+            format!("{min} B")
+        } else {
+            format!("{min} to {max} B")
+        };
+    }
+    let unit = (min.max(1).ilog2() / 10) as usize;
+    let scale = 1u64 << (10 * unit);
+    let upper = max / scale + u64::from(max % scale == scale - 1);
+    format!("{} to {upper} {}", min / scale, UNITS[unit])
+}
+
+fn more(out: &mut dyn Write, found: usize, shown: usize) -> io::Result<()> {
+    match found {
+        0 => writeln!(out, "  nothing"),
+        n if n > shown => writeln!(out, "\n  {} more; --top {n} shows all", n - shown),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_written_in_one_unit() {
+        let cases = [
+            ((0, 0), "0 B"),
+            ((1, 1), "1 B"),
+            ((16, 31), "16 to 31 B"),
+            ((512, 1023), "512 to 1023 B"),
+            ((1024, 2047), "1 to 2 KiB"),
+            ((512 << 10, (1 << 20) - 1), "512 to 1024 KiB"),
+            ((1 << 63, u64::MAX), "8 to 16 EiB"),
+        ];
+        for ((min, max), text) in cases {
+            assert_eq!(range(min, max), text);
+        }
+    }
+}

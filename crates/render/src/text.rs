@@ -1,0 +1,492 @@
+//! The report page: what ran, the totals, who held the peak, what leaks, what is temporary.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{End, Mode, Process, Recording};
+
+use crate::frames::{self, file_name};
+use crate::hotspots::{Hotspot, hotspots};
+use crate::json::lost_events;
+use crate::names::elide_middle;
+use crate::quantity::{bytes, count, date, duration, percent, short_count};
+
+/// Characters a line may have.
+const WIDTH: usize = 100;
+/// Characters a function's name may have.
+const NAME: usize = 58;
+/// Lines a stack may have.
+const STACK_LINES: usize = 7;
+/// Rows of a section unless another number is asked for.
+const ROWS: usize = 5;
+/// Of several processes at most this many get a page each, …
+const PAGES: usize = 3;
+/// … and only those whose peak is at least this part of the largest one's.
+const PAGE_PART: u64 = 10;
+
+/// What the page shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// One section ordered by this measure in place of peak, leaks and temporaries.
+    pub sort: Option<Measure>,
+    /// Rows a section.
+    pub top: Option<usize>,
+    /// Only the images of this process.
+    pub process: Option<u32>,
+}
+
+/// Writes the page.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Result<()> {
+    let mut chosen: Vec<&Process> = recording.processes.iter().collect();
+    if let Some(pid) = page.process {
+        chosen.retain(|p| p.pid == pid);
+    }
+    let several = chosen.len() > 1;
+    if several {
+        process_table(out, recording, &chosen)?;
+    }
+    chosen.sort_by_key(|p| Reverse(p.totals.peak_bytes));
+    let largest = chosen.first().map_or(0, |p| p.totals.peak_bytes);
+    let small = |p: &&Process| p.totals.peak_bytes < largest / PAGE_PART;
+    let pages = match page.process {
+        Some(_) => chosen.len(),
+        None => chosen.iter().take(PAGES).take_while(|p| !small(p)).count(),
+    };
+    for (i, process) in chosen[..pages].iter().enumerate() {
+        if several || i > 0 {
+            writeln!(out, "\n{}", "─".repeat(WIDTH))?;
+        }
+        process_page(out, process, page)?;
+    }
+    if pages < chosen.len() {
+        let rest = chosen.len() - pages;
+        writeln!(
+            out,
+            "\n{rest} smaller in the table only; `--process PID` shows one"
+        )?;
+    }
+    for (file, reason) in &recording.damaged {
+        writeln!(out, "\nunreadable: {}: {reason}", file.display())?;
+    }
+    Ok(())
+}
+
+/// How an image ended, in words that follow "it".
+pub(crate) fn ending(end: End) -> String {
+    match end {
+        End::Exited(code) => format!("exited with status {code}"),
+        End::Signaled(signal) => format!("killed by signal {signal}{}", signal_name(signal)),
+        End::Exec => "became another program by exec".to_owned(),
+        End::Running => "still running".to_owned(),
+        End::Unknown => "end not seen".to_owned(),
+    }
+}
+
+/// The name of a signal on Linux, in brackets after a space; empty for those without a common one.
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        5 => " (SIGTRAP)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        14 => " (SIGALRM)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
+        25 => " (SIGXFSZ)",
+        31 => " (SIGSYS)",
+        _ => "",
+    }
+}
+
+/// The command as one would type it, as far as it fits.
+pub(crate) fn command_line(process: &Process, width: usize) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
+    let quoted = process.command.iter().enumerate().map(|(i, word)| {
+        let word = if i == 0 { file_name(word) } else { word };
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word.to_owned(),
+            false => format!("'{}'", word.replace('\'', r"'\''").replace('\n', "⏎")),
+        }
+    });
+    let line = quoted.collect::<Vec<_>>().join(" ");
+    let line = if line.is_empty() {
+        file_name(&process.program).to_owned()
+    } else {
+        line
+    };
+    match line.chars().count() > width {
+        true => line
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+        false => line,
+    }
+}
+
+fn process_table(out: &mut dyn Write, recording: &Recording, all: &[&Process]) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}: {} processes\n",
+        recording.path.display(),
+        all.len()
+    )?;
+    writeln!(
+        out,
+        "     pid       peak  at the end  allocations       time  end          command"
+    )?;
+    for p in all {
+        let end = match p.end {
+            End::Exited(code) => format!("exit {code}"),
+            End::Signaled(signal) => format!("signal {signal}"),
+            End::Exec => "exec".to_owned(),
+            End::Running => "running".to_owned(),
+            End::Unknown => "unknown".to_owned(),
+        };
+        writeln!(
+            out,
+            "{:>8} {:>10}  {:>10} {:>12} {:>10}  {:<12} {}",
+            p.pid,
+            bytes(p.totals.peak_bytes),
+            bytes(p.totals.live_bytes),
+            short_count(p.totals.allocations),
+            duration(p.duration_ns),
+            end,
+            command_line(p, WIDTH - 72)
+        )?;
+    }
+    Ok(())
+}
+
+fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Result<()> {
+    heading(out, process)?;
+    totals(out, process)?;
+    let rows = page.top.unwrap_or(ROWS);
+    match (process.mode, page.sort) {
+        (Mode::Counters, _) => {
+            writeln!(
+                out,
+                "\nRecorded with --mode counters: no stacks; see --by lane and --by size"
+            )?;
+        }
+        (Mode::Stacks, Some(measure)) => sorted_section(out, process, measure, rows)?,
+        (Mode::Stacks, None) => {
+            peak_section(out, process, rows)?;
+            live_section(out, process, rows)?;
+            temporary_section(out, process, rows)?;
+        }
+    }
+    losses(out, process)
+}
+
+fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    writeln!(out, "{}", command_line(process, WIDTH))?;
+    let image = match process.image {
+        0 => String::new(),
+        n => format!(", image {n} after exec"),
+    };
+    let forked = if process.forked { ", forked" } else { "" };
+    writeln!(
+        out,
+        "  program  {}, pid {}{image}{forked}",
+        process.program, process.pid
+    )?;
+    writeln!(
+        out,
+        "  started  {}, ran {}, {}",
+        date(process.start_realtime_ns),
+        duration(process.duration_ns),
+        ending(process.end)
+    )
+}
+
+fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let t = &process.totals;
+    writeln!(out, "\nTotals")?;
+    let mut row = |name: &str, value: String, note: String| {
+        writeln!(
+            out,
+            "{}",
+            format!("  {name:<16} {value:>13}  {note}").trim_end()
+        )
+    };
+    let slack = percent(t.slack_bytes(), t.usable_bytes);
+    let sizes = format!(
+        "{} requested, {} given ({slack} slack), largest {}",
+        bytes(t.requested_bytes),
+        bytes(t.usable_bytes),
+        bytes(t.largest_bytes)
+    );
+    row("allocations", count(t.allocations), sizes)?;
+    let meaning = "freed by their thread before it allocated again";
+    let share = percent(t.temporary, t.allocations);
+    row(
+        "temporary",
+        count(t.temporary),
+        format!("{share}, {meaning}"),
+    )?;
+    row("reallocations", count(t.reallocations), String::new())?;
+    let across = match t.cross_thread_frees {
+        0 => String::new(),
+        n => format!(", {} by another thread", count(n)),
+    };
+    row(
+        "frees",
+        count(t.frees),
+        format!("{} freed{across}", bytes(t.freed_bytes)),
+    )?;
+    if t.failed > 0 {
+        row(
+            "failed",
+            count(t.failed),
+            "allocations the program did not get".to_owned(),
+        )?;
+    }
+    let exact = match process.peak_bound_bytes {
+        0 => String::new(),
+        bound => format!(", within {}", bytes(bound)),
+    };
+    let when = format!(
+        "after {} of {}",
+        duration(process.peak_time_ns),
+        duration(process.duration_ns)
+    );
+    let blocks = blocks(t.at_peak_blocks);
+    row(
+        "peak",
+        bytes(t.peak_bytes),
+        format!("{} bytes{exact}, {when}{blocks}", count(t.peak_bytes)),
+    )?;
+    let note = format!(
+        "{} bytes in {} blocks",
+        count(t.live_bytes),
+        count(t.live_blocks)
+    );
+    row(live_name(process), bytes(t.live_bytes), note)
+}
+
+/// Counters cannot tell the blocks at the peak.
+fn blocks(n: u64) -> String {
+    if n == 0 {
+        String::new()
+    } else {
+        format!(", {} blocks", count(n))
+    }
+}
+
+fn live_name(process: &Process) -> &'static str {
+    match process.end {
+        End::Exited(_) => "live at exit",
+        End::Running => "live now",
+        End::Exec => "live at exec",
+        End::Signaled(_) | End::Unknown => "live at the end",
+    }
+}
+
+fn peak_section(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
+    let found = hotspots(process, Measure::AtPeakBytes);
+    let whole = process.totals.at_peak_bytes;
+    writeln!(out, "\nAt the peak: who held the {}", bytes(whole))?;
+    section(
+        out,
+        process,
+        &found,
+        Measure::AtPeakBytes,
+        Measure::AtPeakBlocks,
+        rows,
+    )
+}
+
+fn live_section(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
+    let found = hotspots(process, Measure::LiveBytes);
+    let whole = bytes(process.totals.live_bytes);
+    match process.end {
+        End::Exited(_) => writeln!(out, "\nLive at exit: who never freed {whole}")?,
+        End::Running => writeln!(out, "\nLive now: who holds {whole}")?,
+        _ => writeln!(out, "\nLive at the end: who held {whole}")?,
+    }
+    section(
+        out,
+        process,
+        &found,
+        Measure::LiveBytes,
+        Measure::LiveBlocks,
+        rows,
+    )
+}
+
+fn temporary_section(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
+    let found = hotspots(process, Measure::Temporary);
+    let whole = count(process.totals.temporary);
+    writeln!(
+        out,
+        "\nTemporary: who made {whole} blocks to free them at once"
+    )?;
+    section(
+        out,
+        process,
+        &found,
+        Measure::Temporary,
+        Measure::Allocations,
+        rows,
+    )
+}
+
+fn sorted_section(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    let measure = measure.of_sites();
+    let found = hotspots(process, measure);
+    writeln!(out, "\nBy {}", measure.name())?;
+    let second = match measure.is_bytes() {
+        true => Measure::Allocations,
+        false => Measure::UsableBytes,
+    };
+    section(out, process, &found, measure, second, rows)
+}
+
+fn section(
+    out: &mut dyn Write,
+    process: &Process,
+    found: &[Hotspot],
+    measure: Measure,
+    second: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    if found.is_empty() {
+        return writeln!(out, "  nothing");
+    }
+    let whole = measure.of(&process.totals);
+    writeln!(
+        out,
+        "  {:>6} {:>10} {:>10}  function",
+        "share",
+        unit(measure),
+        unit(second)
+    )?;
+    for hotspot in found.iter().take(rows) {
+        let value = measure.of(&hotspot.measures);
+        let of_second = amount(second, second.of(&hotspot.measures));
+        let share = percent(value, whole);
+        let value = amount(measure, value);
+        writeln!(
+            out,
+            "  {share:>6} {value:>10} {of_second:>10}  {}",
+            title(process, hotspot)
+        )?;
+        stacks(out, process, hotspot, measure)?;
+    }
+    if found.len() > rows {
+        let rest: u64 = found[rows..].iter().map(|h| measure.of(&h.measures)).sum();
+        let others = found.len() - rows;
+        let share = percent(rest, whole);
+        let value = amount(measure, rest);
+        writeln!(
+            out,
+            "  {share:>6} {value:>10} {:>10}  {others} other functions",
+            ""
+        )?;
+    }
+    Ok(())
+}
+
+/// A column's heading: what its numbers count.
+fn unit(measure: Measure) -> &'static str {
+    match measure {
+        Measure::LiveBlocks | Measure::AtPeakBlocks => "blocks",
+        Measure::Allocations => "allocs",
+        Measure::Reallocations => "reallocs",
+        Measure::CrossThreadFrees => "frees",
+        Measure::FreesHere => "frees",
+        _ if measure.is_bytes() => "bytes",
+        other => other.name(),
+    }
+}
+
+pub(crate) fn amount(measure: Measure, value: u64) -> String {
+    if measure.is_bytes() {
+        bytes(value)
+    } else {
+        short_count(value)
+    }
+}
+
+fn title(process: &Process, hotspot: &Hotspot) -> String {
+    let Some(frame) = hotspot.frame.map(|id| &process.frames[id.0 as usize]) else {
+        return "(no stack)".to_owned();
+    };
+    let module = frames::module_name(process, frame);
+    match &frame.function {
+        Some(_) => format!("{}  [{module}]", frames::label(process, frame, NAME)),
+        None => format!("{module} (no symbols)"),
+    }
+}
+
+/// The largest stack of a function, and how many more there are.
+fn stacks(
+    out: &mut dyn Write,
+    process: &Process,
+    hotspot: &Hotspot,
+    measure: Measure,
+) -> io::Result<()> {
+    let (stack, largest) = &hotspot.stacks[0];
+    for line in frames::lines(process, *stack, STACK_LINES, NAME) {
+        let text = format!(
+            "{:33}{:<width$}  {}",
+            "",
+            line.label,
+            line.place,
+            width = 40
+        );
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    if hotspot.stacks.len() > 1 {
+        let others = hotspot.stacks.len() - 1;
+        let share = percent(measure.of(largest), measure.of(&hotspot.measures));
+        let stacks = if others == 1 { "stack" } else { "stacks" };
+        writeln!(
+            out,
+            "{:33}({share} of it by this stack, the rest by {others} other {stacks})",
+            ""
+        )?;
+    }
+    Ok(())
+}
+
+fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let said = process.losses.iter().filter(|loss| loss.2 > 0);
+    let mut said = said.peekable();
+    if said.peek().is_some() || !process.notes.is_empty() || process.unmatched_frees > 0 {
+        writeln!(out, "\nWhat is missing")?;
+    }
+    for (_, meaning, n) in said {
+        writeln!(out, "  {:>10} {meaning}", count(*n))?;
+    }
+    if process.unmatched_frees > 0 {
+        let n = count(process.unmatched_frees);
+        writeln!(
+            out,
+            "  {n:>10} frees of blocks that were not seen allocated"
+        )?;
+    }
+    for note in &process.notes {
+        writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
+    }
+    if lost_events(process) > 0 {
+        writeln!(out, "  The figures above are too small by what is missing.")?;
+    }
+    Ok(())
+}
