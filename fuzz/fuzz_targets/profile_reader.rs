@@ -1,6 +1,7 @@
 //! Any bytes as a profile: reading must end with an error or with tables that hang together.
 //!
-//! `cargo fuzz run --sanitizer none profile_reader -- -max_len=65536` (extents begin behind the first page).
+//! `cargo fuzz run --sanitizer none profile_reader -- -max_len=65536` (extents begin behind the
+//! first page).
 
 #![no_main]
 

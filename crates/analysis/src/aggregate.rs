@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
 
+use crate::glue::is_glue;
 use crate::measure::Measure;
 use crate::model::{FrameId, LaneId, Measures, Module, ModuleId, Process, SizeClass, StackId};
 
@@ -73,13 +74,15 @@ impl FromStr for GroupBy {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FunctionId(pub u32);
 
-/// The distinct functions of a process: frames of one name in one file are of one function; a frame without
-/// a name is a function of its own.
+/// The distinct functions of a process: frames of one name in one file are of one function; a frame
+/// without a name is a function of its own.
 #[derive(Debug)]
 pub struct Functions {
     of_frame: Vec<FunctionId>,
     /// Of each function, the frame seen first.
     first_frame: Vec<FrameId>,
+    /// Of each function, whether it only hands allocations on.
+    glue: Vec<bool>,
 }
 
 impl Functions {
@@ -89,6 +92,7 @@ impl Functions {
         let mut functions = Functions {
             of_frame: Vec::new(),
             first_frame: Vec::new(),
+            glue: Vec::new(),
         };
         for (frame, index) in process.frames.iter().zip(0..) {
             let module = frame
@@ -103,6 +107,9 @@ impl Functions {
                 .entry((frame.function.as_deref(), module, offset))
                 .or_insert_with(|| {
                     functions.first_frame.push(FrameId(index));
+                    functions
+                        .glue
+                        .push(frame.function.as_deref().is_some_and(is_glue));
                     FunctionId((functions.first_frame.len() - 1) as u32)
                 });
             functions.of_frame.push(id);
@@ -118,6 +125,16 @@ impl Functions {
     /// A frame of a function, for its name, module and file.
     pub fn first_frame(&self, function: FunctionId) -> FrameId {
         self.first_frame[function.0 as usize]
+    }
+
+    /// The frame that a stack's allocations are put down to: the innermost of a function that does
+    /// more than hand allocations on, or the innermost. None without a stack.
+    pub fn allocator_of(&self, process: &Process, stack: StackId) -> Option<FrameId> {
+        let more = |&frame: &FrameId| !self.glue[self.of_frame(frame).0 as usize];
+        process
+            .frames_of(stack)
+            .find(more)
+            .or_else(|| process.frames_of(stack).next())
     }
 
     /// How many there are.
@@ -151,7 +168,8 @@ pub enum Key {
 pub struct Group {
     /// What that is.
     pub key: Key,
-    /// Sums over the sites that allocate there: the innermost frame is the function's or module's.
+    /// Sums over the sites that allocate there: the innermost frame is the function's or module's,
+    /// functions left out that only hand allocations on ([`Functions::allocator_of`]).
     pub own: Measures,
     /// Sums over the sites that go through it, each once however often it does.
     pub inclusive: Measures,
@@ -163,7 +181,7 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
         GroupBy::Function => {
             let of = |frame| functions.of_frame(frame).0;
             let key = |function: Option<u32>| Key::Function(function.map(FunctionId));
-            through(process, functions.len(), of, key)
+            through(process, functions, functions.len(), of, key)
         }
         GroupBy::Module => {
             let nowhere = process.modules.len() as u32;
@@ -173,7 +191,7 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
                     .map_or(nowhere, |module| module.0)
             };
             let key = |m: Option<u32>| Key::Module(m.filter(|&m| m != nowhere).map(ModuleId));
-            through(process, process.modules.len() + 1, of, key)
+            through(process, functions, process.modules.len() + 1, of, key)
         }
         GroupBy::Stack => stacks(process),
         GroupBy::Lane => {
@@ -188,7 +206,8 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
     }
 }
 
-/// The `count` groups with the highest inclusive (`Order::Inclusive`) or own value, those with 0 left out.
+/// The `count` groups with the highest inclusive (`Order::Inclusive`) or own value, those with 0
+/// left out.
 pub fn top(mut groups: Vec<Group>, measure: Measure, order: Order, count: usize) -> Vec<Group> {
     let value = |group: &Group| match order {
         Order::Own => measure.of_sites().of(&group.own),
@@ -252,9 +271,11 @@ fn by_stack(process: &Process) -> Vec<(StackId, Measures)> {
     sums
 }
 
-/// Groups by a thing that frames have, numbered below `count`; sites without a stack are under none.
+/// Groups by a thing that frames have, numbered below `count`; sites without a stack are under
+/// none.
 fn through(
     process: &Process,
+    functions: &Functions,
     count: usize,
     of: impl Fn(FrameId) -> u32,
     key: impl Fn(Option<u32>) -> Key,
@@ -266,11 +287,11 @@ fn through(
         if stack == StackId(0) {
             without = Some(measures);
         }
-        for (depth, frame) in process.frames_of(stack).enumerate() {
+        if let Some(frame) = functions.allocator_of(process, stack) {
+            sums[of(frame) as usize].0.add(&measures);
+        }
+        for frame in process.frames_of(stack) {
             let thing = of(frame) as usize;
-            if depth == 0 {
-                sums[thing].0.add(&measures);
-            }
             if seen_in[thing] != index {
                 seen_in[thing] = index;
                 sums[thing].1.add(&measures);

@@ -1,4 +1,4 @@
-//! What can go wrong with a recording, each as one line that says where, what was expected, and what to do.
+//! What can go wrong with a recording: one line each of where, what was expected, what to do.
 
 use std::fmt;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PID-IMAGE.profile ──reader──▶ Profile ─┐
-//! recording.json ────metadata───────────▶├─recording─▶ Recording (model) ──aggregate──▶ groups, trees
+//! recording.json ────metadata───────────▶├─recording─▶ Recording (model) ──▶ groups, trees
 //! symbols.json / modules ──symbols──────▶┘
 //! ```
 
@@ -10,6 +10,7 @@
 
 pub mod aggregate;
 mod error;
+pub mod glue;
 pub mod measure;
 pub mod metadata;
 pub mod model;

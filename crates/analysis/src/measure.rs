@@ -131,8 +131,8 @@ impl Measure {
         }
     }
 
-    /// The measure that stands for this one where rows are sites: only totals have a peak, and what a site
-    /// had at that moment is `at_peak_bytes`.
+    /// The measure that stands for this one where rows are sites: only totals have a peak, and what
+    /// a site had at that moment is `at_peak_bytes`.
     pub const fn of_sites(self) -> Measure {
         match self {
             Measure::PeakBytes => Measure::AtPeakBytes,
@@ -207,7 +207,8 @@ impl fmt::Display for Measure {
 }
 
 impl Measures {
-    /// Adds a row to this one; the largest request is the larger of both. Stays at the largest number.
+    /// Adds a row to this one; the largest request is the larger of both. Stays at the largest
+    /// number.
     ///
     /// ```
     /// use heaptide_analysis::model::Measures;

@@ -116,7 +116,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::write(&new, bytes)
         .and_then(|()| fs::rename(&new, path))
         .map_err(|source| {
-            let _ = fs::remove_file(&new); // it may not exist; the write's own error is the one to tell
+            let _ = fs::remove_file(&new); // if it exists; the first error is the one to tell
             Error::Io {
                 path: path.to_owned(),
                 doing: "write",

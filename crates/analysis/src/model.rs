@@ -1,4 +1,4 @@
-//! The tables every view is made of: one process image is a star of sites round stacks, lanes and modules.
+//! The tables every view is made of: a star of sites round stacks, lanes and modules.
 //!
 //! Everything is plain data with typed ids; a view reads the tables and never the profile file.
 
@@ -88,7 +88,8 @@ pub struct Process {
     pub unwinder: (u64, u64),
     /// Lanes that had threads at the same time, at most.
     pub lanes_at_once: u32,
-    /// What a person should know about how complete this is: a file cut short, a module that changed.
+    /// What a person should know about how complete this is: a file cut short, a module that
+    /// changed.
     pub notes: Vec<String>,
 }
 

@@ -1,8 +1,11 @@
-//! One profile file into plain tables. The bytes are untrusted: whatever they are, no panic, and no memory
-//! beyond a small multiple of the file's real size.
+//! One profile file into plain tables.
 //!
-//! A live profile grows while it is read: `file_end` and each `committed` are read before the records they
-//! cover, so what is taken was finished; counters of one record may be of slightly different moments.
+//! The bytes are untrusted: whatever they are, no panic, and no memory beyond a small multiple of
+//! the file's real size.
+//!
+//! A live profile grows while it is read: `file_end` and each `committed` are read before the
+//! records they cover, so what is taken was finished; counters of one record may be of slightly
+//! different moments.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,8 +18,8 @@ use zerocopy::FromBytes;
 
 use crate::Error;
 
-/// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a reader
-/// that is handed a sparse file of any size.
+/// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
+/// reader that is handed a sparse file of any size.
 pub const FILE_LIMIT: u64 = 4 << 30;
 /// Longer paths of modules are cut, in bytes: the kernel's own limit.
 const PATH_LIMIT: usize = 4096;
@@ -82,7 +85,8 @@ pub const NO_MODULE: u32 = u32::MAX;
 /// A frame below its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Index of the caller plus one, always at most this node's own index; 0 for an outermost frame.
+    /// Index of the caller plus one, always at most this node's own index; 0 for an outermost
+    /// frame.
     pub parent: u32,
     /// Index into [`Profile::places`].
     pub place: u32,
@@ -101,7 +105,8 @@ pub struct Site {
 
 /// Reads a profile file.
 ///
-/// Errors: the file cannot be read, is no profile, is of a later version, or contradicts the format.
+/// Errors: the file cannot be read, is no profile, is of a later version, or contradicts the
+/// format.
 pub fn read(path: &Path) -> Result<Profile, Error> {
     let io = |source| Error::Io {
         path: path.to_owned(),
@@ -325,7 +330,8 @@ impl<'a> Walk<'a> {
             .collect()
     }
 
-    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is left out.
+    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
+    /// left out.
     fn records<T: FromBytes>(&self, kind: Kind) -> impl Iterator<Item = (&Extent, T, usize)> {
         self.of(kind).flat_map(move |extent| {
             let records = self.bytes[extent.start..extent.end].chunks_exact(size_of::<T>());
@@ -422,7 +428,8 @@ impl Nodes {
         let parents: Vec<u32> = raw.iter().map(|n| look_up(&by_granule, n.parent)).collect();
         let order = callers_first(&parents);
         let mut places = Places::default();
-        let mut position = vec![0u32; raw.len() + 1]; // index in the file plus one → in `nodes` plus one
+        // index in the file plus one → index in `nodes` plus one
+        let mut position = vec![0u32; raw.len() + 1];
         let mut nodes = Vec::with_capacity(raw.len());
         for (index, parent) in order {
             let place = places.id(&raw[index as usize], modules, by_index);
@@ -447,8 +454,8 @@ fn look_up(by_granule: &[u32], id: u32) -> u32 {
     by_granule.get(id as usize).copied().unwrap_or(0)
 }
 
-/// Orders nodes so that each comes after its parent: pairs of index and parent plus one. Where parents form
-/// a circle, the circle is cut and its first node becomes an outermost one.
+/// Orders nodes so that each comes after its parent: pairs of index and parent plus one. Where
+/// parents form a circle, the circle is cut and its first node becomes an outermost one.
 fn callers_first(parents: &[u32]) -> Vec<(u32, u32)> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {

@@ -19,16 +19,17 @@ use crate::tables;
 pub const SUFFIX: &str = ".heaptide";
 
 impl Recording {
-    /// Reads a recording: a directory, or a single profile file. Addresses that no stored symbols cover are
-    /// looked up on the spot.
+    /// Reads a recording: a directory, or a single profile file. Addresses that no stored symbols
+    /// cover are looked up on the spot.
     ///
-    /// Errors: there is nothing, or nothing in it can be read. A recording of which a part can be read is
-    /// one; the rest is in `damaged`.
+    /// Errors: there is nothing, or nothing in it can be read. A recording of which a part can be
+    /// read is one; the rest is in `damaged`.
     pub fn open(path: &Path) -> Result<Recording, Error> {
         Recording::open_with(path, &Blazesym, &mut |_, _| {})
     }
 
-    /// The same with an engine for names, telling `progress` the addresses looked up and their number.
+    /// The same with an engine for names, telling `progress` the addresses looked up and their
+    /// number.
     pub fn open_with(
         path: &Path,
         engine: &dyn Engine,
@@ -55,8 +56,8 @@ impl Recording {
 }
 
 impl Process {
-    /// Reads a profile from memory, as it is: no names, and no look at files or running processes. `path` is
-    /// for messages.
+    /// Reads a profile from memory, as it is: no names, and no look at files or running processes.
+    /// `path` is for messages.
     ///
     /// Errors: the bytes are no profile, of a later version, or contradict the format.
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Process, Error> {
@@ -170,7 +171,7 @@ impl Parts {
             false => {
                 let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
                 let directory = parent.unwrap_or(Path::new(".")).to_owned();
-                let all = profiles_in(&directory).unwrap_or_default(); // siblings are a help, no need
+                let all = profiles_in(&directory).unwrap_or_default(); // a help, no need
                 (directory, all, vec![path.to_owned()])
             }
         };

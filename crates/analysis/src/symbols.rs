@@ -1,7 +1,7 @@
 //! Names for addresses: `symbols.json`, and the engine that fills it from the modules' files.
 //!
-//! A name is looked up only in a file that is the recorded one: of the same build-id, or, where there is no
-//! build-id, not changed since the process started.
+//! A name is looked up only in a file that is the recorded one: of the same build-id, or, where
+//! there is no build-id, not changed since the process started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,8 @@ pub struct Wanted {
     pub addresses: Vec<u64>,
 }
 
-/// One function at an address: the outermost is the one in the symbol table, the others are inlined.
+/// One function at an address: the outermost is the one in the symbol table, the others are
+/// inlined.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Name<'a> {
     /// Demangled, whole.
@@ -62,8 +63,8 @@ pub struct Name<'a> {
 
 /// Gives names to addresses of one file.
 pub trait Engine: Sync {
-    /// Calls `each` once for each of `addresses`, in order, with the functions there, outermost first; none
-    /// if nothing is known.
+    /// Calls `each` once for each of `addresses`, in order, with the functions there, outermost
+    /// first; none if nothing is known.
     ///
     /// Errors: the file cannot be read; `each` was called for the addresses before.
     fn look_up(
@@ -91,7 +92,7 @@ impl Engine for Blazesym {
             let mut answer =
                 symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             if answer.is_err() && elf.debug_syms {
-                elf.debug_syms = false; // debug info that does not parse must not cost the symbol table
+                elf.debug_syms = false; // bad debug info must not cost the symbol table
                 answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             }
             let answer = answer.map_err(|e| e.to_string())?;
@@ -107,8 +108,8 @@ impl Engine for Blazesym {
     }
 }
 
-/// Debug info has the bare name where a compiler thought the whole one superfluous (functions local to a
-/// file, line tables only). The symbol table's names, for the addresses where they say more.
+/// Debug info has the bare name where a compiler thought the whole one superfluous (functions local
+/// to a file, line tables only). The symbol table's names, for the addresses where they say more.
 fn whole_names(
     symbolizer: &Symbolizer,
     elf: &Elf,
@@ -226,8 +227,8 @@ pub struct Symbols {
     modules: FxHashMap<ModuleKey, ModuleSymbols>,
 }
 
-/// `symbols.json`. A place is its address, then function, file and line of each function there, outermost
-/// first: strings by their index plus one, 0 for none.
+/// `symbols.json`. A place is its address, then function, file and line of each function there,
+/// outermost first: strings by their index plus one, 0 for none.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     version: u32,
@@ -296,8 +297,9 @@ impl Symbols {
         (all, self.modules.values().map(named).sum())
     }
 
-    /// Looks up what is wanted and not yet known, telling `progress` the addresses done and their number.
-    /// Returns a line for each module that gave no names because its file is gone or is another one.
+    /// Looks up what is wanted and not yet known, telling `progress` the addresses done and their
+    /// number. Returns a line for each module that gave no names because its file is gone or is
+    /// another one.
     pub fn complete(
         &mut self,
         mut wanted: Vec<Wanted>,

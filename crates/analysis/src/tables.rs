@@ -164,8 +164,8 @@ fn mark(place: &reader::Place) -> Option<&'static str> {
     }
 }
 
-/// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with the same
-/// frame are one stack.
+/// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
+/// the same frame are one stack.
 fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
     let mut stacks = vec![StackNode {
         parent: StackId(0),
@@ -214,7 +214,8 @@ impl Facts {
         facts
     }
 
-    /// The lane of an index; one that has sites but no record (its extent was lost) gets a name made up.
+    /// The lane of an index; one that has sites but no record (its extent was lost) gets a name
+    /// made up.
     fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
         *self.ids.entry(index).or_insert_with(|| {
             self.lanes.push(Lane {
@@ -226,8 +227,8 @@ impl Facts {
         })
     }
 
-    /// Mode stacks: a row for each site, and what a lane freed on the lane's row without a stack, so that
-    /// sums over sites are the totals.
+    /// Mode stacks: a row for each site, and what a lane freed on the lane's row without a stack,
+    /// so that sums over sites are the totals.
     fn add_sites(&mut self, profile: &Profile, stack_of_node: &[StackId]) {
         let mut base = FxHashMap::default();
         for site in &profile.sites {
@@ -261,8 +262,9 @@ impl Facts {
         }
     }
 
-    /// Mode counters: a row for each lane. Frees are known where they were made, not whose blocks they were:
-    /// where a lane freed more than it allocated, the excess is taken off other lanes' live, in order.
+    /// Mode counters: a row for each lane. Frees are known where they were made, not whose blocks
+    /// they were: where a lane freed more than it allocated, the excess is taken off other lanes'
+    /// live, in order.
     fn add_lane_sites(&mut self, profile: &Profile) {
         let first = self.sites.len();
         let (mut blocks, mut bytes) = (0, 0);
@@ -302,7 +304,8 @@ fn take(from: &mut u64, excess: &mut i128) {
     *excess -= part;
 }
 
-/// A site's row. The counters of a live profile are of slightly different moments: no difference goes below 0.
+/// A site's row. The counters of a live profile are of slightly different moments: no difference
+/// goes below 0.
 fn site_measures(site: &format::Site, epoch: u32) -> Measures {
     let frees = site.frees.saturating_add(site.remote_frees);
     let freed_bytes = site.freed_bytes.saturating_add(site.remote_freed_bytes);

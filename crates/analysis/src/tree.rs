@@ -1,5 +1,4 @@
-//! The call tree of a process for one measure, merged by function, from the program down or from the
-//! allocations up; and its folded lines.
+//! The call tree for one measure, merged by function, down or bottom-up; and its folded lines.
 
 use rustc_hash::FxHashMap;
 
@@ -23,9 +22,9 @@ pub struct TreeNode {
     pub parent: u32,
     /// The function; none for the root, which stands for the whole process.
     pub function: Option<FunctionId>,
-    /// Top-down: what is allocated in the function itself. Bottom-up: the part of stacks that start here,
-    /// or whose callers are too small to show. The root's: allocations without a stack, and functions too
-    /// small to show.
+    /// Top-down: what is allocated in the function itself. Bottom-up: the part of stacks that start
+    /// here, or whose callers are too small to show. The root's: allocations without a stack, and
+    /// functions too small to show.
     pub own: u64,
     /// The same with everything below.
     pub inclusive: u64,
@@ -82,8 +81,9 @@ impl Tree {
         Tree::finish(growing.nodes, measure)
     }
 
-    /// Allocating functions at the top, their callers below. A node of a value below `least` is left out
-    /// with all below it, so that a tree of hundreds of thousands of stacks stays as small as its reader wants.
+    /// Allocating functions at the top, their callers below. A node of a value below `least` is
+    /// left out with all below it, so that a tree of hundreds of thousands of stacks stays as small
+    /// as its reader wants.
     pub fn bottom_up(
         process: &Process,
         functions: &Functions,
@@ -204,8 +204,8 @@ struct Way {
     value: u64,
 }
 
-/// Adds the node of a group of ways that are in the same function, and moves them to its callers. Returns
-/// how many go on, those first in the group; none if the node is too small to show.
+/// Adds the node of a group of ways that are in the same function, and moves them to its callers.
+/// Returns how many go on, those first in the group; none if the node is too small to show.
 fn grow(
     nodes: &mut Vec<TreeNode>,
     parent: u32,

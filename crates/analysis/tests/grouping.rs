@@ -267,3 +267,25 @@ fn folded_lines_add_up() {
     let sum: u64 = lines.iter().map(|line| line.1).sum();
     assert_eq!(sum, process.totals.allocations);
 }
+
+#[test]
+fn what_glue_allocates_is_its_callers() {
+    let mut process = process("glued");
+    for frame in &mut process.frames {
+        if frame.function.as_deref() == Some("c") {
+            frame.function = Some("operator new(unsigned long)".to_owned());
+        }
+    }
+    let functions = Functions::of(&process);
+    let groups = group(&process, &functions, GroupBy::Function);
+    let own = rows(
+        &process,
+        &functions,
+        &top(groups, Measure::UsableBytes, Order::Own, 9),
+    );
+    let expected = [("b", 1030, 1130), ("d", 100, 100), ("none", 7, 7)];
+    assert_eq!(
+        own,
+        expected.map(|(name, own, all)| (name.to_owned(), own, all))
+    );
+}

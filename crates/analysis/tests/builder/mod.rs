@@ -115,7 +115,8 @@ impl ProfileBuilder {
         self.record(Kind::Timeline, 0, sample.as_bytes());
     }
 
-    /// Leaves a page of zeros, as a process killed between reserving an extent and writing its head.
+    /// Leaves a page of zeros, as a process killed between reserving an extent and writing its
+    /// head.
     pub fn gap(&mut self) {
         self.bytes.resize(self.bytes.len() + PAGE as usize, 0);
         self.open.clear();

@@ -1,0 +1,59 @@
+//! Functions that only hand allocations on: a person wants to know who called them.
+
+/// Whole names.
+const NAMES: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "alloc::alloc::alloc",
+    "alloc::alloc::alloc_zeroed",
+    "alloc::alloc::realloc",
+    "alloc::alloc::exchange_malloc",
+    "alloc::alloc::Global::alloc_impl",
+    "alloc::alloc::Global::grow_impl",
+    "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
+    "<alloc::alloc::Global as core::alloc::Allocator>::allocate_zeroed",
+    "<alloc::alloc::Global as core::alloc::Allocator>::grow",
+];
+
+/// Ends of names: Rust's allocation symbols, whatever path they are demangled with.
+const ENDS: &[&str] = &[
+    "__rust_alloc",
+    "__rust_alloc_zeroed",
+    "__rust_realloc",
+    "__rdl_alloc",
+    "__rdl_alloc_zeroed",
+    "__rdl_realloc",
+];
+
+/// Classes whose `allocate` is meant, by the start of their names.
+const ALLOCATORS: &[&str] = &[
+    "std::allocator<",
+    "std::allocator_traits<",
+    "std::__new_allocator<",
+    "__gnu_cxx::new_allocator<",
+    "__gnu_cxx::__alloc_traits<",
+    "std::__1::allocator<",
+    "std::__1::allocator_traits<",
+];
+
+/// Whether a function of this (demangled) name only hands allocations on.
+///
+/// ```
+/// use heaptide_analysis::glue::is_glue;
+/// assert!(is_glue("operator new(unsigned long)") && is_glue("__rustc::__rust_alloc"));
+/// assert!(is_glue("std::__new_allocator<int>::allocate(unsigned long, void const*)"));
+/// assert!(!is_glue("std::vector<int>::push_back(int&&)") && !is_glue("mallocate"));
+/// ```
+pub fn is_glue(function: &str) -> bool {
+    NAMES.contains(&function)
+        || function.starts_with("operator new")
+        || ENDS.iter().any(|end| function.ends_with(end))
+        || function.contains(">::allocate(") && ALLOCATORS.iter().any(|a| function.starts_with(a))
+}
