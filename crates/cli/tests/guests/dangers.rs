@@ -1,0 +1,102 @@
+//! One test a danger of life inside a guest, each a program of `tests/programs`.
+
+use crate::harness::{check, is_root, programs, skip};
+
+/// Names a test after its program; the numbers are in the program.
+macro_rules! dangers {
+    ($($name:ident $file:literal)*) => {
+        $(#[test]
+        fn $name() {
+            check($file);
+        })*
+        const CHECKED: &[&str] = &[$($file),*];
+    };
+}
+
+dangers! {
+    exact_counts "counts.c"
+    exact_peak "peak.c"
+    peak_under_realloc "realloc_peak.c"
+    leaks "leaks.c"
+    temporaries "temporary.c"
+    large_blocks "large.c"
+    cpp_operators "proxies.cpp"
+    rust_program "collections.rs"
+    before_and_after_main "early.cpp"
+    hooks_of_its_own "own_malloc.c"
+    thread_local_destructors "thread_end.cpp"
+    usable_to_the_last_byte "usable.c"
+    fork_without_exec "fork.c"
+    fork_and_exec "fork_exec.c"
+    exec_in_place "exec.c"
+    fork_among_threads "fork_threads.c"
+    vfork_children "vfork.c"
+    spawned_children "spawn.c"
+    raw_clone "clone.c"
+    five_hundred_children "swarm.c"
+    address_reuse_by_dlopen "reload.c"
+    late_module "late_module.c"
+    cpp_exceptions "exceptions.cpp"
+    long_jumps "longjmp.c"
+    coroutine_stacks "coroutines.c"
+    allocating_handlers "signals.c"
+    signal_storm "signal_storm.c"
+    smallest_stacks "small_stacks.c"
+    two_thousand_threads "many_threads.c"
+    hundred_thousand_threads "thread_churn.c"
+    cross_thread_frees "cross_thread.c"
+    static_pie "static_pie.c"
+    static_program "static.c"
+    musl_dynamic "musl.c"
+    musl_static "musl_static.c"
+    quick_exit "quick_exit.c"
+    exit_at_once "exit_at_once.c"
+    main_thread_leaves_first "thread_exits.c"
+    killed "killed.c"
+    aborts "aborts.c"
+    crashes "crashes.c"
+    stopped_and_traced "stopped.c"
+    address_space_limit "rlimit_as.c"
+    file_size_limit "rlimit_fsize.c"
+    descriptor_limit "rlimit_nofile.c"
+    closed_descriptors "close_all.c"
+    strict_seccomp "seccomp_strict.c"
+    filtered_seccomp "seccomp_filter.c"
+    five_thousand_frames "deep.c"
+    fifty_thousand_frames "deepest.c"
+    frame_shapes "frames.c"
+    hand_written_frames "asm_frames.c"
+    wide_node "wide.cpp"
+    tail_calls "tail_calls.c"
+}
+
+/// Programs that tests elsewhere run with arguments, libraries or signals of their own.
+const ELSEWHERE: [&str; 8] = [
+    "agree.c",
+    "backtrace.cpp",
+    "extended.c",
+    "hungry.c",
+    "late_plugin.c",
+    "looping.c",
+    "moves_away.c",
+    "plugin.c",
+];
+
+#[test]
+fn directory_and_rights_change() {
+    if !is_root() {
+        skip("chroot and giving up rights need root; the rest of moves_away.c runs");
+    }
+    check("moves_away.c");
+}
+
+#[test]
+fn every_program_has_a_test() {
+    let files = std::fs::read_dir(programs())
+        .expect("the programs")
+        .flatten();
+    for file in files.map(|entry| entry.file_name().into_string().expect("a name in UTF-8")) {
+        let tested = CHECKED.contains(&&*file) || ELSEWHERE.contains(&&*file);
+        assert!(tested || file == "guest.h", "no test runs {file}");
+    }
+}

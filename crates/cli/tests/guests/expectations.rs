@@ -1,0 +1,171 @@
+//! The known numbers of a guest program: read from its header and its output, held against a report.
+//!
+//! A header line `// expect SELECTOR CONDITION…` or an output line `known SELECTOR CONDITION…`; a condition is
+//! `MEASURE=N`, `MEASURE>=N` or `MEASURE<=N`. Sums are taken over all processes of the recording.
+//!
+//! ```text
+//! totals                 the totals
+//! recording              processes, lanes (most of a process), lost_events
+//! function:A             sites with A anywhere on the stack
+//! function:A>B>C         sites with A, B and C in this order, outermost first, others between allowed
+//! leaf:A                 sites whose innermost frame is A
+//! depth:A                count: the most frames of A in one stack
+//! lane:A                 lanes of this name
+//! ```
+//!
+//! Other header lines: `// build: FLAGS` (`%` stands for the build directory), `// compiler: NAME`,
+//! `// plugin: FILE.so SOURCE FLAGS`, `// args: …`, `// order: varies` (threads or timers decide which stacks
+//! occur), `// losses: allowed` (the danger is one that loses events).
+
+use crate::recording::{frames, function, list, number, sites};
+use serde_json::Value;
+
+/// One line of known numbers.
+#[derive(Debug)]
+pub struct Expectation {
+    selector: String,
+    conditions: Vec<(String, Relation, i128)>,
+}
+
+/// How a measure stands to its known number.
+#[derive(Clone, Copy, Debug)]
+enum Relation {
+    Equal,
+    AtLeast,
+    AtMost,
+}
+
+/// The expectations in a text, each on a line that starts with `prefix`.
+pub fn parse(text: &str, prefix: &str) -> Vec<Expectation> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix(prefix))
+        .map(parse_line)
+        .collect()
+}
+
+fn parse_line(line: &str) -> Expectation {
+    let mut words = line.split_whitespace();
+    let selector = words.next().expect("a selector").to_owned();
+    let conditions: Vec<_> = words.map(parse_condition).collect();
+    assert!(!conditions.is_empty(), "no condition in: {line}");
+    Expectation {
+        selector,
+        conditions,
+    }
+}
+
+fn parse_condition(word: &str) -> (String, Relation, i128) {
+    let relations = [
+        (">=", Relation::AtLeast),
+        ("<=", Relation::AtMost),
+        ("=", Relation::Equal),
+    ];
+    for (sign, relation) in relations {
+        if let Some((measure, value)) = word.split_once(sign) {
+            let value = value
+                .parse()
+                .unwrap_or_else(|_| panic!("not a number: {word}"));
+            return (measure.to_owned(), relation, value);
+        }
+    }
+    panic!("not a condition: {word}")
+}
+
+/// Holds a report to the expectations, and names all that fail.
+pub fn assert_met(report: &Value, expectations: &[Expectation]) {
+    let failures: Vec<String> = expectations
+        .iter()
+        .flat_map(|e| failures(report, e))
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "known numbers differ:\n  {}",
+        failures.join("\n  ")
+    );
+}
+
+fn failures(report: &Value, expectation: &Expectation) -> Vec<String> {
+    let mut failures = Vec::new();
+    for (measure, relation, known) in &expectation.conditions {
+        let found = evaluate(report, &expectation.selector, measure);
+        let (met, sign) = match relation {
+            Relation::Equal => (found == *known, "="),
+            Relation::AtLeast => (found >= *known, ">="),
+            Relation::AtMost => (found <= *known, "<="),
+        };
+        if !met {
+            let selector = &expectation.selector;
+            failures.push(format!(
+                "{selector} {measure}: known {sign}{known}, found {found}"
+            ));
+        }
+    }
+    failures
+}
+
+/// The figure that a selector and a measure name.
+pub fn evaluate(report: &Value, selector: &str, measure: &str) -> i128 {
+    let (kind, argument) = selector.split_once(':').unwrap_or((selector, ""));
+    let processes = list(report, "processes");
+    match kind {
+        "totals" => processes
+            .iter()
+            .map(|p| number(&p["totals"], measure))
+            .sum(),
+        "recording" => recording(report, measure),
+        "function" => {
+            let path: Vec<&str> = argument.split('>').collect();
+            sum_where(report, measure, |stack| contains_path(stack, &path))
+        }
+        "leaf" => sum_where(report, measure, |stack| stack.last() == Some(&argument)),
+        "depth" => depth(report, argument),
+        "lane" => {
+            let lanes = processes.iter().flat_map(|p| list(p, "lanes"));
+            lanes
+                .filter(|l| l["name"] == argument)
+                .map(|l| number(l, measure))
+                .sum()
+        }
+        _ => panic!("unknown selector {selector}"),
+    }
+}
+
+fn recording(report: &Value, measure: &str) -> i128 {
+    let processes = list(report, "processes");
+    match measure {
+        "processes" => processes.len() as i128,
+        "lanes" => processes
+            .iter()
+            .map(|p| list(p, "lanes").len())
+            .max()
+            .unwrap_or(0) as i128,
+        "lost_events" => processes
+            .iter()
+            .map(|p| number(&p["totals"], "lost_events"))
+            .sum(),
+        _ => panic!("unknown figure of a recording: {measure}"),
+    }
+}
+
+fn sum_where(report: &Value, measure: &str, wanted: impl Fn(&[&str]) -> bool) -> i128 {
+    let chosen = sites(report).filter(|(process, site)| {
+        let stack: Vec<&str> = frames(process, site).into_iter().map(function).collect();
+        wanted(&stack)
+    });
+    chosen.map(|(_, site)| number(site, measure)).sum()
+}
+
+fn contains_path(stack: &[&str], path: &[&str]) -> bool {
+    let mut frames = stack.iter();
+    path.iter().all(|name| frames.any(|frame| frame == name))
+}
+
+fn depth(report: &Value, name: &str) -> i128 {
+    let count = |(process, site)| {
+        frames(process, site)
+            .into_iter()
+            .filter(|frame| function(frame) == name)
+            .count()
+    };
+    sites(report).map(count).max().unwrap_or(0) as i128
+}

@@ -1,0 +1,376 @@
+//! Builds guest programs, runs them bare and recorded, and holds the two against each other.
+
+use crate::expectations::{self, Expectation};
+use crate::recording::{assert_consistent, list, number, stack_tree};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A guest that runs longer is taken for hung; the slowest needs a fifth of it.
+const RUN_LIMIT: Duration = Duration::from_secs(120);
+
+/// How often a running guest is looked at.
+const POLL: Duration = Duration::from_millis(2);
+
+/// Builds without frame pointers, and without the compiler's licence to drop a malloc.
+const BUILD_FLAGS: [&str; 4] = ["-O2", "-g", "-fomit-frame-pointer", "-fno-builtin"];
+
+/// What a program left: its status as a shell shows it, and its output.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The exit status, or 128 and the signal's number.
+    pub status: i32,
+    /// What it wrote.
+    pub stdout: String,
+    /// What it complained about.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// The output without the program's known numbers, which may differ between allocators.
+    fn without_known(&self) -> (i32, String, &str) {
+        let kept = self
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("known "));
+        (
+            self.status,
+            kept.collect::<Vec<_>>().join("\n"),
+            &self.stderr,
+        )
+    }
+}
+
+/// A guest program and what its header says.
+pub struct Guest {
+    source: PathBuf,
+    text: String,
+}
+
+/// The directory of the guest programs.
+pub fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
+}
+
+/// A directory of this test run, made if it is not there.
+pub fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&path).expect("a directory for the tests");
+    path
+}
+
+/// An empty directory for one test.
+pub fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("scratch")
+        .join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("a scratch directory");
+    path
+}
+
+/// The command under test, unaffected by the caller's settings.
+pub fn heaptide() -> Command {
+    clean(Command::new(env!("CARGO_BIN_EXE_heaptide")))
+}
+
+/// A command without the caller's settings of heaptide and of the loader.
+pub fn clean(mut command: Command) -> Command {
+    for (name, _) in std::env::vars() {
+        if name.starts_with("HEAPTIDE_") || name.starts_with("LD_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// `heaptide run --quiet -o RECORDING OPTIONS --`, to which the program is added.
+pub fn recorded(recording: &Path, options: &[&str]) -> Command {
+    let mut command = heaptide();
+    command
+        .args(["run", "--quiet", "-o"])
+        .arg(recording)
+        .args(options)
+        .arg("--");
+    command
+}
+
+/// Runs to the end, or fails the test after [`RUN_LIMIT`]. Output goes through files: a child that outlives
+/// its parent holds no pipe open.
+pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let out = scratch.join(format!("stdout-{number}"));
+    let err = scratch.join(format!("stderr-{number}"));
+    command.stdin(Stdio::null());
+    command.stdout(File::create(&out).expect("a file for stdout"));
+    command.stderr(File::create(&err).expect("a file for stderr"));
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait for a child") {
+            break status;
+        }
+        if start.elapsed() > RUN_LIMIT {
+            let _ = child.kill();
+            panic!("still running after {RUN_LIMIT:?}: {command:?}");
+        }
+        std::thread::sleep(POLL);
+    };
+    let read = |path| String::from_utf8_lossy(&fs::read(path).expect("output")).into_owned();
+    let status = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().expect("a signal"));
+    Outcome {
+        status,
+        stdout: read(out),
+        stderr: read(err),
+    }
+}
+
+/// The report of a recording, whole and held to its own consistency.
+pub fn report(recording: &Path, scratch: &Path) -> Value {
+    let mut command = heaptide();
+    let outcome = run(
+        command.args(["report", "--format", "json"]).arg(recording),
+        scratch,
+    );
+    assert_eq!(
+        outcome.status, 0,
+        "report of {recording:?} failed: {}",
+        outcome.stderr
+    );
+    let report = serde_json::from_str(&outcome.stdout)
+        .unwrap_or_else(|e| panic!("report of {recording:?} is not JSON: {e}"));
+    assert_consistent(&report);
+    report
+}
+
+/// The profiles in a recording.
+pub fn profiles(recording: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(recording).map(|dir| dir.flatten().collect::<Vec<_>>());
+    let paths = entries
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|e| e == "profile"))
+        .collect()
+}
+
+/// Says why a test shows nothing on this machine.
+pub fn skip(what: &str) {
+    eprintln!("skipped: {what}");
+}
+
+/// Whether the tests run with root's rights, which mounts and chroot need.
+pub fn is_root() -> bool {
+    let own = fs::metadata("/proc/self").expect("/proc");
+    std::os::unix::fs::MetadataExt::uid(&own) == 0
+}
+
+/// Runs one program bare and recorded, with verified reuse and without: output and status must be the same,
+/// the known numbers met, the stack trees identical.
+pub fn check(name: &str) {
+    check_with(name, name, &[], &[]);
+}
+
+/// [`check`] with more build flags and environment, as `variant`.
+pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&str, &str)]) {
+    let guest = Guest::read(name);
+    let program = guest.build(variant, flags);
+    let scratch = scratch(variant);
+    let start = |mut command: Command, place: &str| {
+        let place = scratch.join(place);
+        fs::create_dir_all(&place).expect("a working directory");
+        command
+            .args(guest.arguments())
+            .envs(environment.iter().copied());
+        run(command.current_dir(&place), &scratch)
+    };
+    let bare = start(clean(Command::new(&program)), "bare");
+    let recording = scratch.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    command.arg(&program);
+    let outcome = start(command, "recorded");
+    assert_eq!(
+        bare.without_known(),
+        outcome.without_known(),
+        "bare and recorded {variant} differ"
+    );
+    if guest.says("not recorded") {
+        assert!(profiles(&recording).is_empty(), "{variant} left a profile");
+        return;
+    }
+    let report = report(&recording, &scratch);
+    assert_end(&report, bare.status);
+    let mut known = expectations::parse(&guest.text, "// expect ");
+    known.extend(expectations::parse(&outcome.stdout, "known "));
+    assert!(!known.is_empty(), "{name} knows no number");
+    if !guest.says("losses: allowed") {
+        known.extend(expectations::parse("recording lost_events=0", ""));
+    }
+    expectations::assert_met(&report, &known);
+    if !guest.says("order: varies") {
+        let second = scratch.join("no-reuse.heaptide");
+        let mut command = recorded(&second, &[]);
+        command.arg(&program).env("HEAPTIDE_REUSE", "off");
+        let outcome = start(command, "no-reuse");
+        assert_eq!(
+            bare.without_known(),
+            outcome.without_known(),
+            "{variant} without reuse differs"
+        );
+        assert_same_tree(&report, &crate::harness::report(&second, &scratch));
+    }
+}
+
+/// The known numbers hold in a recording that the caller made.
+pub fn assert_known(report: &Value, known: &str) {
+    let known: Vec<Expectation> = expectations::parse(known, "");
+    expectations::assert_met(report, &known);
+}
+
+/// The last image of the first process ended as the bare program did.
+fn assert_end(report: &Value, status: i32) {
+    let processes = list(report, "processes");
+    let root = processes.first().expect("a process in the recording");
+    let images = processes.iter().filter(|p| p["pid"] == root["pid"]);
+    let last = images.max_by_key(|p| number(p, "image")).expect("an image");
+    let end = &last["end"];
+    let found = match end["kind"].as_str() {
+        Some("exited") => number(end, "code"),
+        Some("signaled") => 128 + number(end, "code"),
+        _ => panic!("the end is not known: {end}"),
+    };
+    assert_eq!(found, status.into(), "status in the report");
+}
+
+/// Verified reuse changes how a stack is found, never which.
+fn assert_same_tree(with_reuse: &Value, without: &Value) {
+    let (with_reuse, without) = (stack_tree(with_reuse), stack_tree(without));
+    for (path, row) in &with_reuse {
+        assert_eq!(
+            Some(row),
+            without.get(path),
+            "only with verified reuse: {path}"
+        );
+    }
+    for (path, row) in &without {
+        assert_eq!(
+            with_reuse.get(path),
+            Some(row),
+            "only without verified reuse: {path}"
+        );
+    }
+}
+
+impl Guest {
+    /// The program of this file name in `tests/programs`.
+    pub fn read(name: &str) -> Guest {
+        let source = programs().join(name);
+        let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
+        Guest { source, text }
+    }
+
+    /// Builds the libraries that the header names, and says where they are.
+    pub fn build_plugins(&self) -> PathBuf {
+        let place = directory("built");
+        for line in self.values("plugin: ") {
+            let mut words = line.split_whitespace();
+            let target = place.join(words.next().expect("a file"));
+            let source = programs().join(words.next().expect("a source"));
+            let mut flags: Vec<&str> = words.collect();
+            flags.extend(["-shared", "-fPIC"]);
+            compile(&source, &target, compiler_of(&source), &flags);
+        }
+        place
+    }
+
+    /// Builds the program as `variant`, unless that was done since the sources changed.
+    pub fn build(&self, variant: &str, flags: &[&str]) -> PathBuf {
+        let place = self.build_plugins();
+        let program = place.join(variant.replace('.', "-"));
+        let place = place.to_str().expect("a path in UTF-8");
+        let own: Vec<String> = self
+            .values("build: ")
+            .flat_map(|line| line.split_whitespace())
+            .map(|flag| flag.replace('%', place))
+            .collect();
+        let all: Vec<&str> = own
+            .iter()
+            .map(String::as_str)
+            .chain(flags.iter().copied())
+            .collect();
+        let compiler = self.values("compiler: ").next();
+        compile(
+            &self.source,
+            &program,
+            compiler.unwrap_or(compiler_of(&self.source)),
+            &all,
+        );
+        program
+    }
+
+    /// Whether the header has this line.
+    pub fn says(&self, what: &str) -> bool {
+        self.values(what).next().is_some()
+    }
+
+    /// The program's arguments; a plugin is named by its path.
+    fn arguments(&self) -> Vec<String> {
+        let words = self
+            .values("args: ")
+            .flat_map(|line| line.split_whitespace());
+        let place = directory("built");
+        let place = place.to_str().expect("a path in UTF-8");
+        words.map(|word| word.replace('%', place)).collect()
+    }
+
+    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.text
+            .lines()
+            .filter_map(move |line| line.strip_prefix("// ")?.strip_prefix(key))
+    }
+}
+
+fn compiler_of(source: &Path) -> &'static str {
+    match source.extension().and_then(|e| e.to_str()) {
+        Some("c") => "cc",
+        Some("cpp") => "c++",
+        Some("rs") => "rustc",
+        _ => panic!("no compiler for {source:?}"),
+    }
+}
+
+/// Compiles into a file of its own name first: tests build the same program at the same time.
+fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
+    let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
+    let header = changed(&programs().join("guest.h"));
+    let newest: Option<SystemTime> = changed(source).max(header);
+    if changed(target) > newest {
+        return;
+    }
+    let id = format!("{:?}", std::thread::current().id());
+    let fresh = target.with_extension(id.replace(|c: char| !c.is_ascii_digit(), ""));
+    let mut command = Command::new(compiler);
+    match compiler {
+        "rustc" => command.args(["--edition=2024", "-Copt-level=2", "-g"]),
+        _ => command.args(BUILD_FLAGS),
+    };
+    command.arg(source).arg("-o").arg(&fresh).args(flags);
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    fs::rename(&fresh, target).expect("rename a program");
+}

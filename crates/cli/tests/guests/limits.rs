@@ -1,0 +1,214 @@
+//! Places where nothing can be written, or not enough: the guest is unharmed and the loss is told.
+
+use crate::expectations::evaluate;
+use crate::harness::{
+    Guest, Outcome, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip,
+};
+use crate::kill::library;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, os::unix::fs::chown};
+
+/// Nobody, on every Linux.
+const NOBODY: u32 = 65534;
+
+/// A file system in memory, gone with the value.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(place: &Path, options: &str) -> Option<Mount> {
+        fs::create_dir_all(place).expect("a mount point");
+        let mut command = Command::new("mount");
+        command
+            .args(["-t", "tmpfs", "-o", options, "heaptide-test"])
+            .arg(place);
+        let mounted = command.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Mount(place.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A program that needs far more room than there is: 65 536 stacks of its own.
+fn hungry(place: &Path) -> (PathBuf, Outcome) {
+    let program = Guest::read("hungry.c").build("hungry.c", &[]);
+    let bare = run(clean(Command::new(&program)).current_dir(place), place);
+    assert_eq!(bare.status, 3, "{}", bare.stdout);
+    (program, bare)
+}
+
+#[test]
+fn full_disk() {
+    let place = scratch("full-disk");
+    for size in ["64k", "256k", "1m", "3m"] {
+        let Some(mount) = Mount::new(&place.join("disk"), &format!("size={size}")) else {
+            return skip("a small disk needs the right to mount");
+        };
+        let (program, bare) = hungry(&place);
+        let recording = mount.0.join("a.heaptide");
+        let mut command = clean(Command::new(&program));
+        command
+            .env("LD_PRELOAD", library())
+            .env("HEAPTIDE_OUTPUT", &recording);
+        let outcome = run(command.current_dir(&place), &place);
+        assert_eq!(bare, outcome, "on a disk of {size}");
+        if size == "3m" {
+            let report = report(&recording, &place);
+            assert!(evaluate(&report, "recording", "lost_events") >= 0);
+            assert!(evaluate(&report, "function:branch", "allocations") > 0);
+            let info = run(heaptide().arg("info").arg(&recording), &place);
+            let told = info.stdout.contains("no room") || info.stdout.contains("could not grow");
+            assert!(told, "info does not say what was lost:\n{}", info.stdout);
+        }
+    }
+}
+
+#[test]
+fn full_disk_under_run() {
+    let place = scratch("full-disk-under-run");
+    let Some(mount) = Mount::new(&place.join("disk"), "size=1m") else {
+        return skip("a small disk needs the right to mount");
+    };
+    let (program, bare) = hungry(&place);
+    let mut command = recorded(&mount.0.join("a.heaptide"), &[]);
+    let outcome = run(command.arg(&program).current_dir(&place), &place);
+    assert_eq!(
+        (bare.status, &bare.stdout),
+        (outcome.status, &outcome.stdout)
+    );
+}
+
+#[test]
+fn read_only_place() {
+    let place = scratch("read-only-place");
+    let (program, bare) = hungry(&place);
+    let nowhere = "/proc/sys/no-recording-here.heaptide";
+    let mut command = clean(Command::new(&program));
+    command
+        .env("LD_PRELOAD", library())
+        .env("HEAPTIDE_OUTPUT", nowhere);
+    let outcome = run(command.current_dir(&place), &place);
+    assert_eq!(
+        (bare.status, &bare.stdout),
+        (outcome.status, &outcome.stdout)
+    );
+    let mut command = recorded(Path::new(nowhere), &[]);
+    let refused = run(command.arg(&program).current_dir(&place), &place);
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("heaptide: "),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains(nowhere), "{}", refused.stderr);
+}
+
+#[test]
+fn set_user_id_program() {
+    if !is_root() {
+        return skip("a program of another user needs root");
+    }
+    let place = scratch("set-user-id");
+    let program = Guest::read("leaks.c").build("leaks.c-suid", &[]);
+    let own = Path::new("/tmp").join(format!("heaptide-suid-{}", std::process::id()));
+    fs::copy(&program, &own).expect("copy the program");
+    chown(&own, Some(NOBODY), Some(NOBODY)).expect("give the program away");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o4755)).expect("set the bit");
+    let bare = run(&mut clean(Command::new(&own)), &place);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&own), &place);
+    fs::remove_file(&own).expect("remove the program");
+    assert_eq!(
+        (bare.status, &bare.stdout),
+        (outcome.status, &outcome.stdout)
+    );
+    assert!(
+        profiles(&recording).is_empty(),
+        "a set-user-id program was recorded"
+    );
+}
+
+#[test]
+fn recordings_are_not_overwritten() {
+    let place = scratch("not-overwritten");
+    let program = Guest::read("leaks.c").build("leaks.c", &[]);
+    let recording = place.join("a.heaptide");
+    assert_eq!(
+        run(recorded(&recording, &[]).arg(&program), &place).status,
+        0
+    );
+    let second = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!(second.status, 2, "{}", second.stderr);
+    assert!(second.stderr.contains("--force"), "{}", second.stderr);
+    assert_eq!(
+        run(recorded(&recording, &["--force"]).arg(&program), &place).status,
+        0
+    );
+    report(&recording, &place);
+}
+
+#[test]
+fn program_that_is_not_there() {
+    let place = scratch("not-there");
+    let outcome = run(
+        recorded(&place.join("a.heaptide"), &[]).arg("/no/such/program"),
+        &place,
+    );
+    assert!(outcome.status == 2 || outcome.status == 127, "{outcome:?}");
+    assert!(
+        outcome.stderr.starts_with("heaptide: "),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
+fn children_not_followed() {
+    let place = scratch("not-followed");
+    let program = Guest::read("fork_exec.c").build("fork_exec.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &["--no-follow"]);
+    assert_eq!(run(command.arg(&program), &place).status, 0);
+    let report = report(&recording, &place);
+    assert_eq!(evaluate(&report, "recording", "processes"), 1);
+    assert_eq!(evaluate(&report, "function:first_image", "allocations"), 10);
+}
+
+#[test]
+fn counters_only() {
+    let place = scratch("counters-only");
+    let program = Guest::read("leaks.c").build("leaks.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &["--mode", "counters"]);
+    assert_eq!(run(command.arg(&program), &place).status, 0);
+    let stacks = place.join("b.heaptide");
+    assert_eq!(run(recorded(&stacks, &[]).arg(&program), &place).status, 0);
+    let (counters, stacks) = (json(&recording, &place), report(&stacks, &place));
+    for measure in [
+        "allocations",
+        "frees",
+        "requested_bytes",
+        "usable_bytes",
+        "peak_bytes",
+    ] {
+        let of = |report| evaluate(report, "totals", measure);
+        assert_eq!(of(&counters), of(&stacks), "{measure}");
+    }
+}
+
+/// A report of totals without sites, which has no sums to hold it to.
+fn json(recording: &Path, place: &Path) -> serde_json::Value {
+    let mut command = heaptide();
+    let outcome = run(
+        command.args(["report", "--format", "json"]).arg(recording),
+        place,
+    );
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}

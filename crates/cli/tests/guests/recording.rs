@@ -1,0 +1,206 @@
+//! `report --format json` as the tests read it, and what must hold in every recording.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The measures that add up over sites and over lanes.
+const SUMMABLE: [&str; 13] = [
+    "allocations",
+    "frees",
+    "reallocations",
+    "failed",
+    "requested_bytes",
+    "usable_bytes",
+    "freed_bytes",
+    "live_blocks",
+    "live_bytes",
+    "at_peak_blocks",
+    "at_peak_bytes",
+    "temporary",
+    "cross_thread_frees",
+];
+
+/// A number of a JSON object; its absence is a broken contract.
+pub fn number(object: &Value, name: &str) -> i128 {
+    match object[name].as_number() {
+        Some(n) => match (n.as_i64(), n.as_u64()) {
+            (Some(i), _) => i.into(),
+            (_, Some(u)) => u.into(),
+            _ => panic!("{name} is not a whole number: {n}"),
+        },
+        None => panic!("{name} is missing: {object}"),
+    }
+}
+
+/// The elements of a JSON array; its absence is a broken contract.
+pub fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
+    object[name]
+        .as_array()
+        .unwrap_or_else(|| panic!("{name} is not a list"))
+}
+
+/// The frames of a site, outermost first.
+pub fn frames<'a>(process: &'a Value, site: &Value) -> Vec<&'a Value> {
+    let all = list(process, "frames");
+    let index = |i: &Value| i.as_u64().expect("a frame index") as usize;
+    list(site, "stack").iter().map(|i| &all[index(i)]).collect()
+}
+
+/// The name of a frame's function without its parameters, or "?".
+pub fn function(frame: &Value) -> &str {
+    let name = frame["function"].as_str().unwrap_or("?");
+    let end = name.find('(').filter(|&at| at > 0).unwrap_or(name.len());
+    &name[..end]
+}
+
+/// The file name of a frame's module.
+pub fn module(frame: &Value) -> &str {
+    let path = frame["module"].as_str().unwrap_or("?");
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// All sites of all processes.
+pub fn sites(report: &Value) -> impl Iterator<Item = (&Value, &Value)> {
+    let processes = list(report, "processes").iter();
+    processes.flat_map(|p| list(p, "sites").iter().map(move |s| (p, s)))
+}
+
+/// Holds a whole report to what is true of every recording.
+pub fn assert_consistent(report: &Value) {
+    assert_eq!(number(report, "schema"), 1);
+    for process in list(report, "processes") {
+        assert_sums(process);
+        assert_balance(process);
+        assert_histogram(process);
+    }
+}
+
+/// Sites and lanes add up to the totals, measure by measure.
+fn assert_sums(process: &Value) {
+    let totals = &process["totals"];
+    let name = process["program"].as_str().unwrap_or("?");
+    let sum = |rows: &str, measure: &str| -> i128 {
+        list(process, rows)
+            .iter()
+            .map(|row| number(row, measure))
+            .sum()
+    };
+    for measure in SUMMABLE {
+        let total = number(totals, measure);
+        assert_eq!(
+            sum("sites", measure),
+            total,
+            "{name}: {measure}: sites against totals"
+        );
+        assert_eq!(
+            sum("lanes", measure),
+            total,
+            "{name}: {measure}: lanes against totals"
+        );
+    }
+    for measure in ["frees_here", "freed_here_bytes"] {
+        let total = number(totals, measure);
+        assert_eq!(
+            sum("lanes", measure),
+            total,
+            "{name}: {measure}: lanes against totals"
+        );
+    }
+    let largest = list(process, "sites")
+        .iter()
+        .map(|s| number(s, "largest_bytes"))
+        .max();
+    assert_eq!(
+        largest.unwrap_or(0),
+        number(totals, "largest_bytes"),
+        "{name}: largest_bytes"
+    );
+}
+
+/// Live is what was allocated and not freed, in totals and in every site; the peak is no lower.
+fn assert_balance(process: &Value) {
+    for row in list(process, "sites").iter().chain([&process["totals"]]) {
+        let of = |measure| number(row, measure);
+        assert_eq!(of("live_blocks"), of("allocations") - of("frees"), "{row}");
+        assert_eq!(
+            of("live_bytes"),
+            of("usable_bytes") - of("freed_bytes"),
+            "{row}"
+        );
+        assert!(
+            SUMMABLE.iter().all(|m| of(m) >= 0),
+            "a measure below zero: {row}"
+        );
+        assert!(of("usable_bytes") >= of("requested_bytes"), "{row}");
+    }
+    let totals = &process["totals"];
+    let (peak, bound) = (
+        number(totals, "peak_bytes"),
+        number(totals, "peak_bound_bytes"),
+    );
+    let off = (number(totals, "at_peak_bytes") - peak).abs();
+    assert!(
+        off <= bound,
+        "sites at the peak are {off} bytes off the peak, bound {bound}"
+    );
+    assert!(
+        peak + bound >= number(totals, "live_bytes"),
+        "the peak is below the end: {totals}"
+    );
+}
+
+/// The histogram counts every block once for each of its sizes.
+fn assert_histogram(process: &Value) {
+    let totals = &process["totals"];
+    let sum = |column: &str| -> i128 {
+        list(process, "histogram")
+            .iter()
+            .map(|class| number(class, column))
+            .sum()
+    };
+    assert_eq!(
+        sum("requested"),
+        number(totals, "allocations"),
+        "histogram of requested sizes"
+    );
+    assert_eq!(
+        sum("usable"),
+        number(totals, "allocations"),
+        "histogram of usable sizes"
+    );
+    assert_eq!(
+        sum("freed"),
+        number(totals, "frees_here"),
+        "histogram of freed sizes"
+    );
+}
+
+/// A recording as a multiset: for each path of frames the sum of what was counted there.
+pub fn stack_tree(report: &Value) -> BTreeMap<String, [i128; 7]> {
+    const KEPT: [&str; 7] = [
+        "allocations",
+        "frees",
+        "reallocations",
+        "failed",
+        "requested_bytes",
+        "temporary",
+        "live_blocks",
+    ];
+    let mut tree = BTreeMap::new();
+    for (process, site) in sites(report) {
+        let text = |frame: &&Value| {
+            format!(
+                "{}!{}+{:x}",
+                module(frame),
+                function(frame),
+                number(frame, "offset")
+            )
+        };
+        let path: Vec<String> = frames(process, site).iter().map(text).collect();
+        let row: &mut [i128; 7] = tree.entry(path.join(";")).or_default();
+        for (sum, measure) in row.iter_mut().zip(KEPT) {
+            *sum += number(site, measure);
+        }
+    }
+    tree
+}

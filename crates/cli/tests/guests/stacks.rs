@@ -1,0 +1,169 @@
+//! Recorded stacks against those that the C++ runtime's unwinder finds at the same moment.
+
+use crate::harness::{Guest, clean, recorded, report, run, scratch, skip};
+use crate::kill::library;
+use crate::recording::{frames, list, module, number, sites};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The frames of a stack that have return addresses of their own.
+fn physical<'a>(process: &'a Value, site: &Value) -> Vec<&'a Value> {
+    frames(process, site)
+        .into_iter()
+        .filter(|frame| frame["inlined"] == false)
+        .collect()
+}
+
+#[test]
+fn every_frame_agrees_with_the_runtime() {
+    let program = Guest::read("backtrace.cpp").build("backtrace.cpp", &["-pthread"]);
+    let name = program
+        .file_name()
+        .expect("a name")
+        .to_str()
+        .expect("UTF-8")
+        .to_owned();
+    let place = scratch("backtrace");
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stdout);
+    let report = report(&recording, &place);
+    let mut by_size: HashMap<i128, Vec<String>> = HashMap::new();
+    for (process, site) in sites(&report) {
+        let text = |f: &&Value| format!("{}+{:x}", module(f), number(f, "offset") + 1);
+        let stack: Vec<String> = physical(process, site).iter().map(text).collect();
+        by_size.insert(number(site, "largest_bytes"), stack);
+    }
+    let mut compared = 0;
+    for line in outcome
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("known-stack "))
+    {
+        let mut words = line.split_whitespace();
+        let size: i128 = words.next().expect("a size").parse().expect("a number");
+        let known: Vec<String> = words
+            .map(|frame| frame.replace("-+", &format!("{name}+")))
+            .collect();
+        let recorded = by_size
+            .get(&size)
+            .unwrap_or_else(|| panic!("no site of size {size}"));
+        let (_, callers) = recorded.split_last().expect("a frame");
+        assert_eq!(known, callers, "the stack of size {size}");
+        compared += 1;
+    }
+    assert!(compared > 150, "only {compared} stacks compared");
+}
+
+/// How often each stack occurred, by its addresses.
+type Counts = BTreeMap<String, i128>;
+
+/// The stacks that `agree.so` found in the process.
+fn found_by_runtime(path: &Path) -> Counts {
+    let mut counts = Counts::new();
+    for line in fs::read_to_string(path)
+        .expect("the stacks of agree.so")
+        .lines()
+    {
+        let (count, stack) = line.split_once(' ').expect("a count and a stack");
+        *counts.entry(stack.to_owned()).or_default() += count.parse::<i128>().expect("a count");
+    }
+    counts
+}
+
+/// The recorded stacks that go through `agree.so`, without the frames of the two libraries.
+fn found_by_recorder(process: &Value) -> Counts {
+    let mut counts = Counts::new();
+    for site in list(process, "sites") {
+        let stack = physical(process, site);
+        let own = |frame: &&Value| module(frame).starts_with("agree.so");
+        if !stack.iter().any(own) {
+            continue;
+        }
+        let callers = stack.iter().take_while(|frame| !own(frame));
+        let path: String = callers
+            .map(|f| format!("{:x};", number(f, "offset")))
+            .collect();
+        let calls = number(site, "allocations") + number(site, "failed");
+        *counts.entry(path).or_default() += calls;
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+/// Records a command under both unwinders; the share of its allocations on whose stacks they agree.
+fn agreement(name: &str, command: &[&str]) -> f64 {
+    let place = scratch(name);
+    let agree = Guest::read("agree.c").build_plugins().join("agree.so");
+    let recording = place.join("a.heaptide");
+    let preload = format!("{}:{}", agree.display(), library().display());
+    let mut guest = clean(Command::new(command[0]));
+    guest
+        .args(&command[1..])
+        .current_dir(&place)
+        .env("LD_PRELOAD", preload);
+    guest
+        .env("HEAPTIDE_OUTPUT", &recording)
+        .env("AGREE", place.join("stacks"));
+    let outcome = run(guest.env("PYTHONMALLOC", "malloc"), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let report = report(&recording, &place);
+    let process = &list(&report, "processes")[0];
+    let by_runtime = found_by_runtime(&place.join(format!("stacks.{}", process["pid"])));
+    let by_recorder = found_by_recorder(process);
+    let total: i128 = by_runtime.values().sum();
+    let agreed: i128 = by_runtime
+        .iter()
+        .map(|(stack, count)| *count.min(by_recorder.get(stack).unwrap_or(&0)))
+        .sum();
+    for (stack, count) in by_runtime
+        .iter()
+        .filter(|(s, _)| !by_recorder.contains_key(*s))
+        .take(5)
+    {
+        eprintln!("{name}: {count} times only by the runtime: {stack}");
+    }
+    for (stack, count) in by_recorder
+        .iter()
+        .filter(|(s, _)| !by_runtime.contains_key(*s))
+        .take(5)
+    {
+        eprintln!("{name}: {count} times only by the recorder: {stack}");
+    }
+    assert!(total > 1000, "{name}: only {total} allocations");
+    let share = agreed as f64 / total as f64;
+    eprintln!(
+        "{name}: {agreed} of {total} allocations on {} stacks agree",
+        by_runtime.len()
+    );
+    share
+}
+
+/// Disagreements allowed: the runtime walks to the process entry, where tables differ between C libraries.
+const SHARE: f64 = 0.999;
+
+#[test]
+fn python_agrees_with_the_runtime() {
+    let Some(python) = crate::real::python() else {
+        return skip("python3 is not installed");
+    };
+    let script =
+        "import json; d = {str(i): [i] * 3 for i in range(2000)}; json.loads(json.dumps(d))";
+    let share = agreement("agree-python", &[&python, "-S", "-c", script]);
+    assert!(share >= SHARE, "share of agreement {share}");
+}
+
+#[test]
+fn sqlite_agrees_with_the_runtime() {
+    if !crate::real::is_installed("sqlite3") {
+        return skip("sqlite3 is not installed");
+    }
+    let sql = "create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n \
+               where i<3000) insert into t select i, hex(i) from n; create index x on t(b); \
+               select count(*), sum(length(b)) from t group by a%7 order by 1;";
+    let share = agreement("agree-sqlite", &["sqlite3", ":memory:", sql]);
+    assert!(share >= SHARE, "share of agreement {share}");
+}

@@ -1,0 +1,14 @@
+//! A static program of musl: not recorded, and unharmed.
+//
+// compiler: musl-gcc
+// build: -static
+// not recorded
+#include "guest.h"
+
+int main(void)
+{
+    for (size_t i = 0; i < 1000; i++)
+        free(keep(malloc(i)));
+    say("static musl\n");
+    return 14;
+}

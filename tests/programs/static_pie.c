@@ -1,0 +1,13 @@
+//! A static position-independent program: no loader, so not recorded, and unharmed.
+//
+// build: -static-pie
+// not recorded
+#include "guest.h"
+
+int main(void)
+{
+    for (size_t i = 0; i < 1000; i++)
+        free(keep(malloc(i)));
+    say("static pie\n");
+    return 11;
+}

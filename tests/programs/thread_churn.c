@@ -1,0 +1,30 @@
+//! 100 000 threads in turn share a few lanes, and nothing of what they did is lost.
+//
+// expect function:in_thread allocations=200000 frees=100000 requested_bytes=3000000
+// expect function:in_thread live_blocks=100000
+// expect recording lanes<=8
+// order: varies
+// build: -pthread
+#include "guest.h"
+#include <pthread.h>
+
+static NOINLINE void *in_thread(void *unused)
+{
+    keep(malloc(20));
+    free(keep(malloc(10)));
+    return unused;
+}
+
+int main(void)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 32 * 1024);
+    for (int i = 0; i < 100000; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, &attributes, in_thread, NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    say("100000 threads\n");
+    return 0;
+}
