@@ -1,0 +1,218 @@
+//! `heaptide run`: starts the program with the recorder in it, stays out of its way, seals what it left.
+
+use std::io::IsTerminal;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
+use heaptide_analysis::model::Recording;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+
+use crate::launch::{Launch, default_recording};
+use crate::options::RunOptions;
+use crate::{Error, library};
+
+/// Naming that takes longer than this shows its progress.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Runs and records the program; the result is its status, 128 + n for signal n.
+pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
+    let program = find_program(&options.program)?;
+    let output = options
+        .output
+        .as_deref()
+        .map(|path| prepare(path, options.force))
+        .transpose()?;
+    let launch = Launch {
+        library: library::path()?,
+        output,
+        program,
+    };
+    // Before the child starts: a signal must find us ready to pass it on.
+    let signals =
+        SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
+    let child = launch.command(options)?.spawn()?;
+    let recording = match &launch.output {
+        Some(path) => path.clone(),
+        None => default_recording(Path::new(&options.program), child.id())?,
+    };
+    let status = wait(child, signals)?;
+    // The child takes the recording away again if the program could not be started.
+    if recording.exists() {
+        finish(&recording, status, options.quiet);
+    }
+    Ok(exit_code(status))
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(code as u8)
+}
+
+/// The program's file, found as execvp would.
+fn find_program(name: &std::ffi::OsStr) -> Result<PathBuf, Error> {
+    if name.to_string_lossy().contains('/') {
+        let path = PathBuf::from(name);
+        return match path.metadata() {
+            Ok(found) if found.is_dir() => {
+                Err(format!("{}: is a directory, expected a program", path.display()).into())
+            }
+            Ok(_) => Ok(path),
+            Err(e) => Err(format!("{}: {e}; expected a program to run", path.display()).into()),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let runnable = |file: &PathBuf| {
+        use std::os::unix::fs::PermissionsExt;
+        file.metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    let found = std::env::split_paths(&path)
+        .map(|place| place.join(name))
+        .find(runnable);
+    found.ok_or_else(|| {
+        format!(
+            "{}: not found in PATH; expected a program to run",
+            name.to_string_lossy()
+        )
+        .into()
+    })
+}
+
+/// Makes the recording's directory. What is there already stays, unless it is a recording and `force`.
+fn prepare(path: &Path, force: bool) -> Result<PathBuf, Error> {
+    let path = std::path::absolute(path)?;
+    let shown = path.display();
+    if path.exists() {
+        if !force {
+            return Err(format!("{shown}: exists; name another place or use --force").into());
+        }
+        if !is_recording(&path) {
+            return Err(
+                format!("{shown}: is not a recording, so --force does not replace it").into(),
+            );
+        }
+        std::fs::remove_dir_all(&path).map_err(|e| format!("{shown}: {e}"))?;
+    }
+    std::fs::create_dir(&path)
+        .map_err(|e| format!("{shown}: {e}; expected a place where a directory can be made"))?;
+    Ok(path)
+}
+
+/// Whether a directory holds nothing but what a recording is made of.
+fn is_recording(path: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return false;
+    };
+    entries.flatten().all(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.ends_with(heaptide_format::PROFILE_SUFFIX)
+            || matches!(&*name, "recording.json" | "symbols.json")
+    })
+}
+
+/// Waits for the child. Signals that somebody sent to us go on to it; those of the terminal it has already got.
+fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitStatus, Error> {
+    let pid = Pid::from_raw(child.id() as i32);
+    let handle = signals.handle();
+    let forwarder = std::thread::spawn(move || {
+        for origin in signals.forever() {
+            if origin.process.is_some()
+                && let Ok(signal) = Signal::try_from(origin.signal)
+            {
+                let _ = kill(pid, signal);
+            }
+        }
+    });
+    let status = child.wait()?;
+    handle.close();
+    let _ = forwarder.join();
+    Ok(status)
+}
+
+/// Seals the recording and says what it holds. The program has run: whatever goes wrong here is said and is no
+/// reason for another status.
+fn finish(recording: &Path, status: ExitStatus, quiet: bool) {
+    if let Err(e) = seal(recording, status, quiet) {
+        eprintln!("heaptide: {e}");
+        return;
+    }
+    if quiet {
+        return;
+    }
+    match Recording::open(recording) {
+        Ok(read) => eprint!("{}", heaptide_render::summary(&read, recording)),
+        Err(e) => eprintln!("heaptide: {e}"),
+    }
+}
+
+fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> {
+    if let Some(mut metadata) = Metadata::read(recording)? {
+        metadata.status = Some(match status.signal() {
+            Some(signal) => Status {
+                kind: StatusKind::Signaled,
+                code: signal,
+            },
+            None => Status {
+                kind: StatusKind::Exited,
+                code: status.code().unwrap_or(0),
+            },
+        });
+        metadata.write(recording)?;
+    }
+    if !holds_profile(recording)? {
+        return Err(format!(
+            "{}: nothing was recorded: the program is static, has privileges of its own, could not \
+             write there, or its allocator does not tell block sizes",
+            recording.display()
+        )
+        .into());
+    }
+    let bar = progress(quiet);
+    let started = std::time::Instant::now();
+    let sealed = heaptide_analysis::seal(recording, &mut |done, total| {
+        if started.elapsed() > PATIENCE {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+    });
+    bar.finish_and_clear();
+    sealed?;
+    Ok(())
+}
+
+fn holds_profile(recording: &Path) -> Result<bool, Error> {
+    let mut entries = std::fs::read_dir(recording)?.flatten();
+    Ok(entries.any(|entry| {
+        entry
+            .file_name()
+            .to_string_lossy()
+            .ends_with(heaptide_format::PROFILE_SUFFIX)
+    }))
+}
+
+/// On a terminal, and not when asked to be quiet.
+fn progress(quiet: bool) -> ProgressBar {
+    let shown = !quiet && std::io::stderr().is_terminal();
+    let target = if shown {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let style = ProgressStyle::with_template("heaptide: naming functions {pos}/{len} {bar:30}");
+    let bar = ProgressBar::with_draw_target(None, target);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
