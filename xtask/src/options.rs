@@ -10,7 +10,7 @@ const PAGE: &str = "docs/options.md";
 const HEAD: &str = "\
 # Options
 
-What `heaptide COMMAND --help` prints. Written by `cargo xtask options`; `cargo xtask tidy` compares.
+What `heaptide COMMAND --help` prints. `cargo xtask options` wrote it; `cargo xtask tidy` compares.
 ";
 
 /// Writes the page anew.
