@@ -1,6 +1,6 @@
 //! Builds guest programs, runs them bare and recorded, and holds the two against each other.
 
-use crate::expectations::{self, Expectation};
+use crate::expectations;
 use crate::recording::{assert_consistent, list, number, stack_tree};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -228,12 +228,6 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
         );
         assert_same_tree(&report, &crate::harness::report(&second, &scratch));
     }
-}
-
-/// The known numbers hold in a recording that the caller made.
-pub fn assert_known(report: &Value, known: &str) {
-    let known: Vec<Expectation> = expectations::parse(known, "");
-    expectations::assert_met(report, &known);
 }
 
 /// The last image of the first process ended as the bare program did.
