@@ -7,7 +7,7 @@
 //! records they cover, so what is taken was finished; counters of one record may be of slightly
 //! different moments.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
@@ -113,8 +113,17 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
         doing: "read",
         source,
     };
+    let metadata = fs::metadata(path).map_err(io)?;
+    if !metadata.is_file() {
+        // opening a pipe would wait for its writer
+        let found = "it is no regular file".to_owned();
+        return Err(Error::Foreign {
+            path: path.to_owned(),
+            found,
+        });
+    }
+    let size = metadata.len();
     let mut file = File::open(path).map_err(io)?;
-    let size = file.metadata().map_err(io)?.len();
     let mut bytes = Vec::new();
     file.by_ref()
         .take(format::PAGE)

@@ -149,6 +149,62 @@ fn whole_recordings_of_noise_become_tables_or_errors() {
 }
 
 #[test]
+fn stored_names_may_say_anything() {
+    let scratch = Scratch::new("symbols");
+    let file = scratch.write("12-0.profile", &profile().finish());
+    let path = r#""path":"/nowhere/app""#;
+    let id = "07".repeat(20);
+    // each is a place (15 is the second call), and whether the file counts as damaged
+    let cases = [
+        ("[268435455,1,2,3]", false), // of no node
+        ("[15,1,0,3]", false),
+        ("[15,9,0,0]", false),
+        ("[15,18446744073709551615,1,18446744073709551615]", false),
+        ("[15,1]", false),
+        ("[]", false),
+        ("[-1]", true),
+        ("{}", true),
+    ];
+    for (place, is_damaged) in cases {
+        let module = format!(r#"{{{path},"build_id":"{id}","strings":["f"],"places":[{place}]}}"#);
+        let text = format!(r#"{{"version":1,"modules":[{module}]}}"#);
+        scratch.write("symbols.json", text.as_bytes());
+        let recording = Recording::open(&file).unwrap();
+        assert_eq!(recording.damaged.len(), usize::from(is_damaged), "{place}");
+        let named = recording.processes[0]
+            .frames
+            .iter()
+            .filter(|f| f.function.is_some())
+            .count();
+        assert_eq!(named, usize::from(place == "[15,1,0,3]"), "{place}");
+    }
+    for text in ["", "null", "[", "{\"version\":1}", &"[".repeat(100_000)] {
+        scratch.write("symbols.json", text.as_bytes());
+        assert_eq!(
+            Recording::open(&file).unwrap().damaged.len(),
+            1,
+            "{text:.20}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let scratch = Scratch::new("pipe");
+    let pipe = scratch.join("12-0.profile");
+    let made = std::process::Command::new("mkfifo")
+        .arg(&pipe)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let error = Recording::open(&pipe).unwrap_err().to_string();
+    assert!(
+        error.contains("it is no regular file, expected a profile"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_huge_sparse_file_is_refused() {
     let scratch = Scratch::new("sparse");
     let mut p = profile();
