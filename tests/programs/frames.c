@@ -52,7 +52,8 @@ static NOINLINE void *many_registers(int depth)
 }
 static NOINLINE void *mixed(int depth)
 {
-    static shape *const all[] = {with_alloca, realigned, many_registers, realigned_alloca, with_array};
+    static shape *const all[] = {with_alloca, realigned, many_registers, realigned_alloca,
+                                 with_array};
     volatile char room[32] __attribute__((aligned(32)));
     room[0] = 1;
     CHECK(room[0] == 1);
@@ -72,7 +73,8 @@ static NOINLINE void through_qsort(void)
 
 static NOINLINE void alone(void)
 {
-    static shape *const all[] = {with_alloca, with_array, realigned, realigned_alloca, many_registers};
+    static shape *const all[] = {with_alloca, with_array, realigned, realigned_alloca,
+                                 many_registers};
     for (int i = 0; i < 200; i++)
         for (int k = 0; k < 5; k++)
             free(all[k](i % 37));

@@ -7,7 +7,8 @@
 
 template <size_t N> static NOINLINE void *leaf() { return keep(malloc(N)); }
 
-template <size_t... N> __attribute__((always_inline)) static inline void all(std::index_sequence<N...>)
+template <size_t... N>
+__attribute__((always_inline)) static inline void all(std::index_sequence<N...>)
 {
     (free(leaf<N>()), ...);
 }

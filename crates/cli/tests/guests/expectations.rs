@@ -7,7 +7,7 @@
 //! totals                 the totals
 //! recording              processes, lanes (most of a process), lost_events
 //! function:A             sites with A anywhere on the stack
-//! function:A>B>C         sites with A, B and C in this order, outermost first, others between allowed
+//! function:A>B>C         sites with A, B and C in this order, outermost first, others allowed
 //! leaf:A                 sites whose innermost frame is A
 //! depth:A                count: the most frames of A in one stack
 //! lane:A                 lanes of this name
