@@ -176,6 +176,20 @@ pub struct Group {
 }
 
 /// Groups the sites of a process, in order of key.
+///
+/// ```
+/// use heaptide_analysis::aggregate::{Functions, GroupBy, Order, group, top};
+/// use heaptide_analysis::measure::Measure;
+/// # let mut bytes = vec![0; 4096];
+/// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+/// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+/// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+/// let functions = Functions::of(&process);
+/// let groups = group(&process, &functions, GroupBy::Function);
+/// for row in top(groups, Measure::AtPeakBytes, Order::Own, 10) {
+///     println!("{:?} {}", row.key, row.own.at_peak_bytes);
+/// }
+/// ```
 pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group> {
     match by {
         GroupBy::Function => {

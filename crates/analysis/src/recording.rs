@@ -24,6 +24,13 @@ impl Recording {
     ///
     /// Errors: there is nothing, or nothing in it can be read. A recording of which a part can be
     /// read is one; the rest is in `damaged`.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::Recording;
+    /// let error = Recording::open("missing.heaptide".as_ref()).unwrap_err();
+    /// let says = "missing.heaptide: no such recording; make one with `heaptide run -- PROGRAM`";
+    /// assert_eq!(error.to_string(), says);
+    /// ```
     pub fn open(path: &Path) -> Result<Recording, Error> {
         Recording::open_with(path, &Blazesym, &mut |_, _| {})
     }
@@ -60,6 +67,15 @@ impl Process {
     /// `path` is for messages.
     ///
     /// Errors: the bytes are no profile, of a later version, or contradict the format.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::{End, Process};
+    /// let mut bytes = vec![0; 4096];
+    /// bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// (bytes[8], bytes[12], bytes[65]) = (1, 2, 16); // version 1, mode stacks, ends at 4096
+    /// let process = Process::from_bytes(&bytes, "12-0.profile".as_ref()).unwrap();
+    /// assert_eq!((process.end, process.sites.len()), (End::Unknown, 0));
+    /// ```
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Process, Error> {
         let profile = reader::parse(bytes, path)?;
         let header = &profile.header;
@@ -78,6 +94,10 @@ impl Process {
 /// The newest recording in a directory, by the time it was last changed; none if there is none.
 ///
 /// Errors: the directory cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::newest("src".as_ref()).unwrap().is_none());
+/// ```
 pub fn newest(directory: &Path) -> Result<Option<PathBuf>, Error> {
     let candidates = list(directory)?.into_iter().filter_map(|path| {
         let is_one = path.extension().is_some_and(|e| e == &SUFFIX[1..]) && path.is_dir();
@@ -102,6 +122,11 @@ pub struct Sealed {
 /// `progress` is told the addresses looked up and their number.
 ///
 /// Errors: the recording cannot be read or written.
+///
+/// ```
+/// let show = &mut |done, total| println!("{done} of {total} addresses");
+/// assert!(heaptide_analysis::seal("missing.heaptide".as_ref(), show).is_err());
+/// ```
 pub fn seal(directory: &Path, progress: &mut dyn FnMut(usize, usize)) -> Result<Sealed, Error> {
     seal_with(directory, &Blazesym, progress)
 }

@@ -52,6 +52,20 @@ const ROOT: TreeNode = TreeNode {
 
 impl Tree {
     /// Callers above their callees. No value is counted twice: each site is on one way down.
+    ///
+    /// ```
+    /// use heaptide_analysis::aggregate::Functions;
+    /// use heaptide_analysis::measure::Measure;
+    /// use heaptide_analysis::tree::{Recursion, Tree};
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// let functions = Functions::of(&process);
+    /// let tree = Tree::top_down(&process, &functions, Measure::LiveBytes, Recursion::Fold);
+    /// assert_eq!(tree.nodes[0].inclusive, process.totals.live_bytes);
+    /// ```
     pub fn top_down(
         process: &Process,
         functions: &Functions,
