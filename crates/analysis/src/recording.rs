@@ -78,9 +78,8 @@ impl Process {
     /// ```
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Process, Error> {
         let profile = reader::parse(bytes, path)?;
-        let header = &profile.header;
-        let end = noted_end(header).unwrap_or(End::Unknown);
-        let duration_ns = duration_ns(header, end);
+        let end = noted_end(&profile.header).unwrap_or(End::Unknown);
+        let duration_ns = duration_ns(&profile, end, None);
         let ending = Ending {
             file: path.to_owned(),
             end,
@@ -236,7 +235,8 @@ impl Parts {
                     .filter(|c| uses(profile, &c.0))
                     .map(|c| c.1.clone()),
             );
-            let duration_ns = duration_ns(&profile.header, end);
+            let next_start_ns = self.next_start_ns(&profile.header);
+            let duration_ns = duration_ns(profile, end, next_start_ns);
             Ending {
                 file: file.clone(),
                 end,
@@ -245,6 +245,14 @@ impl Parts {
             }
         };
         self.profiles.iter().map(ending).collect()
+    }
+
+    /// When the next image of the same process began, if it was recorded.
+    fn next_start_ns(&self, header: &format::FileHeader) -> Option<u64> {
+        let next = (header.pid, header.image.checked_add(1)?);
+        let headers = || self.profiles.iter().map(|(_, profile)| &profile.header);
+        let next = headers().find(|h| (h.pid, h.image) == next)?;
+        Some(next.start_realtime_ns)
     }
 
     fn end(&self, file: &Path, profile: &Profile) -> End {
@@ -420,20 +428,26 @@ fn uses(profile: &Profile, module: &ModuleKey) -> bool {
         .any(|m| m.path == module.path && m.build_id == module.build_id)
 }
 
-fn duration_ns(header: &format::FileHeader, end: End) -> u64 {
-    match header.end_time_ns {
-        0 if end == End::Running => {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-            now_ns
-                .saturating_sub(header.start_realtime_ns)
-                .max(header.last_seen_ns)
-        }
-        0 => header.last_seen_ns,
-        noted => noted,
-    }
+/// From start to end. Where no end was noted: until the next image of the process began, until now
+/// while it runs, else until the last sign of life.
+fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
+    let header = &profile.header;
+    let sampled = profile.timeline.last().map_or(0, |sample| sample.time_ns);
+    let seen = header.last_seen_ns.max(header.peak_time_ns).max(sampled);
+    let now_ns = || {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+    };
+    let end_ns = match end {
+        _ if header.end_time_ns != 0 => return header.end_time_ns,
+        End::Running => Some(now_ns()),
+        _ => next_start_ns,
+    };
+    end_ns
+        .map_or(0, |end| end.saturating_sub(header.start_realtime_ns))
+        .max(seen)
 }
 
 /// Whether a live process has this file mapped: pids come round again, files do not.

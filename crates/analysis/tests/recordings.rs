@@ -117,7 +117,11 @@ fn images_are_in_order_of_start_and_end_by_what_is_known() {
     assert_eq!(ends(&scratch), expected);
     let recording = Recording::open(&scratch).unwrap();
     let durations: Vec<_> = recording.processes.iter().map(|p| p.duration_ns).collect();
-    assert_eq!(durations, [0, 99, 0, 5]);
+    assert_eq!(
+        durations,
+        [1, 99, 0, 5],
+        "12-0 lasted until 12-1 began, 1 ns later"
+    );
     let one = Recording::open(&scratch.join("12-0.profile")).unwrap();
     assert_eq!((one.processes.len(), one.processes[0].end), (1, End::Exec));
     fs::remove_file(scratch.join("recording.json")).unwrap();
