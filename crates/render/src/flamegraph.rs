@@ -32,7 +32,7 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let mut options = flamegraph::Options::default();
-    options.title = format!("{} · {}", command_line(process, 90), measure.name());
+    options.title = format!("{} · {}", command_line(process, 70), measure.name());
     options.subtitle = Some(subtitle(process, measure));
     options.count_name = if measure.is_bytes() {
         "bytes"

@@ -136,17 +136,23 @@ pub struct Line {
     pub place: String,
 }
 
-/// A stack as at most `limit` lines, innermost first: runs of recursion are folded, frames that start
-/// the program are left out, and of a long stack the inner part and the outermost function remain.
-pub fn lines(process: &Process, stack: StackId, limit: usize, width: usize) -> Vec<Line> {
-    let mut frames: Vec<&Frame> = process
+/// A stack as at most `limit` lines, innermost first, the `skip` innermost frames left out: runs of
+/// recursion are folded, frames that start the program are left out, and of a long stack the inner part
+/// and the outermost function remain.
+pub fn lines(
+    process: &Process,
+    stack: StackId,
+    skip: usize,
+    limit: usize,
+    width: usize,
+) -> Vec<Line> {
+    let all: Vec<&Frame> = process
         .frames_of(stack)
         .map(|id| &process.frames[id.0 as usize])
         .collect();
-    while frames.len() > 1 && frames.last().is_some_and(|f| is_starter(f)) {
-        frames.pop();
-    }
-    let runs = fold(&frames);
+    let end = without_starters(&all);
+    let frames = &all[skip.min(end)..end];
+    let runs = fold(frames);
     let shown = runs.len().min(limit.max(3));
     let cut = if runs.len() > shown {
         shown - 2
@@ -166,6 +172,26 @@ pub fn lines(process: &Process, stack: StackId, limit: usize, width: usize) -> V
         lines.push(runs[runs.len() - 1].line(process, width));
     }
     lines
+}
+
+/// How many frames remain without those that start the program. A nameless frame or two outside of
+/// them is the `_start` of a stripped program.
+fn without_starters(frames: &[&Frame]) -> usize {
+    const NAMELESS_MAX: usize = 2;
+    let named = frames
+        .iter()
+        .rposition(|f| f.function.is_some())
+        .map_or(0, |i| i + 1);
+    let mut end = if frames.len() - named <= NAMELESS_MAX {
+        named
+    } else {
+        frames.len()
+    };
+    let before = end;
+    while end > 1 && is_starter(frames[end - 1]) {
+        end -= 1;
+    }
+    if end == before { frames.len() } else { end }
 }
 
 /// Frames that follow each other `times` times.

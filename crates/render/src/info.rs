@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Mode, Process, Recording};
 
 use crate::json::hex;
-use crate::quantity::{bytes, count, date, duration};
+use crate::quantity::{bytes, count, counted, date, duration};
 use crate::text::{command_line, ending};
 
 /// Writes the description.
@@ -18,7 +18,8 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
         false => "not sealed: symbols are looked up on this machine",
     };
     writeln!(out, "  {sealed}")?;
-    writeln!(out, "  {} process images", recording.processes.len())?;
+    let images = recording.processes.len() as u64;
+    writeln!(out, "  {}", counted(images, "process image"))?;
     for process in &recording.processes {
         writeln!(out)?;
         image(out, process)?;
@@ -83,10 +84,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     ];
     let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
     row("tables", tables.join(", "))?;
-    row(
-        "timeline",
-        format!("{} samples", count(p.timeline.len() as u64)),
-    )?;
+    row("timeline", counted(p.timeline.len() as u64, "sample"))?;
     let (stepped, evaluated) = (count(p.unwinder.0), count(p.unwinder.1));
     row(
         "unwinder",

@@ -9,6 +9,7 @@ pub mod info;
 pub mod json;
 pub mod names;
 pub mod quantity;
+mod sections;
 pub mod summary;
 pub mod table;
 pub mod text;

@@ -54,6 +54,18 @@ pub fn short_count(n: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
+/// A count and its noun: `1 stack`, `1,234 stacks`.
+///
+/// ```
+/// use heaptide_render::quantity::counted;
+/// assert_eq!(counted(1, "stack"), "1 stack");
+/// assert_eq!(counted(2000, "stack"), "2,000 stacks");
+/// ```
+pub fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(n))
+}
+
 /// A share of a whole: `12.3%`; `<0.1%` for a little, `-` of nothing.
 ///
 /// ```

@@ -8,8 +8,9 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, StackId};
 
 use crate::frames;
-use crate::quantity::{bytes, percent, short_count};
-use crate::text::{amount, command_line};
+use crate::quantity::{bytes, counted, percent, short_count};
+use crate::sections::amount;
+use crate::text::command_line;
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
@@ -129,10 +130,10 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
     writeln!(out, "{} by stack, innermost function first", measure.name())?;
     for g in top(groups, measure, Order::Own, rows) {
         let value = measure.of(&g.own);
-        let allocations = short_count(g.own.allocations);
+        let allocations = counted(g.own.allocations, "allocation");
         writeln!(
             out,
-            "\n  {:>7} {:>12}   {allocations} allocations of {}",
+            "\n  {:>7} {:>12}   {allocations}, {} in all",
             percent(value, whole),
             amount(measure, value),
             bytes(g.own.usable_bytes)
@@ -144,7 +145,7 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
         if stack == StackId(0) {
             writeln!(out, "      (no stack)")?;
         }
-        for line in frames::lines(process, stack, STACK_LINES, NAME) {
+        for line in frames::lines(process, stack, 0, STACK_LINES, NAME) {
             let text = format!("      {:<60}  {}", line.label, line.place);
             writeln!(out, "{}", text.trim_end())?;
         }

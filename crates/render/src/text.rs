@@ -6,18 +6,16 @@ use std::io::{self, Write};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Mode, Process, Recording};
 
-use crate::frames::{self, file_name};
-use crate::hotspots::{Hotspot, hotspots};
+use crate::frames::file_name;
 use crate::json::lost_events;
 use crate::names::elide_middle;
-use crate::quantity::{bytes, count, date, duration, percent, short_count};
+use crate::quantity::{bytes, count, counted, date, duration, percent, short_count};
+use crate::sections;
 
 /// Characters a line may have.
 const WIDTH: usize = 100;
-/// Characters a function's name may have.
-const NAME: usize = 58;
-/// Lines a stack may have.
-const STACK_LINES: usize = 7;
+/// Process images in the table unless another number is asked for.
+const TABLE_ROWS: usize = 20;
 /// Rows of a section unless another number is asked for.
 const ROWS: usize = 5;
 /// Of several processes at most this many get a page each, …
@@ -46,7 +44,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
     }
     let several = chosen.len() > 1;
     if several {
-        process_table(out, recording, &chosen)?;
+        process_table(out, recording, &chosen, page.top.unwrap_or(TABLE_ROWS))?;
     }
     chosen.sort_by_key(|p| Reverse(p.totals.peak_bytes));
     let largest = chosen.first().map_or(0, |p| p.totals.peak_bytes);
@@ -134,38 +132,59 @@ pub(crate) fn command_line(process: &Process, width: usize) -> String {
     }
 }
 
-fn process_table(out: &mut dyn Write, recording: &Recording, all: &[&Process]) -> io::Result<()> {
+/// The processes with the highest peaks, in order of start.
+fn process_table(
+    out: &mut dyn Write,
+    recording: &Recording,
+    all: &[&Process],
+    rows: usize,
+) -> io::Result<()> {
     writeln!(
         out,
-        "{}: {} processes\n",
+        "{}: {} process images\n",
         recording.path.display(),
         all.len()
     )?;
+    let mut largest = all.to_vec();
+    largest.sort_by_key(|p| Reverse(p.totals.peak_bytes));
+    let (shown, rest) = largest.split_at(rows.min(all.len()));
+    let is_shown = |p: &&&Process| shown.iter().any(|q| std::ptr::eq(**p, *q));
     writeln!(
         out,
-        "     pid       peak  at the end  allocations       time  end          command"
+        "     pid       peak  at the end  allocations       time  end        command"
     )?;
-    for p in all {
-        let end = match p.end {
-            End::Exited(code) => format!("exit {code}"),
-            End::Signaled(signal) => format!("signal {signal}"),
-            End::Exec => "exec".to_owned(),
-            End::Running => "running".to_owned(),
-            End::Unknown => "unknown".to_owned(),
-        };
+    for p in all.iter().filter(is_shown) {
         writeln!(
             out,
-            "{:>8} {:>10}  {:>10} {:>12} {:>10}  {:<12} {}",
+            "{:>8} {:>10}  {:>10} {:>12} {:>10}  {:<10} {}",
             p.pid,
             bytes(p.totals.peak_bytes),
             bytes(p.totals.live_bytes),
             short_count(p.totals.allocations),
             duration(p.duration_ns),
-            end,
-            command_line(p, WIDTH - 72)
+            short_ending(p.end),
+            command_line(p, WIDTH - 69)
+        )?;
+    }
+    if let Some(largest) = rest.first() {
+        let peak = bytes(largest.totals.peak_bytes);
+        writeln!(
+            out,
+            "         {} more, none above {peak}",
+            counted(rest.len() as u64, "image")
         )?;
     }
     Ok(())
+}
+
+fn short_ending(end: End) -> String {
+    match end {
+        End::Exited(code) => format!("exit {code}"),
+        End::Signaled(signal) => format!("signal {signal}"),
+        End::Exec => "exec".to_owned(),
+        End::Running => "running".to_owned(),
+        End::Unknown => "unknown".to_owned(),
+    }
 }
 
 fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Result<()> {
@@ -179,11 +198,11 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
                 "\nRecorded with --mode counters: no stacks; see --by lane and --by size"
             )?;
         }
-        (Mode::Stacks, Some(measure)) => sorted_section(out, process, measure, rows)?,
+        (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
         (Mode::Stacks, None) => {
-            peak_section(out, process, rows)?;
-            live_section(out, process, rows)?;
-            temporary_section(out, process, rows)?;
+            sections::peak(out, process, rows)?;
+            sections::live(out, process, rows)?;
+            sections::temporary(out, process, rows)?;
         }
     }
     losses(out, process)
@@ -268,9 +287,9 @@ fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         format!("{} bytes{exact}, {when}{blocks}", count(t.peak_bytes)),
     )?;
     let note = format!(
-        "{} bytes in {} blocks",
+        "{} bytes in {}",
         count(t.live_bytes),
-        count(t.live_blocks)
+        counted(t.live_blocks, "block")
     );
     row(live_name(process), bytes(t.live_bytes), note)
 }
@@ -280,7 +299,7 @@ fn blocks(n: u64) -> String {
     if n == 0 {
         String::new()
     } else {
-        format!(", {} blocks", count(n))
+        format!(", {}", counted(n, "block"))
     }
 }
 
@@ -291,179 +310,6 @@ fn live_name(process: &Process) -> &'static str {
         End::Exec => "live at exec",
         End::Signaled(_) | End::Unknown => "live at the end",
     }
-}
-
-fn peak_section(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
-    let found = hotspots(process, Measure::AtPeakBytes);
-    let whole = process.totals.at_peak_bytes;
-    writeln!(out, "\nAt the peak: who held the {}", bytes(whole))?;
-    section(
-        out,
-        process,
-        &found,
-        Measure::AtPeakBytes,
-        Measure::AtPeakBlocks,
-        rows,
-    )
-}
-
-fn live_section(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
-    let found = hotspots(process, Measure::LiveBytes);
-    let whole = bytes(process.totals.live_bytes);
-    match process.end {
-        End::Exited(_) => writeln!(out, "\nLive at exit: who never freed {whole}")?,
-        End::Running => writeln!(out, "\nLive now: who holds {whole}")?,
-        _ => writeln!(out, "\nLive at the end: who held {whole}")?,
-    }
-    section(
-        out,
-        process,
-        &found,
-        Measure::LiveBytes,
-        Measure::LiveBlocks,
-        rows,
-    )
-}
-
-fn temporary_section(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
-    let found = hotspots(process, Measure::Temporary);
-    let whole = count(process.totals.temporary);
-    writeln!(
-        out,
-        "\nTemporary: who made {whole} blocks to free them at once"
-    )?;
-    section(
-        out,
-        process,
-        &found,
-        Measure::Temporary,
-        Measure::Allocations,
-        rows,
-    )
-}
-
-fn sorted_section(
-    out: &mut dyn Write,
-    process: &Process,
-    measure: Measure,
-    rows: usize,
-) -> io::Result<()> {
-    let measure = measure.of_sites();
-    let found = hotspots(process, measure);
-    writeln!(out, "\nBy {}", measure.name())?;
-    let second = match measure.is_bytes() {
-        true => Measure::Allocations,
-        false => Measure::UsableBytes,
-    };
-    section(out, process, &found, measure, second, rows)
-}
-
-fn section(
-    out: &mut dyn Write,
-    process: &Process,
-    found: &[Hotspot],
-    measure: Measure,
-    second: Measure,
-    rows: usize,
-) -> io::Result<()> {
-    if found.is_empty() {
-        return writeln!(out, "  nothing");
-    }
-    let whole = measure.of(&process.totals);
-    writeln!(
-        out,
-        "  {:>6} {:>10} {:>10}  function",
-        "share",
-        unit(measure),
-        unit(second)
-    )?;
-    for hotspot in found.iter().take(rows) {
-        let value = measure.of(&hotspot.measures);
-        let of_second = amount(second, second.of(&hotspot.measures));
-        let share = percent(value, whole);
-        let value = amount(measure, value);
-        writeln!(
-            out,
-            "  {share:>6} {value:>10} {of_second:>10}  {}",
-            title(process, hotspot)
-        )?;
-        stacks(out, process, hotspot, measure)?;
-    }
-    if found.len() > rows {
-        let rest: u64 = found[rows..].iter().map(|h| measure.of(&h.measures)).sum();
-        let others = found.len() - rows;
-        let share = percent(rest, whole);
-        let value = amount(measure, rest);
-        writeln!(
-            out,
-            "  {share:>6} {value:>10} {:>10}  {others} other functions",
-            ""
-        )?;
-    }
-    Ok(())
-}
-
-/// A column's heading: what its numbers count.
-fn unit(measure: Measure) -> &'static str {
-    match measure {
-        Measure::LiveBlocks | Measure::AtPeakBlocks => "blocks",
-        Measure::Allocations => "allocs",
-        Measure::Reallocations => "reallocs",
-        Measure::CrossThreadFrees => "frees",
-        Measure::FreesHere => "frees",
-        _ if measure.is_bytes() => "bytes",
-        other => other.name(),
-    }
-}
-
-pub(crate) fn amount(measure: Measure, value: u64) -> String {
-    if measure.is_bytes() {
-        bytes(value)
-    } else {
-        short_count(value)
-    }
-}
-
-fn title(process: &Process, hotspot: &Hotspot) -> String {
-    let Some(frame) = hotspot.frame.map(|id| &process.frames[id.0 as usize]) else {
-        return "(no stack)".to_owned();
-    };
-    let module = frames::module_name(process, frame);
-    match &frame.function {
-        Some(_) => format!("{}  [{module}]", frames::label(process, frame, NAME)),
-        None => format!("{module} (no symbols)"),
-    }
-}
-
-/// The largest stack of a function, and how many more there are.
-fn stacks(
-    out: &mut dyn Write,
-    process: &Process,
-    hotspot: &Hotspot,
-    measure: Measure,
-) -> io::Result<()> {
-    let (stack, largest) = &hotspot.stacks[0];
-    for line in frames::lines(process, *stack, STACK_LINES, NAME) {
-        let text = format!(
-            "{:33}{:<width$}  {}",
-            "",
-            line.label,
-            line.place,
-            width = 40
-        );
-        writeln!(out, "{}", text.trim_end())?;
-    }
-    if hotspot.stacks.len() > 1 {
-        let others = hotspot.stacks.len() - 1;
-        let share = percent(measure.of(largest), measure.of(&hotspot.measures));
-        let stacks = if others == 1 { "stack" } else { "stacks" };
-        writeln!(
-            out,
-            "{:33}({share} of it by this stack, the rest by {others} other {stacks})",
-            ""
-        )?;
-    }
-    Ok(())
 }
 
 fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {

@@ -9,13 +9,14 @@ use heaptide_analysis::tree::{Recursion, Tree, TreeNode};
 
 use crate::frames;
 use crate::quantity::percent;
-use crate::text::{amount, command_line};
+use crate::sections::amount;
+use crate::text::command_line;
 
 /// Characters of a line's name column, indentation included.
 const WIDTH: usize = 100;
 /// A name keeps at least this many characters however deep it is.
 const NAME_MIN: usize = 30;
-/// Levels of indentation drawn; deeper nodes say their depth instead.
+/// Characters of indentation at most: what forks deeper does so without a step to the right.
 const INDENT_MAX: usize = 40;
 
 /// What the tree shows.
@@ -87,7 +88,18 @@ struct Todo {
     node: u32,
     depth: usize,
     guides: String,
-    last: bool,
+    branch: Branch,
+}
+
+/// How a node hangs on the one above.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Branch {
+    /// As the only one: it goes straight on, without a step to the right.
+    Only,
+    /// With others below it.
+    Fork,
+    /// As the last of several.
+    Last,
 }
 
 impl Printer<'_> {
@@ -100,11 +112,11 @@ impl Printer<'_> {
         self.push_children(&mut todo, 0, 0, String::new());
         while let Some(next) = todo.pop() {
             self.line(out, &next)?;
-            let under = match (next.depth, next.depth < INDENT_MAX, next.last) {
-                (1, ..) => String::new(),
-                (_, false, _) => next.guides.clone(),
-                (_, _, true) => next.guides.clone() + "  ",
-                (_, _, false) => next.guides.clone() + "│ ",
+            let deep = next.guides.chars().count() >= INDENT_MAX;
+            let under = match next.branch {
+                Branch::Fork if !deep => next.guides + "│ ",
+                Branch::Last if !deep => next.guides + "  ",
+                _ => next.guides,
             };
             if next.depth < self.view.depth {
                 self.push_children(&mut todo, next.node, next.depth, under);
@@ -133,12 +145,16 @@ impl Printer<'_> {
             .collect();
         let count = children.len();
         for (i, &node) in children.iter().enumerate().rev() {
-            let (guides, last) = (guides.clone(), i + 1 == count);
+            let branch = match i + 1 == count {
+                _ if count == 1 => Branch::Only,
+                true => Branch::Last,
+                false => Branch::Fork,
+            };
             todo.push(Todo {
                 node,
                 depth: depth + 1,
-                guides,
-                last,
+                guides: guides.clone(),
+                branch,
             });
         }
     }
@@ -154,10 +170,10 @@ impl Printer<'_> {
             return Ok(());
         };
         let frame = &self.process.frames[self.functions.first_frame(function).0 as usize];
-        let branch = match (at.depth, at.last) {
-            (1, _) => "",
-            (_, true) => "└─",
-            (_, false) => "├─",
+        let branch = match at.branch {
+            Branch::Only => "",
+            Branch::Fork => "├─",
+            Branch::Last => "└─",
         };
         let used = at.guides.chars().count() + branch.chars().count();
         let label = frames::label(
