@@ -8,7 +8,9 @@ use std::fmt::Write;
 use std::fs;
 use std::mem::offset_of;
 
-use builder::{ProfileBuilder, site};
+use builder::{ProfileBuilder, Scratch, site};
+use heaptide_analysis::metadata::{Metadata, Status, StatusKind, VERSION};
+use heaptide_analysis::symbols::{ModuleKey, Name, Symbols};
 use heaptide_format as format;
 use heaptide_format::{ExtentHeader, FileHeader, Lane, Module, Node, Sample, Site, StringHeader};
 use zerocopy::FromZeros;
@@ -167,6 +169,45 @@ fn losses_and_kinds() {
         assert!(record.contains(stem), "{kind}: {record}");
     }
     assert_eq!(format::Kind::from_number(kinds.len() as u16 + 1), None);
+}
+
+#[test]
+fn json_files() {
+    let document = document();
+    let blocks: Vec<_> = document.split("```json\n").skip(1).collect();
+    let scratch = Scratch::new("json");
+    for (block, name) in blocks.iter().zip(["recording.json", "symbols.json"]) {
+        scratch.write(name, block.split("```").next().unwrap().as_bytes());
+    }
+    let metadata = Metadata::read(&scratch).unwrap().unwrap();
+    assert_eq!(
+        (metadata.version, metadata.root_pid, metadata.sealed),
+        (VERSION, 12, true)
+    );
+    assert_eq!(
+        metadata.status,
+        Some(Status {
+            kind: StatusKind::Exited,
+            code: 0
+        })
+    );
+    let symbols = Symbols::read(&scratch).unwrap().unwrap();
+    let module = ModuleKey {
+        path: "/bin/app".to_owned(),
+        build_id: vec![0xab, 0xab],
+    };
+    let names: Vec<_> = symbols
+        .module(&module)
+        .unwrap()
+        .get(4405)
+        .unwrap()
+        .collect();
+    let name = |function, line| Name {
+        function: Some(function),
+        file: Some("app.c"),
+        line,
+    };
+    assert_eq!(names, [name("main", Some(7)), name("helper", Some(3))]);
 }
 
 /// As `hexdump -C` prints: lines that repeat the line before are one `*`.
