@@ -337,11 +337,10 @@ impl LaneState {
         let p = process();
         self.live.publish(p, self.header);
         let now = p.now();
+        self.tell_work();
         // SAFETY: the header and the record are mapped.
         unsafe {
             AtomicU64::from_ptr(&raw mut (*self.header).last_seen_ns).fetch_max(now, Relaxed);
-            AtomicU64::from_ptr(&raw mut (*self.header).frames_stepped)
-                .fetch_add(core::mem::take(&mut self.work.stepped), Relaxed);
             (*self.record).tid = 0;
         }
         p.lanes_in_use.fetch_sub(1, AcqRel);
@@ -352,6 +351,15 @@ impl LaneState {
     pub fn buffer(&mut self) -> &mut [u8] {
         // SAFETY: BUFFER bytes of the lane's memory that nothing else refers to.
         unsafe { core::slice::from_raw_parts_mut(self.buffer, BUFFER) }
+    }
+
+    /// Adds what the unwinder did to the profile's count.
+    pub fn tell_work(&mut self) {
+        let stepped = core::mem::take(&mut self.work.stepped);
+        // SAFETY: the header is mapped; the field is only used atomically.
+        unsafe {
+            AtomicU64::from_ptr(&raw mut (*self.header).frames_stepped).fetch_add(stepped, Relaxed);
+        }
     }
 
     /// Takes a name that another thread gave, if the lane never had another thread: then all of it is this one's.

@@ -92,14 +92,27 @@ fn own_dynamic() -> *const Dynamic {
     p
 }
 
+/// The file name of an object, without its directory.
+fn file_name(map: &LinkMap) -> &[u8] {
+    if map.name.is_null() {
+        return b"";
+    }
+    // SAFETY: the loader's name is a C string.
+    let name = unsafe { core::ffi::CStr::from_ptr(map.name) }.to_bytes();
+    name.rsplit(|&b| b == b'/').next().unwrap_or(name)
+}
+
 fn is_runtime(map: &LinkMap) -> bool {
-    // SAFETY: the loader's name is a C string or null.
-    let name = match unsafe { map.name.as_ref() } {
-        None => return false,
-        Some(name) => unsafe { core::ffi::CStr::from_ptr(name) }.to_bytes(),
-    };
-    let file = name.rsplit(|&b| b == b'/').next().unwrap_or(name);
+    let file = file_name(map);
     file.starts_with(b"libstdc++.so") || file.starts_with(b"libc++.so")
+}
+
+impl Found {
+    /// Whether the function is in the object of this file name.
+    pub fn is_in(&self, file: &[u8]) -> bool {
+        // SAFETY: an entry of the loader's list.
+        unsafe { self.object.as_ref() }.is_some_and(|map| file_name(map) == file)
+    }
 }
 
 /// The tables of one object that a look-up needs.

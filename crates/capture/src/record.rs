@@ -40,16 +40,23 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
     if lane.mode == Mode::Counters as u32 {
         lane.live.grow(process(), lane.header, usable as i64);
         count_plainly(lane, requested);
+        lane.last_block = block;
+        count(lane, requested, usable);
     } else {
-        let site = site_here(lane, entry);
-        if !shadow::put(block, site) {
-            process().lost(Loss::NoShadow);
-            return;
-        }
-        let rose = lane.live.grow(process(), lane.header, usable as i64);
-        // SAFETY: the site is the lane's, and the lane is this thread's; the header is mapped.
-        unsafe { sites::allocated(site, requested, usable, (*lane.header).epoch, rose) };
+        allocated_at(lane, block, requested, usable, entry);
     }
+}
+
+/// The same with its stack; apart, so that counting alone needs few registers.
+#[inline(never)]
+fn allocated_at(lane: &mut LaneState, block: *mut u8, requested: u64, usable: u64, entry: Entry) {
+    let site = site_here(lane, entry);
+    if !shadow::put(block, site) {
+        return process().lost(Loss::NoShadow);
+    }
+    let rose = lane.live.grow(process(), lane.header, usable as i64);
+    // SAFETY: the site is the lane's, and the lane is this thread's; the header is mapped.
+    unsafe { sites::allocated(site, requested, usable, (*lane.header).epoch, rose) };
     lane.last_block = block;
     count(lane, requested, usable);
 }

@@ -11,7 +11,7 @@ use heaptide_format::{ADDRESS_BITS, Kind, Loss, Mark, NODE_EXACT_PC, NODE_GRANUL
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache::{self, Inserted, Slot};
 use heaptide_unwind::rule::Step;
-use heaptide_unwind::stack::{Early, Machine, Registers, Stack};
+use heaptide_unwind::stack::{Early, Machine, Registers, Stack, same_stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
 
@@ -36,6 +36,21 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
     if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
         settle(lane, p, at.sp);
     }
+    // SAFETY: the array belongs to the lane and has MAX_DEPTH frames; nothing else refers to it now.
+    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, MAX_DEPTH) };
+    if !p.no_reuse.load(Relaxed) {
+        // SAFETY: the word was read before in this stack, whose memory is there as long as `generation` is the
+        // same.
+        let word = |address| unsafe { *(address as *const u64) };
+        if let Some(node) = same_stack(kept, &mut lane.depth, at, word) {
+            return node;
+        }
+    }
+    unwind(lane, p, at)
+}
+
+#[inline(never)]
+fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers) -> u32 {
     // SAFETY: both arrays belong to the lane and have MAX_DEPTH frames; nothing else refers to them.
     let (kept, scratch) = unsafe {
         (

@@ -19,6 +19,7 @@ const PER_DOUBLING: u32 = 1024;
 pub fn sample(lane: &mut LaneState) {
     let p = process();
     lane.follow_renaming();
+    lane.tell_work();
     lane.until_sample = p.sample_interval.load(Relaxed).max(INTERVAL) as i64;
     let header = p.header();
     // SAFETY: the header is mapped; the lock is only used atomically.

@@ -86,33 +86,63 @@ impl Frame {
 
     /// Whether the words that this frame's state depends on still say what they said.
     #[inline(always)]
-    fn unchanged<M: Machine>(&self, machine: &M) -> bool {
-        if (machine.known_word(self.sp - 8) ^ self.key) << 16 != 0 {
+    fn unchanged(&self, word: &impl Fn(u64) -> u64) -> bool {
+        if (word(self.sp - 8) ^ self.key) << 16 != 0 {
             return false;
         }
-        if self.flags == 0 {
-            return true;
-        }
-        self.unchanged_rest(machine)
+        self.flags == 0 || self.unchanged_rest(word)
     }
 
     #[inline(always)]
-    fn unchanged_rest<M: Machine>(&self, machine: &M) -> bool {
-        if self.flags & NEEDS_BP != 0
-            && self.bp_slot != 0
-            && machine.known_word(self.bp_slot) != self.bp
-        {
+    fn unchanged_rest(&self, word: &impl Fn(u64) -> u64) -> bool {
+        if self.flags & NEEDS_BP != 0 && self.bp_slot != 0 && word(self.bp_slot) != self.bp {
             return false;
         }
         if self.flags & DEREF != 0 {
             let addend = (self.flags as i32 >> 16) as i64;
-            return machine
-                .known_word(self.cfa_slot)
-                .wrapping_add_signed(addend)
-                == self.sp;
+            return word(self.cfa_slot).wrapping_add_signed(addend) == self.sp;
         }
         true
     }
+}
+
+/// The common case of [`Stack::capture`] in few instructions: the same caller at the same place, and nothing
+/// below it changed. Else none, and nothing is lost: frames below the stack pointer are dropped from `kept`.
+/// `word` reads a stack word that was read before.
+#[inline(always)]
+pub fn same_stack(
+    kept: &mut [Frame],
+    depth: &mut usize,
+    at: Registers,
+    word: impl Fn(u64) -> u64,
+) -> Option<u32> {
+    let mut live = kept.get_mut(..*depth)?;
+    while let [.., top] = live
+        && top.sp < at.sp
+    {
+        let n = live.len() - 1;
+        live = &mut live[..n];
+    }
+    *depth = live.len();
+    let (top, below) = live.split_last_mut()?;
+    let same = top.sp == at.sp
+        && (top.key ^ at.pc) << 16 == 0
+        && (top.flags & NEEDS_BP == 0 || top.bp == at.bp);
+    if !same {
+        return None;
+    }
+    // Innermost now, if it was not before: its rbp is the register's.
+    top.bp_slot = 0;
+    top.flags &= NEEDS_BP;
+    // All differences are gathered and looked at once: a mismatch is rare, and loads need not wait for it.
+    let mut difference = 0;
+    for frame in below.iter() {
+        difference |= word(frame.sp - 8) ^ frame.key;
+        if frame.flags != 0 && !frame.unchanged_rest(&word) {
+            return None;
+        }
+    }
+    (difference << 16 == 0).then_some(top.node)
 }
 
 /// Counts of what the unwinder did, for figures and tests.
@@ -166,45 +196,8 @@ impl Stack<'_> {
     }
 
     /// The tree node of the current stack.
-    #[inline(always)]
     pub fn capture<M: Machine>(&mut self, at: Registers, machine: &mut M) -> u32 {
-        // The common case in few instructions: the same caller at the same place, nothing below it changed.
-        let mut top = *self.depth;
-        while top > 0 && self.kept[top - 1].sp < at.sp {
-            top -= 1;
-        }
-        if self.reuse && top > 0 {
-            let frame = &mut self.kept[top - 1];
-            if frame.sp == at.sp
-                && (frame.key ^ at.pc) << 16 == 0
-                && (frame.flags & NEEDS_BP == 0 || frame.bp == at.bp)
-            {
-                frame.bp_slot = 0;
-                frame.flags &= NEEDS_BP;
-                let node = frame.node;
-                let changed = self.first_changed(top - 1, machine);
-                if changed.is_none() {
-                    *self.depth = top;
-                    return node;
-                }
-            }
-        }
-        self.capture_slow(at, top, machine)
-    }
-
-    /// The innermost of `kept[..n]` whose words changed.
-    #[inline(always)]
-    fn first_changed<M: Machine>(&mut self, n: usize, machine: &M) -> Option<usize> {
-        let changed = self.kept[..n]
-            .iter()
-            .rposition(|frame| !frame.unchanged(machine));
-        self.work.verified += (n - changed.map_or(0, |k| k + 1)) as u64;
-        changed
-    }
-
-    #[inline(never)]
-    fn capture_slow<M: Machine>(&mut self, at: Registers, top: usize, machine: &mut M) -> u32 {
-        let candidates = if self.reuse { top } else { 0 };
+        let candidates = if self.reuse { *self.depth } else { 0 };
         let (new, outer) = self.walk(at, candidates, self.scratch.len(), machine);
         let base = match outer {
             Outer::Kept(n) => n,
@@ -216,6 +209,15 @@ impl Stack<'_> {
         // Deeper than can be kept: keep the inner half, so that there is room to grow into.
         let (new, outer) = self.walk(at, 0, self.kept.len() / 2, machine);
         self.keep(0, new, outer, machine)
+    }
+
+    /// The innermost of `kept[..n]` whose words changed.
+    fn first_changed<M: Machine>(&mut self, n: usize, machine: &M) -> Option<usize> {
+        let changed = self.kept[..n]
+            .iter()
+            .rposition(|frame| !frame.unchanged(&|a| machine.known_word(a)));
+        self.work.verified += (n - changed.map_or(0, |k| k + 1)) as u64;
+        changed
     }
 
     /// Unwinds from `at` into `scratch`, trying `kept[..candidates]`; returns the new frames and what is below.
