@@ -43,6 +43,15 @@ pub enum Error {
         /// The last version this reader knows.
         known: u32,
     },
+    /// More than a reader is willing to hold.
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in use, in bytes.
+        size: u64,
+        /// The largest size that is read.
+        limit: u64,
+    },
     /// The bytes contradict the format.
     Damaged {
         /// The file.
@@ -103,6 +112,12 @@ impl fmt::Display for Error {
                 f,
                 "{}: it says version {version}, this heaptide reads up to {known}; \
                  update heaptide to read it",
+                path.display()
+            ),
+            Error::TooLarge { path, size, limit } => write!(
+                f,
+                "{}: {size} bytes are in use, this heaptide reads profiles up to {limit}; \
+                 record a shorter run or use --mode counters",
                 path.display()
             ),
             Error::Damaged { path, what } => {

@@ -131,10 +131,11 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
         .map_err(io)?;
     let end = header(&bytes, path)?.file_end.min(size);
     if end > FILE_LIMIT {
-        let what = format!("it is of {end} bytes, this heaptide reads profiles up to {FILE_LIMIT}");
-        return Err(Error::Damaged {
-            path: path.to_owned(),
-            what,
+        let path = path.to_owned();
+        return Err(Error::TooLarge {
+            path,
+            size: end,
+            limit: FILE_LIMIT,
         });
     }
     let rest = end.saturating_sub(bytes.len() as u64);
@@ -208,7 +209,7 @@ fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
         None => return Err(foreign("it is shorter than a profile's first word")),
         Some([0, 0, 0, 0, 0, 0, 0, 0]) => {
             return Err(foreign(
-                "its head was never written (its process ended in its first moment)",
+                "its head is not written (its process just began, or ended as it did)",
             ));
         }
         Some(magic) if magic != format::MAGIC => return Err(foreign("it is something else")),

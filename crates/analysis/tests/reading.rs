@@ -407,7 +407,7 @@ fn foreign_and_newer_files_are_refused_with_a_reason() {
     assert!(says(b"").starts_with("x.profile: it is empty, expected a profile"));
     assert!(says(b"HEAP").contains("shorter than a profile's first word"));
     assert!(says(b"\x7fELF and so on").contains("it is something else"));
-    assert!(says(&[0; 8192]).contains("its head was never written"));
+    assert!(says(&[0; 8192]).contains("its head is not written"));
     let whole = two_lanes().finish();
     assert!(says(&whole[..100]).contains("it is cut at 100 bytes"));
     let mut p = two_lanes();
