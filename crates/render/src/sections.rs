@@ -7,62 +7,55 @@ use heaptide_analysis::model::{End, Process};
 
 use crate::frames;
 use crate::hotspots::{Hotspot, hotspots};
-use crate::quantity::{bytes, count, counted, percent, short_count};
+use crate::quantity::{bytes, counted, percent, short_count};
 
 /// Characters a function's name may have.
 const NAME: usize = 58;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 6;
 
-pub(crate) fn peak(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
-    let found = hotspots(process, Measure::AtPeakBytes);
-    let whole = process.totals.at_peak_bytes;
-    writeln!(out, "\nAt the peak: who held the {}", bytes(whole))?;
-    section(
-        out,
-        process,
-        &found,
-        Measure::AtPeakBytes,
-        Measure::AtPeakBlocks,
-        rows,
-    )
-}
-
-pub(crate) fn live(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
-    let found = hotspots(process, Measure::LiveBytes);
-    let whole = bytes(process.totals.live_bytes);
-    match process.end {
-        End::Exited(_) => writeln!(out, "\nLive at exit: who never freed {whole}")?,
-        End::Running => writeln!(out, "\nLive now: who holds {whole}")?,
-        _ => writeln!(out, "\nLive at the end: who held {whole}")?,
+/// Who held the memory at the peak, who holds what is live, who makes temporaries.
+pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
+    let t = &process.totals;
+    let (peak, live) = (bytes(t.at_peak_bytes), bytes(t.live_bytes));
+    let live = match process.end {
+        End::Exited(_) => ("Live at exit", format!("who never freed {live}")),
+        End::Running => ("Live now", format!("who holds {live}")),
+        _ => ("Live at the end", format!("who held {live}")),
+    };
+    let made = format!(
+        "who made {} to free them at once",
+        counted(t.temporary, "block")
+    );
+    let peak = ("At the peak", format!("who held the {peak}"));
+    let sections = [
+        (peak, Measure::AtPeakBytes, Measure::AtPeakBlocks),
+        (live, Measure::LiveBytes, Measure::LiveBlocks),
+        (
+            ("Temporary", made),
+            Measure::Temporary,
+            Measure::Allocations,
+        ),
+    ];
+    for ((name, question), measure, second) in sections {
+        if measure.of(t) == 0 {
+            writeln!(out, "\n{name}: nothing")?;
+            continue;
+        }
+        writeln!(out, "\n{name}: {question}")?;
+        section(
+            out,
+            process,
+            &hotspots(process, measure),
+            measure,
+            second,
+            rows,
+        )?;
     }
-    section(
-        out,
-        process,
-        &found,
-        Measure::LiveBytes,
-        Measure::LiveBlocks,
-        rows,
-    )
+    Ok(())
 }
 
-pub(crate) fn temporary(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
-    let found = hotspots(process, Measure::Temporary);
-    let whole = count(process.totals.temporary);
-    writeln!(
-        out,
-        "\nTemporary: who made {whole} blocks to free them at once"
-    )?;
-    section(
-        out,
-        process,
-        &found,
-        Measure::Temporary,
-        Measure::Allocations,
-        rows,
-    )
-}
-
+/// One section ordered by a measure.
 pub(crate) fn sorted(
     out: &mut dyn Write,
     process: &Process,

@@ -79,9 +79,9 @@ fn names(
     )?;
     writeln!(
         out,
-        "  {:>22} {:>22}  {}",
-        "own   ",
-        "inclusive   ",
+        "  {:>17}  {:>17}  {}",
+        "itself",
+        "inclusive",
         by.name()
     )?;
     let order = if by == GroupBy::Module {
@@ -93,18 +93,23 @@ fn names(
     // A function that allocates says more than the `main` above it.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     for g in shown.iter().take(rows) {
-        let (own, inclusive) = (measure.of(&g.own), measure.of(&g.inclusive));
+        let (own_share, own) = cells(measure, measure.of(&g.own), whole);
+        let (share, inclusive) = cells(measure, measure.of(&g.inclusive), whole);
+        let name = name(process, &functions, g);
         writeln!(
             out,
-            "  {:>7} {:>14} {:>7} {:>14}  {}",
-            percent(own, whole),
-            amount(measure, own),
-            percent(inclusive, whole),
-            amount(measure, inclusive),
-            name(process, &functions, g)
+            "  {own_share:>6} {own:>10}  {share:>6} {inclusive:>10}  {name}"
         )?;
     }
     more(out, found, rows)
+}
+
+/// Share and value; nothing for nothing.
+fn cells(measure: Measure, value: u64, whole: u64) -> (String, String) {
+    match value {
+        0 => (String::new(), String::new()),
+        _ => (percent(value, whole), amount(measure, value)),
+    }
 }
 
 fn name(process: &Process, functions: &Functions, group: &Group) -> String {

@@ -7,7 +7,6 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Mode, Process, Recording};
 
 use crate::frames::file_name;
-use crate::json::lost_events;
 use crate::names::elide_middle;
 use crate::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::sections;
@@ -22,6 +21,9 @@ const ROWS: usize = 5;
 const PAGES: usize = 3;
 /// … and only those whose peak is at least this part of the largest one's.
 const PAGE_PART: u64 = 10;
+
+/// Losses that are in no total.
+const UNSEEN: [&str; 2] = ["no_lane", "no_shadow"];
 
 /// What the page shows.
 #[derive(Clone, Copy, Debug)]
@@ -199,11 +201,7 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
             )?;
         }
         (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
-        (Mode::Stacks, None) => {
-            sections::peak(out, process, rows)?;
-            sections::live(out, process, rows)?;
-            sections::temporary(out, process, rows)?;
-        }
+        (Mode::Stacks, None) => sections::usual(out, process, rows)?,
     }
     losses(out, process)
 }
@@ -232,75 +230,60 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
 fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let t = &process.totals;
     writeln!(out, "\nTotals")?;
-    let mut row = |name: &str, value: String, note: String| {
-        writeln!(
-            out,
-            "{}",
-            format!("  {name:<16} {value:>13}  {note}").trim_end()
-        )
-    };
     let slack = percent(t.slack_bytes(), t.usable_bytes);
-    let sizes = format!(
-        "{} requested, {} given ({slack} slack), largest {}",
-        bytes(t.requested_bytes),
-        bytes(t.usable_bytes),
-        bytes(t.largest_bytes)
-    );
-    row("allocations", count(t.allocations), sizes)?;
-    let meaning = "freed by their thread before it allocated again";
+    let (requested, given) = (bytes(t.requested_bytes), bytes(t.usable_bytes));
+    let largest = bytes(t.largest_bytes);
+    let sizes = format!("{requested} requested, {given} given ({slack} slack), largest {largest}");
+    row(out, "allocations", &count(t.allocations), &sizes)?;
     let share = percent(t.temporary, t.allocations);
-    row(
-        "temporary",
-        count(t.temporary),
-        format!("{share}, {meaning}"),
-    )?;
-    row("reallocations", count(t.reallocations), String::new())?;
+    let meaning = format!("{share}, freed by their thread before it allocated again");
+    row(out, "temporary", &count(t.temporary), &meaning)?;
+    row(out, "reallocations", &count(t.reallocations), "")?;
     let across = match t.cross_thread_frees {
         0 => String::new(),
         n => format!(", {} by another thread", count(n)),
     };
-    row(
-        "frees",
-        count(t.frees),
-        format!("{} freed{across}", bytes(t.freed_bytes)),
-    )?;
+    let freed = format!("{} freed{across}", bytes(t.freed_bytes));
+    row(out, "frees", &count(t.frees), &freed)?;
     if t.failed > 0 {
         row(
+            out,
             "failed",
-            count(t.failed),
-            "allocations the program did not get".to_owned(),
+            &count(t.failed),
+            "allocations that the program did not get",
         )?;
     }
+    high_and_live(out, process)
+}
+
+fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let t = &process.totals;
     let exact = match process.peak_bound_bytes {
         0 => String::new(),
-        bound => format!(", within {}", bytes(bound)),
+        bound => format!(" (within {})", bytes(bound)),
     };
-    let when = format!(
-        "after {} of {}",
-        duration(process.peak_time_ns),
-        duration(process.duration_ns)
+    // Counters cannot tell the blocks at the peak.
+    let blocks = match t.at_peak_blocks {
+        0 => String::new(),
+        n => format!(" in {}", counted(n, "block")),
+    };
+    let when = duration(process.peak_time_ns);
+    let note = format!(
+        "{} bytes{exact}{blocks}, {when} after the start",
+        count(t.peak_bytes)
     );
-    let blocks = blocks(t.at_peak_blocks);
-    row(
-        "peak",
-        bytes(t.peak_bytes),
-        format!("{} bytes{exact}, {when}{blocks}", count(t.peak_bytes)),
-    )?;
+    row(out, "peak", &bytes(t.peak_bytes), &note)?;
     let note = format!(
         "{} bytes in {}",
         count(t.live_bytes),
         counted(t.live_blocks, "block")
     );
-    row(live_name(process), bytes(t.live_bytes), note)
+    row(out, live_name(process), &bytes(t.live_bytes), &note)
 }
 
-/// Counters cannot tell the blocks at the peak.
-fn blocks(n: u64) -> String {
-    if n == 0 {
-        String::new()
-    } else {
-        format!(", {}", counted(n, "block"))
-    }
+fn row(out: &mut dyn Write, name: &str, value: &str, note: &str) -> io::Result<()> {
+    let line = format!("  {name:<16} {value:>13}  {note}");
+    writeln!(out, "{}", line.trim_end())
 }
 
 fn live_name(process: &Process) -> &'static str {
@@ -331,8 +314,15 @@ fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     for note in &process.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
     }
-    if lost_events(process) > 0 {
-        writeln!(out, "  The figures above are too small by what is missing.")?;
+    let unseen = process
+        .losses
+        .iter()
+        .filter(|loss| UNSEEN.contains(&loss.0));
+    if unseen.map(|loss| loss.2).sum::<u64>() > 0 {
+        writeln!(
+            out,
+            "  The figures above are too small by what is not in the totals."
+        )?;
     }
     Ok(())
 }

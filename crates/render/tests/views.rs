@@ -1,0 +1,558 @@
+//! Every view of a recording made by hand, against known numbers and the pages in `expected/`.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p heaptide-render` writes the pages anew.
+
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::aggregate::GroupBy;
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::*;
+use heaptide_render::{flamegraph, info, json, summary, table, text, tree};
+use serde_json::Value;
+
+/// The functions of the program, as (name, module, file, line, inlined); frame 6 has no name.
+const FRAMES: [(Option<&str>, u32, Option<&str>, u32, bool); 9] = [
+    (Some("_start"), 0, None, 0, false),
+    (
+        Some("__libc_start_main_impl"),
+        1,
+        Some("../csu/libc-start.c"),
+        360,
+        false,
+    ),
+    (Some("main"), 0, Some("/src/app.cc"), 40, false),
+    (Some("Tree::build(int)"), 0, Some("/src/tree.cc"), 12, false),
+    (
+        Some("void std::vector<int, std::allocator<int> >::push_back(int const&)"),
+        0,
+        Some("/usr/include/c++/12/bits/stl_vector.h"),
+        1280,
+        true,
+    ),
+    (Some("read_all"), 0, Some("/src/read.cc"), 7, false),
+    (None, 2, None, 0, false),
+    (Some("work(void*)"), 0, Some("/src/work.cc"), 3, false),
+    (Some("start_thread"), 1, None, 0, false),
+];
+
+fn frames() -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for (&(function, module, file, line, inlined), i) in FRAMES.iter().zip(0..) {
+        frames.push(Frame {
+            function: function.map(str::to_owned),
+            module: Some(ModuleId(module)),
+            offset: 0x1000 + 0x10 * i,
+            file: file.map(str::to_owned),
+            line: file.map(|_| line),
+            inlined,
+        });
+    }
+    frames
+}
+
+/// 1 _start, 2 libc, 3 main, 4 build, 5 build, 6 build, 7 push_back below 6, 8 read_all below main,
+/// 9 the nameless below read_all, 10 start_thread, 11 work, 12 push_back below 11.
+fn stacks() -> Vec<StackNode> {
+    let nodes = [
+        (0, 0),
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 3),
+        (5, 3),
+        (6, 4),
+        (3, 5),
+        (8, 6),
+        (0, 8),
+        (10, 7),
+        (11, 4),
+    ];
+    let node = |(parent, frame)| StackNode {
+        parent: StackId(parent),
+        frame: FrameId(frame),
+    };
+    nodes.map(node).to_vec()
+}
+
+/// A row of `n` blocks of `size` usable bytes, of which some are freed and some were there at the peak.
+fn row(n: u64, size: u64, freed: u64, at_peak: u64, temporary: u64) -> Measures {
+    Measures {
+        allocations: n,
+        frees: freed,
+        requested_bytes: n * (size - 8),
+        usable_bytes: n * size,
+        freed_bytes: freed * size,
+        live_blocks: n - freed,
+        live_bytes: (n - freed) * size,
+        at_peak_blocks: at_peak,
+        at_peak_bytes: at_peak * size,
+        temporary,
+        largest_bytes: size - 8,
+        frees_here: freed,
+        freed_here_bytes: freed * size,
+        ..Measures::default()
+    }
+}
+
+fn sites() -> Vec<Site> {
+    let site = |stack, lane, measures| Site {
+        stack: StackId(stack),
+        lane: LaneId(lane),
+        measures,
+    };
+    vec![
+        site(7, 0, row(1000, 4104, 900, 1000, 0)),
+        site(8, 0, row(10, 131_080, 10, 4, 6)),
+        site(9, 0, row(50_000, 24, 50_000, 0, 49_990)),
+        site(12, 1, row(300, 1032, 0, 250, 0)),
+        site(0, 1, row(2, 40, 1, 2, 0)),
+    ]
+}
+
+fn lanes(sites: &[Site]) -> Vec<Lane> {
+    let lane = |(name, threads, id): (&str, u32, u32)| {
+        let mut measures = Measures::default();
+        let own = sites.iter().filter(|s| s.lane == LaneId(id));
+        own.for_each(|s| measures.add(&s.measures));
+        Lane {
+            name: name.to_owned(),
+            threads,
+            measures,
+        }
+    };
+    [("app", 1, 0), ("worker", 12, 1)].map(lane).to_vec()
+}
+
+fn modules() -> Vec<Module> {
+    let module = |(path, build_id): (&str, &[u8])| Module {
+        path: path.to_owned(),
+        start: 0x40_0000,
+        end: 0x50_0000,
+        bias: 0x40_0000,
+        build_id: build_id.to_vec(),
+        unloaded: build_id.is_empty(),
+    };
+    let app: (&str, &[u8]) = ("/usr/bin/app", &[0xab, 0xcd, 0x01]);
+    [
+        app,
+        ("/lib/libc.so.6", &[0x12]),
+        ("/opt/libstripped.so", &[]),
+    ]
+    .map(module)
+    .to_vec()
+}
+
+fn process() -> Process {
+    let sites = sites();
+    let mut totals = Measures::default();
+    sites.iter().for_each(|s| totals.add(&s.measures));
+    totals.peak_bytes = totals.at_peak_bytes;
+    Process {
+        file: PathBuf::from("app.heaptide/4242-0.profile"),
+        pid: 4242,
+        ppid: 4200,
+        image: 0,
+        forked: false,
+        program: "/usr/bin/app".to_owned(),
+        command: ["app", "--input", "a file.txt"].map(str::to_owned).to_vec(),
+        host: "box".to_owned(),
+        start_realtime_ns: 1_700_000_000_123_456_789,
+        duration_ns: 2_500_000_000,
+        end: End::Exited(0),
+        mode: Mode::Stacks,
+        totals,
+        peak_time_ns: 1_250_000_000,
+        peak_bound_bytes: 4096,
+        unmatched_frees: 3,
+        losses: vec![
+            (
+                "no_site",
+                "allocations recorded without their stack: no room for a site",
+                2,
+            ),
+            (
+                "too_deep",
+                "stacks deeper than the limit, cut at the outer end",
+                7,
+            ),
+        ],
+        histogram: vec![
+            SizeClass {
+                size_min: 16,
+                size_max: 31,
+                requested: 50_000,
+                usable: 50_000,
+                freed: 50_000,
+            },
+            SizeClass {
+                size_min: 32,
+                size_max: 63,
+                requested: 2,
+                usable: 2,
+                freed: 1,
+            },
+            SizeClass {
+                size_min: 1024,
+                size_max: 2047,
+                requested: 300,
+                usable: 300,
+                freed: 0,
+            },
+            SizeClass {
+                size_min: 4096,
+                size_max: 8191,
+                requested: 1000,
+                usable: 1000,
+                freed: 900,
+            },
+        ],
+        lanes: lanes(&sites),
+        modules: modules(),
+        frames: frames(),
+        stacks: stacks(),
+        sites,
+        timeline: Vec::new(),
+        unwinder: (12_345, 67),
+        lanes_at_once: 2,
+        notes: vec!["libstripped.so has changed since: its frames have no names".to_owned()],
+    }
+}
+
+/// A second image that did little.
+fn small() -> Process {
+    let totals = Measures {
+        allocations: 1,
+        usable_bytes: 24,
+        live_blocks: 1,
+        live_bytes: 24,
+        ..Measures::default()
+    };
+    Process {
+        pid: 4243,
+        command: vec!["sh".to_owned()],
+        end: End::Exec,
+        totals: Measures {
+            peak_bytes: 24,
+            at_peak_bytes: 24,
+            at_peak_blocks: 1,
+            ..totals
+        },
+        sites: vec![Site {
+            stack: StackId(3),
+            lane: LaneId(0),
+            measures: totals,
+        }],
+        losses: Vec::new(),
+        notes: Vec::new(),
+        unmatched_frees: 0,
+        ..process()
+    }
+}
+
+fn recording(processes: Vec<Process>) -> Recording {
+    Recording {
+        path: PathBuf::from("app.heaptide"),
+        sealed: true,
+        processes,
+        damaged: Vec::new(),
+    }
+}
+
+/// Holds what a view wrote against the page of that name.
+fn expect(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/expected")
+        .join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, found).expect("expected/ can be written");
+    }
+    let expected = std::fs::read_to_string(&path).expect("the expected page is there");
+    assert!(
+        found == expected,
+        "{name}: expected\n{expected}\nfound\n{found}"
+    );
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("views write UTF-8")
+}
+
+const PAGE: text::Page = text::Page {
+    sort: None,
+    top: None,
+    process: None,
+};
+const ALL: json::Choice = json::Choice {
+    sort: Measure::AtPeakBytes,
+    top: None,
+    process: None,
+};
+
+fn as_json(recording: &Recording, choice: &json::Choice) -> Value {
+    serde_json::from_str(&written(|out| json::write(out, recording, choice))).expect("valid JSON")
+}
+
+#[test]
+fn the_page() {
+    expect(
+        "page.txt",
+        &written(|out| text::write(out, &recording(vec![process()]), &PAGE)),
+    );
+    let page = text::Page {
+        sort: Some(Measure::Allocations),
+        top: Some(2),
+        process: None,
+    };
+    expect(
+        "sorted.txt",
+        &written(|out| text::write(out, &recording(vec![process()]), &page)),
+    );
+}
+
+#[test]
+fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
+    let both = recording(vec![small(), process()]);
+    expect(
+        "several.txt",
+        &written(|out| text::write(out, &both, &PAGE)),
+    );
+    let page = text::Page {
+        process: Some(4243),
+        ..PAGE
+    };
+    expect(
+        "one_of_several.txt",
+        &written(|out| text::write(out, &both, &page)),
+    );
+}
+
+#[test]
+fn counters_have_totals_and_no_stacks() {
+    let counters = Process {
+        mode: Mode::Counters,
+        sites: Vec::new(),
+        ..process()
+    };
+    expect(
+        "counters.txt",
+        &written(|out| text::write(out, &recording(vec![counters]), &PAGE)),
+    );
+}
+
+#[test]
+fn tables() {
+    for by in GroupBy::all() {
+        let table = table::Table {
+            by: *by,
+            sort: None,
+            top: None,
+        };
+        let found = written(|out| table::write(out, &process(), &table));
+        expect(&format!("by_{}.txt", by.name()), &found);
+    }
+}
+
+#[test]
+fn trees() {
+    let view = tree::View {
+        measure: Measure::AtPeakBytes,
+        bottom_up: false,
+        depth: usize::MAX,
+        min_percent: 0.0,
+    };
+    expect(
+        "tree.txt",
+        &written(|out| tree::write(out, &process(), &view)),
+    );
+    let up = tree::View {
+        bottom_up: true,
+        ..view
+    };
+    expect(
+        "tree_bottom_up.txt",
+        &written(|out| tree::write(out, &process(), &up)),
+    );
+    let cut = tree::View {
+        depth: 2,
+        min_percent: 10.0,
+        ..view
+    };
+    expect(
+        "tree_cut.txt",
+        &written(|out| tree::write(out, &process(), &cut)),
+    );
+}
+
+#[test]
+fn description() {
+    expect(
+        "info.txt",
+        &written(|out| info::write(out, &recording(vec![process()]))),
+    );
+}
+
+#[test]
+fn a_summary_is_five_lines() {
+    let path = Path::new("my recording.heaptide");
+    let page = summary(&recording(vec![small(), process()]), path);
+    assert_eq!(page.lines().count(), 5);
+    assert!(
+        page.lines().all(|line| line.starts_with("heaptide: ")),
+        "{page}"
+    );
+    expect("summary.txt", &page);
+    let nothing = summary(&recording(Vec::new()), path);
+    assert_eq!(nothing.lines().count(), 5);
+}
+
+#[test]
+fn json_holds_the_contract() {
+    let report = as_json(&recording(vec![process()]), &ALL);
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["recording"], "app.heaptide");
+    let process = &report["processes"][0];
+    assert_eq!(process["pid"], 4242);
+    assert_eq!(process["command"][2], "a file.txt");
+    assert_eq!(process["start_time"], "2023-11-14T22:13:20.123456Z");
+    assert_eq!(process["duration_s"], 2.5);
+    assert_eq!(
+        process["end"],
+        serde_json::json!({"kind": "exited", "code": 0})
+    );
+    assert_eq!(process["totals"]["peak_time_s"], 1.25);
+    assert_eq!(process["totals"]["lost_events"], 2);
+    assert_eq!(process["totals"]["peak_bound_bytes"], 4096);
+    assert_eq!(process["histogram"][2]["size_max"], 2047);
+    assert_eq!(process["lanes"][1]["name"], "worker");
+    let vector = &process["frames"][4];
+    let name = "void std::vector<int, std::allocator<int> >::push_back(int const&)";
+    assert_eq!(vector["function"], name, "names are whole");
+    assert_eq!(vector["inlined"], true);
+    assert_eq!(process["frames"][6]["function"], Value::Null);
+    assert_eq!(process["frames"][6]["module"], "/opt/libstripped.so");
+    let first = &process["sites"][0];
+    assert_eq!(
+        first["stack"],
+        serde_json::json!([0, 1, 2, 3, 3, 3, 4]),
+        "outermost first"
+    );
+    assert_eq!(first["scope"], serde_json::json!([]));
+    assert_eq!(first["label"], Value::Null);
+    assert_eq!(first["lane"], "app");
+    assert_eq!(first.get("peak_bytes"), None, "only totals have a peak");
+}
+
+#[test]
+fn json_sums_over_sites_and_over_lanes_are_the_totals() {
+    let report = as_json(&recording(vec![process()]), &ALL);
+    let process = &report["processes"][0];
+    let number = |row: &Value, m: &Measure| row[m.name()].as_u64().expect("every measure is there");
+    for rows in ["sites", "lanes"] {
+        let rows = process[rows].as_array().expect("rows");
+        for measure in Measure::all().iter().filter(|m| **m != Measure::PeakBytes) {
+            let values = rows.iter().map(|row| number(row, measure));
+            let sum = values.fold(0, |a, b| measure.combine().of(a, b));
+            assert_eq!(
+                sum,
+                number(&process["totals"], measure),
+                "{}",
+                measure.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn json_of_the_top_sites_has_only_their_frames() {
+    let choice = json::Choice {
+        sort: Measure::Temporary,
+        top: Some(1),
+        process: None,
+    };
+    let report = as_json(&recording(vec![process()]), &choice);
+    let process = &report["processes"][0];
+    let sites = process["sites"].as_array().expect("sites");
+    assert_eq!(sites.len(), 1);
+    assert_eq!(sites[0]["temporary"], 49_990);
+    let frames = process["frames"].as_array().expect("frames");
+    let stack: Vec<usize> = sites[0]["stack"]
+        .as_array()
+        .expect("a stack")
+        .iter()
+        .map(|i| i.as_u64().expect("an index") as usize)
+        .collect();
+    let names: Vec<&Value> = stack.iter().map(|&i| &frames[i]["function"]).collect();
+    assert_eq!(frames.len(), 5);
+    assert_eq!(
+        names[..4],
+        ["_start", "__libc_start_main_impl", "main", "read_all"]
+    );
+    assert_eq!(*names[4], Value::Null);
+}
+
+#[test]
+fn json_of_one_process() {
+    let both = recording(vec![small(), process()]);
+    let pids = |choice| {
+        let report = as_json(&both, &choice);
+        let processes = report["processes"].as_array().expect("processes").clone();
+        processes
+            .iter()
+            .map(|p| p["pid"].as_u64())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(pids(ALL), [Some(4243), Some(4242)]);
+    assert_eq!(
+        pids(json::Choice {
+            process: Some(4243),
+            ..ALL
+        }),
+        [Some(4243)]
+    );
+    assert_eq!(
+        pids(json::Choice {
+            process: Some(1),
+            ..ALL
+        }),
+        []
+    );
+}
+
+#[test]
+fn a_flame_graph_has_every_function_and_the_units() {
+    let svg = written(|out| flamegraph::write(out, &process(), Measure::AtPeakBytes));
+    for part in [
+        "app --input 'a file.txt' · at_peak_bytes",
+        "pid 4242: 4.66 MiB (4,886,400 bytes) live at the peak, 1.25 s after the start",
+        "Tree::build(int)",
+        "std::vector&lt;int&gt;::push_back(int const&amp;)",
+        "read_all",
+        "bytes, ",
+    ] {
+        assert!(
+            svg.replace("&apos;", "'").contains(part),
+            "{part} is missing"
+        );
+    }
+    // 1000 blocks of 4104 bytes of 4,886,400 in all.
+    assert!(
+        svg.contains("(4,104,000 bytes, 83.99%)"),
+        "the share of Tree::build"
+    );
+}
+
+#[test]
+fn nothing_is_not_drawn() {
+    let nothing = Process {
+        sites: Vec::new(),
+        ..process()
+    };
+    let error = flamegraph::write(&mut Vec::new(), &nothing, Measure::AtPeakBytes);
+    assert_eq!(
+        error.expect_err("no sites").to_string(),
+        "pid 4242 has no at_peak_bytes: nothing to draw"
+    );
+}
