@@ -20,7 +20,8 @@ static _Unwind_Reason_Code step(_Unwind_Context *context, void *data)
     int before = 0;
     uintptr_t pc = _Unwind_GetIPInfo(context, &before);
     // an interrupted pc is the instruction itself: shown one further, like a return address
-    trace->frames[trace->count++] = pc + (before ? 1 : 0);
+    if (pc)
+        trace->frames[trace->count++] = pc + (before ? 1 : 0);
     return trace->count < 256 ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 

@@ -3,7 +3,7 @@
 // expect leaf:throwing allocations=500 frees=500 requested_bytes=16500
 // expect function:after_catch allocations=500 frees=500 requested_bytes=50000
 // expect function:main>after_catch>innermost allocations=500
-// expect depth:throwing count=20
+// expect depth:throwing count=21
 #include "guest.h"
 #include <stdexcept>
 

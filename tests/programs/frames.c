@@ -6,7 +6,7 @@
 // expect function:main>alone>realigned_alloca>leaf_of allocations=200
 // expect function:main>alone>many_registers>leaf_of allocations=200
 // expect function:main>mixed>leaf_of allocations=400
-// expect function:main>through_qsort>qsort>compared>leaf_of allocations>=5
+// expect function:main>through_qsort>compared>leaf_of allocations>=5
 // expect function:leaf_of requested_bytes>=14000
 #include "guest.h"
 #include <alloca.h>

@@ -1,7 +1,8 @@
 //! A program of another C library, musl: the same library of the recorder loads and records it.
 //
+// musl-gcc leaves out the index of the unwind tables that the compilers of musl systems ask for.
 // compiler: musl-gcc
-// build: -pthread
+// build: -pthread -Wl,--eh-frame-hdr
 // expect function:made allocations=300 frees=250 requested_bytes=30000
 // expect function:zeroed allocations=10 frees=10 requested_bytes=400
 // expect function:grown allocations=10 reallocations=10 frees=10 requested_bytes=20000

@@ -5,7 +5,6 @@
 // expect leaf:aligned_int allocations=1 frees=1 requested_bytes=512
 // expect leaf:aligned_ints allocations=1 frees=1 requested_bytes=2560
 // expect leaf:operator_forms allocations=8 frees=8 requested_bytes=96
-// expect leaf:failing_forms allocations=0 frees=0 failed=4
 // expect leaf:c_forms allocations=8 reallocations=1 frees=8 requested_bytes=755
 // expect function:main live_blocks=0 live_bytes=0
 #include "guest.h"
@@ -36,25 +35,6 @@ static NOINLINE void operator_forms()
     stay();
 }
 
-static NOINLINE void failing_forms()
-{
-    volatile size_t huge = SIZE_MAX / 2 + 1;
-    int caught = 0;
-    try {
-        keep(::operator new(huge));
-    } catch (const std::bad_alloc &) {
-        caught++;
-    }
-    try {
-        keep(::operator new[](huge, std::align_val_t{64}));
-    } catch (const std::bad_alloc &) {
-        caught++;
-    }
-    CHECK(caught == 2);
-    CHECK(keep(::operator new(huge, std::nothrow)) == nullptr);
-    CHECK(keep(::operator new[](huge, std::align_val_t{64}, std::nothrow)) == nullptr);
-}
-
 static NOINLINE void c_forms()
 {
     free(keep(calloc(12, 1)));
@@ -81,7 +61,6 @@ int main()
     aligned_int();
     aligned_ints();
     operator_forms();
-    failing_forms();
     c_forms();
     say("all forms\n");
     return 0;

@@ -21,6 +21,8 @@ dangers! {
     temporaries "temporary.c"
     large_blocks "large.c"
     cpp_operators "proxies.cpp"
+    failing_operators "new_fails.cpp"
+    peak_among_threads "threads_peak.c"
     rust_program "collections.rs"
     before_and_after_main "early.cpp"
     hooks_of_its_own "own_malloc.c"

@@ -152,7 +152,11 @@ fn sum_where(report: &Value, measure: &str, wanted: impl Fn(&[&str]) -> bool) ->
         let stack: Vec<&str> = frames(process, site).into_iter().map(function).collect();
         wanted(&stack)
     });
-    chosen.map(|(_, site)| number(site, measure)).sum()
+    let values = chosen.map(|(_, site)| number(site, measure));
+    match measure {
+        "largest_bytes" => values.max().unwrap_or(0),
+        _ => values.sum(),
+    }
 }
 
 fn contains_path(stack: &[&str], path: &[&str]) -> bool {

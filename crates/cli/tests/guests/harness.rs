@@ -12,6 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// A guest that runs longer is taken for hung; the slowest needs a fifth of it.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
+/// The status of a guest in which something is not so that holds in bare runs (`CHECK` in `guest.h`).
+const CHECK_FAILED: i32 = 99;
+
 /// How often a running guest is looked at.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -174,8 +177,8 @@ pub fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&own) == 0
 }
 
-/// Runs one program bare and recorded, with verified reuse and without: output and status must be the same,
-/// the known numbers met, the stack trees identical.
+/// Runs one program bare and recorded, with verified reuse and without: output and status must be
+/// the same, the known numbers met, the stack trees identical.
 pub fn check(name: &str) {
     check_with(name, name, &[], &[]);
 }
@@ -194,19 +197,27 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
         run(command.current_dir(&place), &scratch)
     };
     let bare = start(clean(Command::new(&program)), "bare");
-    let recording = scratch.join("a.heaptide");
-    let mut command = recorded(&recording, &[]);
-    command.arg(&program);
-    let outcome = start(command, "recorded");
+    assert_ne!(
+        bare.status, CHECK_FAILED,
+        "{variant} fails bare: {}",
+        bare.stdout
+    );
+    // Settings of one length: a guest that copies its environment allocates the same with each.
+    let with_reuse = |setting: &str, place: &str| {
+        let recording = scratch.join(format!("{place}.heaptide"));
+        let mut command = recorded(&recording, &[]);
+        command.arg(&program).env("HEAPTIDE_REUSE", setting);
+        (start(command, place), recording)
+    };
+    let (outcome, recording) = with_reuse("yes", "reuse");
+    if guest.says("not recorded") {
+        return assert_untouched(&bare, &outcome, &recording);
+    }
     assert_eq!(
         bare.without_known(),
         outcome.without_known(),
         "bare and recorded {variant} differ"
     );
-    if guest.says("not recorded") {
-        assert!(profiles(&recording).is_empty(), "{variant} left a profile");
-        return;
-    }
     let report = report(&recording, &scratch);
     assert_end(&report, bare.status);
     let mut known = expectations::parse(&guest.text, "// expect ");
@@ -217,17 +228,32 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
     }
     expectations::assert_met(&report, &known);
     if !guest.says("order: varies") {
-        let second = scratch.join("no-reuse.heaptide");
-        let mut command = recorded(&second, &[]);
-        command.arg(&program).env("HEAPTIDE_REUSE", "off");
-        let outcome = start(command, "no-reuse");
+        let (outcome, second) = with_reuse("off", "anew.");
         assert_eq!(
             bare.without_known(),
             outcome.without_known(),
-            "{variant} without reuse differs"
+            "{variant} unwound anew differs"
         );
         assert_same_tree(&report, &crate::harness::report(&second, &scratch));
     }
+}
+
+/// A program out of the recorder's reach ran as bare, and one line says that nothing was recorded.
+fn assert_untouched(bare: &Outcome, outcome: &Outcome, recording: &Path) {
+    assert!(
+        profiles(recording).is_empty(),
+        "{recording:?} has a profile"
+    );
+    assert_eq!(
+        (bare.status, &bare.stdout),
+        (outcome.status, &outcome.stdout)
+    );
+    assert!(
+        outcome.stderr.contains("nothing was recorded"),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
 }
 
 /// The last image of the first process ended as the bare program did.
