@@ -1,6 +1,6 @@
 //! Frames and stacks as lines of text: labels, places, what is folded and what is left out.
 
-use heaptide_analysis::model::{Frame, Process, StackId};
+use heaptide_analysis::model::{Frame, FrameId, Process};
 
 use crate::names::{elide_middle, shorten};
 
@@ -130,29 +130,22 @@ fn without_return_type(name: &str) -> &str {
 /// One line of a printed stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
+    /// Which of the frames it starts with.
+    pub at: usize,
     /// The function, or what stands for several frames.
     pub label: String,
     /// Its place; empty if there is none to tell.
     pub place: String,
 }
 
-/// A stack as at most `limit` lines, innermost first, the `skip` innermost frames left out: runs of
-/// recursion are folded, frames that start the program are left out, and of a long stack the inner part
-/// and the outermost function remain.
-pub fn lines(
-    process: &Process,
-    stack: StackId,
-    skip: usize,
-    limit: usize,
-    width: usize,
-) -> Vec<Line> {
-    let all: Vec<&Frame> = process
-        .frames_of(stack)
+/// Frames, innermost first, as at most `limit` lines: runs of recursion are folded, frames that start the
+/// program are left out, and of a long stack the inner part and the outermost function remain.
+pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
+    let all: Vec<&Frame> = frames
+        .iter()
         .map(|id| &process.frames[id.0 as usize])
         .collect();
-    let end = without_starters(&all);
-    let frames = &all[skip.min(end)..end];
-    let runs = fold(frames);
+    let runs = fold(&all[..without_starters(&all)]);
     let shown = runs.len().min(limit.max(3));
     let cut = if runs.len() > shown {
         shown - 2
@@ -161,15 +154,14 @@ pub fn lines(
     };
     let mut lines: Vec<Line> = runs[..cut].iter().map(|r| r.line(process, width)).collect();
     if cut < runs.len() {
-        let hidden: usize = runs[cut..runs.len() - 1]
-            .iter()
-            .map(|r| r.frames.len() * r.times)
-            .sum();
+        let (first, last) = (&runs[cut], &runs[runs.len() - 1]);
+        let label = format!("… {} more frames", last.at - first.at);
         lines.push(Line {
-            label: format!("… {hidden} more frames"),
+            at: first.at,
+            label,
             place: String::new(),
         });
-        lines.push(runs[runs.len() - 1].line(process, width));
+        lines.push(last.line(process, width));
     }
     lines
 }
@@ -188,7 +180,7 @@ fn without_starters(frames: &[&Frame]) -> usize {
         frames.len()
     };
     let before = end;
-    while end > 1 && is_starter(frames[end - 1]) {
+    while end > 0 && is_starter(frames[end - 1]) {
         end -= 1;
     }
     if end == before { frames.len() } else { end }
@@ -196,6 +188,8 @@ fn without_starters(frames: &[&Frame]) -> usize {
 
 /// Frames that follow each other `times` times.
 struct Run<'a> {
+    /// Which of the frames is its first.
+    at: usize,
     frames: &'a [&'a Frame],
     times: usize,
 }
@@ -205,6 +199,7 @@ impl Run<'_> {
         let first = self.frames[0];
         if self.times == 1 {
             return Line {
+                at: self.at,
                 label: label(process, first, width),
                 place: place(process, first),
             };
@@ -217,6 +212,7 @@ impl Run<'_> {
             .map(|f| label(process, f, share.saturating_sub(3).max(8)))
             .collect();
         Line {
+            at: self.at,
             label: labels.join(" ← ") + &repeat,
             place: place(process, first),
         }
@@ -237,6 +233,7 @@ fn fold<'a>(frames: &'a [&'a Frame]) -> Vec<Run<'a>> {
             .max_by_key(|&(times, period)| (times * period, usize::MAX - period));
         let (times, period) = longest.unwrap_or((1, 1));
         runs.push(Run {
+            at,
             frames: &rest[..period],
             times,
         });

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use heaptide_analysis::aggregate::{FunctionId, Functions};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{FrameId, Measures, ModuleId, Process, StackId};
 
@@ -53,6 +54,68 @@ pub fn hotspots(process: &Process, measure: Measure) -> Vec<Hotspot> {
     }
     hotspots.sort_by_key(|h| (Reverse(measure.of(&h.measures)), h.stacks[0].0));
     hotspots
+}
+
+impl Hotspot {
+    /// How many frames of allocating helpers lie inside of the function on one of its stacks.
+    pub fn helpers(&self, process: &Process, functions: &Functions, stack: StackId) -> usize {
+        let function = self.frame.map(|id| functions.of_frame(id));
+        let mut frames = process.frames_of(stack);
+        frames
+            .position(|id| Some(functions.of_frame(id)) == function)
+            .unwrap_or(0)
+    }
+
+    /// The way on which most came here: at every step the caller with most of the measure, innermost
+    /// first, each with what came through it. Starts at the caller of the function, or with the innermost
+    /// frame where functions have no names.
+    pub fn heaviest_way(
+        &self,
+        process: &Process,
+        functions: &Functions,
+        measure: Measure,
+    ) -> Vec<(FrameId, u64)> {
+        let named = self
+            .frame
+            .is_some_and(|id| process.frames[id.0 as usize].function.is_some());
+        let start = |stack| match named {
+            true => up(process, stack, self.helpers(process, functions, stack) + 1),
+            false => stack,
+        };
+        let values = self
+            .stacks
+            .iter()
+            .map(|(stack, m)| (start(*stack), measure.of(m)));
+        let mut here: Vec<(StackId, u64)> = values.collect();
+        let mut way = Vec::new();
+        loop {
+            here.retain(|(stack, _)| *stack != StackId(0));
+            let function = |stack: StackId| functions.of_frame(frame_at(process, stack));
+            let mut sums: HashMap<FunctionId, u64> = HashMap::new();
+            for (stack, value) in &here {
+                let sum = sums.entry(function(*stack)).or_default();
+                *sum = measure.combine().of(*sum, *value);
+            }
+            let Some((best, value)) = sums.into_iter().max_by_key(|&(f, v)| (v, Reverse(f))) else {
+                return way;
+            };
+            here.retain(|(stack, _)| function(*stack) == best);
+            way.push((frame_at(process, here[0].0), value));
+            here.iter_mut()
+                .for_each(|(stack, _)| *stack = up(process, *stack, 1));
+        }
+    }
+}
+
+fn frame_at(process: &Process, stack: StackId) -> FrameId {
+    process.stacks[stack.0 as usize].frame
+}
+
+/// The stack without its innermost frames.
+fn up(process: &Process, stack: StackId, frames: usize) -> StackId {
+    (0..frames).fold(stack, |at, _| {
+        process.stacks.get(at.0 as usize).map_or(at, |n| n.parent)
+    })
 }
 
 /// What makes frames one function: its name and module; without a name the module alone.

@@ -200,9 +200,9 @@ impl Simplifier {
 
     fn parenthesis(&mut self, rest: &str) -> usize {
         const ANONYMOUS: &str = "(anonymous namespace)";
-        if rest.starts_with(ANONYMOUS) {
-            let qualifier = rest[ANONYMOUS.len()..].starts_with("::");
-            return ANONYMOUS.len() + if qualifier { 2 } else { 0 };
+        if let Some(after) = rest.strip_prefix(ANONYMOUS) {
+            let qualifier = if after.starts_with("::") { 2 } else { 0 };
+            return ANONYMOUS.len() + qualifier;
         }
         let outermost = self.open.is_empty();
         if outermost && self.arguments_seen && rest.starts_with("(.") {

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::aggregate::Functions;
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, Process};
+use heaptide_analysis::model::{End, FrameId, Process};
 
 use crate::frames;
 use crate::hotspots::{Hotspot, hotspots};
@@ -84,6 +85,7 @@ fn section(
         return writeln!(out, "  nothing");
     }
     let whole = measure.of(&process.totals);
+    let functions = Functions::of(process);
     writeln!(
         out,
         "  {:>6} {:>10} {:>10}  function, and who calls it",
@@ -99,9 +101,9 @@ fn section(
         writeln!(
             out,
             "  {share:>6} {value:>10} {of_second:>10}  {}",
-            title(process, hotspot)
+            title(process, &functions, hotspot)
         )?;
-        callers(out, process, hotspot, measure)?;
+        callers(out, process, &functions, hotspot, measure)?;
     }
     if found.len() > rows {
         let rest: u64 = found[rows..].iter().map(|h| measure.of(&h.measures)).sum();
@@ -141,7 +143,7 @@ pub(crate) fn amount(measure: Measure, value: u64) -> String {
 }
 
 /// The function, the helper that it allocates through, its place.
-fn title(process: &Process, hotspot: &Hotspot) -> String {
+fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
     let Some(frame) = hotspot.frame.map(|id| &process.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
     };
@@ -154,54 +156,41 @@ fn title(process: &Process, hotspot: &Hotspot) -> String {
         Some(_) => frames::place(process, frame) + " ",
         None => String::new(),
     };
-    let helper = match helpers(process, hotspot) {
-        0 => String::new(),
-        n => {
-            let frame = process.frames_of(hotspot.stacks[0].0).nth(n - 1);
-            let frame = frame.map(|id| &process.frames[id.0 as usize]);
-            frame.map_or(String::new(), |f| {
-                format!(" via {}", frames::label(process, f, NAME / 2))
-            })
-        }
-    };
+    let stack = hotspot.stacks[0].0;
+    let inner = hotspot.helpers(process, functions, stack).checked_sub(1);
+    let helper = inner
+        .and_then(|n| process.frames_of(stack).nth(n))
+        .map_or(String::new(), |id| {
+            let helper = &process.frames[id.0 as usize];
+            format!(" via {}", frames::label(process, helper, NAME / 2))
+        });
     format!("{name}{helper}  {place}[{module}]")
 }
 
-/// How many frames of allocating helpers lie inside of the function on its largest stack.
-fn helpers(process: &Process, hotspot: &Hotspot) -> usize {
-    let frames = process.frames_of(hotspot.stacks[0].0);
-    frames.take_while(|id| Some(*id) != hotspot.frame).count()
-}
-
-/// The largest stack of a function, and how many more there are.
+/// The way on which most came, with the share of the whole that came along where it shrinks.
 fn callers(
     out: &mut dyn Write,
     process: &Process,
+    functions: &Functions,
     hotspot: &Hotspot,
     measure: Measure,
 ) -> io::Result<()> {
-    let (stack, largest) = hotspot.stacks[0];
-    let named = hotspot
-        .frame
-        .is_some_and(|id| process.frames[id.0 as usize].function.is_some());
-    // The title already is the function itself.
-    let skip = if named {
-        helpers(process, hotspot) + 1
-    } else {
-        0
-    };
-    for line in frames::lines(process, stack, skip, CALLER_LINES, NAME) {
-        let text = format!("{:34}{:<40}  {}", "", line.label, line.place);
+    let way = hotspot.heaviest_way(process, functions, measure);
+    let frames: Vec<FrameId> = way.iter().map(|step| step.0).collect();
+    let mut before = measure.of(&hotspot.measures);
+    for line in frames::lines(process, &frames, CALLER_LINES, NAME) {
+        let value = way[line.at].1;
+        let share = match value == before {
+            true => String::new(),
+            false => percent(value, measure.of(&process.totals)),
+        };
+        before = value;
+        let text = format!("  {share:>6} {:25}{:<40}  {}", "", line.label, line.place);
         writeln!(out, "{}", text.trim_end())?;
     }
     if hotspot.stacks.len() > 1 {
-        let others = counted(hotspot.stacks.len() as u64 - 1, "other stack");
-        let share = percent(measure.of(&largest), measure.of(&hotspot.measures));
-        writeln!(
-            out,
-            "{:34}({share} of it on this stack, the rest on {others})",
-            ""
-        )?;
+        let stacks = counted(hotspot.stacks.len() as u64, "stack");
+        writeln!(out, "{:34}({stacks}; these lines follow the heaviest)", "")?;
     }
     Ok(())
 }

@@ -150,7 +150,8 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
         if stack == StackId(0) {
             writeln!(out, "      (no stack)")?;
         }
-        for line in frames::lines(process, stack, 0, STACK_LINES, NAME) {
+        let path: Vec<_> = process.frames_of(stack).collect();
+        for line in frames::lines(process, &path, STACK_LINES, NAME) {
             let text = format!("      {:<60}  {}", line.label, line.place);
             writeln!(out, "{}", text.trim_end())?;
         }

@@ -18,9 +18,9 @@ const TABLE_ROWS: usize = 20;
 /// Rows of a section unless another number is asked for.
 const ROWS: usize = 5;
 /// Of several processes at most this many get a page each, …
-const PAGES: usize = 3;
+const PAGES: usize = 2;
 /// … and only those whose peak is at least this part of the largest one's.
-const PAGE_PART: u64 = 10;
+const PAGE_PART: u64 = 4;
 
 /// Losses that are in no total.
 const UNSEEN: [&str; 2] = ["no_lane", "no_shadow"];
@@ -62,10 +62,11 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
         process_page(out, process, page)?;
     }
     if pages < chosen.len() {
-        let rest = chosen.len() - pages;
+        let rest = counted((chosen.len() - pages) as u64, "process image");
         writeln!(
             out,
-            "\n{rest} smaller in the table only; `--process PID` shows one"
+            "
+{rest} not shown here; `--process PID` shows one"
         )?;
     }
     for (file, reason) in &recording.damaged {
@@ -268,10 +269,7 @@ fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         n => format!(" in {}", counted(n, "block")),
     };
     let when = duration(process.peak_time_ns);
-    let note = format!(
-        "{} bytes{exact}{blocks}, {when} after the start",
-        count(t.peak_bytes)
-    );
+    let note = format!("{} bytes{exact}{blocks}, after {when}", count(t.peak_bytes));
     row(out, "peak", &bytes(t.peak_bytes), &note)?;
     let note = format!(
         "{} bytes in {}",

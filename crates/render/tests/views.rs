@@ -10,8 +10,10 @@ use heaptide_analysis::model::*;
 use heaptide_render::{flamegraph, info, json, summary, table, text, tree};
 use serde_json::Value;
 
+type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
+
 /// The functions of the program, as (name, module, file, line, inlined); frame 6 has no name.
-const FRAMES: [(Option<&str>, u32, Option<&str>, u32, bool); 9] = [
+const FRAMES: [Described; 9] = [
     (Some("_start"), 0, None, 0, false),
     (
         Some("__libc_start_main_impl"),
