@@ -1,7 +1,7 @@
 //! Prints, for each of many blocks, its stack as the C++ runtime's unwinder finds it.
 //
-// `stack SIZE MODULE+OFFSET…`: return addresses outermost first, relative to the module, without the
-// allocating function itself; each size occurs once.
+// `known-stack MODULE+OFFSET…`: return addresses outermost first, relative to the module (`-` is the
+// program), without the allocating function itself.
 #include "guest.h"
 #include <algorithm>
 #include <alloca.h>
@@ -19,9 +19,13 @@ static _Unwind_Reason_Code step(_Unwind_Context *context, void *data)
     Trace *trace = static_cast<Trace *>(data);
     int before = 0;
     uintptr_t pc = _Unwind_GetIPInfo(context, &before);
-    // an interrupted pc is the instruction itself: shown one further, like a return address
-    if (pc)
-        trace->frames[trace->count++] = pc + (before ? 1 : 0);
+    if (!pc)
+        return _URC_END_OF_STACK;
+    // The pc of an interrupted function, and of the trampoline that a handler returns to, is no return
+    // address but the instruction itself: shown one further, as if a call were there.
+    if (before)
+        trace->frames[trace->count - 1]++;
+    trace->frames[trace->count++] = pc + (before ? 1 : 0);
     return trace->count < 256 ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
@@ -42,10 +46,10 @@ static int find(dl_phdr_info *info, size_t, void *data)
     return 0;
 }
 
-static void print(size_t size, const Trace &trace)
+static void print(const Trace &trace)
 {
     static char line[1 << 15];
-    int length = snprintf(line, sizeof line, "known-stack %zu", size);
+    int length = snprintf(line, sizeof line, "known-stack");
     for (int i = trace.count - 1; i > 0; i--) {
         Find wanted{trace.frames[i], "", 0};
         dl_iterate_phdr(find, &wanted);
@@ -58,16 +62,13 @@ static void print(size_t size, const Trace &trace)
     CHECK(write(1, line, (size_t)length) == length);
 }
 
-static size_t next_size = 5000;
-
 static NOINLINE void probe()
 {
-    size_t size = next_size++;
-    void *p = keep(malloc(size));
+    void *p = keep(malloc(5000));
     static thread_local Trace trace;
     trace.count = 0;
     _Unwind_Backtrace(step, &trace);
-    print(size, trace);
+    print(trace);
     free(p);
 }
 

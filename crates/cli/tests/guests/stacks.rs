@@ -2,9 +2,9 @@
 
 use crate::harness::{Guest, clean, recorded, report, run, scratch, skip};
 use crate::kill::library;
-use crate::recording::{frames, list, module, number, sites};
+use crate::recording::{frames, function, list, module, number, sites};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -31,31 +31,45 @@ fn every_frame_agrees_with_the_runtime() {
     let outcome = run(recorded(&recording, &[]).arg(&program), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stdout);
     let report = report(&recording, &place);
-    let mut by_size: HashMap<i128, Vec<String>> = HashMap::new();
+    let mut by_recorder = Counts::new();
     for (process, site) in sites(&report) {
-        let text = |f: &&Value| format!("{}+{:x}", module(f), number(f, "offset") + 1);
-        let stack: Vec<String> = physical(process, site).iter().map(text).collect();
-        by_size.insert(number(site, "largest_bytes"), stack);
+        let stack = physical(process, site);
+        if let Some((_, callers)) = stack
+            .split_last()
+            .filter(|(last, _)| function(last) == "probe")
+        {
+            let text = |f: &&Value| format!("{}+{:x}", module(f), number(f, "offset") + 1);
+            let path: Vec<String> = callers.iter().map(text).collect();
+            *by_recorder.entry(path.join(" ")).or_default() += number(site, "allocations");
+        }
     }
-    let mut compared = 0;
+    let mut by_runtime = Counts::new();
     for line in outcome
         .stdout
         .lines()
         .filter_map(|line| line.strip_prefix("known-stack "))
     {
-        let mut words = line.split_whitespace();
-        let size: i128 = words.next().expect("a size").parse().expect("a number");
-        let known: Vec<String> = words
-            .map(|frame| frame.replace("-+", &format!("{name}+")))
-            .collect();
-        let recorded = by_size
-            .get(&size)
-            .unwrap_or_else(|| panic!("no site of size {size}"));
-        let (_, callers) = recorded.split_last().expect("a frame");
-        assert_eq!(known, callers, "the stack of size {size}");
-        compared += 1;
+        let path = line.replace(" -+", &format!(" {name}+"));
+        let path = path.replacen(
+            "-+",
+            &format!("{name}+"),
+            usize::from(path.starts_with("-+")),
+        );
+        *by_runtime.entry(path).or_default() += 1;
     }
-    assert!(compared > 150, "only {compared} stacks compared");
+    for (path, count) in &by_runtime {
+        assert_eq!(by_recorder.get(path), Some(count), "the stack {path}");
+    }
+    assert_eq!(
+        by_runtime.len(),
+        by_recorder.len(),
+        "stacks that the runtime does not have"
+    );
+    assert!(
+        by_runtime.len() > 150,
+        "only {} stacks compared",
+        by_runtime.len()
+    );
 }
 
 /// How often each stack occurred, by its addresses.
