@@ -35,8 +35,8 @@ impl Launch {
         command.arg(if options.no_reuse { "off" } else { "on" });
         command
             .arg(&self.program)
-            .arg(&options.program)
-            .args(&options.args);
+            .arg(options.program())
+            .args(options.args());
         Ok(command)
     }
 }

@@ -1,6 +1,6 @@
 //! The one table of options: flags, help, man pages and completions all come from here.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -67,6 +67,7 @@ pub enum Mode {
 /// `heaptide run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLE)]
+#[command(override_usage = "heaptide run [OPTIONS] [--] PROGRAM [ARG]...")]
 pub struct RunOptions {
     /// Directory to record into [default: heaptide-PROGRAM-PID.heaptide]
     #[arg(short, long, value_name = "REC")]
@@ -86,16 +87,23 @@ pub struct RunOptions {
     /// Unwind every stack from its top to its end, for tests
     #[arg(long = "no-reuse", hide = true)]
     pub no_reuse: bool,
-    /// Program to run; a name without a slash is looked up in PATH
-    #[arg(value_name = "PROGRAM")]
-    pub program: OsString,
-    /// Its arguments: everything after PROGRAM is the program's own
-    #[arg(
-        value_name = "ARG",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub args: Vec<OsString>,
+    /// Program to run, looked up in PATH if it has no slash; everything after it is its own
+    // One list, not two: else the options of the program would be taken for ours.
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// The program to run.
+    pub fn program(&self) -> &OsStr {
+        // The table requires one word at least.
+        self.command.first().map_or(OsStr::new(""), |word| word)
+    }
+
+    /// Its arguments.
+    pub fn args(&self) -> &[OsString] {
+        self.command.get(1..).unwrap_or(&[])
+    }
 }
 
 const RUN_EXAMPLE: &str = "\
@@ -250,4 +258,64 @@ fn measure_parser() -> impl TypedValueParser<Value = Measure> {
 fn by_parser() -> impl TypedValueParser<Value = GroupBy> {
     let names = GroupBy::all().iter().map(|by| by.name());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<GroupBy>())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound_and_every_command_has_an_example() {
+        let mut command = Options::command();
+        command.clone().debug_assert();
+        command.build();
+        for sub in command
+            .get_subcommands()
+            .filter(|c| !c.is_hide_set() && c.get_name() != "help")
+        {
+            let help = sub
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.starts_with("Example:\n  "), "{}", sub.get_name());
+        }
+    }
+
+    fn run(line: &str) -> RunOptions {
+        let options = Options::try_parse_from(line.split(' ')).expect("a good line");
+        match options.command {
+            Command::Run(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_after_the_program_is_its_own() {
+        let options = run("heaptide run -o r ls -o x --mode counters --help -- -l");
+        assert_eq!(options.output, Some(PathBuf::from("r")));
+        assert_eq!(options.mode, Mode::Stacks);
+        assert_eq!(options.program(), "ls");
+        assert_eq!(
+            options.args(),
+            ["-o", "x", "--mode", "counters", "--help", "--", "-l"]
+        );
+    }
+
+    #[test]
+    fn a_double_dash_may_end_the_options() {
+        let options = run("heaptide run --quiet -- -strange -- -x");
+        assert!(options.quiet);
+        assert_eq!(options.program(), "-strange");
+        assert_eq!(options.args(), ["--", "-x"]);
+    }
+
+    #[test]
+    fn measures_go_by_their_names() {
+        let line = ["heaptide", "tree", "--measure", "live_bytes"];
+        let options = Options::try_parse_from(line).expect("a measure");
+        assert!(matches!(options.command, Command::Tree(t) if t.measure == Measure::LiveBytes));
+        assert!(Options::try_parse_from(["heaptide", "tree", "--measure", "life"]).is_err());
+    }
 }

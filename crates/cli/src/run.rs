@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
-    let program = find_program(&options.program)?;
+    let program = find_program(options.program())?;
     let output = options
         .output
         .as_deref()
@@ -41,7 +41,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     let child = launch.command(options)?.spawn()?;
     let recording = match &launch.output {
         Some(path) => path.clone(),
-        None => default_recording(Path::new(&options.program), child.id())?,
+        None => default_recording(Path::new(options.program()), child.id())?,
     };
     let status = wait(child, signals)?;
     // The child takes the recording away again if the program could not be started.

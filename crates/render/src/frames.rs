@@ -250,3 +250,95 @@ fn repeats(frames: &[&Frame], period: usize) -> usize {
         .count();
     1 + equal / period
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str) -> Frame {
+        Frame {
+            function: (!function.is_empty()).then(|| function.to_owned()),
+            module: None,
+            offset: 16,
+            file: None,
+            line: None,
+            inlined: false,
+        }
+    }
+
+    /// Frames of these functions, innermost first, as `function` or `f+g×times`.
+    fn folded(functions: &[&str]) -> String {
+        let frames: Vec<Frame> = functions.iter().map(|f| frame(f)).collect();
+        let frames: Vec<&Frame> = frames.iter().collect();
+        let name = |f: &&Frame| f.function.clone().unwrap_or_default();
+        let run = |r: &Run| {
+            let names = r.frames.iter().map(name).collect::<Vec<_>>().join("+");
+            if r.times == 1 {
+                names
+            } else {
+                format!("{names}×{}", r.times)
+            }
+        };
+        fold(&frames[..without_starters(&frames)])
+            .iter()
+            .map(run)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn recursion_is_folded_also_through_several_functions() {
+        assert_eq!(folded(&["a", "b", "c"]), "a b c");
+        assert_eq!(folded(&["a", "b", "b", "b", "c"]), "a b×3 c");
+        assert_eq!(folded(&["x", "a", "b", "a", "b", "a", "c"]), "x a+b×2 a c");
+        assert_eq!(
+            folded(&["", "", "a"]),
+            "  a",
+            "nameless frames need not be the same"
+        );
+    }
+
+    #[test]
+    fn what_starts_a_program_is_left_out() {
+        assert_eq!(
+            folded(&["f", "main", "__libc_start_call_main", "_start"]),
+            "f main"
+        );
+        assert_eq!(
+            folded(&["f", "main", "__libc_start_main_impl", ""]),
+            "f main",
+            "stripped"
+        );
+        assert_eq!(folded(&["f", "work", "start_thread", "clone3"]), "f work");
+        assert_eq!(
+            folded(&["f", "", ""]),
+            "f  ",
+            "no starter, so nothing is known of the rest"
+        );
+    }
+
+    #[test]
+    fn plumbing_is_known_by_its_own_name_and_not_by_its_arguments() {
+        for name in [
+            "std::vector<int, std::allocator<int> >::push_back(int const&)",
+            "void std::vector<Foo>::_M_realloc_insert<Foo const&>(Foo const&)",
+            "std::__detail::_Hash_node<int>* std::__detail::make<int>()",
+            "alloc::raw_vec::finish_grow",
+            "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
+            "operator new(unsigned long)",
+            "xmalloc",
+        ] {
+            assert!(is_plumbing(&frame(name)), "{name}");
+        }
+        for name in [
+            "make_tree(std::vector<int>&)",
+            "std::vector<int> parse(std::string const&)",
+            "app::<impl core::clone::Clone for app::Tree>::clone",
+            "xmalloc_statistics",
+            "stdlib_init",
+            "",
+        ] {
+            assert!(!is_plumbing(&frame(name)), "{name}");
+        }
+    }
+}

@@ -9,6 +9,11 @@ use heaptide_analysis::model::{FrameId, Measures, ModuleId, Process, StackId};
 
 use crate::frames::is_plumbing;
 
+/// A way is followed as long as it carries at least this part of the hotspot …
+const WAY_PART: u64 = 10;
+/// … and for this many frames whatever it carries.
+const WAY_MIN: usize = 2;
+
 /// A function and what it allocated through itself and through allocating helpers.
 #[derive(Clone, Debug)]
 pub struct Hotspot {
@@ -68,7 +73,7 @@ impl Hotspot {
 
     /// The way on which most came here: at every step the caller with most of the measure, innermost
     /// first, each with what came through it. Starts at the caller of the function, or with the innermost
-    /// frame where functions have no names.
+    /// frame where functions have no names. Ends where so many ways meet that the heaviest says little.
     pub fn heaviest_way(
         &self,
         process: &Process,
@@ -87,6 +92,7 @@ impl Hotspot {
             .iter()
             .map(|(stack, m)| (start(*stack), measure.of(m)));
         let mut here: Vec<(StackId, u64)> = values.collect();
+        let whole = measure.of(&self.measures);
         let mut way = Vec::new();
         loop {
             here.retain(|(stack, _)| *stack != StackId(0));
@@ -99,6 +105,9 @@ impl Hotspot {
             let Some((best, value)) = sums.into_iter().max_by_key(|&(f, v)| (v, Reverse(f))) else {
                 return way;
             };
+            if way.len() >= WAY_MIN && value < whole / WAY_PART {
+                return way;
+            }
             here.retain(|(stack, _)| function(*stack) == best);
             way.push((frame_at(process, here[0].0), value));
             here.iter_mut()

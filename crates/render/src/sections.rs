@@ -12,6 +12,8 @@ use crate::quantity::{bytes, counted, percent, short_count};
 
 /// Characters a function's name may have.
 const NAME: usize = 58;
+/// Characters a caller's name may have.
+const CALLER: usize = 46;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 6;
 
@@ -178,14 +180,17 @@ fn callers(
     let way = hotspot.heaviest_way(process, functions, measure);
     let frames: Vec<FrameId> = way.iter().map(|step| step.0).collect();
     let mut before = measure.of(&hotspot.measures);
-    for line in frames::lines(process, &frames, CALLER_LINES, NAME) {
+    for line in frames::lines(process, &frames, CALLER_LINES, CALLER) {
         let value = way[line.at].1;
         let share = match value == before {
             true => String::new(),
             false => percent(value, measure.of(&process.totals)),
         };
         before = value;
-        let text = format!("  {share:>6} {:25}{:<40}  {}", "", line.label, line.place);
+        let text = format!(
+            "  {share:>6} {:25}{:<CALLER$}  {}",
+            "", line.label, line.place
+        );
         writeln!(out, "{}", text.trim_end())?;
     }
     if hotspot.stacks.len() > 1 {
