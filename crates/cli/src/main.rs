@@ -1,4 +1,4 @@
-//! The `heaptide` command: reads the options, calls one function a command, turns results into statuses.
+//! The `heaptide` command: options in, one function a command, results to exit statuses.
 
 #![forbid(unsafe_code)]
 

@@ -113,7 +113,7 @@ Example:
 /// The recording a command reads, and which process of it.
 #[derive(Args, Debug)]
 pub struct Source {
-    /// Recording: a NAME.heaptide directory or one profile in it [default: the newest *.heaptide here]
+    /// Recording: NAME.heaptide or a profile in it [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The recording a command reads: the one named, else the newest here; and the processes chosen of it.
+//! The recording a command reads, named or the newest here, and the processes chosen of it.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

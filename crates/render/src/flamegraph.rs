@@ -14,7 +14,7 @@ use crate::text::command_line;
 
 /// Characters of a name; a box rarely has room for more, and its tooltip shows all of these.
 const NAME: usize = 160;
-/// Boxes narrower than this share of the whole are merged into what is below them: a tenth of a pixel.
+/// Boxes narrower than a tenth of a pixel, this share of the whole, are merged into the one below.
 const LEAST_PARTS: u64 = 12_000;
 
 /// Writes the flame graph of a process.

@@ -1,11 +1,12 @@
 //! Frames and stacks as lines of text: labels, places, what is folded and what is left out.
 
+use heaptide_analysis::glue::is_glue;
 use heaptide_analysis::model::{Frame, FrameId, Process};
 
 use crate::names::{elide_middle, shorten};
 
 /// Outermost frames that every stack has and nobody asks about.
-const STARTERS: [&str; 11] = [
+const STARTERS: [&str; 12] = [
     "_start",
     "__libc_start_main",
     "__libc_start_call_main",
@@ -13,14 +14,15 @@ const STARTERS: [&str; 11] = [
     "__libc_start_main_alias_2",
     "libc_start_main_stage2",
     "start_thread",
+    "_dl_start_user",
     "clone",
     "clone3",
     "__clone",
     "__clone3",
 ];
 
-/// Functions that allocate for their caller; naming them answers nothing.
-const PLUMBING: [&str; 14] = [
+/// Libraries that allocate for their caller, by the start of their names: naming them says little.
+const PLUMBING: [&str; 9] = [
     "std::",
     "__gnu_cxx::",
     "core::",
@@ -30,27 +32,16 @@ const PLUMBING: [&str; 14] = [
     "<std::",
     "hashbrown::",
     "<hashbrown::",
-    "operator new",
-    "__rust_alloc",
-    "__rust_realloc",
-    "__rdl_",
-    "__rg_",
 ];
 
-/// C functions that allocate for their caller, by whole name.
-const WRAPPERS: [&str; 12] = [
-    "xmalloc",
-    "xcalloc",
-    "xrealloc",
-    "xstrdup",
+/// C functions that return a copy to their caller.
+const COPIERS: [&str; 6] = [
     "strdup",
-    "__strdup",
     "strndup",
+    "__strdup",
     "__strndup",
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
+    "xstrdup",
+    "xmemdup",
 ];
 
 /// The last component of a path.
@@ -97,7 +88,8 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     let Some(function) = &frame.function else {
         return false;
     };
-    WRAPPERS.contains(&function.as_str())
+    COPIERS.contains(&function.as_str())
+        || is_glue(function)
         || PLUMBING
             .iter()
             .any(|p| without_return_type(function).starts_with(p))
@@ -111,7 +103,7 @@ pub fn is_starter(frame: &Frame) -> bool {
         .is_some_and(|f| STARTERS.contains(&f))
 }
 
-/// The name from where the function's own qualified name starts: after a return type, if there is one.
+/// The function's own qualified name: what comes after a return type, if there is one.
 fn without_return_type(name: &str) -> &str {
     let (mut depth, mut start) = (0usize, 0);
     for (i, byte) in name.bytes().enumerate() {
@@ -138,8 +130,9 @@ pub struct Line {
     pub place: String,
 }
 
-/// Frames, innermost first, as at most `limit` lines: runs of recursion are folded, frames that start the
-/// program are left out, and of a long stack the inner part and the outermost function remain.
+/// Frames, innermost first, as at most `limit` lines: runs of recursion are folded, frames that
+/// start the program are left out, and of a long stack the inner part and the outermost function
+/// remain.
 pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
     let all: Vec<&Frame> = frames
         .iter()

@@ -1,4 +1,4 @@
-//! Who is responsible: sites grouped by the function that asked for the memory, with its main stacks.
+//! Who is responsible: sites grouped by the function that asked for the memory, with its stacks.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -62,6 +62,19 @@ pub fn hotspots(process: &Process, measure: Measure) -> Vec<Hotspot> {
 }
 
 impl Hotspot {
+    /// Whether it stands for one function, and not for several nameless ones of a module.
+    pub fn is_one_frame(&self, process: &Process) -> bool {
+        let Some(frame) = self.frame else {
+            return false;
+        };
+        let innermost = |stack| process.frames_of(stack).next();
+        process.frames[frame.0 as usize].function.is_some()
+            || self
+                .stacks
+                .iter()
+                .all(|(stack, _)| innermost(*stack) == Some(frame))
+    }
+
     /// How many frames of allocating helpers lie inside of the function on one of its stacks.
     pub fn helpers(&self, process: &Process, functions: &Functions, stack: StackId) -> usize {
         let function = self.frame.map(|id| functions.of_frame(id));
@@ -71,9 +84,10 @@ impl Hotspot {
             .unwrap_or(0)
     }
 
-    /// The way on which most came here: at every step the caller with most of the measure, innermost
-    /// first, each with what came through it. Starts at the caller of the function, or with the innermost
-    /// frame where functions have no names. Ends where so many ways meet that the heaviest says little.
+    /// The way on which most came here: at every step the caller with most of the measure,
+    /// innermost first, each with what came through it. Starts at the caller of the function, or
+    /// with the innermost frame of several that have no names. Ends where so many ways meet that
+    /// the heaviest says little.
     pub fn heaviest_way(
         &self,
         process: &Process,

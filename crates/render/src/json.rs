@@ -12,7 +12,7 @@ use crate::quantity::{rfc3339, seconds};
 /// Version of the contract; it changes when a key changes its meaning or goes.
 const SCHEMA: u32 = 1;
 
-/// Losses that are events missing from the figures or from their stack; the others cut stacks short.
+/// Losses that are events missing from the figures or from their stack; others cut stacks short.
 const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
 
 /// What the report holds.

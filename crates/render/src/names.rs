@@ -1,4 +1,4 @@
-//! Function names for people: the noise of C++ and Rust taken off, long lists elided, in linear time.
+//! Function names for people: noise of C++ and Rust taken off, long lists elided, in linear time.
 
 /// Type arguments that a template fills in by itself; dropped when they are not the first argument.
 const DEFAULTS: [&str; 8] = [
@@ -305,7 +305,7 @@ impl Simplifier {
             let comma = self.commas[self.commas.len() - 1];
             // Nothing follows a comma at the end of a broken list.
             let argument = self.out.get(comma + 2..).unwrap_or("");
-            if !DEFAULTS.iter().any(|d| argument.starts_with(d)) {
+            if !argument.is_empty() && !DEFAULTS.iter().any(|d| argument.starts_with(d)) {
                 return;
             }
             self.out.truncate(comma);
@@ -313,7 +313,7 @@ impl Simplifier {
         }
     }
 
-    /// `std::basic_string<char>` becomes `std::string`, and so for all `basic_` of char and wchar_t.
+    /// `std::basic_string<char>` becomes `std::string`; so all `basic_` of char and wchar_t.
     fn is_char_template(&mut self, open: &Open) -> bool {
         let wide = match &self.out[open.at..] {
             "char" => "",
@@ -436,6 +436,7 @@ mod tests {
                 "std::function<void (int)>::operator()(int)",
             ),
             ("f(std::wstring)", "f(std::wstring)"),
+            ("std::make_unique<Node, >(&&)", "std::make_unique<Node>(&&)"),
         ];
         for (name, short) in cases {
             assert_eq!(shorten(name, 72), short, "{name}");

@@ -1,6 +1,6 @@
 //! Numbers as people read them: bytes, counts, shares, durations, dates.
 
-/// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`, `876 MiB`.
+/// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
 ///
 /// ```
 /// use heaptide_render::quantity::bytes;

@@ -12,6 +12,8 @@ use crate::quantity::{bytes, counted, percent, short_count};
 
 /// Characters a function's name may have.
 const NAME: usize = 58;
+/// Characters the name of an allocating helper may have.
+const HELPER: usize = 36;
 /// Characters a caller's name may have.
 const CALLER: usize = 46;
 /// Lines of callers below a function.
@@ -151,7 +153,10 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
     };
     let module = frames::module_name(process, frame);
     if frame.function.is_none() {
-        return format!("{module} (no symbols)");
+        return match hotspot.is_one_frame(process) {
+            true => frames::label(process, frame, NAME),
+            false => format!("{module} (functions without names)"),
+        };
     }
     let name = frames::label(process, frame, NAME);
     let place = match &frame.file {
@@ -164,7 +169,7 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
         .and_then(|n| process.frames_of(stack).nth(n))
         .map_or(String::new(), |id| {
             let helper = &process.frames[id.0 as usize];
-            format!(" via {}", frames::label(process, helper, NAME / 2))
+            format!(" via {}", frames::label(process, helper, HELPER))
         });
     format!("{name}{helper}  {place}[{module}]")
 }

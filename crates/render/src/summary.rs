@@ -10,8 +10,8 @@ use crate::hotspots::hotspots;
 use crate::quantity::{bytes, count, duration, percent};
 use crate::text::{command_line, ending};
 
-/// Exactly five lines about the process that used most: what ran and how it ended, what it allocated,
-/// its peak and who held it, what is live, and what to type next.
+/// Exactly five lines about the process that used most: what ran and how it ended, what it
+/// allocated, its peak and who held it, what is live, and what to type next.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(process) = recording
         .processes

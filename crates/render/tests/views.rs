@@ -77,7 +77,7 @@ fn stacks() -> Vec<StackNode> {
     nodes.map(node).to_vec()
 }
 
-/// A row of `n` blocks of `size` usable bytes, of which some are freed and some were there at the peak.
+/// A row of `n` blocks of `size` usable bytes, some freed and some there at the peak.
 fn row(n: u64, size: u64, freed: u64, at_peak: u64, temporary: u64) -> Measures {
     Measures {
         allocations: n,
