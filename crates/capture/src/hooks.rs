@@ -199,17 +199,54 @@ fn stack_pointer() -> u64 {
 
 /// The common shape: enter, call, record.
 #[inline(always)]
-fn allocate(requested: usize, entry: Entry, call: impl FnOnce() -> Address) -> Address {
+fn allocate(requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
+    allocate_or(requested, entry, &call, &call)
+}
+
+/// The same with another way for a nested call.
+#[inline(always)]
+fn allocate_or(
+    requested: usize,
+    entry: Entry,
+    call: impl FnOnce() -> Address,
+    nested: impl FnOnce() -> Address,
+) -> Address {
     let Some(mut inside) = Inside::enter(entry.sp) else {
-        return call();
+        return nested();
     };
     let block = call();
     if block.is_null() {
         record::failed(&mut inside, entry);
     } else {
-        record::allocated(&mut inside, block, requested as u64, usable(block), entry);
+        let requested = requested as u64;
+        record::allocated(
+            &mut inside,
+            block,
+            requested,
+            usable_new(block, requested),
+            entry,
+        );
     }
     block
+}
+
+/// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size later: what it
+/// will say is what it would give for the request.
+#[inline(always)]
+fn usable_new(block: Address, requested: u64) -> u64 {
+    match usable(block) {
+        0 if requested > 0 => usable_by_request(requested),
+        bytes => bytes,
+    }
+}
+
+#[cold]
+fn usable_by_request(requested: u64) -> u64 {
+    static NALLOCX: Real = Real::new(b"nallocx\0");
+    type F = extern "C" fn(usize, i32) -> usize;
+    // SAFETY: nallocx's contract: a size and no flags.
+    let bytes = unsafe { call_real!(NALLOCX, F, (requested as usize, 0), 0) };
+    if bytes == 0 { requested } else { bytes as u64 }
 }
 
 unsafe extern "C" fn malloc_body(
@@ -313,7 +350,13 @@ unsafe extern "C" fn posix_memalign_body(
         if status != 0 {
             record::failed(&mut inside, entry);
         } else if !(*out).is_null() {
-            record::allocated(&mut inside, *out, size as u64, usable(*out), entry);
+            record::allocated(
+                &mut inside,
+                *out,
+                size as u64,
+                usable_new(*out, size as u64),
+                entry,
+            );
         }
         status
     }
@@ -364,7 +407,7 @@ unsafe extern "C" fn reallocarray_body(
 
 /// The shape of a reallocation: enter, forget the old block, call, record.
 #[inline(always)]
-fn reallocate(old: Address, size: usize, entry: Entry, call: impl FnOnce() -> Address) -> Address {
+fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
     if old.is_null() {
         return allocate(size, entry, call);
     }
@@ -374,7 +417,13 @@ fn reallocate(old: Address, size: usize, entry: Entry, call: impl FnOnce() -> Ad
     let moving = Moving::begin(&mut inside, old, usable(old));
     let block = call();
     if !block.is_null() {
-        moving.done(&mut inside, block, size as u64, usable(block), entry);
+        moving.done(
+            &mut inside,
+            block,
+            size as u64,
+            usable_new(block, size as u64),
+            entry,
+        );
     } else if size == 0 {
         moving.freed(&mut inside);
     } else {
@@ -428,7 +477,8 @@ fn release(block: Address, call: impl FnOnce()) {
 
 /// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so malloc is
 /// called here, and the rest is left to the real one by returning null. Other allocators' are asked by their
-/// nothrow form, which returns null where the throwing one would do more.
+/// nothrow form, which returns null where the throwing one would do more. A nested call is the real one's own:
+/// a nothrow form may be made of the throwing one.
 unsafe extern "C" fn new_body(
     size: usize,
     _: usize,
@@ -452,7 +502,7 @@ unsafe extern "C" fn new_body(
             call_real!(NOTHROW, F, (size, (&raw const TAG)), NULL)
         }
     };
-    allocate(size, Entry { sp, bp }, call)
+    allocate_or(size, Entry { sp, bp }, call, || NULL)
 }
 
 static TAG: u8 = 0;
@@ -470,7 +520,7 @@ unsafe extern "C" fn new_aligned_body(
     real.get();
     // SAFETY: the contract of aligned operator new.
     let call = || unsafe { call_real!(NOTHROW, F, (size, alignment, (&raw const TAG)), NULL) };
-    allocate(size, Entry { sp, bp }, call)
+    allocate_or(size, Entry { sp, bp }, call, || NULL)
 }
 
 /// The nothrow forms: two or three arguments, null on failure.

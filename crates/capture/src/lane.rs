@@ -3,7 +3,7 @@
 
 use crate::modules::Range;
 use crate::process::{Process, State, process, start};
-use crate::profile::{Cursor, MAX_DEPTH};
+use crate::profile::Cursor;
 use crate::real::Real;
 use crate::tls::{thread_pointer, tls};
 use crate::{peak, profile, sites, sys};
@@ -47,6 +47,8 @@ pub struct LaneState {
     pub stack: Range,
     pub ranges: [Range; RANGES],
     pub range_next: u32,
+    /// Frames that `kept` and `scratch` have room for.
+    pub frames: usize,
     pub kept: *mut Frame,
     pub scratch: *mut Frame,
     pub depth: usize,
@@ -66,10 +68,45 @@ pub struct LaneState {
     late: bool,
 }
 
-const FRAMES_BYTES: usize = MAX_DEPTH * size_of::<Frame>();
-const RECALL_BYTES: usize = RECALL * 16;
-const STATE_BYTES: usize =
-    (size_of::<LaneState>() + 2 * FRAMES_BYTES + RECALL_BYTES + BUFFER).next_multiple_of(4096);
+/// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as stacks are.
+const MAX_DEPTH: usize = 16_384;
+/// The same where address space is scarce.
+const MAX_DEPTH_SCARCE: usize = 1024;
+
+/// The unwinder's limit of frames a stack in this process.
+pub fn max_depth(p: &Process) -> usize {
+    if p.scarce.load(Relaxed) {
+        MAX_DEPTH_SCARCE
+    } else {
+        MAX_DEPTH
+    }
+}
+
+/// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall table, buffer.
+struct Parts {
+    kept: usize,
+    scratch: usize,
+    recall: usize,
+    buffer: usize,
+    all: usize,
+}
+
+impl Parts {
+    fn of(depth: usize) -> Parts {
+        let frames = depth * size_of::<Frame>();
+        let kept = size_of::<LaneState>().next_multiple_of(64);
+        let scratch = kept + frames;
+        let recall = scratch + frames;
+        let buffer = recall + RECALL * 16;
+        Parts {
+            kept,
+            scratch,
+            recall,
+            buffer,
+            all: (buffer + BUFFER).next_multiple_of(4096),
+        }
+    }
+}
 
 /// Maps the table of lanes.
 pub fn create_table(p: &Process) -> Option<()> {
@@ -259,25 +296,27 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
     if index >= LANES_MAX || !p.may_map() {
         return core::ptr::null_mut();
     }
-    let memory = sys::map_private(STATE_BYTES);
+    let depth = max_depth(p);
+    let parts = Parts::of(depth);
+    let memory = sys::map_private(parts.all);
     if memory.is_null() {
         return core::ptr::null_mut();
     }
-    // SAFETY: fresh memory of STATE_BYTES, divided as its size was summed up.
+    // SAFETY: fresh memory, divided as its size was summed up.
     unsafe {
-        let _ = sys::advise(memory, STATE_BYTES, sys::MADV_WIPEONFORK);
+        let _ = sys::advise(memory, parts.all, sys::MADV_WIPEONFORK);
         let state = memory as *mut LaneState;
-        let frames = memory.add(size_of::<LaneState>().next_multiple_of(64));
-        (*state).kept = frames as *mut Frame;
-        (*state).scratch = frames.add(FRAMES_BYTES) as *mut Frame;
-        (*state).recall = frames.add(2 * FRAMES_BYTES) as *mut [u64; 2];
-        (*state).buffer = memory.add(STATE_BYTES - BUFFER);
+        (*state).kept = memory.add(parts.kept) as *mut Frame;
+        (*state).scratch = memory.add(parts.scratch) as *mut Frame;
+        (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
+        (*state).buffer = memory.add(parts.buffer);
+        (*state).frames = depth;
         (*state).header = p.header();
         (*state).index = index as u32;
         // SAFETY: records of lanes are made under the lane lock only.
         let record = (*p.lane_records.0.get()).take(Kind::Lanes, index as u32, size_of::<Lane>());
         if record.is_null() {
-            sys::unmap(memory, STATE_BYTES);
+            sys::unmap(memory, parts.all);
             return core::ptr::null_mut();
         }
         let record = record as *mut Lane;
@@ -287,7 +326,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         if (*p.header()).mode == Mode::Stacks as u32 {
             (*state).base_site = sites::create(&mut *state, 0);
             if (*state).base_site == 0 {
-                sys::unmap(memory, STATE_BYTES);
+                sys::unmap(memory, parts.all);
                 return core::ptr::null_mut();
             }
             (*record).base_site = (*state).base_site;

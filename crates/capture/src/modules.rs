@@ -10,8 +10,8 @@ use heaptide_format::{Kind, Loss};
 use heaptide_unwind::cache;
 use heaptide_unwind::table::{self, Sections};
 
-/// Modules of one process image; their index has 16 bits.
-const MODULES_MAX: usize = 65_535;
+/// Modules of one process image; their index has 16 bits, and no program comes near this.
+const MODULES_MAX: usize = 8192;
 /// Ranges of generated code remembered between loads.
 const GENERATED: usize = 16;
 
@@ -110,6 +110,14 @@ impl Modules {
                 Code::Generated
             }
             None => Code::Nothing,
+        }
+    }
+
+    /// Lists what is loaded now.
+    pub fn list_all(&self, p: &Process) {
+        let mut buffer = [0u8; 16 << 10];
+        if let Some(_held) = self.lock.acquire() {
+            self.scan(p, 0, &mut buffer);
         }
     }
 

@@ -56,23 +56,22 @@ impl Live {
         self.low = self.published - BATCH;
     }
 
-    /// Live changes by `bytes` > 0. True if a new high was reached: then what changed is part of the peak.
+    /// Live changes by `bytes`. True if it was seen to be at a new high after that: then what changed is part of
+    /// the peak.
     #[inline(always)]
     pub fn grow(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
         self.own += bytes;
         self.own > self.high && self.rise(p, header)
     }
 
-    /// Live changes by `bytes` ≤ 0.
+    /// The same for `bytes` ≤ 0: others may have grown.
     #[inline(always)]
-    pub fn shrink(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) {
+    pub fn shrink(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
         if !self.fallen {
             self.fall(p, header);
         }
         self.own += bytes;
-        if self.own < self.low {
-            self.publish(p, header);
-        }
+        self.own < self.low && self.publish(p, header)
     }
 
     /// Live as this lane sees it.
@@ -83,8 +82,7 @@ impl Live {
     #[inline(never)]
     fn rise(&mut self, p: &Process, header: *mut FileHeader) -> bool {
         if p.threaded.load(Relaxed) {
-            self.publish(p, header);
-            return false;
+            return self.publish(p, header);
         }
         // Alone: plain stores, nobody else writes these.
         // SAFETY: the header is mapped.
@@ -113,15 +111,15 @@ impl Live {
         stamp(p, header);
     }
 
-    /// Tells the others, and learns of them.
+    /// Tells the others, and learns of them. True if all together are at a new high.
     #[cold]
     #[inline(never)]
-    pub fn publish(&mut self, p: &Process, header: *mut FileHeader) {
+    pub fn publish(&mut self, p: &Process, header: *mut FileHeader) -> bool {
         let live = self.tell(header);
-        if p.threaded.load(Relaxed) && live > 0 {
-            self.raise_shared(p, header, live as u64);
-        }
+        let shared = p.threaded.load(Relaxed) && live > 0;
+        let raised = shared && self.raise_shared(p, header, live as u64);
         self.set_bounds(p, header);
+        raised
     }
 
     fn tell(&mut self, header: *mut FileHeader) -> i64 {
@@ -134,17 +132,19 @@ impl Live {
         live
     }
 
-    fn raise_shared(&mut self, p: &Process, header: *mut FileHeader, live: u64) {
+    fn raise_shared(&mut self, p: &Process, header: *mut FileHeader, live: u64) -> bool {
         self.fallen = true;
         // SAFETY: the header is mapped; with threads these fields are used atomically.
         unsafe {
             let peak = AtomicU64::from_ptr(&raw mut (*header).peak_bytes);
-            if peak.fetch_max(live, AcqRel) < live {
+            let raised = peak.fetch_max(live, AcqRel) < live;
+            if raised {
                 AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
                 stamp(p, header);
             }
             let bound = (*header).lanes_at_once as u64 * BATCH as u64;
             AtomicU64::from_ptr(&raw mut (*header).peak_bound_bytes).fetch_max(bound, Relaxed);
+            raised
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{hooks, shadow, sys};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-use heaptide_format::{FileHeader, Loss};
+use heaptide_format::{FileHeader, Loss, Mode};
 use heaptide_unwind::cache::Slot;
 
 /// The recorder's life in one process image.
@@ -54,8 +54,11 @@ pub struct Process {
     pub growth: Lock,
     /// Lane index of every page of the profile that holds sites.
     pub owners: AtomicPtr<u16>,
-    /// The first level of the shadow table.
-    pub shadow: AtomicPtr<AtomicPtr<AtomicU32>>,
+    /// The first level of the shadow table, and the mask of its index.
+    pub shadow: AtomicPtr<AtomicU64>,
+    pub shadow_mask: AtomicUsize,
+    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
+    pub scarce: AtomicBool,
     /// All lanes, by index.
     pub lanes: AtomicPtr<AtomicPtr<LaneState>>,
     pub lane_count: AtomicUsize,
@@ -172,7 +175,14 @@ impl Process {
     }
 
     /// Nanoseconds since the recording's start.
+    /// A confined guest may not be allowed to read a clock (not even the time stamp counter): then the last
+    /// time known.
     pub fn now(&self) -> u64 {
+        let header = self.header();
+        if !self.may_call() && !header.is_null() {
+            // SAFETY: the header is mapped.
+            return unsafe { (*header).last_seen_ns };
+        }
         monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
     }
 
@@ -241,11 +251,24 @@ fn set_up(p: &Process, forked: bool) -> Option<()> {
     p.pid.store(sys::getpid(), Relaxed);
     p.generation.store(1, Relaxed);
     p.no_reuse.store(!options.reuse, Relaxed);
+    p.scarce.store(address_space_is_scarce(), Relaxed);
     profile::create(p, &options, forked)?;
     shadow::create(p)?;
     lane::create_table(p)?;
     lane::create_key();
+    if options.mode == Mode::Stacks {
+        // Now, while `/proc` is in reach: a guest may change its root.
+        p.modules.list_all(p);
+    }
     Some(())
+}
+
+fn address_space_is_scarce() -> bool {
+    let mut mode = [0u8; 2];
+    let path = sys::Path::new(b"/proc/sys/vm/overcommit_memory\0");
+    let strict =
+        path.is_some_and(|path| sys::read_file(path, &mut mode).is_ok()) && mode[0] == b'2';
+    strict || sys::limit(sys::RLIMIT_AS) != u64::MAX
 }
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.

@@ -19,7 +19,7 @@ const RESERVE: u64 = 64 << 30;
 /// The least worth recording with.
 const RESERVE_MIN: u64 = 16 << 20;
 /// Under a limit of address space, this part of it is taken at most.
-const RESERVE_PART: u64 = 8;
+const RESERVE_PART: u64 = 12;
 /// The file grows by an eighth of itself, within these bounds.
 const GROW_MIN: u64 = 64 << 10;
 const GROW_MAX: u64 = 8 << 20;
@@ -31,8 +31,8 @@ const POPULATE_MIN: u64 = 64 << 10;
 const FD_LEAST: u64 = 900;
 /// After failures growth is tried again every so many times.
 const RETRY: u32 = 1024;
-/// Unwinder's limit of frames a stack; written into the header.
-pub const MAX_DEPTH: usize = 4096;
+/// With fewer descriptors than this none is kept: the file is opened for each growth.
+const FD_PLENTY: u64 = 32;
 
 /// A place in an extent, of one kind and one owner, where the next record goes.
 #[repr(C)]
@@ -105,15 +105,15 @@ pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
     }
     directory.push(b"/");
     let (fd, image) = open_new(&mut directory, pid)?;
-    let high = FD_LEAST.min(sys::limit(sys::RLIMIT_NOFILE) / 2) as usize;
-    let fd = sys::move_up(fd, high);
     let (device, inode) = sys::identity(fd).ok()?;
+    let fd = move_away(fd);
     p.fd.store(fd.0, Relaxed);
     p.device.store(device, Relaxed);
     p.inode.store(inode, Relaxed);
     keep_path(p, directory.bytes())?;
     grow_file(p, GROW_MIN).ok()?;
     let (base, reserved) = map_file(fd)?;
+    drop_if_few(p, fd);
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
     let owners = sys::map_private((reserved / PAGE * 2) as usize);
@@ -225,7 +225,7 @@ unsafe fn write_header(
         (*header).forked = forked as u32;
         (*header).start_realtime_ns = sys::clock_ns(sys::CLOCK_REALTIME);
         (*header).start_monotonic_ns = p.start_ns.load(Relaxed);
-        (*header).max_depth = MAX_DEPTH as u32;
+        (*header).max_depth = crate::lane::max_depth(p) as u32;
         (*header).epoch = 1;
         (*header).file_end = PAGE;
         (*header).magic = MAGIC;
@@ -336,12 +336,36 @@ fn grow_file(p: &Process, end: u64) -> Result<(), ()> {
     }
     let fd = checked_fd(p).ok_or(())?;
     match sys::fallocate(fd, from, end - from) {
-        Ok(()) => {}
-        Err(sys::EOPNOTSUPP) => write_zeros(fd, from, end)?,
-        Err(_) => return Err(()),
+        Ok(()) => p.backed.store(end, Relaxed),
+        Err(sys::EOPNOTSUPP) if write_zeros(fd, from, end).is_ok() => p.backed.store(end, Relaxed),
+        Err(_) => {}
     }
-    p.backed.store(end, Relaxed);
-    Ok(())
+    if !p.base.load(Relaxed).is_null() {
+        drop_if_few(p, fd);
+    }
+    if p.backed.load(Relaxed) == end {
+        Ok(())
+    } else {
+        Err(())
+    }
+}
+
+/// Out of the way of a guest that counts on low numbers.
+fn move_away(fd: Fd) -> Fd {
+    let most = sys::limit(sys::RLIMIT_NOFILE);
+    if most < FD_PLENTY {
+        fd
+    } else {
+        sys::move_up(fd, FD_LEAST.min(most / 2) as usize)
+    }
+}
+
+/// Where descriptors are few, the guest needs ours.
+fn drop_if_few(p: &Process, fd: Fd) {
+    if sys::limit(sys::RLIMIT_NOFILE) < FD_PLENTY {
+        sys::close(fd);
+        p.fd.store(-1, Relaxed);
+    }
 }
 
 /// For file systems without fallocate.
@@ -377,8 +401,7 @@ fn checked_fd(p: &Process) -> Option<Fd> {
         sys::close(again);
         return None;
     }
-    let high = FD_LEAST.min(sys::limit(sys::RLIMIT_NOFILE) / 2) as usize;
-    let fd = sys::move_up(again, high);
+    let fd = move_away(again);
     p.fd.store(fd.0, Relaxed);
     Some(fd)
 }

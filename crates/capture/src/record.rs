@@ -124,8 +124,8 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
 /// Charges a free to the site that allocated, and takes it off live.
 #[inline(always)]
 fn charge_free(lane: &mut LaneState, site: u32, usable: u64, temporary: bool) {
-    lane.live.shrink(process(), lane.header, -(usable as i64));
-    charge_site(lane, site, usable, temporary, false);
+    let rose = lane.live.shrink(process(), lane.header, -(usable as i64));
+    charge_site(lane, site, usable, temporary, rose);
     if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
         process().generation.fetch_add(1, Relaxed);
     }
@@ -253,10 +253,11 @@ impl Moving {
         }
         let in_place = block == self.block && known;
         let change = usable as i64 - if in_place { self.usable as i64 } else { 0 };
-        let rose = change > 0 && lane.live.grow(process(), lane.header, change);
-        if change <= 0 {
-            lane.live.shrink(process(), lane.header, change);
-        }
+        let rose = if change > 0 {
+            lane.live.grow(process(), lane.header, change)
+        } else {
+            lane.live.shrink(process(), lane.header, change)
+        };
         if in_place && !counters {
             charge_site(lane, self.site, self.usable, false, rose);
         }
@@ -340,10 +341,11 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
         shadow::put(block, site);
     }
     let change = after as i64 - before as i64;
-    let rose = change > 0 && lane.live.grow(process(), lane.header, change);
-    if change <= 0 {
-        lane.live.shrink(process(), lane.header, change);
-    }
+    let rose = if change > 0 {
+        lane.live.grow(process(), lane.header, change)
+    } else {
+        lane.live.shrink(process(), lane.header, change)
+    };
     if counters {
         count_plainly(lane, requested);
         // SAFETY: the lane's own record.

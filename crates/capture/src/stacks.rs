@@ -3,7 +3,6 @@
 use crate::lane::{BUFFER, LaneState, RANGES, RECALL};
 use crate::modules::{self, Code, Range};
 use crate::process::{Process, process};
-use crate::profile::MAX_DEPTH;
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -11,11 +10,11 @@ use heaptide_format::{ADDRESS_BITS, Kind, Loss, Mark, NODE_EXACT_PC, NODE_GRANUL
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache::{self, Inserted, Slot};
 use heaptide_unwind::rule::Step;
-use heaptide_unwind::stack::{Early, Machine, Registers, Stack, same_stack};
+use heaptide_unwind::stack::{Early, Machine, Registers, Same, Stack, same_stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
 
-/// Rules the first table has room for; later ones are four times as large each.
+/// Rules the first table has room for; later ones are twice as large each.
 const RULES_FIRST: usize = 4096;
 /// Rules beyond this many are evaluated each time.
 const RULES_MAX: usize = 1 << 22;
@@ -36,26 +35,28 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
     if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
         settle(lane, p, at.sp);
     }
-    // SAFETY: the array belongs to the lane and has MAX_DEPTH frames; nothing else refers to it now.
-    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, MAX_DEPTH) };
+    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it now.
+    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
     if !p.no_reuse.load(Relaxed) {
         // SAFETY: the word was read before in this stack, whose memory is there as long as `generation` is the
         // same.
         let word = |address| unsafe { *(address as *const u64) };
-        if let Some(node) = same_stack(kept, &mut lane.depth, at, word) {
-            return node;
+        match same_stack(kept, &mut lane.depth, at, word) {
+            Same::Node(node) => node,
+            seen => unwind(lane, p, at, seen),
         }
+    } else {
+        unwind(lane, p, at, Same::No)
     }
-    unwind(lane, p, at)
 }
 
 #[inline(never)]
-fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers) -> u32 {
-    // SAFETY: both arrays belong to the lane and have MAX_DEPTH frames; nothing else refers to them.
+fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
+    // SAFETY: both arrays belong to the lane and have that many frames; nothing else refers to them.
     let (kept, scratch) = unsafe {
         (
-            core::slice::from_raw_parts_mut(lane.kept, MAX_DEPTH),
-            core::slice::from_raw_parts_mut(lane.scratch, MAX_DEPTH),
+            core::slice::from_raw_parts_mut(lane.kept, lane.frames),
+            core::slice::from_raw_parts_mut(lane.scratch, lane.frames),
         )
     };
     let (mut depth, mut work) = (lane.depth, lane.work);
@@ -69,7 +70,7 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers) -> u32 {
         work: &mut work,
         reuse,
     };
-    let node = stack.capture(at, &mut guest);
+    let node = stack.capture(at, seen, &mut guest);
     lane.depth = depth;
     lane.work = work;
     node
@@ -248,8 +249,8 @@ fn without_table(pc: u64) -> Step {
 
 fn keep_rule(p: &Process, key: u64, rule: Rule) {
     let done = with_rules(p, |slots| {
-        let half = slots.len() / 2;
-        if p.rules_used.load(Relaxed) >= half {
+        let full = slots.len() / 8 * 5;
+        if p.rules_used.load(Relaxed) >= full {
             Inserted::Full
         } else {
             cache::insert(slots, key, rule)
@@ -271,7 +272,7 @@ fn keep_rule(p: &Process, key: u64, rule: Rule) {
 fn enlarge_rules(p: &Process) -> bool {
     const HEAD: usize = 64;
     let old = p.rules.load(Acquire);
-    let length = with_rules(p, |slots| slots.len() * 4).max(RULES_FIRST);
+    let length = with_rules(p, |slots| slots.len() * 2).max(RULES_FIRST);
     if length > RULES_MAX || !p.may_map() {
         return false;
     }

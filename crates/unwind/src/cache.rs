@@ -21,7 +21,7 @@ impl Default for Slot {
 }
 
 /// Slots tried before a pc counts as absent, or as not insertable.
-const PROBES: usize = 16;
+const PROBES: usize = 32;
 
 /// What came of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,17 +38,24 @@ pub enum Inserted {
 #[inline(always)]
 pub fn get(slots: &[Slot], pc: u64) -> Option<Rule> {
     let mask = slots.len().wrapping_sub(1);
-    let mut i = start(pc);
-    for _ in 0..PROBES {
-        let slot = &slots.get(i & mask)?;
-        let key = slot.key.load(Ordering::Relaxed);
-        if key == pc {
-            return Rule::from_bits(slot.rule.load(Ordering::Acquire));
+    let first = start(pc);
+    let slot = slots.get(first & mask)?;
+    if slot.key.load(Ordering::Relaxed) == pc {
+        return Rule::from_bits(slot.rule.load(Ordering::Acquire));
+    }
+    get_beyond(slots, pc, first)
+}
+
+#[inline(never)]
+fn get_beyond(slots: &[Slot], pc: u64, first: usize) -> Option<Rule> {
+    let mask = slots.len().wrapping_sub(1);
+    for i in 0..PROBES {
+        let slot = slots.get(first.wrapping_add(i) & mask)?;
+        match slot.key.load(Ordering::Relaxed) {
+            key if key == pc => return Rule::from_bits(slot.rule.load(Ordering::Acquire)),
+            0 => return None,
+            _ => {}
         }
-        if key == 0 {
-            return None;
-        }
-        i = i.wrapping_add(1);
     }
     None
 }

@@ -51,6 +51,19 @@ pub enum Step {
     FramePointer,
 }
 
+/// What nearly all rules are: see [`Rule::usual`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usual {
+    /// The CFA counts from rbp, not from rsp.
+    pub by_bp: bool,
+    /// Its distance, bytes.
+    pub cfa: i64,
+    /// The caller's rbp is on the stack.
+    pub bp_saved: bool,
+    /// Its distance from the CFA, bytes.
+    pub bp: i64,
+}
+
 const END: u64 = 1;
 const UNKNOWN: u64 = 2;
 const SP: u64 = 3;
@@ -86,6 +99,19 @@ impl Rule {
     #[inline(always)]
     pub fn module(self) -> u16 {
         (self.0 >> 48) as u16
+    }
+
+    /// The numbers of a rule whose CFA is a register and an offset, and whose rbp is kept or saved by the CFA.
+    #[inline(always)]
+    pub fn usual(self) -> Option<Usual> {
+        let by_register = matches!(self.0 & 15, SP | BP);
+        let kept = (self.0 >> 4) & 15;
+        (by_register && kept <= BP_AT_CFA).then_some(Usual {
+            by_bp: self.0 & 15 == BP,
+            cfa: ((self.0 as i32) >> 8) as i64,
+            bp_saved: kept == BP_AT_CFA,
+            bp: ((self.0 >> 32) as u16 as i16) as i64 * 8,
+        })
     }
 
     /// The rule taken apart.

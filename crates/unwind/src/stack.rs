@@ -11,7 +11,7 @@
 //! that the memory is another stack's, and that rules changed ([`Stack::forget`]).
 
 use crate::Rule;
-use crate::rule::{Bp, Cfa, Step};
+use crate::rule::{Bp, Cfa, Step, Usual};
 
 /// What the unwinder asks of its surroundings.
 pub trait Machine {
@@ -106,17 +106,30 @@ impl Frame {
     }
 }
 
+/// What a look at the kept stack told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Same {
+    /// It is the current stack, whose node this is.
+    Node(u32),
+    /// The innermost frame is the current one, but this one below it has changed.
+    Changed(usize),
+    /// The innermost frame is another.
+    No,
+}
+
 /// The common case of [`Stack::capture`] in few instructions: the same caller at the same place, and nothing
-/// below it changed. Else none, and nothing is lost: frames below the stack pointer are dropped from `kept`.
-/// `word` reads a stack word that was read before.
+/// below it changed. Frames below the stack pointer are dropped from `kept`. `word` reads a stack word that was
+/// read before.
 #[inline(always)]
 pub fn same_stack(
     kept: &mut [Frame],
     depth: &mut usize,
     at: Registers,
     word: impl Fn(u64) -> u64,
-) -> Option<u32> {
-    let mut live = kept.get_mut(..*depth)?;
+) -> Same {
+    let Some(mut live) = kept.get_mut(..*depth) else {
+        return Same::No;
+    };
     while let [.., top] = live
         && top.sp < at.sp
     {
@@ -124,25 +137,26 @@ pub fn same_stack(
         live = &mut live[..n];
     }
     *depth = live.len();
-    let (top, below) = live.split_last_mut()?;
+    let Some((top, below)) = live.split_last_mut() else {
+        return Same::No;
+    };
     let same = top.sp == at.sp
         && (top.key ^ at.pc) << 16 == 0
         && (top.flags & NEEDS_BP == 0 || top.bp == at.bp);
     if !same {
-        return None;
+        return Same::No;
     }
     // Innermost now, if it was not before: its rbp is the register's.
     top.bp_slot = 0;
     top.flags &= NEEDS_BP;
-    // All differences are gathered and looked at once: a mismatch is rare, and loads need not wait for it.
-    let mut difference = 0;
-    for frame in below.iter() {
-        difference |= word(frame.sp - 8) ^ frame.key;
-        if frame.flags != 0 && !frame.unchanged_rest(&word) {
-            return None;
+    let mut k = below.len();
+    for frame in below.iter().rev() {
+        k -= 1;
+        if !frame.unchanged(&word) {
+            return Same::Changed(k);
         }
     }
-    (difference << 16 == 0).then_some(top.node)
+    Same::Node(top.node)
 }
 
 /// Counts of what the unwinder did, for figures and tests.
@@ -195,10 +209,10 @@ impl Stack<'_> {
         *self.depth = 0;
     }
 
-    /// The tree node of the current stack.
-    pub fn capture<M: Machine>(&mut self, at: Registers, machine: &mut M) -> u32 {
+    /// The tree node of the current stack. `seen` is what [`same_stack`] said, if it was asked.
+    pub fn capture<M: Machine>(&mut self, at: Registers, seen: Same, machine: &mut M) -> u32 {
         let candidates = if self.reuse { *self.depth } else { 0 };
-        let (new, outer) = self.walk(at, candidates, self.scratch.len(), machine);
+        let (new, outer) = self.walk(at, candidates, seen, self.scratch.len(), machine);
         let base = match outer {
             Outer::Kept(n) => n,
             _ => 0,
@@ -207,7 +221,7 @@ impl Stack<'_> {
             return self.keep(base, new, outer, machine);
         }
         // Deeper than can be kept: keep the inner half, so that there is room to grow into.
-        let (new, outer) = self.walk(at, 0, self.kept.len() / 2, machine);
+        let (new, outer) = self.walk(at, 0, Same::No, self.kept.len() / 2, machine);
         self.keep(0, new, outer, machine)
     }
 
@@ -225,6 +239,7 @@ impl Stack<'_> {
         &mut self,
         at: Registers,
         mut candidates: usize,
+        seen: Same,
         limit: usize,
         machine: &mut M,
     ) -> (usize, Outer) {
@@ -237,6 +252,18 @@ impl Stack<'_> {
             cfa_slot: 0,
             flags: 0,
         };
+        if let Same::Changed(changed) = seen
+            && candidates > 0
+        {
+            let Some(next) = self.revise(&mut candidates, changed, &mut new, limit, at.bp, machine)
+            else {
+                return (new, Outer::TooDeep);
+            };
+            match self.step(new, &next, machine) {
+                Some(next) => w = next,
+                None => return (new, Outer::Root),
+            }
+        }
         loop {
             while candidates > 0 && self.kept[candidates - 1].sp < w.sp {
                 candidates -= 1;
@@ -246,15 +273,11 @@ impl Stack<'_> {
                 let Some(changed) = self.first_changed(candidates - 1, machine) else {
                     return (new, Outer::Kept(candidates));
                 };
-                if new + candidates - changed - 1 > limit {
-                    return (new, Outer::TooDeep);
+                let next = self.revise(&mut candidates, changed, &mut new, limit, at.bp, machine);
+                match next {
+                    Some(next) => w = next,
+                    None => return (new, Outer::TooDeep),
                 }
-                while candidates > changed + 1 {
-                    candidates -= 1;
-                    self.scratch[new] = self.kept[candidates];
-                    new += 1;
-                }
-                w = self.resume(new, at.bp, machine);
             } else {
                 if new == limit {
                     return (new, Outer::TooDeep);
@@ -275,6 +298,27 @@ impl Stack<'_> {
                 None => return (new, Outer::Root),
             }
         }
+    }
+
+    /// Moves the frames that are proven, those inside the changed one, to `scratch`, and takes up the walk at the
+    /// outermost of them; none if there is no room.
+    fn revise<M: Machine>(
+        &mut self,
+        candidates: &mut usize,
+        changed: usize,
+        new: &mut usize,
+        limit: usize,
+        register: u64,
+        machine: &M,
+    ) -> Option<Walk> {
+        let proven = changed + 1..*candidates;
+        let room = self.scratch.get_mut(*new..limit)?.get_mut(..proven.len())?;
+        for (to, from) in room.iter_mut().zip(self.kept[proven.clone()].iter().rev()) {
+            *to = *from;
+        }
+        *new += proven.len();
+        *candidates = changed + 1;
+        Some(self.resume(*new, register, machine))
     }
 
     /// Whether the walk's state equals a kept frame's.
@@ -332,10 +376,32 @@ impl Stack<'_> {
     }
 
     /// From `w`, which is `scratch[new - 1]`, to its caller; none at the end of the stack.
+    #[inline(always)]
     fn step<M: Machine>(&mut self, new: usize, w: &Walk, machine: &mut M) -> Option<Walk> {
         let rule = machine.rule(w.pc, w.flags & EXACT != 0);
         self.work.stepped += 1;
         self.scratch[new - 1].key = w.pc | (rule.module() as u64) << 48;
+        if let Some(usual) = rule.usual() {
+            if usual.by_bp {
+                self.need_bp(new, w.bp);
+            }
+            if let Some(next) = follow_usual(usual, w, machine) {
+                return (next.pc != 0).then_some(next);
+            }
+            machine.ended(Early::OutsideStack);
+            return None;
+        }
+        self.step_unusual(new, rule, w, machine)
+    }
+
+    #[inline(never)]
+    fn step_unusual<M: Machine>(
+        &mut self,
+        new: usize,
+        rule: Rule,
+        w: &Walk,
+        machine: &mut M,
+    ) -> Option<Walk> {
         let (cfa, bp) = match rule.step() {
             Step::Frame(cfa, bp) => (cfa, bp),
             Step::End => return None,
@@ -406,6 +472,31 @@ impl Stack<'_> {
         *self.depth = depth;
         node
     }
+}
+
+/// The same for nearly all rules there are, in a few instructions.
+#[inline(always)]
+fn follow_usual<M: Machine>(rule: Usual, w: &Walk, machine: &M) -> Option<Walk> {
+    let base = if rule.by_bp { w.bp } else { w.sp };
+    let sp = base.wrapping_add_signed(rule.cfa);
+    if sp <= w.sp {
+        return None;
+    }
+    let pc = machine.word(sp.wrapping_sub(8))? & ADDRESS;
+    let (bp_slot, bp) = if rule.bp_saved {
+        let slot = sp.wrapping_add_signed(rule.bp);
+        (slot, machine.word(slot)?)
+    } else {
+        (0, w.bp)
+    };
+    Some(Walk {
+        sp,
+        pc,
+        bp,
+        bp_slot,
+        cfa_slot: 0,
+        flags: 0,
+    })
 }
 
 /// The caller's state by a rule; none if it leads outside the stack or not outwards.
