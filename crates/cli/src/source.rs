@@ -64,17 +64,15 @@ pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Opt
             .iter()
             .filter(|p| pid.is_none_or(|pid| pid == p.pid))
     };
-    let measure = measure.of_sites();
-    // Of equals the first.
-    let process = chosen().rev().max_by_key(|p| measure.of(&p.totals))?;
+    // Of equals the one with the higher peak, then the first: counters have no at_peak figures.
+    let key = |p: &&Process| (measure.of_sites().of(&p.totals), p.totals.peak_bytes);
+    let process = chosen().rev().max_by_key(key)?;
     let others = chosen().count() - 1;
     if others > 0 {
-        let (pid, image) = (process.pid, process.image);
-        let name = measure.name();
+        let (pid, image, all) = (process.pid, process.image, others + 1);
         eprintln!(
-            "heaptide: showing pid {pid} image {image}, which has most {name}, of {} process images; \
-             `--process PID` chooses",
-            others + 1
+            "heaptide: showing pid {pid} image {image}, the largest of {all} process images; \
+             `--process PID` chooses"
         );
     }
     Some(process)

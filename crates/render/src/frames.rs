@@ -90,9 +90,25 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     };
     COPIERS.contains(&function.as_str())
         || is_glue(function)
+        || is_blanket(function)
         || PLUMBING
             .iter()
             .any(|p| without_return_type(function).starts_with(p))
+}
+
+/// Whether it is what Rust's libraries do for every type: `<T as alloc::slice::Join>::join`.
+fn is_blanket(function: &str) -> bool {
+    let Some((kind, rest)) = function
+        .strip_prefix('<')
+        .and_then(|f| f.split_once(" as "))
+    else {
+        return false;
+    };
+    let generic = kind.len() == 1 && kind.starts_with(|c: char| c.is_ascii_uppercase());
+    generic
+        && ["alloc::", "core::", "std::"]
+            .iter()
+            .any(|library| rest.starts_with(library))
 }
 
 /// Whether a frame starts a program or a thread.
@@ -318,6 +334,7 @@ mod tests {
             "std::__detail::_Hash_node<int>* std::__detail::make<int>()",
             "alloc::raw_vec::finish_grow",
             "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
+            "<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
             "operator new(unsigned long)",
             "xmalloc",
         ] {
@@ -327,6 +344,7 @@ mod tests {
             "make_tree(std::vector<int>&)",
             "std::vector<int> parse(std::string const&)",
             "app::<impl core::clone::Clone for app::Tree>::clone",
+            "<T as app::Join>::join",
             "xmalloc_statistics",
             "stdlib_init",
             "",

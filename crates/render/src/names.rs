@@ -48,7 +48,31 @@ pub fn shorten(name: &str, width: usize) -> String {
             return short;
         }
     }
-    elide_middle(&simplify(name, Detail::Bare), width)
+    let bare = simplify(name, Detail::Bare);
+    if bare.chars().count() <= width {
+        return bare;
+    }
+    // A path without its outer modules is the better half of a name.
+    let fits = |path: &&str| path.chars().count() < width;
+    let paths = bare.rmatch_indices("::").map(|(at, _)| &bare[at..]);
+    let inner = paths
+        .take_while(fits)
+        .filter(|path| is_balanced(path))
+        .last();
+    inner.map_or_else(|| elide_middle(&bare, width), |path| format!("…{path}"))
+}
+
+/// Whether brackets that close in it also open in it.
+fn is_balanced(text: &str) -> bool {
+    let mut depth = 0;
+    text.chars().all(|c| {
+        match c {
+            '<' | '(' | '{' => depth += 1,
+            '>' | ')' | '}' => depth -= 1,
+            _ => {}
+        }
+        depth >= 0
+    })
 }
 
 /// The text with its middle replaced by `…` if it is longer than `width`; the end of a name says
@@ -457,7 +481,10 @@ mod tests {
             "ns::Table<ns::Key<…>, ns::Value<…>>::insert(…)"
         );
         assert_eq!(shorten(name, 40), "ns::Table<…>::insert(…)");
-        assert_eq!(shorten(name, 16), "ns::T…:insert(…)");
+        assert_eq!(shorten(name, 16), "…::insert(…)");
+        let path = "regex_automata::nfa::thompson::compiler::Compiler::c_alt_iter";
+        assert_eq!(shorten(path, 40), "…::compiler::Compiler::c_alt_iter");
+        assert_eq!(shorten("a_function_of_a_long_name", 10), "a_f…g_name");
     }
 
     #[test]
@@ -481,9 +508,11 @@ mod tests {
         name.push_str(&">".repeat(3000));
         name.push_str("(int)");
         let open_only = "x<".repeat(50_000);
+        let path = "module::".repeat(50_000);
         let start = Instant::now();
         assert!(shorten(&name, 80).chars().count() <= 80);
         assert!(shorten(&open_only, 80).chars().count() <= 80);
+        assert!(shorten(&path, 80).chars().count() <= 80);
         // Quadratic work would take minutes.
         assert!(
             start.elapsed() < Duration::from_secs(5),

@@ -53,8 +53,8 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
 fn first(recording: &Recording, process: &Process) -> String {
     let others = match recording.processes.len() - 1 {
         0 => String::new(),
-        1 => "; 1 other process is in the report".to_owned(),
-        n => format!("; {n} other processes are in the report"),
+        1 => "; 1 other process image is in the report".to_owned(),
+        n => format!("; {n} other process images are in the report"),
     };
     let (ran, ended) = (duration(process.duration_ns), ending(process.end));
     format!("{} {ended} after {ran}{others}", command_line(process, 60))
