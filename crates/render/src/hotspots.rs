@@ -94,10 +94,8 @@ impl Hotspot {
         functions: &Functions,
         measure: Measure,
     ) -> Vec<(FrameId, u64)> {
-        let named = self
-            .frame
-            .is_some_and(|id| process.frames[id.0 as usize].function.is_some());
-        let start = |stack| match named {
+        let one = self.is_one_frame(process);
+        let start = |stack| match one {
             true => up(process, stack, self.helpers(process, functions, stack) + 1),
             false => stack,
         };
