@@ -1,7 +1,8 @@
 //! Forms of operator new that fail: by bad_alloc or null, after asking the new-handler, counted once each.
 //
 // expect leaf:failing_forms allocations=0 frees=0 failed=4
-// expect function:handled allocations=0 failed=1
+// expect leaf:handled allocations=0 failed=1
+// expect function:main failed=5
 #include "guest.h"
 #include <new>
 
