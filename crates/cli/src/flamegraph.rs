@@ -5,8 +5,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process};
 use heaptide_render::flamegraph;
 
 use crate::NO;
@@ -20,12 +18,14 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     if !source::has(&recording, options.process) {
         return Ok(ExitCode::from(NO));
     }
-    let Some(process) = source::largest(&recording, options.process, options.measure) else {
+    let process = source::largest(&recording, options.process, options.measure);
+    let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
         return Ok(ExitCode::from(NO));
     };
     let measure = options.measure.of_sites();
-    if let Some(why) = nothing_to_draw(process, measure) {
-        eprintln!("heaptide: {}: {why}", recording.path.display());
+    if measure.of(&process.totals) == 0 {
+        let (path, pid, name) = (recording.path.display(), process.pid, measure.name());
+        eprintln!("heaptide: {path}: {name} of pid {pid} is 0: nothing to draw");
         return Ok(ExitCode::from(NO));
     }
     let path = options
@@ -42,20 +42,6 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     store(&path, &svg, options.force).map_err(|e| Error::file(&path, "write it", e))?;
     source::print(|out| writeln!(out, "{}", path.display()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn nothing_to_draw(process: &Process, measure: Measure) -> Option<String> {
-    if process.mode == Mode::Counters {
-        return Some("recorded with --mode counters: no stacks to draw".to_owned());
-    }
-    let nothing = measure.of(&process.totals) == 0;
-    nothing.then(|| {
-        format!(
-            "pid {} has no {}: nothing to draw",
-            process.pid,
-            measure.name()
-        )
-    })
 }
 
 fn store(path: &Path, svg: &[u8], force: bool) -> io::Result<()> {

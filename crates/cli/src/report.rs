@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
+use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Process;
 use heaptide_render::{json, table, text};
 
 use crate::NO;
@@ -38,9 +40,13 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
         (Format::Text, Some(by)) => {
             let measure = sort.unwrap_or(Measure::AtPeakBytes);
             let table = table::Table { by, sort, top };
-            if let Some(process) = source::largest(&recording, process, measure) {
-                source::print(|out| table::write(out, process, &table))?;
-            }
+            let process = source::largest(&recording, process, measure);
+            let of_stacks = !matches!(by, GroupBy::Lane | GroupBy::Size);
+            let fits = |p: &&Process| !of_stacks || source::has_stacks(&recording, p);
+            let Some(process) = process.filter(fits) else {
+                return Ok(ExitCode::from(NO));
+            };
+            source::print(|out| table::write(out, process, &table))?;
         }
         (Format::Text, None) => {
             let page = text::Page { sort, top, process };

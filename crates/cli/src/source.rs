@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{Mode, Process, Recording};
 
 use crate::error::Error;
 use crate::options::Source;
@@ -76,6 +76,18 @@ pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Opt
         );
     }
     Some(process)
+}
+
+/// Whether a process has stacks; if not, says why.
+pub fn has_stacks(recording: &Recording, process: &Process) -> bool {
+    if process.mode == Mode::Counters {
+        let path = recording.path.display();
+        eprintln!(
+            "heaptide: {path}: recorded with --mode counters, so there are no stacks; \
+             see `heaptide report --by lane` and `--by size`"
+        );
+    }
+    process.mode == Mode::Stacks
 }
 
 /// Writes to standard output through a buffer.

@@ -27,8 +27,10 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
         depth: options.depth.unwrap_or(usize::MAX),
         min_percent: options.min_percent,
     };
-    if let Some(process) = source::largest(&recording, options.process, options.measure) {
-        source::print(|out| tree::write(out, process, &view))?;
-    }
+    let process = source::largest(&recording, options.process, options.measure);
+    let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
+        return Ok(ExitCode::from(NO));
+    };
+    source::print(|out| tree::write(out, process, &view))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -24,11 +24,8 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     let measure = measure.of_sites();
     let lines = folded(process, measure);
     if lines.is_empty() {
-        let why = format!(
-            "pid {} has no {}: nothing to draw",
-            process.pid,
-            measure.name()
-        );
+        let (name, pid) = (measure.name(), process.pid);
+        let why = format!("{name} of pid {pid} is 0: nothing to draw");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let mut options = flamegraph::Options::default();

@@ -110,7 +110,8 @@ fn section(
         callers(out, process, &functions, hotspot, measure)?;
     }
     if found.len() > rows {
-        let rest: u64 = found[rows..].iter().map(|h| measure.of(&h.measures)).sum();
+        let rest = found[rows..].iter().map(|h| measure.of(&h.measures));
+        let rest = rest.fold(0, |a, b| measure.combine().of(a, b));
         let others = found.len() - rows;
         let share = percent(rest, whole);
         let value = amount(measure, rest);

@@ -175,6 +175,11 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
     let whole = measure.of(&process.totals);
     for lane in lanes.iter().take(rows) {
         let m = &lane.measures;
+        let at_peak = match process.mode {
+            // Only sites keep what they had at the peak.
+            Mode::Counters => "-".to_owned(),
+            Mode::Stacks => bytes(m.at_peak_bytes),
+        };
         writeln!(
             out,
             "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  {}",
@@ -182,7 +187,7 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
             lane.threads,
             short_count(m.allocations),
             bytes(m.usable_bytes),
-            bytes(m.at_peak_bytes),
+            at_peak,
             bytes(m.live_bytes),
             short_count(m.frees_here),
             lane.name

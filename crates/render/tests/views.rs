@@ -555,6 +555,6 @@ fn nothing_is_not_drawn() {
     let error = flamegraph::write(&mut Vec::new(), &nothing, Measure::AtPeakBytes);
     assert_eq!(
         error.expect_err("no sites").to_string(),
-        "pid 4242 has no at_peak_bytes: nothing to draw"
+        "at_peak_bytes of pid 4242 is 0: nothing to draw"
     );
 }
