@@ -59,10 +59,10 @@ impl Serialize for Report<'_> {
             "processes",
             &seq(chosen.map(|process| Image { process, choice })),
         )?;
-        let damaged = recording
-            .damaged
-            .iter()
-            .map(|(file, reason)| Damaged { file, reason });
+        let damaged = recording.damaged.iter().map(|(file, reason)| Damaged {
+            file: file.to_string_lossy(),
+            reason,
+        });
         map.serialize_entry("damaged", &seq(damaged))?;
         map.end()
     }
@@ -83,7 +83,7 @@ impl<I: Iterator<Item: Serialize> + Clone> Serialize for Seq<I> {
 
 #[derive(serde::Serialize)]
 struct Damaged<'a> {
-    file: &'a std::path::Path,
+    file: std::borrow::Cow<'a, str>,
     reason: &'a str,
 }
 
