@@ -39,6 +39,7 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
         }
         Some(pid) if recording.processes.iter().all(|p| p.pid != pid) => {
             let mut pids: Vec<u32> = recording.processes.iter().map(|p| p.pid).collect();
+            pids.sort_unstable();
             pids.dedup();
             let shown: Vec<String> = pids.iter().take(20).map(u32::to_string).collect();
             let more = if pids.len() > shown.len() {
