@@ -4,6 +4,7 @@
 //! in `expectations.rs`). `cargo test -p heaptide --test guests NAME` runs one.
 
 mod allocators;
+mod command;
 mod dangers;
 mod expectations;
 mod harness;
