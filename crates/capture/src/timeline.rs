@@ -51,10 +51,12 @@ fn write(p: &Process, lane: &LaneState) {
             p.lost(Loss::NoSample);
             return;
         }
+        let live = (live as i64).max(0) as u64;
         *record = Sample {
             time_ns: now,
-            live_bytes: (live as i64).max(0) as u64,
-            peak_bytes: (*header).peak_bytes,
+            live_bytes: live,
+            // Live is summed over lanes, the peak known in batches.
+            peak_bytes: (*header).peak_bytes.max(live),
             allocations,
             frees,
             usable_bytes: usable,

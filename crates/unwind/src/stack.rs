@@ -11,7 +11,7 @@
 //! that the memory is another stack's, and that rules changed ([`Stack::forget`]).
 
 use crate::Rule;
-use crate::rule::{Bp, Cfa, Step, Usual};
+use crate::rule::{Bp, Cfa, Step};
 
 /// What the unwinder asks of its surroundings.
 pub trait Machine {
@@ -84,6 +84,15 @@ impl Frame {
         self.key & ADDRESS
     }
 
+    /// Whether this kept frame's state is this one. What a signal interrupted never is.
+    #[inline(always)]
+    fn is(&self, sp: u64, pc: u64, bp: u64, flags: u32) -> bool {
+        self.sp == sp
+            && (self.key ^ pc) << 16 == 0
+            && flags & EXACT == 0
+            && (self.flags & NEEDS_BP == 0 || self.bp == bp)
+    }
+
     /// Whether the words that this frame's state depends on still say what they said.
     #[inline(always)]
     fn unchanged(&self, word: &impl Fn(u64) -> u64) -> bool {
@@ -149,14 +158,29 @@ pub fn same_stack(
     // Innermost now, if it was not before: its rbp is the register's.
     top.bp_slot = 0;
     top.flags &= NEEDS_BP;
-    let mut k = below.len();
-    for frame in below.iter().rev() {
-        k -= 1;
-        if !frame.unchanged(&word) {
-            return Same::Changed(k);
-        }
+    match innermost_changed(below, &word) {
+        Some(k) => Same::Changed(k),
+        None => Same::Node(top.node),
     }
-    Same::Node(top.node)
+}
+
+/// The innermost of these frames whose words changed. Four frames at a time: nearly always all four depend on
+/// their return addresses only, and none has changed.
+#[inline(always)]
+fn innermost_changed(frames: &[Frame], word: &impl Fn(u64) -> u64) -> Option<usize> {
+    let mut end = frames.len();
+    while let Some([a, b, c, d]) = frames[..end].last_chunk() {
+        let difference = |f: &Frame| word(f.sp - 8) ^ f.key;
+        let differences = difference(a) | difference(b) | difference(c) | difference(d);
+        if differences << 16 != 0 || a.flags | b.flags | c.flags | d.flags != 0 {
+            let changed = (end - 4..end).rev().find(|&k| !frames[k].unchanged(word));
+            if changed.is_some() {
+                return changed;
+            }
+        }
+        end -= 4;
+    }
+    (0..end).rev().find(|&k| !frames[k].unchanged(word))
 }
 
 /// Counts of what the unwinder did, for figures and tests.
@@ -226,10 +250,9 @@ impl Stack<'_> {
     }
 
     /// The innermost of `kept[..n]` whose words changed.
+    #[inline(never)]
     fn first_changed<M: Machine>(&mut self, n: usize, machine: &M) -> Option<usize> {
-        let changed = self.kept[..n]
-            .iter()
-            .rposition(|frame| !frame.unchanged(&|a| machine.known_word(a)));
+        let changed = innermost_changed(&self.kept[..n], &|a| machine.known_word(a));
         self.work.verified += (n - changed.map_or(0, |k| k + 1)) as u64;
         changed
     }
@@ -244,64 +267,114 @@ impl Stack<'_> {
         machine: &mut M,
     ) -> (usize, Outer) {
         let mut new = 0;
-        let mut w = Walk {
-            sp: at.sp,
-            pc: at.pc,
-            bp: at.bp,
-            bp_slot: 0,
-            cfa_slot: 0,
-            flags: 0,
+        // The state, in registers: sp, return address, rbp, where rbp was read; and what only deref rules and
+        // signal frames have.
+        let Registers {
+            mut sp,
+            mut pc,
+            mut bp,
+        } = at;
+        let (mut bp_slot, mut cfa_slot, mut flags) = (0, 0, 0);
+        let mut known = match seen {
+            Same::Changed(changed) if candidates > 0 => Some(changed),
+            _ => None,
         };
-        if let Same::Changed(changed) = seen
-            && candidates > 0
-        {
-            let Some(next) = self.revise(&mut candidates, changed, &mut new, limit, at.bp, machine)
-            else {
-                return (new, Outer::TooDeep);
-            };
-            match self.step(new, &next, machine) {
-                Some(next) => w = next,
-                None => return (new, Outer::Root),
-            }
-        }
         loop {
-            while candidates > 0 && self.kept[candidates - 1].sp < w.sp {
+            while candidates > 0 && self.kept[candidates - 1].sp < sp {
                 candidates -= 1;
             }
-            if candidates > 0 && self.joins(candidates - 1, &w) {
-                self.join(candidates - 1, new, &w);
-                let Some(changed) = self.first_changed(candidates - 1, machine) else {
+            let joins = candidates > 0 && self.kept[candidates - 1].is(sp, pc, bp, flags);
+            if joins {
+                let changed = match known.take() {
+                    Some(changed) => Some(changed),
+                    None => {
+                        let w = Walk {
+                            sp,
+                            pc,
+                            bp,
+                            bp_slot,
+                            cfa_slot,
+                            flags,
+                        };
+                        self.join(candidates - 1, new, &w);
+                        self.first_changed(candidates - 1, machine)
+                    }
+                };
+                let Some(changed) = changed else {
                     return (new, Outer::Kept(candidates));
                 };
                 let next = self.revise(&mut candidates, changed, &mut new, limit, at.bp, machine);
-                match next {
-                    Some(next) => w = next,
-                    None => return (new, Outer::TooDeep),
-                }
+                let Some(next) = next else {
+                    return (new, Outer::TooDeep);
+                };
+                (sp, pc, bp, flags) = (next.sp, next.pc, next.bp, next.flags);
             } else {
                 if new == limit {
                     return (new, Outer::TooDeep);
                 }
                 self.scratch[new] = Frame {
-                    sp: w.sp,
-                    key: w.pc,
-                    bp: w.bp,
-                    bp_slot: w.bp_slot,
-                    cfa_slot: w.cfa_slot,
+                    sp,
+                    key: pc,
+                    bp,
+                    bp_slot,
+                    cfa_slot,
                     node: 0,
-                    flags: w.flags,
+                    flags,
                 };
                 new += 1;
             }
-            match self.step(new, &w, machine) {
-                Some(next) => w = next,
-                None => return (new, Outer::Root),
+            let rule = machine.rule(pc, flags & EXACT != 0);
+            self.work.stepped += 1;
+            self.scratch[new - 1].key = pc | (rule.module() as u64) << 48;
+            let Some(usual) = rule.usual() else {
+                let w = Walk {
+                    sp,
+                    pc,
+                    bp,
+                    bp_slot,
+                    cfa_slot,
+                    flags,
+                };
+                let Some(next) = self.step_unusual(new, rule, &w, machine) else {
+                    return (new, Outer::Root);
+                };
+                (sp, pc, bp) = (next.sp, next.pc, next.bp);
+                (bp_slot, cfa_slot, flags) = (next.bp_slot, next.cfa_slot, next.flags);
+                continue;
+            };
+            // Nearly always: the CFA is a register and an offset.
+            let base = if usual.by_bp { bp } else { sp };
+            let cfa = base.wrapping_add_signed(usual.cfa);
+            if usual.by_bp {
+                self.need_bp(new, bp);
+            }
+            let word = if cfa > sp {
+                machine.word(cfa.wrapping_sub(8))
+            } else {
+                None
+            };
+            let slot = cfa.wrapping_add_signed(usual.bp);
+            let saved = if usual.bp_saved {
+                machine.word(slot)
+            } else {
+                Some(bp)
+            };
+            let (Some(word), Some(saved)) = (word, saved) else {
+                machine.ended(Early::OutsideStack);
+                return (new, Outer::Root);
+            };
+            (sp, pc, bp) = (cfa, word & ADDRESS, saved);
+            bp_slot = if usual.bp_saved { slot } else { 0 };
+            (cfa_slot, flags) = (0, 0);
+            if pc == 0 {
+                return (new, Outer::Root);
             }
         }
     }
 
     /// Moves the frames that are proven, those inside the changed one, to `scratch`, and takes up the walk at the
     /// outermost of them; none if there is no room.
+    #[inline(never)]
     fn revise<M: Machine>(
         &mut self,
         candidates: &mut usize,
@@ -321,17 +394,8 @@ impl Stack<'_> {
         Some(self.resume(*new, register, machine))
     }
 
-    /// Whether the walk's state equals a kept frame's.
-    #[inline(always)]
-    fn joins(&self, k: usize, w: &Walk) -> bool {
-        let frame = &self.kept[k];
-        frame.sp == w.sp
-            && (frame.key ^ w.pc) << 16 == 0
-            && w.flags & EXACT == 0
-            && (frame.flags & NEEDS_BP == 0 || frame.bp == w.bp)
-    }
-
     /// Makes kept frame `k` the caller of `scratch[new - 1]`: it now got its rbp and sp by that frame's rule.
+    #[inline(never)]
     fn join(&mut self, k: usize, new: usize, w: &Walk) {
         let frame = &mut self.kept[k];
         let needs = frame.flags & NEEDS_BP;
@@ -345,6 +409,7 @@ impl Stack<'_> {
     }
 
     /// Marks the frames that hand rbp through to the caller of `scratch[new - 1]`, up to the one where it is read.
+    #[inline(never)]
     fn need_bp(&mut self, new: usize, bp: u64) {
         for frame in self.scratch[..new].iter_mut().rev() {
             frame.flags |= NEEDS_BP;
@@ -376,24 +441,6 @@ impl Stack<'_> {
     }
 
     /// From `w`, which is `scratch[new - 1]`, to its caller; none at the end of the stack.
-    #[inline(always)]
-    fn step<M: Machine>(&mut self, new: usize, w: &Walk, machine: &mut M) -> Option<Walk> {
-        let rule = machine.rule(w.pc, w.flags & EXACT != 0);
-        self.work.stepped += 1;
-        self.scratch[new - 1].key = w.pc | (rule.module() as u64) << 48;
-        if let Some(usual) = rule.usual() {
-            if usual.by_bp {
-                self.need_bp(new, w.bp);
-            }
-            if let Some(next) = follow_usual(usual, w, machine) {
-                return (next.pc != 0).then_some(next);
-            }
-            machine.ended(Early::OutsideStack);
-            return None;
-        }
-        self.step_unusual(new, rule, w, machine)
-    }
-
     #[inline(never)]
     fn step_unusual<M: Machine>(
         &mut self,
@@ -472,31 +519,6 @@ impl Stack<'_> {
         *self.depth = depth;
         node
     }
-}
-
-/// The same for nearly all rules there are, in a few instructions.
-#[inline(always)]
-fn follow_usual<M: Machine>(rule: Usual, w: &Walk, machine: &M) -> Option<Walk> {
-    let base = if rule.by_bp { w.bp } else { w.sp };
-    let sp = base.wrapping_add_signed(rule.cfa);
-    if sp <= w.sp {
-        return None;
-    }
-    let pc = machine.word(sp.wrapping_sub(8))? & ADDRESS;
-    let (bp_slot, bp) = if rule.bp_saved {
-        let slot = sp.wrapping_add_signed(rule.bp);
-        (slot, machine.word(slot)?)
-    } else {
-        (0, w.bp)
-    };
-    Some(Walk {
-        sp,
-        pc,
-        bp,
-        bp_slot,
-        cfa_slot: 0,
-        flags: 0,
-    })
 }
 
 /// The caller's state by a rule; none if it leads outside the stack or not outwards.
