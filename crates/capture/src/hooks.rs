@@ -9,7 +9,7 @@ use crate::lane::{self, Inside};
 use crate::process::{State, process};
 use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
-use crate::{end, stacks, sys};
+use crate::{end, profile, stacks, sys};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -107,6 +107,11 @@ hooks! {
     plain _exit = _exit;
     plain _Exit = _Exit;
     plain quick_exit = quick_exit;
+    plain chroot = chroot;
+    plain setuid = setuid;
+    plain seteuid = seteuid;
+    plain setreuid = setreuid;
+    plain setresuid = setresuid;
 }
 
 static REAL_MALLOC: Real = Real::new(b"malloc\0");
@@ -216,7 +221,9 @@ fn allocate_or(
     };
     let block = call();
     if block.is_null() {
-        record::failed(&mut inside, entry);
+        if !is_retry(entry) {
+            record::failed(&mut inside, entry);
+        }
     } else {
         let requested = requested as u64;
         record::allocated(
@@ -228,6 +235,19 @@ fn allocate_or(
         );
     }
     block
+}
+
+/// Whether the caller is a real throwing operator new: it only runs after a failure that was counted, to ask
+/// again and then throw.
+#[cold]
+fn is_retry(entry: Entry) -> bool {
+    static FORMS: [Real; 4] = [
+        Real::new(b"_Znwm\0"),
+        Real::new(b"_Znam\0"),
+        Real::new(b"_ZnwmSt11align_val_t\0"),
+        Real::new(b"_ZnamSt11align_val_t\0"),
+    ];
+    FORMS.iter().any(|form| form.holds(entry.caller()))
 }
 
 /// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size later: what it
@@ -502,7 +522,11 @@ unsafe extern "C" fn new_body(
             call_real!(NOTHROW, F, (size, (&raw const TAG)), NULL)
         }
     };
-    allocate_or(size, Entry { sp, bp }, call, || NULL)
+    allocate_or(size, Entry { sp, bp }, call, || {
+        // The jump that follows needs it.
+        real.get();
+        NULL
+    })
 }
 
 static TAG: u8 = 0;
@@ -520,7 +544,11 @@ unsafe extern "C" fn new_aligned_body(
     real.get();
     // SAFETY: the contract of aligned operator new.
     let call = || unsafe { call_real!(NOTHROW, F, (size, alignment, (&raw const TAG)), NULL) };
-    allocate_or(size, Entry { sp, bp }, call, || NULL)
+    allocate_or(size, Entry { sp, bp }, call, || {
+        // The jump that follows needs it.
+        real.get();
+        NULL
+    })
 }
 
 /// The nothrow forms: two or three arguments, null on failure.
@@ -842,3 +870,26 @@ macro_rules! ending {
 ending!(_exit);
 ending!(_Exit);
 ending!(quick_exit);
+
+/// Calls that may take the way to the profile from us.
+macro_rules! departing {
+    ($name:ident) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
+            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+            type F = extern "C" fn(usize, usize, usize) -> i32;
+            let p = process();
+            if p.state() == State::Active && p.may_call() {
+                profile::keep_descriptor(p);
+            }
+            // SAFETY: the function's contract; surplus arguments are ignored.
+            unsafe { call_real!(REAL, F, (a, b, c), -1) }
+        }
+    };
+}
+
+departing!(chroot);
+departing!(setuid);
+departing!(seteuid);
+departing!(setreuid);
+departing!(setresuid);

@@ -52,6 +52,8 @@ pub struct LaneState {
     pub kept: *mut Frame,
     pub scratch: *mut Frame,
     pub depth: usize,
+    /// Outer frames that are not in `kept`, of a stack deeper than the limit.
+    pub cut: usize,
     pub work: Work,
     pub nodes: Cursor,
     pub site_records: Cursor,
@@ -354,7 +356,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.live.begin(p);
         state.last_block = core::ptr::null_mut();
         (state.last_node, state.last_site) = (0, state.base_site);
-        state.depth = 0;
+        (state.depth, state.cut) = (0, 0);
         state.generation = p.generation.load(Relaxed);
         state.ranges = [Range::EMPTY; RANGES];
         state.stack = Range::of_thread(sp, thread_pointer());

@@ -98,7 +98,7 @@ pub struct Wiped<T>(pub UnsafeCell<T>);
 // SAFETY: each user says which lock or thread guards the cell.
 unsafe impl<T> Sync for Wiped<T> {}
 
-const _: () = assert!(size_of::<Process>() % 4096 == 0);
+const _: () = assert!(size_of::<Process>().is_multiple_of(4096));
 
 /// In .bss, page-aligned and whole pages long: anonymous memory of its own.
 pub static PROCESS: Wiped<core::mem::MaybeUninit<Process>> =

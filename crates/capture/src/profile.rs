@@ -27,12 +27,10 @@ const GROW_MAX: u64 = 8 << 20;
 const EXTENT_MAX: u64 = 1 << 20;
 /// Extents from this size on are faulted in at once: one call for what would be a fault a page.
 const POPULATE_MIN: u64 = 64 << 10;
-/// Descriptors from here on are rarely used by programs; lower if the limit is.
+/// A descriptor that is kept lies above those that programs count on.
 const FD_LEAST: u64 = 900;
 /// After failures growth is tried again every so many times.
 const RETRY: u32 = 1024;
-/// With fewer descriptors than this none is kept: the file is opened for each growth.
-const FD_PLENTY: u64 = 32;
 
 /// A place in an extent, of one kind and one owner, where the next record goes.
 #[repr(C)]
@@ -106,14 +104,12 @@ pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
     directory.push(b"/");
     let (fd, image) = open_new(&mut directory, pid)?;
     let (device, inode) = sys::identity(fd).ok()?;
-    let fd = move_away(fd);
     p.fd.store(fd.0, Relaxed);
     p.device.store(device, Relaxed);
     p.inode.store(inode, Relaxed);
     keep_path(p, directory.bytes())?;
     grow_file(p, GROW_MIN).ok()?;
     let (base, reserved) = map_file(fd)?;
-    drop_if_few(p, fd);
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
     let owners = sys::map_private((reserved / PAGE * 2) as usize);
@@ -318,7 +314,7 @@ fn make_room(p: &Process, end: u64) -> Result<(), ()> {
         return Err(());
     }
     let failures = p.growth_failures.load(Relaxed);
-    if failures > 0 && failures % RETRY != 0 {
+    if !failures.is_multiple_of(RETRY) {
         p.growth_failures.store(failures + 1, Relaxed);
         return Err(());
     }
@@ -334,37 +330,22 @@ fn grow_file(p: &Process, end: u64) -> Result<(), ()> {
     if end > sys::limit(sys::RLIMIT_FSIZE) {
         return Err(());
     }
-    let fd = checked_fd(p).ok_or(())?;
+    let (fd, kept) = match kept_fd(p) {
+        Some(fd) => (fd, true),
+        None => (open_again(p).ok_or(())?, false),
+    };
     match sys::fallocate(fd, from, end - from) {
         Ok(()) => p.backed.store(end, Relaxed),
         Err(sys::EOPNOTSUPP) if write_zeros(fd, from, end).is_ok() => p.backed.store(end, Relaxed),
         Err(_) => {}
     }
-    if !p.base.load(Relaxed).is_null() {
-        drop_if_few(p, fd);
+    if !kept {
+        sys::close(fd);
     }
     if p.backed.load(Relaxed) == end {
         Ok(())
     } else {
         Err(())
-    }
-}
-
-/// Out of the way of a guest that counts on low numbers.
-fn move_away(fd: Fd) -> Fd {
-    let most = sys::limit(sys::RLIMIT_NOFILE);
-    if most < FD_PLENTY {
-        fd
-    } else {
-        sys::move_up(fd, FD_LEAST.min(most / 2) as usize)
-    }
-}
-
-/// Where descriptors are few, the guest needs ours.
-fn drop_if_few(p: &Process, fd: Fd) {
-    if sys::limit(sys::RLIMIT_NOFILE) < FD_PLENTY {
-        sys::close(fd);
-        p.fd.store(-1, Relaxed);
     }
 }
 
@@ -382,28 +363,43 @@ fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), ()> {
     Ok(())
 }
 
-/// The profile's descriptor, if it still is the profile's: the guest may have closed it, or opened something
-/// else in its place. Then the file is opened again by name, if that is still the same file.
-fn checked_fd(p: &Process) -> Option<Fd> {
-    let expected = (p.device.load(Relaxed), p.inode.load(Relaxed));
+/// The profile's descriptor, if one is kept and still is the profile's: the guest may have closed it, or opened
+/// something else in its place.
+fn kept_fd(p: &Process) -> Option<Fd> {
     let fd = Fd(p.fd.load(Relaxed));
-    if expected.1 == 0 || sys::identity(fd) == Ok(expected) {
-        return Some(fd);
-    }
+    (fd.0 >= 0 && is_profile(p, fd)).then_some(fd)
+}
+
+fn is_profile(p: &Process, fd: Fd) -> bool {
+    sys::identity(fd) == Ok((p.device.load(Relaxed), p.inode.load(Relaxed)))
+}
+
+/// Opens the profile by name, if that still is the same file.
+fn open_again(p: &Process) -> Option<Fd> {
     let path = p.path.load(Relaxed);
     if path.is_null() {
         return None;
     }
     // SAFETY: PATH_MAX zero-terminated bytes, never released.
     let path = unsafe { core::slice::from_raw_parts(path, PATH_MAX) };
-    let again = sys::open(Path::new(path)?, sys::O_RDWR).ok()?;
-    if sys::identity(again) != Ok(expected) {
-        sys::close(again);
-        return None;
+    let fd = sys::open(Path::new(path)?, sys::O_RDWR).ok()?;
+    if is_profile(p, fd) {
+        return Some(fd);
     }
-    let fd = move_away(again);
-    p.fd.store(fd.0, Relaxed);
-    Some(fd)
+    sys::close(fd);
+    None
+}
+
+/// No descriptor is kept: the guest, or a child of it, may look at its own or count on their numbers. But when
+/// the guest is about to lose the right or the way to the file, one is opened before.
+pub fn keep_descriptor(p: &Process) {
+    if let Some(_held) = p.growth.acquire()
+        && kept_fd(p).is_none()
+        && let Some(fd) = open_again(p)
+    {
+        let high = FD_LEAST.min(sys::limit(sys::RLIMIT_NOFILE) / 2) as usize;
+        p.fd.store(sys::move_up(fd, high).0, Relaxed);
+    }
 }
 
 /// Prepares for a guest that will forbid system calls: room for a while, taken now.

@@ -41,6 +41,8 @@ pub struct Found {
     pub address: usize,
     pub runtime: bool,
     pub object: *const LinkMap,
+    /// Bytes of its code, 0 if the symbol does not say.
+    pub size: usize,
 }
 
 /// Looks `name` (ended by a zero byte) up behind this library.
@@ -51,11 +53,12 @@ pub fn find(name: &[u8]) -> Option<Found> {
     // SAFETY: the list is the loader's; entries live as long as their object, and whoever unloads an object
     // while its functions are being resolved has lost already.
     while let Some(map) = unsafe { object.as_ref() } {
-        if behind && let Some(address) = look_up(map, name) {
+        if behind && let Some((address, size)) = look_up(map, name) {
             return Some(Found {
                 address,
                 runtime: is_runtime(map),
                 object,
+                size,
             });
         }
         behind |= map.dynamic == me;
@@ -125,7 +128,7 @@ struct Tables {
     base: u64,
 }
 
-fn look_up(map: &LinkMap, name: &[u8]) -> Option<usize> {
+fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
     let tables = tables(map)?;
     // SAFETY: the tables are those of a loaded object, laid out as the ELF and GNU hash specifications say.
     unsafe {
@@ -139,9 +142,9 @@ fn look_up(map: &LinkMap, name: &[u8]) -> Option<usize> {
         const STT_GNU_IFUNC: u8 = 10;
         if symbol.info & 15 == STT_GNU_IFUNC {
             let resolver: extern "C" fn() -> usize = core::mem::transmute(address);
-            return Some(resolver());
+            return Some((resolver(), 0));
         }
-        Some(address)
+        Some((address, symbol.size as usize))
     }
 }
 
@@ -179,8 +182,9 @@ fn tables(map: &LinkMap) -> Option<Tables> {
         // SAFETY: not the last entry.
         entry = unsafe { entry.add(1) };
     }
-    let usable =
-        !t.symbols.is_null() && !t.strings.is_null() && !(t.gnu_hash.is_null() && t.hash.is_null());
+    let usable = !t.symbols.is_null()
+        && !t.strings.is_null()
+        && (!t.gnu_hash.is_null() || !t.hash.is_null());
     usable.then_some(t)
 }
 
@@ -268,6 +272,7 @@ unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
 pub struct Real {
     /// First, for entries jump through it.
     address: AtomicUsize,
+    size: AtomicUsize,
     runtime: AtomicBool,
     name: &'static [u8],
 }
@@ -277,6 +282,7 @@ impl Real {
     pub const fn new(name: &'static [u8]) -> Real {
         Real {
             address: AtomicUsize::new(0),
+            size: AtomicUsize::new(0),
             runtime: AtomicBool::new(false),
             name,
         }
@@ -300,8 +306,15 @@ impl Real {
             return 0;
         };
         self.runtime.store(found.runtime, Relaxed);
+        self.size.store(found.size, Relaxed);
         self.address.store(found.address, Relaxed);
         found.address
+    }
+
+    /// Whether a return address is inside the function.
+    pub fn holds(&self, pc: u64) -> bool {
+        let start = self.get();
+        start != 0 && (pc as usize).wrapping_sub(start) <= self.size.load(Relaxed)
     }
 
     /// Whether it is a C++ runtime's own: its operators new and delete are malloc and free.

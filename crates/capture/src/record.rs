@@ -18,12 +18,16 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The return address.
+    pub fn caller(self) -> u64 {
+        // SAFETY: at the entry of a function it is on top of the stack.
+        unsafe { *(self.sp as *const u64) }
+    }
+
     #[inline(always)]
     fn registers(self) -> Registers {
-        // SAFETY: at the entry of a function the return address is on top of the stack.
-        let pc = unsafe { *(self.sp as *const u64) };
         Registers {
-            pc,
+            pc: self.caller(),
             sp: self.sp + 8,
             bp: self.bp,
         }

@@ -127,12 +127,11 @@ impl Index {
     }
 
     fn get(&self, node: u32) -> u32 {
-        // SAFETY: `slot` gives an entry of the table.
         if self.capacity == 0 {
-            0
-        } else {
-            unsafe { (*self.slot(node))[1] }
+            return 0;
         }
+        // SAFETY: `slot` gives an entry of the table.
+        unsafe { (*self.slot(node))[1] }
     }
 
     /// False if there is no memory.

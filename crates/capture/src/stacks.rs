@@ -41,7 +41,7 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
         // SAFETY: the word was read before in this stack, whose memory is there as long as `generation` is the
         // same.
         let word = |address| unsafe { *(address as *const u64) };
-        match same_stack(kept, &mut lane.depth, at, word) {
+        match same_stack(kept, &mut lane.depth, lane.cut, at, word) {
             Same::Node(node) => node,
             seen => unwind(lane, p, at, seen),
         }
@@ -59,7 +59,7 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
             core::slice::from_raw_parts_mut(lane.scratch, lane.frames),
         )
     };
-    let (mut depth, mut work) = (lane.depth, lane.work);
+    let (mut depth, mut cut, mut work) = (lane.depth, lane.cut, lane.work);
     let range = lane.stack;
     let reuse = !p.no_reuse.load(Relaxed);
     let mut guest = Guest { lane, p, range };
@@ -67,11 +67,13 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
         kept,
         scratch,
         depth: &mut depth,
+        cut: &mut cut,
         work: &mut work,
         reuse,
     };
     let node = stack.capture(at, seen, &mut guest);
     lane.depth = depth;
+    lane.cut = cut;
     lane.work = work;
     node
 }
@@ -87,7 +89,7 @@ fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
         if OTHER_STACKS.load(Relaxed) {
             lane.stack = Range::EMPTY;
         }
-        lane.depth = 0;
+        (lane.depth, lane.cut) = (0, 0);
     }
     if lane.stack.holds(sp) {
         return;
@@ -97,7 +99,7 @@ fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
     // The same stack, further down than was guessed: what is kept stays true.
     let grown = known != Range::EMPTY && range.holds(known.high - 1);
     if !grown {
-        lane.depth = 0;
+        (lane.depth, lane.cut) = (0, 0);
         if known != Range::EMPTY {
             OTHER_STACKS.store(true, Relaxed);
         }
@@ -239,9 +241,10 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
 /// Code in a module that its tables do not cover: a signal trampoline as musl has it, or hand-written.
 fn without_table(pc: u64) -> Step {
     const RT_SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of a page are looked at.
     let on_page = pc & 4095 <= 4096 - 9;
-    if on_page && unsafe { *(pc as *const [u8; 9]) } == RT_SIGRETURN {
+    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of its page are looked at.
+    let code = on_page.then(|| unsafe { *(pc as *const [u8; 9]) });
+    if code == Some(RT_SIGRETURN) {
         return Step::Signal;
     }
     Step::FramePointer

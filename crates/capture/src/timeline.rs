@@ -29,7 +29,7 @@ pub fn sample(lane: &mut LaneState) {
     }
     write(p, lane);
     let count = p.sample_count.fetch_add(1, Relaxed) + 1;
-    if count % PER_DOUBLING == 0 {
+    if count.is_multiple_of(PER_DOUBLING) {
         p.sample_interval
             .store(p.sample_interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
     }

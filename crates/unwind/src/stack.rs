@@ -133,9 +133,11 @@ pub enum Same {
 pub fn same_stack(
     kept: &mut [Frame],
     depth: &mut usize,
+    cut: usize,
     at: Registers,
     word: impl Fn(u64) -> u64,
 ) -> Same {
+    let least = if cut == 0 { 0 } else { (kept.len() - 1) / 2 };
     let Some(mut live) = kept.get_mut(..*depth) else {
         return Same::No;
     };
@@ -146,6 +148,9 @@ pub fn same_stack(
         live = &mut live[..n];
     }
     *depth = live.len();
+    if live.len() <= least {
+        return Same::No;
+    }
     let Some((top, below)) = live.split_last_mut() else {
         return Same::No;
     };
@@ -201,6 +206,9 @@ pub struct Stack<'a> {
     pub scratch: &'a mut [Frame],
     /// Valid frames in `kept`.
     pub depth: &'a mut usize,
+    /// Outer frames that are not kept, for the stack is deeper than there is room. A stack of D frames in room
+    /// for R is cut by the least multiple of R/2 that makes it fit, so how it is cut depends on it alone.
+    pub cut: &'a mut usize,
     /// What was done.
     pub work: &'a mut Work,
     /// False: unwind every frame anew, for comparison in tests.
@@ -225,28 +233,56 @@ enum Outer {
     Root,
     /// No room in `scratch`.
     TooDeep,
+    /// Likewise; and this many more frames lie below.
+    Beyond(usize),
 }
 
 impl Stack<'_> {
     /// Forgets the kept stack: rules or the stack's memory changed.
     pub fn forget(&mut self) {
-        *self.depth = 0;
+        (*self.depth, *self.cut) = (0, 0);
     }
 
     /// The tree node of the current stack. `seen` is what [`same_stack`] said, if it was asked.
     pub fn capture<M: Machine>(&mut self, at: Registers, seen: Same, machine: &mut M) -> u32 {
-        let candidates = if self.reuse { *self.depth } else { 0 };
-        let (new, outer) = self.walk(at, candidates, seen, self.scratch.len(), machine);
-        let base = match outer {
-            Outer::Kept(n) => n,
+        let (room, half) = (self.room(), self.room() / 2);
+        let usable = self.reuse && (*self.cut == 0 || *self.depth > half);
+        let candidates = if usable { *self.depth } else { 0 };
+        let (new, outer) = self.walk(at, candidates, seen, machine);
+        match outer {
+            Outer::Root => return self.keep(0, new, 0, None, machine),
+            Outer::Kept(n) => {
+                let depth = n + new;
+                if depth <= room && (*self.cut == 0 || depth > half) {
+                    let node = self.kept[n - 1].node;
+                    return self.keep(n, new, *self.cut, Some(node), machine);
+                }
+            }
+            _ => {}
+        }
+        self.capture_deep(at, machine)
+    }
+
+    /// A stack that may be deeper than there is room, from its top to its end.
+    #[inline(never)]
+    fn capture_deep<M: Machine>(&mut self, at: Registers, machine: &mut M) -> u32 {
+        let (room, half) = (self.room(), self.room() / 2);
+        let (new, outer) = self.walk(at, 0, Same::No, machine);
+        let beyond = match outer {
+            Outer::Beyond(frames) => frames,
             _ => 0,
         };
-        if base + new <= self.kept.len() {
-            return self.keep(base, new, outer, machine);
+        if beyond == 0 {
+            return self.keep(0, new, 0, None, machine);
         }
-        // Deeper than can be kept: keep the inner half, so that there is room to grow into.
-        let (new, outer) = self.walk(at, 0, Same::No, self.kept.len() / 2, machine);
-        self.keep(0, new, outer, machine)
+        let cut = beyond.div_ceil(half) * half;
+        let root = machine.too_deep();
+        self.keep(0, room + beyond - cut, cut, Some(root), machine)
+    }
+
+    /// Frames that can be kept; one place of `scratch` is for those that cannot.
+    fn room(&self) -> usize {
+        self.kept.len() - 1
     }
 
     /// The innermost of `kept[..n]` whose words changed.
@@ -263,9 +299,10 @@ impl Stack<'_> {
         at: Registers,
         mut candidates: usize,
         seen: Same,
-        limit: usize,
         machine: &mut M,
     ) -> (usize, Outer) {
+        let limit = self.room();
+        let mut beyond = 0;
         let mut new = 0;
         // The state, in registers: sp, return address, rbp, where rbp was read; and what only deref rules and
         // signal frames have.
@@ -309,8 +346,13 @@ impl Stack<'_> {
                 };
                 (sp, pc, bp, flags) = (next.sp, next.pc, next.bp, next.flags);
             } else {
-                if new == limit {
-                    return (new, Outer::TooDeep);
+                if new > limit {
+                    if candidates > 0 {
+                        return (new, Outer::TooDeep);
+                    }
+                    // Counted on, in the one place that is left.
+                    beyond += 1;
+                    new -= 1;
                 }
                 self.scratch[new] = Frame {
                     sp,
@@ -336,7 +378,7 @@ impl Stack<'_> {
                     flags,
                 };
                 let Some(next) = self.step_unusual(new, rule, &w, machine) else {
-                    return (new, Outer::Root);
+                    return at_root(new, beyond, limit);
                 };
                 (sp, pc, bp) = (next.sp, next.pc, next.bp);
                 (bp_slot, cfa_slot, flags) = (next.bp_slot, next.cfa_slot, next.flags);
@@ -361,13 +403,13 @@ impl Stack<'_> {
             };
             let (Some(word), Some(saved)) = (word, saved) else {
                 machine.ended(Early::OutsideStack);
-                return (new, Outer::Root);
+                return at_root(new, beyond, limit);
             };
             (sp, pc, bp) = (cfa, word & ADDRESS, saved);
             bp_slot = if usual.bp_saved { slot } else { 0 };
             (cfa_slot, flags) = (0, 0);
             if pc == 0 {
-                return (new, Outer::Root);
+                return at_root(new, beyond, limit);
             }
         }
     }
@@ -495,13 +537,16 @@ impl Stack<'_> {
         })
     }
 
-    /// Gives the new frames their nodes and keeps them.
-    fn keep<M: Machine>(&mut self, base: usize, new: usize, outer: Outer, machine: &mut M) -> u32 {
-        let mut node = match outer {
-            Outer::Kept(n) => self.kept[n - 1].node,
-            Outer::Root => 0,
-            Outer::TooDeep => machine.too_deep(),
-        };
+    /// Gives the innermost `new` frames of `scratch` their nodes below `root` and keeps them behind `base` others.
+    fn keep<M: Machine>(
+        &mut self,
+        base: usize,
+        new: usize,
+        cut: usize,
+        root: Option<u32>,
+        machine: &mut M,
+    ) -> u32 {
+        let mut node = root.unwrap_or(0);
         let mut depth = base;
         let mut keepable = true;
         for i in (0..new).rev() {
@@ -516,8 +561,17 @@ impl Stack<'_> {
                 depth += 1;
             }
         }
-        *self.depth = depth;
+        (*self.depth, *self.cut) = (depth, cut);
         node
+    }
+}
+
+/// The end of a walk that found `new` frames, those in the last place of `scratch` counted together.
+fn at_root(new: usize, beyond: usize, limit: usize) -> (usize, Outer) {
+    if new > limit {
+        (limit, Outer::Beyond(beyond + 1))
+    } else {
+        (new, Outer::Root)
     }
 }
 
