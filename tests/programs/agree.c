@@ -1,7 +1,9 @@
-//! A library to preload before the recorder: unwinds each allocation a second time, with the C++ runtime.
+//! A library to preload before the recorder: unwinds each allocation a second time, with the C++
+//! runtime.
 //
-// At the end of the process it writes `$AGREE.PID`, a line for each distinct stack: its count, then its
-// addresses in their modules, outermost first, each one below the return address as recordings have them.
+// At the end of the process it writes `$AGREE.PID`, a line for each distinct stack: its count, then
+// its addresses in their modules, outermost first, each one below the return address as recordings
+// have them.
 // plugin: agree.so agree.c -fexceptions -lgcc_s
 #include "guest.h"
 #include <dlfcn.h>
@@ -74,7 +76,8 @@ static int enters(void)
         look_up();
     return ready && !inside && (inside = 1);
 }
-// One function more on the stack than the hook: `note` is frame 0, the hook frame 1, its caller frame 2.
+// One function more on the stack than the hook: `note` is frame 0, the hook frame 1, its caller
+// frame 2.
 #define HOOK(call)                                                                        \
     if (enters()) {                                                                      \
         note();                                                                          \

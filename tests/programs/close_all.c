@@ -1,4 +1,5 @@
-//! A daemon's habit: close every descriptor, then open own files under all numbers; none is written to.
+//! A daemon's habit: close every descriptor, then open own files under all numbers; none is written
+//! to.
 //
 // losses: allowed
 // order: varies

@@ -1,4 +1,5 @@
-//! A Rust program: its allocator's calls arrive as malloc, realloc and posix_memalign with known sizes.
+//! A Rust program: its allocator's calls arrive as malloc, realloc and posix_memalign with known
+//! sizes.
 //
 // expect function:collections::grows allocations=4 reallocations=3 frees=4 requested_bytes=3840
 // expect function:collections::boxes allocations=100 frees=90 requested_bytes=6400 live_blocks=10

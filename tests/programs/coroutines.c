@@ -1,4 +1,5 @@
-//! Coroutines on stacks of their own, switched by swapcontext: each block is charged to its own stack.
+//! Coroutines on stacks of their own, switched by swapcontext: each block is charged to its own
+//! stack.
 //
 // expect function:even allocations=400 frees=400 requested_bytes=4000
 // expect function:odd allocations=400 frees=400 requested_bytes=8000

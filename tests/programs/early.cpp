@@ -14,7 +14,8 @@ static NOINLINE void before_all(int, char **, char **)
     for (int i = 0; i < 3; i++)
         early[i] = keep(malloc(100));
 }
-__attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_all;
+typedef void early_function(int, char **, char **);
+__attribute__((section(".preinit_array"), used)) static early_function *preinit = before_all;
 
 __attribute__((constructor)) static void in_constructor(void)
 {

@@ -1,4 +1,5 @@
-//! Frames of every shape a C compiler makes: alloca, variable arrays, realigned stacks, saved registers.
+//! Frames of every shape a C compiler makes: alloca, variable arrays, realigned stacks, saved
+//! registers.
 //
 // expect function:main>alone>with_alloca>leaf_of allocations=200
 // expect function:main>alone>with_array>leaf_of allocations=200

@@ -1,4 +1,5 @@
-//! What guest programs share: calls that the compiler cannot fold, and output that does not allocate.
+//! What guest programs share: calls that the compiler cannot fold, and output that does not
+//! allocate.
 
 #pragma once
 #ifndef _GNU_SOURCE

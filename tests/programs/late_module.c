@@ -1,4 +1,5 @@
-//! A library loaded late is unwound like those there from the start: all of its frames, and main below.
+//! A library loaded late is unwound like those there from the start: all of its frames, and main
+//! below.
 //
 // plugin: late.so late_plugin.c
 // build: -ldl

@@ -1,4 +1,5 @@
-//! Forms of operator new that fail: by bad_alloc or null, after asking the new-handler, counted once each.
+//! Forms of operator new that fail: by bad_alloc or null, after asking the new-handler, counted
+//! once each.
 //
 // expect leaf:failing_forms allocations=0 frees=0 failed=4
 // expect leaf:handled allocations=0 failed=1

@@ -1,4 +1,5 @@
-//! A program with malloc hooks of its own, which find the next ones by dlsym, which itself allocates.
+//! A program with malloc hooks of its own, which find the next ones by dlsym, which itself
+//! allocates.
 //
 // expect function:counted>malloc allocations=1000 frees=1000 requested_bytes=32000
 // build: -ldl -fno-builtin

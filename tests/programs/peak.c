@@ -54,7 +54,8 @@ int main(void)
     drop(0, 50, 200);
     static const char *names[] = {"first", "second", "third"};
     for (int who = 0; who < 3; who++)
-        say("known function:%s at_peak_bytes=%zu at_peak_blocks=%zu live_bytes=%zu live_blocks=%zu\n",
+        say("known function:%s at_peak_bytes=%zu at_peak_blocks=%zu live_bytes=%zu "
+            "live_blocks=%zu\n",
             names[who], own_at_peak[who], blocks_at_peak[who], own[who], blocks[who]);
     say("known function:main at_peak_bytes=%zu live_bytes=%zu\n", peak, live);
     say("known totals peak_bytes>=%zu\n", peak);

@@ -1,4 +1,5 @@
-//! The peak under realloc: a moved block counts twice for a moment, one grown in place only by the difference.
+//! The peak under realloc: a moved block counts twice for a moment, one grown in place only by the
+//! difference.
 #include "guest.h"
 
 static size_t live, peak, moved, in_place;
@@ -19,7 +20,7 @@ int main(void)
     for (size_t size = 100; size < 90000; size += size / 3) {
         size_t before = malloc_usable_size(p);
         void *old = p;
-        void *wall = size % 2 ? start(40) : NULL;  // half of the time something is in the way
+        void *wall = size % 2 ? start(40) : NULL;  // sometimes it is in the way
         live += wall ? malloc_usable_size(wall) : 0;
         now(live);
         p = resize(p, size);
@@ -31,6 +32,7 @@ int main(void)
     }
     CHECK(moved > 0);
     say("known function:main at_peak_bytes=%zu live_bytes=%zu\n", peak, live);
-    say("known leaf:resize reallocations=%zu allocations=%zu\n", moved + in_place, moved + in_place);
+    size_t calls = moved + in_place;
+    say("known leaf:resize reallocations=%zu allocations=%zu\n", calls, calls);
     return 0;
 }

@@ -1,4 +1,5 @@
-//! Started under a limit of address space: room enough is left to the program, and failure is its own.
+//! Started under a limit of address space: room enough is left to the program, and failure is its
+//! own.
 //
 // expect function:until_full allocations>=100 failed=1
 // losses: allowed

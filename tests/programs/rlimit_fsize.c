@@ -1,4 +1,5 @@
-//! A limit of file size far below what the profile needs: no SIGXFSZ reaches the program, no write is lost.
+//! A limit of file size far below what the profile needs: no SIGXFSZ reaches the program, no write
+//! is lost.
 //
 // losses: allowed
 // order: varies

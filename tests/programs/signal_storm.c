@@ -1,4 +1,5 @@
-//! Signals that interrupt the allocator's own callers at any instruction; handlers look and never allocate.
+//! Signals that interrupt the allocator's own callers at any instruction; handlers look and never
+//! allocate.
 //
 // The handler checks errno and the signal mask, which the recorder must leave as they are.
 // expect function:allocating allocations=400000 frees=400000

@@ -11,7 +11,8 @@ const ALLOCATORS: [(&str, &str); 4] = [
     ("mimalloc", "libmimalloc.so.2"),
 ];
 
-/// Programs whose known numbers do not depend on how glibc treats a case that the standard leaves open.
+/// Programs whose known numbers do not depend on how glibc treats a case that the standard leaves
+/// open.
 const PROGRAMS: [&str; 6] = [
     "peak.c",
     "leaks.c",

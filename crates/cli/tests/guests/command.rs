@@ -1,4 +1,5 @@
-//! `heaptide run` as a user meets it: streams, signals, status, summary, names; and recordings read live.
+//! `heaptide run` as a user meets it: streams, signals, status, summary, names; and recordings read
+//! live.
 
 use crate::harness::{Guest, clean, heaptide, profiles, recorded, report, run, scratch};
 use crate::kill::library;

@@ -1,7 +1,9 @@
-//! The known numbers of a guest program: read from its header and its output, held against a report.
+//! The known numbers of a guest program: read from its header and its output, held against a
+//! report.
 //!
-//! A header line `// expect SELECTOR CONDITION…` or an output line `known SELECTOR CONDITION…`; a condition is
-//! `MEASURE=N`, `MEASURE>=N` or `MEASURE<=N`. Sums are taken over all processes of the recording.
+//! A header line `// expect SELECTOR CONDITION…` or an output line `known SELECTOR CONDITION…`; a
+//! condition is `MEASURE=N`, `MEASURE>=N` or `MEASURE<=N`. Sums are taken over all processes of the
+//! recording.
 //!
 //! ```text
 //! totals                 the totals
@@ -14,8 +16,8 @@
 //! ```
 //!
 //! Other header lines: `// build: FLAGS` (`%` stands for the build directory), `// compiler: NAME`,
-//! `// plugin: FILE.so SOURCE FLAGS`, `// args: …`, `// order: varies` (threads or timers decide which stacks
-//! occur), `// losses: allowed` (the danger is one that loses events).
+//! `// plugin: FILE.so SOURCE FLAGS`, `// args: …`, `// order: varies` (threads or timers decide
+//! which stacks occur), `// losses: allowed` (the danger is one that loses events).
 
 use crate::recording::{frames, function, list, number, sites};
 use serde_json::Value;

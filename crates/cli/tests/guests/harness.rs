@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A guest that runs longer is taken for hung; the slowest needs a fifth of it.
-const RUN_LIMIT: Duration = Duration::from_secs(120);
+/// A guest that runs longer is taken for hung; the slowest needs a minute where nothing else runs.
+const RUN_LIMIT: Duration = Duration::from_secs(300);
 
-/// The status of a guest in which something is not so that holds in bare runs (`CHECK` in `guest.h`).
+/// The status of a guest in which something is not so that holds in bare runs (`CHECK` in
+/// `guest.h`).
 const CHECK_FAILED: i32 = 99;
 
 /// How often a running guest is looked at.
@@ -101,8 +102,8 @@ pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     command
 }
 
-/// Runs to the end, or fails the test after [`RUN_LIMIT`]. Output goes through files: a child that outlives
-/// its parent holds no pipe open.
+/// Runs to the end, or fails the test after [`RUN_LIMIT`]. Output goes through files: a child that
+/// outlives its parent holds no pipe open.
 pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

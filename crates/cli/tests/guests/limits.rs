@@ -180,8 +180,9 @@ fn children_not_followed() {
     assert_eq!(evaluate(&report, "function:first_image", "allocations"), 10);
 }
 
-/// Programs that are unharmed when only counters are kept, and whose totals are the same then. (A child that
-/// frees what it inherited is not among them: without the table of live blocks those frees count.)
+/// Programs that are unharmed when only counters are kept, and whose totals are the same then. (A
+/// child that frees what it inherited is not among them: without the table of live blocks those
+/// frees count.)
 const COUNTED: [&str; 7] = [
     "leaks.c",
     "proxies.cpp",

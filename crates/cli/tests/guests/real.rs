@@ -154,7 +154,8 @@ if __name__ == "__main__":
         with multiprocessing.get_context(method).Pool(3) as pool:
             print(method, sum(pool.map(square, range(500))))
     for i in range(5):
-        print(subprocess.run([sys.executable, "-c", f"print({{i}} ** 5)"], capture_output=True).stdout)
+        command = [sys.executable, "-c", f"print({{i}} ** 5)"]
+        print(subprocess.run(command, capture_output=True).stdout)
     done = threading.Event()
     threading.Timer(0.01, done.set).start()
     print(done.wait(20), subprocess.call("exit 7", shell=True))
@@ -256,7 +257,8 @@ g++ -fsyntax-only -x c++ - <<< 'int main() { return undefined; }' || echo "statu
 #[test]
 fn shell_and_loader() {
     let script = r#"ldd /bin/bash | sed 's/(0x[0-9a-f]*)//; /heaptide/d' | sort
-declare -A words; while read -r a; do words[$a]=$((${words[$a]:-0} + 1)); done < <(seq 300 | tr 1-9 a-i)
+declare -A words
+while read -r a; do words[$a]=$((${words[$a]:-0} + 1)); done < <(seq 300 | tr 1-9 a-i)
 echo ${#words[@]} | tee count; cat count | tr -d '\n' | wc -c
 f() { local n=$1; ((n < 2)) && { echo $n; return; }; echo $(($(f $((n - 1))) + $(f $((n - 2))))); }
 f 9; (exit 3) || echo "status $?"; kill -TERM $BASHPID & wait $! || echo "status $?"

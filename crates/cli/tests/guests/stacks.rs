@@ -156,7 +156,8 @@ fn agreement(name: &str, command: &[&str]) -> f64 {
     share
 }
 
-/// Disagreements allowed: the runtime walks to the process entry, where tables differ between C libraries.
+/// Disagreements allowed: the runtime walks to the process entry, where tables differ between C
+/// libraries.
 const SHARE: f64 = 0.999;
 
 #[test]
