@@ -5,14 +5,13 @@
 //! has one shape: enter, real call, record (or record, real call, for a free). Nested calls go through uncounted,
 //! so that the outermost operation is one event.
 
-use crate::lane::{self, Inside};
-use crate::process::{State, process};
+use crate::lane::Inside;
 use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
-use crate::{end, profile, stacks, sys};
+use crate::{extended, operators, watched};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// What a hook is: its symbol, how it is entered, and its body.
 ///
@@ -57,7 +56,9 @@ real = sym REAL, body = sym $body)
 real = sym REAL, body = sym $body)
         }
     };
-    (@ plain $symbol:ident $body:path) => {};
+    (@ plain $symbol:ident $body:path) => {
+        const _: *const () = $body as *const ();
+    };
 }
 
 hooks! {
@@ -72,50 +73,50 @@ hooks! {
     allocate pvalloc = valloc_body;
     plain free = free;
     plain cfree = cfree;
-    throwing _Znwm = new_body;
-    throwing _Znam = new_body;
-    throwing _ZnwmSt11align_val_t = new_aligned_body;
-    throwing _ZnamSt11align_val_t = new_aligned_body;
-    allocate _ZnwmRKSt9nothrow_t = new_nothrow_body;
-    allocate _ZnamRKSt9nothrow_t = new_nothrow_body;
-    allocate _ZnwmSt11align_val_tRKSt9nothrow_t = new_nothrow_body;
-    allocate _ZnamSt11align_val_tRKSt9nothrow_t = new_nothrow_body;
-    allocate _ZdlPv = delete_body;
-    allocate _ZdaPv = delete_body;
-    allocate _ZdlPvm = delete_body;
-    allocate _ZdaPvm = delete_body;
-    allocate _ZdlPvRKSt9nothrow_t = delete_body;
-    allocate _ZdaPvRKSt9nothrow_t = delete_body;
-    allocate _ZdlPvSt11align_val_t = delete_body;
-    allocate _ZdaPvSt11align_val_t = delete_body;
-    allocate _ZdlPvmSt11align_val_t = delete_body;
-    allocate _ZdaPvmSt11align_val_t = delete_body;
-    allocate _ZdlPvSt11align_val_tRKSt9nothrow_t = delete_body;
-    allocate _ZdaPvSt11align_val_tRKSt9nothrow_t = delete_body;
-    allocate mallocx = mallocx_body;
-    allocate rallocx = rallocx_body;
-    plain xallocx = xallocx;
-    plain sallocx = sallocx;
-    allocate dallocx = dallocx_body;
-    allocate sdallocx = dallocx_body;
-    plain dlclose = dlclose;
-    plain dlopen = dlopen;
-    plain munmap = munmap;
-    plain pthread_setname_np = pthread_setname_np;
-    plain prctl = prctl;
-    plain syscall = syscall;
-    plain _exit = _exit;
-    plain _Exit = _Exit;
-    plain quick_exit = quick_exit;
-    plain chroot = chroot;
-    plain setuid = setuid;
-    plain seteuid = seteuid;
-    plain setreuid = setreuid;
-    plain setresuid = setresuid;
+    throwing _Znwm = operators::new_body;
+    throwing _Znam = operators::new_array_body;
+    throwing _ZnwmSt11align_val_t = operators::new_aligned_body;
+    throwing _ZnamSt11align_val_t = operators::new_aligned_body;
+    allocate _ZnwmRKSt9nothrow_t = operators::new_nothrow_body;
+    allocate _ZnamRKSt9nothrow_t = operators::new_nothrow_body;
+    allocate _ZnwmSt11align_val_tRKSt9nothrow_t = operators::new_nothrow_body;
+    allocate _ZnamSt11align_val_tRKSt9nothrow_t = operators::new_nothrow_body;
+    allocate _ZdlPv = operators::delete_body;
+    allocate _ZdaPv = operators::delete_body;
+    allocate _ZdlPvm = operators::delete_body;
+    allocate _ZdaPvm = operators::delete_body;
+    allocate _ZdlPvRKSt9nothrow_t = operators::delete_body;
+    allocate _ZdaPvRKSt9nothrow_t = operators::delete_body;
+    allocate _ZdlPvSt11align_val_t = operators::delete_body;
+    allocate _ZdaPvSt11align_val_t = operators::delete_body;
+    allocate _ZdlPvmSt11align_val_t = operators::delete_body;
+    allocate _ZdaPvmSt11align_val_t = operators::delete_body;
+    allocate _ZdlPvSt11align_val_tRKSt9nothrow_t = operators::delete_body;
+    allocate _ZdaPvSt11align_val_tRKSt9nothrow_t = operators::delete_body;
+    allocate mallocx = extended::mallocx_body;
+    allocate rallocx = extended::rallocx_body;
+    plain xallocx = extended::xallocx;
+    plain sallocx = extended::sallocx;
+    allocate dallocx = extended::dallocx_body;
+    allocate sdallocx = extended::dallocx_body;
+    plain dlclose = watched::dlclose;
+    plain dlopen = watched::dlopen;
+    plain munmap = watched::munmap;
+    plain pthread_setname_np = watched::pthread_setname_np;
+    plain prctl = watched::prctl;
+    plain syscall = watched::syscall;
+    plain _exit = watched::_exit;
+    plain _Exit = watched::_Exit;
+    plain quick_exit = watched::quick_exit;
+    plain chroot = watched::chroot;
+    plain setuid = watched::setuid;
+    plain seteuid = watched::seteuid;
+    plain setreuid = watched::setreuid;
+    plain setresuid = watched::setresuid;
 }
 
-static REAL_MALLOC: Real = Real::new(b"malloc\0");
-static REAL_FREE: Real = Real::new(b"free\0");
+pub static REAL_MALLOC: Real = Real::new(b"malloc\0");
+pub static REAL_FREE: Real = Real::new(b"free\0");
 static REAL_USABLE: Real = Real::new(b"malloc_usable_size\0");
 static REAL_REALLOC: Real = Real::new(b"realloc\0");
 static REAL_POSIX_MEMALIGN: Real = Real::new(b"posix_memalign\0");
@@ -133,7 +134,7 @@ pub fn resolve_allocator() -> bool {
     malloc.object == usable.object
 }
 
-type Address = *mut u8;
+pub type Address = *mut u8;
 
 /// Calls a real function as this type; the value for "there is none" otherwise.
 macro_rules! call_real {
@@ -147,12 +148,13 @@ macro_rules! call_real {
         }
     }};
 }
+pub(crate) use call_real;
 
-const NULL: Address = core::ptr::null_mut();
+pub const NULL: Address = core::ptr::null_mut();
 
 /// The usable size of a live block.
 #[inline(always)]
-fn usable(block: Address) -> u64 {
+pub fn usable(block: Address) -> u64 {
     if HEADERS.load(Relaxed) != Headers::Trusted as u32 {
         return usable_by_call(block);
     }
@@ -195,7 +197,7 @@ fn usable_by_call(block: Address) -> u64 {
 }
 
 #[inline(always)]
-fn stack_pointer() -> u64 {
+pub fn stack_pointer() -> u64 {
     let sp: u64;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
@@ -204,13 +206,13 @@ fn stack_pointer() -> u64 {
 
 /// The common shape: enter, call, record.
 #[inline(always)]
-fn allocate(requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
+pub fn allocate(requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
     allocate_or(requested, entry, &call, &call)
 }
 
 /// The same with another way for a nested call.
 #[inline(always)]
-fn allocate_or(
+pub fn allocate_or(
     requested: usize,
     entry: Entry,
     call: impl FnOnce() -> Address,
@@ -221,7 +223,7 @@ fn allocate_or(
     };
     let block = call();
     if block.is_null() {
-        if !is_retry(entry) {
+        if !operators::is_retry(entry) {
             record::failed(&mut inside, entry);
         }
     } else {
@@ -235,19 +237,6 @@ fn allocate_or(
         );
     }
     block
-}
-
-/// Whether the caller is a real throwing operator new: it only runs after a failure that was counted, to ask
-/// again and then throw.
-#[cold]
-fn is_retry(entry: Entry) -> bool {
-    static FORMS: [Real; 4] = [
-        Real::new(b"_Znwm\0"),
-        Real::new(b"_Znam\0"),
-        Real::new(b"_ZnwmSt11align_val_t\0"),
-        Real::new(b"_ZnamSt11align_val_t\0"),
-    ];
-    FORMS.iter().any(|form| form.holds(entry.caller()))
 }
 
 /// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size later: what it
@@ -342,7 +331,7 @@ unsafe extern "C" fn valloc_body(
 
 /// # Safety
 /// posix_memalign's contract.
-unsafe fn aligned(alignment: usize, size: usize) -> Address {
+pub unsafe fn aligned(alignment: usize, size: usize) -> Address {
     type F = extern "C" fn(*mut Address, usize, usize) -> i32;
     let mut block = NULL;
     // SAFETY: as the caller promises.
@@ -427,7 +416,7 @@ unsafe extern "C" fn reallocarray_body(
 
 /// The shape of a reallocation: enter, forget the old block, call, record.
 #[inline(always)]
-fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
+pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
     if old.is_null() {
         return allocate(size, entry, call);
     }
@@ -483,7 +472,7 @@ unsafe extern "C" fn cfree(block: Address) {
 
 /// The shape of a free: enter, record, call.
 #[inline(always)]
-fn release(block: Address, call: impl FnOnce()) {
+pub fn release(block: Address, call: impl FnOnce()) {
     if block.is_null() {
         return;
     }
@@ -494,402 +483,3 @@ fn release(block: Address, call: impl FnOnce()) {
     record::freed(&mut inside, block, usable(block));
     call();
 }
-
-/// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so malloc is
-/// called here, and the rest is left to the real one by returning null. Other allocators' are asked by their
-/// nothrow form, which returns null where the throwing one would do more. A nested call is the real one's own:
-/// a nothrow form may be made of the throwing one.
-unsafe extern "C" fn new_body(
-    size: usize,
-    _: usize,
-    _: usize,
-    sp: u64,
-    bp: u64,
-    real: &Real,
-) -> Address {
-    static NOTHROW: Real = Real::new(b"_ZnwmRKSt9nothrow_t\0");
-    type F = extern "C" fn(usize, *const u8) -> Address;
-    // SAFETY: the contracts of malloc and of operator new; the nothrow tag is an empty object.
-    let call = || unsafe {
-        if real.is_runtime() {
-            call_real!(
-                REAL_MALLOC,
-                extern "C" fn(usize) -> Address,
-                (size.max(1)),
-                NULL
-            )
-        } else {
-            call_real!(NOTHROW, F, (size, (&raw const TAG)), NULL)
-        }
-    };
-    allocate_or(size, Entry { sp, bp }, call, || {
-        // The jump that follows needs it.
-        real.get();
-        NULL
-    })
-}
-
-static TAG: u8 = 0;
-
-unsafe extern "C" fn new_aligned_body(
-    size: usize,
-    alignment: usize,
-    _: usize,
-    sp: u64,
-    bp: u64,
-    real: &Real,
-) -> Address {
-    static NOTHROW: Real = Real::new(b"_ZnwmSt11align_val_tRKSt9nothrow_t\0");
-    type F = extern "C" fn(usize, usize, *const u8) -> Address;
-    real.get();
-    // SAFETY: the contract of aligned operator new.
-    let call = || unsafe { call_real!(NOTHROW, F, (size, alignment, (&raw const TAG)), NULL) };
-    allocate_or(size, Entry { sp, bp }, call, || {
-        // The jump that follows needs it.
-        real.get();
-        NULL
-    })
-}
-
-/// The nothrow forms: two or three arguments, null on failure.
-unsafe extern "C" fn new_nothrow_body(
-    size: usize,
-    second: usize,
-    third: usize,
-    sp: u64,
-    bp: u64,
-    real: &Real,
-) -> Address {
-    type F = extern "C" fn(usize, usize, usize) -> Address;
-    // SAFETY: the operator's contract; a surplus third argument is ignored.
-    let call = || unsafe { call_real!(real, F, (size, second, third), NULL) };
-    allocate(size, Entry { sp, bp }, call)
-}
-
-/// Operator delete in all forms. A C++ runtime's is free.
-unsafe extern "C" fn delete_body(
-    block: Address,
-    second: usize,
-    third: usize,
-    _: u64,
-    _: u64,
-    real: &Real,
-) {
-    type F = extern "C" fn(Address, usize, usize);
-    // SAFETY: the operator's contract; surplus arguments are ignored.
-    release(block, || unsafe {
-        if real.get() == 0 || real.is_runtime() {
-            call_real!(REAL_FREE, extern "C" fn(Address), (block), ())
-        } else {
-            call_real!(real, F, (block, second, third), ())
-        }
-    });
-}
-
-/// jemalloc's flags: the logarithm of the alignment in the low bits, then "zeroed".
-const MALLOCX_LG_ALIGN: usize = 63;
-const MALLOCX_ZERO: usize = 64;
-
-unsafe extern "C" fn mallocx_body(
-    size: usize,
-    flags: usize,
-    _: usize,
-    sp: u64,
-    bp: u64,
-    real: &Real,
-) -> Address {
-    // SAFETY: mallocx's contract.
-    let call = || unsafe {
-        if real.get() == 0 {
-            return mallocx_without(size, flags);
-        }
-        call_real!(
-            real,
-            extern "C" fn(usize, usize) -> Address,
-            (size, flags),
-            NULL
-        )
-    };
-    allocate(size, Entry { sp, bp }, call)
-}
-
-/// A program that finds our symbol where there is no jemalloc gets what the call means.
-///
-/// # Safety
-/// mallocx's contract.
-unsafe fn mallocx_without(size: usize, flags: usize) -> Address {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let block = match flags & MALLOCX_LG_ALIGN {
-            0..=4 => call_real!(REAL_MALLOC, extern "C" fn(usize) -> Address, (size), NULL),
-            lg => aligned(1 << lg, size),
-        };
-        if flags & MALLOCX_ZERO != 0 && !block.is_null() {
-            core::ptr::write_bytes(block, 0, size);
-        }
-        block
-    }
-}
-
-unsafe extern "C" fn rallocx_body(
-    old: Address,
-    size: usize,
-    flags: usize,
-    sp: u64,
-    bp: u64,
-    real: &Real,
-) -> Address {
-    type F = extern "C" fn(Address, usize, usize) -> Address;
-    // SAFETY: rallocx's contract; without jemalloc a stricter alignment takes a new block.
-    let call = || unsafe {
-        if real.get() != 0 {
-            return call_real!(real, F, (old, size, flags), NULL);
-        }
-        let had = usable(old) as usize;
-        let block = mallocx_without(size, flags);
-        if !block.is_null() {
-            core::ptr::copy_nonoverlapping(old, block, had.min(size));
-            call_real!(REAL_FREE, extern "C" fn(Address), (old), ());
-        }
-        block
-    };
-    reallocate(old, size, Entry { sp, bp }, call)
-}
-
-/// Resizes in place or not at all, and says the size: a reallocation of the block's bytes, charged to its site.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn xallocx(block: Address, size: usize, extra: usize, flags: i32) -> usize {
-    static REAL: Real = Real::new(b"xallocx\0");
-    type F = extern "C" fn(Address, usize, usize, i32) -> usize;
-    // SAFETY: xallocx's contract.
-    unsafe {
-        let Some(mut inside) = Inside::enter(stack_pointer()) else {
-            return call_real!(REAL, F, (block, size, extra, flags), usable(block) as usize);
-        };
-        let before = usable(block);
-        let after = call_real!(REAL, F, (block, size, extra, flags), before as usize);
-        if after as u64 != before {
-            record::resized(&mut inside, block, size as u64, before, usable(block));
-        }
-        after
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sallocx(block: Address, flags: i32) -> usize {
-    static REAL: Real = Real::new(b"sallocx\0");
-    type F = extern "C" fn(Address, i32) -> usize;
-    // SAFETY: sallocx's contract.
-    unsafe { call_real!(REAL, F, (block, flags), usable(block) as usize) }
-}
-
-/// dallocx(block, flags) and sdallocx(block, size, flags).
-unsafe extern "C" fn dallocx_body(
-    block: Address,
-    second: usize,
-    third: usize,
-    _: u64,
-    _: u64,
-    real: &Real,
-) {
-    type F = extern "C" fn(Address, usize, usize);
-    // SAFETY: the function's contract; a surplus third argument is ignored.
-    release(block, || unsafe {
-        if real.get() == 0 {
-            call_real!(REAL_FREE, extern "C" fn(Address), (block), ())
-        } else {
-            call_real!(real, F, (block, second, third), ())
-        }
-    });
-}
-
-/// A jump: the loader finds the caller, whose RUNPATH counts, by the return address.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dlopen() {
-    naked_asm!(
-".cfi_startproc",
-        "push rdi", ".cfi_adjust_cfa_offset 8",
-        "push rsi", ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-        "call {before}",
-        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-        "pop rsi", ".cfi_adjust_cfa_offset -8",
-        "pop rdi", ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-before = sym before_dlopen)
-}
-
-extern "C" fn before_dlopen() -> usize {
-    static REAL: Real = Real::new(b"dlopen\0");
-    process().modules.loads.fetch_add(1, Relaxed);
-    match REAL.get() {
-        0 => nothing_opened as *const () as usize,
-        address => address,
-    }
-}
-
-extern "C" fn nothing_opened() -> Address {
-    NULL
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dlclose(handle: Address) -> i32 {
-    static REAL: Real = Real::new(b"dlclose\0");
-    // SAFETY: dlclose's contract.
-    let status = unsafe { call_real!(REAL, extern "C" fn(Address) -> i32, (handle), -1) };
-    let p = process();
-    if p.state() == State::Active
-        && p.may_call()
-        && let Some(mut inside) = Inside::enter(stack_pointer())
-    {
-        p.modules.loads.fetch_add(1, Relaxed);
-        p.modules.drop_unmapped(p, inside.lane().buffer());
-    }
-    status
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
-    static REAL: Real = Real::new(b"munmap\0");
-    // SAFETY: munmap's contract.
-    let status = unsafe {
-        call_real!(
-            REAL,
-            extern "C" fn(Address, usize) -> i32,
-            (start, bytes),
-            -1
-        )
-    };
-    if stacks::OTHER_STACKS.load(Relaxed) {
-        process().generation.fetch_add(1, Release);
-    }
-    status
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
-    static REAL: Real = Real::new(b"pthread_setname_np\0");
-    const ENOSYS: i32 = 38;
-    // SAFETY: the function's contract.
-    let status = unsafe {
-        call_real!(
-            REAL,
-            extern "C" fn(u64, Address) -> i32,
-            (thread, name),
-            ENOSYS
-        )
-    };
-    if status == 0 && process().state() == State::Active {
-        if thread == crate::tls::thread_pointer() {
-            lane::renamed_self();
-        } else {
-            lane::renamed_other(thread);
-        }
-    }
-    status
-}
-
-const PR_SET_NAME: i32 = 15;
-const PR_SET_SECCOMP: i32 = 22;
-const SECCOMP_MODE_STRICT: usize = 1;
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
-    static REAL: Real = Real::new(b"prctl\0");
-    type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
-    if operation == PR_SET_SECCOMP {
-        lane::before_confinement(a == SECCOMP_MODE_STRICT);
-    }
-    // SAFETY: prctl's contract; it takes as many arguments as the operation has.
-    let status = unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) };
-    if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
-        lane::renamed_self();
-    }
-    status
-}
-
-/// Looks for the one call that matters here, and jumps.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn syscall() {
-    naked_asm!(
-".cfi_startproc",
-        "cmp rdi, {seccomp}", "je 2f",
-        "mov rax, qword ptr [rip + {real}]",
-        "test rax, rax", "je 2f", "jmp rax",
-        "2:",
-        "push rdi", ".cfi_adjust_cfa_offset 8",
-        "push rsi", ".cfi_adjust_cfa_offset 8",
-        "push rdx", ".cfi_adjust_cfa_offset 8",
-        "push rcx", ".cfi_adjust_cfa_offset 8",
-        "push r8", ".cfi_adjust_cfa_offset 8",
-        "push r9", ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-        "call {before}",
-        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-        "pop r9", ".cfi_adjust_cfa_offset -8",
-        "pop r8", ".cfi_adjust_cfa_offset -8",
-        "pop rcx", ".cfi_adjust_cfa_offset -8",
-        "pop rdx", ".cfi_adjust_cfa_offset -8",
-        "pop rsi", ".cfi_adjust_cfa_offset -8",
-        "pop rdi", ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-seccomp = const SYS_SECCOMP, real = sym REAL_SYSCALL, before = sym before_syscall)
-}
-
-const SYS_SECCOMP: usize = 317;
-static REAL_SYSCALL: Real = Real::new(b"syscall\0");
-
-extern "C" fn before_syscall(number: usize, operation: usize) -> usize {
-    const SECCOMP_SET_MODE_STRICT: usize = 0;
-    if number == SYS_SECCOMP {
-        lane::before_confinement(operation == SECCOMP_SET_MODE_STRICT);
-    }
-    match REAL_SYSCALL.get() {
-        0 => nothing_opened as *const () as usize,
-        address => address,
-    }
-}
-
-macro_rules! ending {
-    ($name:ident) => {
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(status: i32) {
-            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
-            end::note(Some(status));
-            // SAFETY: the function's contract; it does not return.
-            unsafe { call_real!(REAL, extern "C" fn(i32), (status), ()) };
-            sys::exit_group(status);
-        }
-    };
-}
-
-ending!(_exit);
-ending!(_Exit);
-ending!(quick_exit);
-
-/// Calls that may take the way to the profile from us.
-macro_rules! departing {
-    ($name:ident) => {
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
-            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
-            type F = extern "C" fn(usize, usize, usize) -> i32;
-            let p = process();
-            if p.state() == State::Active && p.may_call() {
-                profile::keep_descriptor(p);
-            }
-            // SAFETY: the function's contract; surplus arguments are ignored.
-            unsafe { call_real!(REAL, F, (a, b, c), -1) }
-        }
-    };
-}
-
-departing!(chroot);
-departing!(setuid);
-departing!(seteuid);
-departing!(setreuid);
-departing!(setresuid);

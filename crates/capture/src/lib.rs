@@ -14,9 +14,11 @@
 )]
 
 mod end;
+mod extended;
 mod hooks;
 mod lane;
 mod modules;
+mod operators;
 mod options;
 mod peak;
 mod process;
@@ -29,6 +31,7 @@ mod stacks;
 mod sys;
 mod timeline;
 mod tls;
+mod watched;
 
 // Without LTO core refers to it; hidden, so that it stands in front of nobody's.
 core::arch::global_asm!(

@@ -109,7 +109,10 @@ pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
     p.inode.store(inode, Relaxed);
     keep_path(p, directory.bytes())?;
     grow_file(p, GROW_MIN).ok()?;
-    let (base, reserved) = map_file(fd)?;
+    let mapped = map_file(fd);
+    sys::close(fd);
+    p.fd.store(-1, Relaxed);
+    let (base, reserved) = mapped?;
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
     let owners = sys::map_private((reserved / PAGE * 2) as usize);

@@ -225,6 +225,16 @@ struct Walk {
     flags: u32,
 }
 
+/// What came of meeting a kept frame.
+enum Met {
+    /// All below it is unchanged.
+    Same,
+    /// Something below it changed: the walk goes on from here, the outermost frame that is proven.
+    Changed(Walk),
+    /// There is no room for what is proven.
+    Full,
+}
+
 /// How a walk ended.
 enum Outer {
     /// It joined the kept stack: `kept[..n]` lies below.
@@ -322,29 +332,21 @@ impl Stack<'_> {
             }
             let joins = candidates > 0 && self.kept[candidates - 1].is(sp, pc, bp, flags);
             if joins {
-                let changed = match known.take() {
-                    Some(changed) => Some(changed),
-                    None => {
-                        let w = Walk {
-                            sp,
-                            pc,
-                            bp,
-                            bp_slot,
-                            cfa_slot,
-                            flags,
-                        };
-                        self.join(candidates - 1, new, &w);
-                        self.first_changed(candidates - 1, machine)
+                let w = Walk {
+                    sp,
+                    pc,
+                    bp,
+                    bp_slot,
+                    cfa_slot,
+                    flags,
+                };
+                match self.meet(&mut candidates, &mut new, known.take(), &w, at.bp, machine) {
+                    Met::Same => return (new, Outer::Kept(candidates)),
+                    Met::Full => return (new, Outer::TooDeep),
+                    Met::Changed(next) => {
+                        (sp, pc, bp, flags) = (next.sp, next.pc, next.bp, next.flags)
                     }
-                };
-                let Some(changed) = changed else {
-                    return (new, Outer::Kept(candidates));
-                };
-                let next = self.revise(&mut candidates, changed, &mut new, limit, at.bp, machine);
-                let Some(next) = next else {
-                    return (new, Outer::TooDeep);
-                };
-                (sp, pc, bp, flags) = (next.sp, next.pc, next.bp, next.flags);
+                }
             } else {
                 if new > limit {
                     if candidates > 0 {
@@ -411,6 +413,32 @@ impl Stack<'_> {
             if pc == 0 {
                 return at_root(new, beyond, limit);
             }
+        }
+    }
+
+    /// The walk's state is that of `kept[candidates - 1]`. `known` is the frame below it that was seen to have
+    /// changed, if that was looked at already.
+    #[inline(always)]
+    fn meet<M: Machine>(
+        &mut self,
+        candidates: &mut usize,
+        new: &mut usize,
+        known: Option<usize>,
+        w: &Walk,
+        register: u64,
+        machine: &M,
+    ) -> Met {
+        let changed = known.or_else(|| {
+            self.join(*candidates - 1, *new, w);
+            self.first_changed(*candidates - 1, machine)
+        });
+        let Some(changed) = changed else {
+            return Met::Same;
+        };
+        let limit = self.room();
+        match self.revise(candidates, changed, new, limit, register, machine) {
+            Some(next) => Met::Changed(next),
+            None => Met::Full,
         }
     }
 

@@ -1,0 +1,201 @@
+//! Functions that allocate nothing but change what the recorder knows: code and memory that come and go, threads
+//! that get names, processes that confine themselves, change their rights, or end.
+
+use crate::hooks::{Address, NULL, call_real, stack_pointer};
+use crate::lane::{self, Inside};
+use crate::process::{State, process};
+use crate::real::Real;
+use crate::{end, profile, stacks, sys};
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+/// A jump: the loader finds the caller, whose RUNPATH counts, by the return address.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen() {
+    naked_asm!(
+".cfi_startproc",
+        "push rdi", ".cfi_adjust_cfa_offset 8",
+        "push rsi", ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+        "pop rsi", ".cfi_adjust_cfa_offset -8",
+        "pop rdi", ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+before = sym before_dlopen)
+}
+
+extern "C" fn before_dlopen() -> usize {
+    static REAL: Real = Real::new(b"dlopen\0");
+    process().modules.loads.fetch_add(1, Relaxed);
+    match REAL.get() {
+        0 => nothing_opened as *const () as usize,
+        address => address,
+    }
+}
+
+extern "C" fn nothing_opened() -> Address {
+    NULL
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
+    static REAL: Real = Real::new(b"dlclose\0");
+    // SAFETY: dlclose's contract.
+    let status = unsafe { call_real!(REAL, extern "C" fn(Address) -> i32, (handle), -1) };
+    let p = process();
+    if p.state() == State::Active
+        && p.may_call()
+        && let Some(mut inside) = Inside::enter(stack_pointer())
+    {
+        p.modules.loads.fetch_add(1, Relaxed);
+        p.modules.drop_unmapped(p, inside.lane().buffer());
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
+    static REAL: Real = Real::new(b"munmap\0");
+    // SAFETY: munmap's contract.
+    let status = unsafe {
+        call_real!(
+            REAL,
+            extern "C" fn(Address, usize) -> i32,
+            (start, bytes),
+            -1
+        )
+    };
+    if stacks::OTHER_STACKS.load(Relaxed) {
+        process().generation.fetch_add(1, Release);
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
+    static REAL: Real = Real::new(b"pthread_setname_np\0");
+    const ENOSYS: i32 = 38;
+    // SAFETY: the function's contract.
+    let status = unsafe {
+        call_real!(
+            REAL,
+            extern "C" fn(u64, Address) -> i32,
+            (thread, name),
+            ENOSYS
+        )
+    };
+    if status == 0 && process().state() == State::Active {
+        if thread == crate::tls::thread_pointer() {
+            lane::renamed_self();
+        } else {
+            lane::renamed_other(thread);
+        }
+    }
+    status
+}
+
+const PR_SET_NAME: i32 = 15;
+const PR_SET_SECCOMP: i32 = 22;
+const SECCOMP_MODE_STRICT: usize = 1;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
+    static REAL: Real = Real::new(b"prctl\0");
+    type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
+    if operation == PR_SET_SECCOMP {
+        lane::before_confinement(a == SECCOMP_MODE_STRICT);
+    }
+    // SAFETY: prctl's contract; it takes as many arguments as the operation has.
+    let status = unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) };
+    if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
+        lane::renamed_self();
+    }
+    status
+}
+
+/// Looks for the one call that matters here, and jumps.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    naked_asm!(
+".cfi_startproc",
+        "cmp rdi, {seccomp}", "je 2f",
+        "mov rax, qword ptr [rip + {real}]",
+        "test rax, rax", "je 2f", "jmp rax",
+        "2:",
+        "push rdi", ".cfi_adjust_cfa_offset 8",
+        "push rsi", ".cfi_adjust_cfa_offset 8",
+        "push rdx", ".cfi_adjust_cfa_offset 8",
+        "push rcx", ".cfi_adjust_cfa_offset 8",
+        "push r8", ".cfi_adjust_cfa_offset 8",
+        "push r9", ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+        "pop r9", ".cfi_adjust_cfa_offset -8",
+        "pop r8", ".cfi_adjust_cfa_offset -8",
+        "pop rcx", ".cfi_adjust_cfa_offset -8",
+        "pop rdx", ".cfi_adjust_cfa_offset -8",
+        "pop rsi", ".cfi_adjust_cfa_offset -8",
+        "pop rdi", ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+seccomp = const SYS_SECCOMP, real = sym REAL_SYSCALL, before = sym before_syscall)
+}
+
+const SYS_SECCOMP: usize = 317;
+static REAL_SYSCALL: Real = Real::new(b"syscall\0");
+
+extern "C" fn before_syscall(number: usize, operation: usize) -> usize {
+    const SECCOMP_SET_MODE_STRICT: usize = 0;
+    if number == SYS_SECCOMP {
+        lane::before_confinement(operation == SECCOMP_SET_MODE_STRICT);
+    }
+    match REAL_SYSCALL.get() {
+        0 => nothing_opened as *const () as usize,
+        address => address,
+    }
+}
+
+macro_rules! ending {
+    ($name:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(status: i32) {
+            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+            end::note(Some(status));
+            // SAFETY: the function's contract; it does not return.
+            unsafe { call_real!(REAL, extern "C" fn(i32), (status), ()) };
+            sys::exit_group(status);
+        }
+    };
+}
+
+ending!(_exit);
+ending!(_Exit);
+ending!(quick_exit);
+
+/// Calls that may take the way to the profile from us.
+macro_rules! departing {
+    ($name:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
+            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+            type F = extern "C" fn(usize, usize, usize) -> i32;
+            let p = process();
+            if p.state() == State::Active && p.may_call() {
+                profile::keep_descriptor(p);
+            }
+            // SAFETY: the function's contract; surplus arguments are ignored.
+            unsafe { call_real!(REAL, F, (a, b, c), -1) }
+        }
+    };
+}
+
+departing!(chroot);
+departing!(setuid);
+departing!(seteuid);
+departing!(setreuid);
+departing!(setresuid);
