@@ -76,7 +76,7 @@ hooks! {
     throwing _Znwm = operators::new_body;
     throwing _Znam = operators::new_array_body;
     throwing _ZnwmSt11align_val_t = operators::new_aligned_body;
-    throwing _ZnamSt11align_val_t = operators::new_aligned_body;
+    throwing _ZnamSt11align_val_t = operators::new_aligned_array_body;
     allocate _ZnwmRKSt9nothrow_t = operators::new_nothrow_body;
     allocate _ZnamRKSt9nothrow_t = operators::new_nothrow_body;
     allocate _ZnwmSt11align_val_tRKSt9nothrow_t = operators::new_nothrow_body;

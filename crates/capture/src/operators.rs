@@ -41,7 +41,7 @@ pub unsafe extern "C" fn new_body(
     })
 }
 
-/// Operator new[]: the real form asks operator new, in whose place we are: a failure is one.
+/// Operator new[]: its real form asks operator new, in whose place we are, by a jump. A failure is one.
 pub unsafe extern "C" fn new_array_body(
     size: usize,
     b: usize,
@@ -51,7 +51,27 @@ pub unsafe extern "C" fn new_array_body(
     real: &Real,
 ) -> Address {
     // SAFETY: the same contract.
-    let block = unsafe { new_body(size, b, c, sp, bp, real) };
+    expect_retry(unsafe { new_body(size, b, c, sp, bp, real) }, sp)
+}
+
+/// Aligned operator new[]: likewise.
+pub unsafe extern "C" fn new_aligned_array_body(
+    size: usize,
+    alignment: usize,
+    c: usize,
+    sp: u64,
+    bp: u64,
+    real: &Real,
+) -> Address {
+    // SAFETY: the same contract.
+    expect_retry(
+        unsafe { new_aligned_body(size, alignment, c, sp, bp, real) },
+        sp,
+    )
+}
+
+#[inline(always)]
+fn expect_retry(block: Address, sp: u64) -> Address {
     if block.is_null() {
         // SAFETY: the thread's own block.
         unsafe { (*tls()).retry_sp = sp };
