@@ -10,6 +10,7 @@ use crate::{peak, profile, sites, sys};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode};
+use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Frame, Work};
 
 /// Lanes a process may have; beyond them threads are counted as lost. 65 536 threads at once are more than
@@ -19,6 +20,8 @@ const LANES_MAX: usize = 1 << 16;
 pub const RANGES: usize = 8;
 /// Entries of a lane's memory of stack-tree children; a power of two.
 pub const RECALL: usize = 1 << 14;
+/// Inner ends of stacks that a lane remembers; a power of two.
+pub const MEMOS: usize = 512;
 /// Bytes of a lane's buffer for reading `/proc`.
 pub const BUFFER: usize = 16 << 10;
 
@@ -59,6 +62,7 @@ pub struct LaneState {
     pub site_records: Cursor,
     pub index_of_sites: sites::Index,
     pub recall: *mut [u64; 2],
+    pub memos: *mut Memo,
     pub buffer: *mut u8,
     /// 1 while a thread has it.
     in_use: AtomicU32,
@@ -84,11 +88,13 @@ pub fn max_depth(p: &Process) -> usize {
     }
 }
 
-/// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall table, buffer.
+/// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall
+/// table, memos, buffer.
 struct Parts {
     kept: usize,
     scratch: usize,
     recall: usize,
+    memos: usize,
     buffer: usize,
     all: usize,
 }
@@ -99,11 +105,13 @@ impl Parts {
         let kept = size_of::<LaneState>().next_multiple_of(64);
         let scratch = kept + frames;
         let recall = scratch + frames;
-        let buffer = recall + RECALL * 16;
+        let memos = recall + RECALL * 16;
+        let buffer = memos + MEMOS * size_of::<Memo>();
         Parts {
             kept,
             scratch,
             recall,
+            memos,
             buffer,
             all: (buffer + BUFFER).next_multiple_of(4096),
         }
@@ -311,6 +319,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         (*state).kept = memory.add(parts.kept) as *mut Frame;
         (*state).scratch = memory.add(parts.scratch) as *mut Frame;
         (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
+        (*state).memos = memory.add(parts.memos) as *mut Memo;
         (*state).buffer = memory.add(parts.buffer);
         (*state).frames = depth;
         (*state).header = p.header();

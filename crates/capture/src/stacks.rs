@@ -1,6 +1,6 @@
 //! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
 
-use crate::lane::{BUFFER, LaneState, RANGES, RECALL};
+use crate::lane::{BUFFER, LaneState, MEMOS, RANGES, RECALL};
 use crate::modules::{self, Code, Range};
 use crate::process::{Process, process};
 use crate::sys;
@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use heaptide_format::{ADDRESS_BITS, Kind, Loss, Mark, NODE_EXACT_PC, NODE_GRANULE, Node};
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache::{self, Inserted, Slot};
+use heaptide_unwind::memo::{self, Memo};
 use heaptide_unwind::rule::Step;
 use heaptide_unwind::stack::{Early, Machine, Registers, Same, Stack, same_stack};
 use heaptide_unwind::table;
@@ -43,11 +44,42 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
         let word = |address| unsafe { *(address as *const u64) };
         match same_stack(kept, &mut lane.depth, lane.cut, at, word) {
             Same::Node(node) => node,
-            seen => unwind(lane, p, at, seen),
+            seen => changed(lane, p, at, seen),
         }
     } else {
         unwind(lane, p, at, Same::No)
     }
+}
+
+/// The node of a stack that is not the last one: remembered from some time ago, or unwound.
+#[inline(never)]
+fn changed(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
+    recall(lane, p, at).unwrap_or_else(|| unwind(lane, p, at, seen))
+}
+
+/// The lane's memo for a state.
+fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
+    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a time.
+    unsafe { &mut *lane.memos.add(memo::place(at, MEMOS)) }
+}
+
+/// The node of a stack whose inner end is remembered.
+#[inline(always)]
+fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u32> {
+    if lane.cut != 0 {
+        return None;
+    }
+    let memo = memo(lane, at);
+    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it now.
+    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
+    // SAFETY: as in `capture`.
+    let word = |address| unsafe { *(address as *const u64) };
+    let (mut depth, range, generation) = (lane.depth, lane.stack, lane.generation);
+    let node = memo.recall(kept, &mut depth, at, generation, word, |parent, key| {
+        Guest { lane, p, range }.child(parent, key, false)
+    })?;
+    lane.depth = depth;
+    Some(node)
 }
 
 #[inline(never)]
@@ -71,10 +103,15 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
         work: &mut work,
         reuse,
     };
-    let node = stack.capture(at, seen, &mut guest);
+    let (node, new) = stack.capture(at, seen, &mut guest);
     lane.depth = depth;
     lane.cut = cut;
     lane.work = work;
+    if reuse && new > 0 {
+        // SAFETY: the first `depth` kept frames are valid.
+        let kept = unsafe { core::slice::from_raw_parts(lane.kept, depth) };
+        memo(lane, at).remember(kept, new, at, lane.generation);
+    }
     node
 }
 

@@ -3,6 +3,7 @@
 //! - [`table`] turns one row of an unwind table into a packed [`Rule`];
 //! - [`cache`] keeps rules by pc, insert-only, for all threads;
 //! - [`stack`] steps by rules and reuses what the last stack of the thread has in common with this one;
+//! - [`memo`] recognises inner ends of stacks that were seen some time ago;
 //! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
 //!
 //! Nothing here allocates, locks, or touches memory itself: the caller reads stack words ([`stack::Machine`]) and
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod memo;
 pub mod rule;
 pub mod stack;
 pub mod table;

@@ -84,6 +84,45 @@ impl Frame {
         self.key & ADDRESS
     }
 
+    /// Return address, module index above it.
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// The stack-tree node.
+    pub(crate) fn node(&self) -> u32 {
+        self.node
+    }
+
+    pub(crate) fn set_node(&mut self, node: u32) {
+        self.node = node;
+    }
+
+    /// Whether this remembered innermost frame has the state of the registers.
+    #[inline(always)]
+    pub(crate) fn is_top(&self, at: Registers) -> bool {
+        self.sp == at.sp && (self.flags & NEEDS_BP == 0 || self.bp == at.bp)
+    }
+
+    /// Whether the state in which a remembered frame was reached is this kept frame's.
+    #[inline(always)]
+    pub(crate) fn is_met_by(&self, met: &Frame) -> bool {
+        let needs = self.flags & NEEDS_BP != 0;
+        self.sp == met.sp
+            && self.key == met.key
+            && (!needs || (met.flags & NEEDS_BP != 0 && met.bp == self.bp))
+    }
+
+    /// Takes over how a remembered frame of the same state was reached.
+    #[inline(always)]
+    pub(crate) fn reached_as(&mut self, met: &Frame) {
+        let needs = self.flags & NEEDS_BP;
+        self.bp = met.bp;
+        self.bp_slot = met.bp_slot;
+        self.cfa_slot = met.cfa_slot;
+        self.flags = met.flags & !NEEDS_BP | needs;
+    }
+
     /// Whether this kept frame's state is this one. What a signal interrupted never is.
     #[inline(always)]
     fn is(&self, sp: u64, pc: u64, bp: u64, flags: u32) -> bool {
@@ -95,7 +134,7 @@ impl Frame {
 
     /// Whether the words that this frame's state depends on still say what they said.
     #[inline(always)]
-    fn unchanged(&self, word: &impl Fn(u64) -> u64) -> bool {
+    pub(crate) fn unchanged(&self, word: &impl Fn(u64) -> u64) -> bool {
         if (word(self.sp - 8) ^ self.key) << 16 != 0 {
             return false;
         }
@@ -172,7 +211,7 @@ pub fn same_stack(
 /// The innermost of these frames whose words changed. Four frames at a time: nearly always all four depend on
 /// their return addresses only, and none has changed.
 #[inline(always)]
-fn innermost_changed(frames: &[Frame], word: &impl Fn(u64) -> u64) -> Option<usize> {
+pub(crate) fn innermost_changed(frames: &[Frame], word: &impl Fn(u64) -> u64) -> Option<usize> {
     let mut end = frames.len();
     while let Some([a, b, c, d]) = frames[..end].last_chunk() {
         let difference = |f: &Frame| word(f.sp - 8) ^ f.key;
@@ -253,24 +292,33 @@ impl Stack<'_> {
         (*self.depth, *self.cut) = (0, 0);
     }
 
-    /// The tree node of the current stack. `seen` is what [`same_stack`] said, if it was asked.
-    pub fn capture<M: Machine>(&mut self, at: Registers, seen: Same, machine: &mut M) -> u32 {
+    /// The tree node of the current stack, and how many of the frames that are now kept are new and may be
+    /// remembered. `seen` is what [`same_stack`] said, if it was asked.
+    pub fn capture<M: Machine>(
+        &mut self,
+        at: Registers,
+        seen: Same,
+        machine: &mut M,
+    ) -> (u32, usize) {
         let (room, half) = (self.room(), self.room() / 2);
         let usable = self.reuse && (*self.cut == 0 || *self.depth > half);
         let candidates = if usable { *self.depth } else { 0 };
         let (new, outer) = self.walk(at, candidates, seen, machine);
         match outer {
-            Outer::Root => return self.keep(0, new, 0, None, machine),
+            Outer::Root => return (self.keep(0, new, 0, None, machine), 0),
             Outer::Kept(n) => {
                 let depth = n + new;
                 if depth <= room && (*self.cut == 0 || depth > half) {
                     let node = self.kept[n - 1].node;
-                    return self.keep(n, new, *self.cut, Some(node), machine);
+                    let node = self.keep(n, new, *self.cut, Some(node), machine);
+                    // With outer frames cut, or a signal's frames among them, they are not.
+                    let whole = *self.cut == 0 && *self.depth == depth;
+                    return (node, if whole { new } else { 0 });
                 }
             }
             _ => {}
         }
-        self.capture_deep(at, machine)
+        (self.capture_deep(at, machine), 0)
     }
 
     /// A stack that may be deeper than there is room, from its top to its end.
