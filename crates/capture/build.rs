@@ -1,4 +1,5 @@
-//! Links the library against nothing: no DT_NEEDED, no symbol versions, so one file serves every libc.
+//! Links the library against nothing: no DT_NEEDED, no symbol versions, so one file serves every
+//! libc.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-nostdlib");

@@ -8,32 +8,20 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for part in ["capture", "unwind", "format"] {
-        println!(
-            "cargo:rerun-if-changed={}",
-            root.join("crates").join(part).display()
-        );
+        println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
-    println!(
-        "cargo:rerun-if-changed={}",
-        root.join("Cargo.toml").display()
-    );
+    println!("cargo:rerun-if-changed={}", root.join("Cargo.toml").display());
     // A target directory of its own: the outer cargo holds the lock of the usual one.
     let target = out.join("capture");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "heaptide-capture",
-            "--profile",
-            "capture",
-        ])
+        .args(["build", "--quiet", "--package", "heaptide-capture", "--profile", "capture"])
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target);
-    // Flags and wrappers of the outer build (clippy, sanitizers, coverage) are not for the guest's library.
+    // Flags and wrappers of the outer build (clippy, sanitizers, coverage) are not for the guest's
+    // library.
     for name in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",

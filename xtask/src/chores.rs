@@ -13,44 +13,16 @@ const CAPTURE: &str = "heaptide-capture";
 pub fn test(root: &Path) -> Result<(), String> {
     needs::install()?;
     cargo(root, &["fmt", "--all", "--check"])?;
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--exclude",
-        CAPTURE,
-    ];
+    let clippy = ["clippy", "--workspace", "--all-targets", "--exclude", CAPTURE];
     cargo(root, &[&clippy[..], &["--", "-D", "warnings"]].concat())?;
-    cargo(
-        root,
-        &["clippy", "--package", CAPTURE, "--", "-D", "warnings"],
-    )?;
+    cargo(root, &["clippy", "--package", CAPTURE, "--", "-D", "warnings"])?;
     self::tidy(root)?;
     if has_nextest(root) {
-        let nextest = [
-            "nextest",
-            "run",
-            "--workspace",
-            "--exclude",
-            CAPTURE,
-            "--no-fail-fast",
-        ];
+        let nextest = ["nextest", "run", "--workspace", "--exclude", CAPTURE, "--no-fail-fast"];
         cargo(root, &nextest)?;
-        cargo(
-            root,
-            &["test", "--workspace", "--exclude", CAPTURE, "--doc"],
-        )?;
+        cargo(root, &["test", "--workspace", "--exclude", CAPTURE, "--doc"])?;
     } else {
-        cargo(
-            root,
-            &[
-                "test",
-                "--workspace",
-                "--exclude",
-                CAPTURE,
-                "--no-fail-fast",
-            ],
-        )?;
+        cargo(root, &["test", "--workspace", "--exclude", CAPTURE, "--no-fail-fast"])?;
     }
     models(root)?;
     println!("\nall tests passed");
@@ -61,9 +33,7 @@ pub fn test(root: &Path) -> Result<(), String> {
 fn models(root: &Path) -> Result<(), String> {
     let mut command = Command::new(cargo_program());
     command.args(["test", "--release", "--package", "heaptide-unwind", "--lib"]);
-    command
-        .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_TARGET_DIR", target(root).join("loom"));
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target(root).join("loom"));
     run(command.current_dir(root))
 }
 
@@ -89,20 +59,14 @@ pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
     cargo(root, &["build", "--release", "--package", "heaptide"])?;
     let heaptide = target(root).join("release/heaptide");
     let mut runner = Command::new("python3");
-    runner
-        .arg("benches/run.py")
-        .arg("--heaptide")
-        .arg(heaptide)
-        .args(options);
+    runner.arg("benches/run.py").arg("--heaptide").arg(heaptide).args(options);
     run(runner.current_dir(root))
 }
 
 /// The command, as the tests build it.
 pub fn heaptide(root: &Path) -> Command {
     let mut command = Command::new(cargo_program());
-    command
-        .args(["run", "--quiet", "--package", "heaptide", "--"])
-        .current_dir(root);
+    command.args(["run", "--quiet", "--package", "heaptide", "--"]).current_dir(root);
     command
 }
 
@@ -129,21 +93,12 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     println!("== {shown}");
     let start = Instant::now();
     let status = command.status().map_err(|e| format!("{shown}: {e}"))?;
-    println!(
-        "== {shown}: {status}, {:.0} s",
-        start.elapsed().as_secs_f64()
-    );
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{shown}: {status}"))
-    }
+    println!("== {shown}: {status}, {:.0} s", start.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
-    run(Command::new(cargo_program())
-        .args(arguments)
-        .current_dir(root))
+    run(Command::new(cargo_program()).args(arguments).current_dir(root))
 }
 
 fn has_nextest(root: &Path) -> bool {
@@ -161,12 +116,7 @@ fn target(root: &Path) -> PathBuf {
 }
 
 fn shown(command: &Command) -> String {
-    let name = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or_default();
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(name).chain(command.get_args());
-    words
-        .map(|w| w.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -16,11 +16,7 @@ pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
     let dynamic = output(Command::new("readelf").arg("-dW").arg(path))?;
     let versions = output(Command::new("readelf").arg("-VW").arg(path))?;
     let defined = output(Command::new("nm").args(["-D", "--defined-only"]).arg(path))?;
-    let undefined = output(
-        Command::new("nm")
-            .args(["-D", "--undefined-only"])
-            .arg(path),
-    )?;
+    let undefined = output(Command::new("nm").args(["-D", "--undefined-only"]).arg(path))?;
     let says = [
         exports(&hook_names(&source), &symbols(&defined)),
         needed(&dynamic),
@@ -28,68 +24,39 @@ pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
         imports(&undefined),
     ];
     let shown = path.display().to_string();
-    Ok(says
-        .concat()
-        .into_iter()
-        .map(|says| Problem::new(&shown, 0, says))
-        .collect())
+    Ok(says.concat().into_iter().map(|says| Problem::new(&shown, 0, says)).collect())
 }
 
 /// The symbols in the table of hooks: the second word of each line `KIND SYMBOL = BODY;`.
 pub fn hook_names(source: &str) -> BTreeSet<String> {
-    let table = source
-        .split("\nhooks! {")
-        .nth(1)
-        .and_then(|rest| rest.split("\n}").next());
-    let lines = table
-        .unwrap_or("")
-        .lines()
-        .filter(|line| line.contains('='));
-    lines
-        .filter_map(|line| line.split_whitespace().nth(1))
-        .map(str::to_string)
-        .collect()
+    let table = source.split("\nhooks! {").nth(1).and_then(|rest| rest.split("\n}").next());
+    let lines = table.unwrap_or("").lines().filter(|line| line.contains('='));
+    lines.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_string).collect()
 }
 
 /// The names that `nm` lists.
 fn symbols(listing: &str) -> BTreeSet<String> {
-    listing
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .map(str::to_string)
-        .collect()
+    listing.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_string).collect()
 }
 
 /// Exports and table agree.
 fn exports(hooks: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<String> {
-    let missing = hooks
-        .difference(exported)
-        .map(|name| format!("`{name}` is not exported"));
-    let extra = exported
-        .difference(hooks)
-        .map(|name| format!("`{name}` is not in {HOOKS}"));
+    let missing = hooks.difference(exported).map(|name| format!("`{name}` is not exported"));
+    let extra = exported.difference(hooks).map(|name| format!("`{name}` is not in {HOOKS}"));
     missing.chain(extra).collect()
 }
 
 /// It loads without any other library, so that it loads under every libc.
 fn needed(dynamic: &str) -> Vec<String> {
     let unwanted = ["(NEEDED)", "(TEXTREL)", "(RPATH)", "(RUNPATH)"];
-    let found = dynamic
-        .lines()
-        .filter(|line| unwanted.iter().any(|tag| line.contains(tag)));
-    found
-        .map(|line| format!("dynamic section: `{}`, expected none", line.trim()))
-        .collect()
+    let found = dynamic.lines().filter(|line| unwanted.iter().any(|tag| line.contains(tag)));
+    found.map(|line| format!("dynamic section: `{}`, expected none", line.trim())).collect()
 }
 
 /// It asks for no version of a symbol, so that it loads under every version of a libc.
 fn needed_versions(versions: &str) -> Vec<String> {
-    let found = versions
-        .lines()
-        .filter(|line| line.contains("Version needs section"));
-    found
-        .map(|line| format!("`{}`, expected none", line.trim()))
-        .collect()
+    let found = versions.lines().filter(|line| line.contains("Version needs section"));
+    found.map(|line| format!("`{}`, expected none", line.trim())).collect()
 }
 
 /// What compilers call on their own; every libc has these.
@@ -97,12 +64,9 @@ const ALWAYS_THERE: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp",
 
 /// Another strong import would keep a program without that symbol from starting.
 fn imports(undefined: &str) -> Vec<String> {
-    let strong = undefined
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("U "));
+    let strong = undefined.lines().filter_map(|line| line.trim().strip_prefix("U "));
     let rare = strong.filter(|name| !ALWAYS_THERE.contains(name));
-    rare.map(|name| format!("imports `{name}`, expected it weak or not at all"))
-        .collect()
+    rare.map(|name| format!("imports `{name}`, expected it weak or not at all")).collect()
 }
 
 #[cfg(test)]
@@ -125,37 +89,25 @@ mod tests {
         let listing = "00001000 T malloc\n00001010 T surprise\n";
         let said = exports(&set(&["malloc", "free"]), &symbols(listing));
         assert_eq!(said.len(), 2);
-        assert!(
-            said[0].contains("`free`") && said[1].contains("`surprise`"),
-            "{said:?}"
-        );
+        assert!(said[0].contains("`free`") && said[1].contains("`surprise`"), "{said:?}");
     }
 
     #[test]
     fn a_needed_library_is_found() {
         let line = " 0x0000000000000001 (NEEDED)  Shared library: [libc.so.6]\n";
         assert_eq!(needed(line).len(), 1);
-        assert_eq!(
-            needed(" 0x000000000000000e (SONAME) [libheaptide.so]\n").len(),
-            0
-        );
+        assert_eq!(needed(" 0x000000000000000e (SONAME) [libheaptide.so]\n").len(), 0);
     }
 
     #[test]
     fn a_needed_version_is_found() {
         let line = "Version needs section '.gnu.version_r' contains 1 entry:\n";
         assert_eq!(needed_versions(line).len(), 1);
-        assert_eq!(
-            needed_versions("No version information found in this file.\n").len(),
-            0
-        );
+        assert_eq!(needed_versions("No version information found in this file.\n").len(), 0);
     }
 
     #[test]
     fn a_strong_import_is_found() {
-        assert_eq!(
-            imports("                 U abort\n                 w memcpy\n").len(),
-            1
-        );
+        assert_eq!(imports("                 U abort\n                 w memcpy\n").len(), 1);
     }
 }

@@ -39,9 +39,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        other => Err(format!(
-            "no command `{other}`; `cargo xtask help` lists them"
-        )),
+        other => Err(format!("no command `{other}`; `cargo xtask help` lists them")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

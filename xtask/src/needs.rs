@@ -22,63 +22,27 @@ struct Need {
 }
 
 const fn need(probe: Probe, packages: &'static [&'static str], purpose: &'static str) -> Need {
-    Need {
-        probe,
-        packages,
-        purpose,
-    }
+    Need { probe, packages, purpose }
 }
 
 const NEEDS: &[Need] = &[
     need(Probe::Program("gcc"), &["gcc"], "guest programs in C"),
-    need(
-        Probe::Program("g++"),
-        &["g++"],
-        "guest programs in C++, the compiler as a guest",
-    ),
-    need(
-        Probe::Program("readelf"),
-        &["binutils"],
-        "the rules over libheaptide.so",
-    ),
-    need(
-        Probe::Program("musl-gcc"),
-        &["musl-tools"],
-        "guests under another libc",
-    ),
-    need(
-        Probe::Program("gdb"),
-        &["gdb"],
-        "a second opinion on stacks",
-    ),
-    need(
-        Probe::Program("git"),
-        &["git"],
-        "a guest, and the list of sources",
-    ),
+    need(Probe::Program("g++"), &["g++"], "guest programs in C++, the compiler as a guest"),
+    need(Probe::Program("readelf"), &["binutils"], "the rules over libheaptide.so"),
+    need(Probe::Program("musl-gcc"), &["musl-tools"], "guests under another libc"),
+    need(Probe::Program("gdb"), &["gdb"], "a second opinion on stacks"),
+    need(Probe::Program("git"), &["git"], "a guest, and the list of sources"),
     need(Probe::Program("sqlite3"), &["sqlite3"], "a guest"),
     need(Probe::Program("jq"), &["jq"], "a guest"),
     need(Probe::Program("redis-server"), &["redis-server"], "a guest"),
-    need(
-        Probe::Program("redis-benchmark"),
-        &["redis-tools"],
-        "work for that guest",
-    ),
-    need(
-        Probe::Program("python3"),
-        &["python3"],
-        "a guest, and the runner of benchmarks",
-    ),
+    need(Probe::Program("redis-benchmark"), &["redis-tools"], "work for that guest"),
+    need(Probe::Program("python3"), &["python3"], "a guest, and the runner of benchmarks"),
     need(
         Probe::PythonModule("test.test_json"),
         &["libpython3-testsuite"],
         "python's own tests as a guest",
     ),
-    need(
-        Probe::Library("libjemalloc"),
-        &["libjemalloc2"],
-        "guests under jemalloc",
-    ),
+    need(Probe::Library("libjemalloc"), &["libjemalloc2"], "guests under jemalloc"),
     need(
         Probe::Library("libtcmalloc"),
         &["libgoogle-perftools4", "libgoogle-perftools4t64"],
@@ -97,12 +61,8 @@ const NEEDS: &[Need] = &[
 ];
 
 /// Where Debian and others keep shared libraries.
-const LIBRARY_DIRECTORIES: &[&str] = &[
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/local/lib",
-];
+const LIBRARY_DIRECTORIES: &[&str] =
+    &["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
 impl Probe {
     fn name(&self) -> &'static str {
@@ -116,9 +76,9 @@ impl Probe {
             Probe::Program(name) => std::env::var_os("PATH").is_some_and(|path| {
                 std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
             }),
-            Probe::Library(name) => LIBRARY_DIRECTORIES
-                .iter()
-                .any(|directory| holds_library(directory, name)),
+            Probe::Library(name) => {
+                LIBRARY_DIRECTORIES.iter().any(|directory| holds_library(directory, name))
+            }
             Probe::PythonModule(name) => {
                 output(Command::new("python3").args(["-c", &format!("import {name}")])).is_ok()
             }
@@ -130,25 +90,14 @@ impl Probe {
 fn holds_library(directory: &str, name: &str) -> bool {
     let start = format!("{name}.so.");
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    files
-        .map(|file| file.file_name())
-        .any(|file| file.to_string_lossy().starts_with(&start))
+    files.map(|file| file.file_name()).any(|file| file.to_string_lossy().starts_with(&start))
 }
 
 /// Prints each need and whether it is met.
 pub fn show() -> Result<(), String> {
     for need in NEEDS {
-        let state = if need.probe.is_here() {
-            "here"
-        } else {
-            "missing"
-        };
-        println!(
-            "{state:<8} {:<26} {:<24} {}",
-            need.probe.name(),
-            need.packages[0],
-            need.purpose
-        );
+        let state = if need.probe.is_here() { "here" } else { "missing" };
+        println!("{state:<8} {:<26} {:<24} {}", need.probe.name(), need.packages[0], need.purpose);
     }
     Ok(())
 }
@@ -176,9 +125,7 @@ pub fn install() -> Result<(), String> {
     run(Command::new("apt-get").args(["update", "-q"]))?;
     let packages: Vec<&str> = missing.iter().map(|need| package(need)).collect();
     let mut command = Command::new("apt-get");
-    command
-        .args(["install", "-y", "-q", "--no-install-recommends"])
-        .args(packages);
+    command.args(["install", "-y", "-q", "--no-install-recommends"]).args(packages);
     run(command.env("DEBIAN_FRONTEND", "noninteractive"))?;
     match missing.iter().find(|need| !need.probe.is_here()) {
         None => Ok(()),
@@ -193,10 +140,7 @@ pub fn install() -> Result<(), String> {
 /// The package name that this release of Debian knows.
 fn package(need: &Need) -> &'static str {
     let known = |name: &&&str| output(Command::new("apt-cache").args(["show", name])).is_ok();
-    need.packages
-        .iter()
-        .find(known)
-        .unwrap_or(&need.packages[0])
+    need.packages.iter().find(known).unwrap_or(&need.packages[0])
 }
 
 fn is_root() -> bool {

@@ -23,21 +23,14 @@ pub fn check(root: &Path) -> Result<Vec<Problem>, String> {
     let written = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     let says = "differs from what the command says; `cargo xtask options` writes it";
     let current = written == page(root)?;
-    Ok(if current {
-        Vec::new()
-    } else {
-        vec![Problem::new(PAGE, 0, says)]
-    })
+    Ok(if current { Vec::new() } else { vec![Problem::new(PAGE, 0, says)] })
 }
 
 fn page(root: &Path) -> Result<String, String> {
     let overview = help(root, &["--help"])?;
     let mut page = HEAD.to_string() + &section("heaptide", &overview);
     for command in commands(&overview) {
-        page += &section(
-            &format!("heaptide {command}"),
-            &help(root, &[command, "--help"])?,
-        );
+        page += &section(&format!("heaptide {command}"), &help(root, &[command, "--help"])?);
     }
     Ok(page)
 }
@@ -53,16 +46,10 @@ fn section(title: &str, help: &str) -> String {
 
 /// The commands that the overview lists, `help` itself apart.
 fn commands(overview: &str) -> Vec<&str> {
-    let listed = overview
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1);
+    let listed = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
     let rows = listed.take_while(|line| line.starts_with("  "));
     let named = rows.filter(|line| !line.starts_with("   "));
-    named
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
-        .collect()
+    named.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
 }
 
 #[cfg(test)]

@@ -21,26 +21,19 @@ impl Text {
 
     /// Lines with their numbers, from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.content
-            .lines()
-            .enumerate()
-            .map(|(i, line)| (i + 1, line))
+        self.content.lines().enumerate().map(|(i, line)| (i + 1, line))
     }
 }
 
 /// Every text file that git tracks or would track.
 pub fn all(root: &Path) -> Result<Vec<Text>, String> {
     let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root);
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let mut texts = Vec::new();
     for path in output(&mut git)?.lines() {
         // A file may be removed and not yet committed, or hold no text.
         if let Ok(content) = std::fs::read_to_string(root.join(path)) {
-            texts.push(Text {
-                path: path.to_string(),
-                content,
-            });
+            texts.push(Text { path: path.to_string(), content });
         }
     }
     Ok(texts)

@@ -31,11 +31,7 @@ pub struct Problem {
 impl Problem {
     /// At a line (0: the file as a whole).
     pub fn new(path: &str, line: usize, says: impl Into<String>) -> Problem {
-        Problem {
-            path: path.to_string(),
-            line,
-            says: says.into(),
-        }
+        Problem { path: path.to_string(), line, says: says.into() }
     }
 }
 
@@ -47,19 +43,9 @@ impl fmt::Display for Problem {
 
 /// All problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
-    let rules = [
-        first_line,
-        columns,
-        words,
-        danger,
-        length,
-        functions,
-        dependencies,
-    ];
-    let mut problems: Vec<Problem> = texts
-        .iter()
-        .flat_map(|text| rules.iter().flat_map(|rule| rule(text)))
-        .collect();
+    let rules = [first_line, columns, words, danger, length, functions, dependencies];
+    let mut problems: Vec<Problem> =
+        texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
     problems.extend(links(texts));
     problems.extend(variables(texts));
     problems.extend(hooks(texts));
@@ -71,11 +57,7 @@ fn first_line(text: &Text) -> Vec<Problem> {
     if !text.ends_with(SOURCES) {
         return Vec::new();
     }
-    let first = text
-        .content
-        .lines()
-        .find(|line| !line.starts_with("#!"))
-        .unwrap_or("");
+    let first = text.content.lines().find(|line| !line.starts_with("#!")).unwrap_or("");
     let openings: &[&str] = match text.path.rsplit('.').next() {
         Some("rs") => &["//! "],
         Some("py") => &["\"\"\""],
@@ -85,10 +67,7 @@ fn first_line(text: &Text) -> Vec<Problem> {
     if openings.iter().any(|opening| first.starts_with(opening)) {
         return Vec::new();
     }
-    let says = format!(
-        "starts with `{first}`, expected `{}` and what it is for",
-        openings[0]
-    );
+    let says = format!("starts with `{first}`, expected `{}` and what it is for", openings[0]);
     vec![Problem::new(&text.path, 1, says)]
 }
 
@@ -105,11 +84,7 @@ fn columns(text: &Text) -> Vec<Problem> {
         .filter(|(_, line)| comment(line) || !(rust || line.contains('"')))
         .filter(|(_, line)| wide(line) > COLUMNS)
         .map(|(n, line)| {
-            Problem::new(
-                &text.path,
-                n,
-                format!("{} columns, the limit is {COLUMNS}", wide(line)),
-            )
+            Problem::new(&text.path, n, format!("{} columns, the limit is {COLUMNS}", wide(line)))
         })
         .collect()
 }
@@ -131,11 +106,7 @@ fn words(text: &Text) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (n, line) in text.lines() {
         for word in forbidden.iter().filter(|word| line.contains(**word)) {
-            problems.push(Problem::new(
-                &text.path,
-                n,
-                format!("`{word}` does not belong here"),
-            ));
+            problems.push(Problem::new(&text.path, n, format!("`{word}` does not belong here")));
         }
     }
     problems
@@ -144,20 +115,14 @@ fn words(text: &Text) -> Vec<Problem> {
 /// Code that the compiler cannot check stays in the crate that lives in the guest, and in guests.
 fn danger(text: &Text) -> Vec<Problem> {
     const KEYWORD: &str = concat!("un", "safe");
-    let allowed = ["crates/capture/", "tests/programs/"]
-        .iter()
-        .any(|d| text.path.starts_with(d));
+    let allowed = ["crates/capture/", "tests/programs/"].iter().any(|d| text.path.starts_with(d));
     if !text.path.ends_with(".rs") || allowed {
         return Vec::new();
     }
     let follows = [" {", " fn", " impl", " extern", " trait", "("];
     text.lines()
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
-        .filter(|(_, line)| {
-            follows
-                .iter()
-                .any(|f| line.contains(&format!("{KEYWORD}{f}")))
-        })
+        .filter(|(_, line)| follows.iter().any(|f| line.contains(&format!("{KEYWORD}{f}"))))
         .map(|(n, _)| Problem::new(&text.path, n, format!("`{KEYWORD}` outside crates/capture")))
         .collect()
 }
@@ -167,11 +132,7 @@ fn length(text: &Text) -> Vec<Problem> {
     if !text.ends_with(SOURCES) || lines <= LINES {
         return Vec::new();
     }
-    vec![Problem::new(
-        &text.path,
-        lines,
-        format!("{lines} lines, the limit is {LINES}; split it"),
-    )]
+    vec![Problem::new(&text.path, lines, format!("{lines} lines, the limit is {LINES}; split it"))]
 }
 
 /// A function fits a screen. Sources are formatted, so it ends at a brace as far in as it starts.
@@ -220,11 +181,7 @@ fn dependencies(text: &Text) -> Vec<Problem> {
             && !line.contains(" # ")
             && !above.starts_with('#')
         {
-            problems.push(Problem::new(
-                &text.path,
-                n,
-                "a dependency without `# what it is for`",
-            ));
+            problems.push(Problem::new(&text.path, n, "a dependency without `# what it is for`"));
         }
         above = line;
     }
@@ -241,11 +198,7 @@ fn links(texts: &[Text]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
         for (n, line) in text.lines() {
-            for target in line
-                .split("](")
-                .skip(1)
-                .filter_map(|rest| rest.split(')').next())
-            {
+            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
                 let file = target.split('#').next().unwrap_or("");
                 if file.is_empty() || file.contains("://") {
                     continue;
@@ -280,9 +233,7 @@ fn resolve(from: &str, link: &str) -> String {
 /// Every variable that the recorder or the command reads is explained.
 fn variables(texts: &[Text]) -> Vec<Problem> {
     let page = texts.iter().find(|text| text.path == VARIABLES_PAGE);
-    let explained = page
-        .map(|text| variable_names(&text.content))
-        .unwrap_or_default();
+    let explained = page.map(|text| variable_names(&text.content)).unwrap_or_default();
     let read = |text: &&Text| text.path.starts_with("crates/") && text.path.contains("/src/");
     let mut problems = Vec::new();
     for text in texts.iter().filter(read) {
@@ -302,12 +253,8 @@ fn hooks(texts: &[Text]) -> Vec<Problem> {
     };
     let page = of(HOOKS_PAGE).map_or("", |text| &text.content);
     let names = library::hook_names(&table.content);
-    let missing = names
-        .iter()
-        .filter(|name| !page.contains(&format!("`{name}`")));
-    missing
-        .map(|name| Problem::new(HOOKS_PAGE, 0, format!("does not list `{name}`")))
-        .collect()
+    let missing = names.iter().filter(|name| !page.contains(&format!("`{name}`")));
+    missing.map(|name| Problem::new(HOOKS_PAGE, 0, format!("does not list `{name}`"))).collect()
 }
 
 /// Names of the form `HEAPTIDE_…`.
@@ -316,12 +263,7 @@ fn variable_names(content: &str) -> BTreeSet<String> {
     let of_a_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     content
         .match_indices(PREFIX)
-        .map(|(at, _)| {
-            content[at..]
-                .chars()
-                .take_while(|c| of_a_name(*c))
-                .collect::<String>()
-        })
+        .map(|(at, _)| content[at..].chars().take_while(|c| of_a_name(*c)).collect::<String>())
         .filter(|name| name.len() > PREFIX.len())
         .collect()
 }
@@ -331,10 +273,7 @@ mod tests {
     use super::*;
 
     fn text(path: &str, content: &str) -> Text {
-        Text {
-            path: path.to_string(),
-            content: content.to_string(),
-        }
+        Text { path: path.to_string(), content: content.to_string() }
     }
 
     fn said(problems: Vec<Problem>) -> Vec<String> {
@@ -352,10 +291,7 @@ mod tests {
     fn a_source_without_a_first_line_is_found() {
         assert_eq!(first_line(&text("a.rs", "use std::fmt;\n")).len(), 1);
         assert_eq!(first_line(&text("a.rs", "//! What it is for.\n")).len(), 0);
-        assert_eq!(
-            first_line(&text("a.py", "#!/usr/bin/python3\nimport os\n")).len(),
-            1
-        );
+        assert_eq!(first_line(&text("a.py", "#!/usr/bin/python3\nimport os\n")).len(), 1);
         assert_eq!(
             first_line(&text("a.py", "#!/usr/bin/python3\n\"\"\"What for.\"\"\"\n")).len(),
             0
@@ -370,10 +306,7 @@ mod tests {
         assert_eq!(columns(&text("a.c", &format!("{wide}x"))).len(), 1);
         assert_eq!(columns(&text("a.c", &format!("\"{wide}\""))).len(), 0);
         assert_eq!(columns(&text("a.rs", &format!("{wide}x"))).len(), 0);
-        assert_eq!(
-            columns(&text("a.rs", &format!("    // \"{wide}\""))).len(),
-            1
-        );
+        assert_eq!(columns(&text("a.rs", &format!("    // \"{wide}\""))).len(), 1);
         assert_eq!(columns(&text("a.md", &format!("{wide}x"))).len(), 0);
     }
 
@@ -381,10 +314,7 @@ mod tests {
     fn forbidden_words_are_found() {
         let line = format!("let x = {}x);", concat!("db", "g!("));
         assert_eq!(words(&text("a.rs", &line)).len(), 1);
-        assert_eq!(
-            words(&text("a.md", concat!("see ..", "/shared/x"))).len(),
-            1
-        );
+        assert_eq!(words(&text("a.md", concat!("see ..", "/shared/x"))).len(), 1);
         assert_eq!(words(&text("a.rs", "let x = 1;")).len(), 0);
     }
 
@@ -393,10 +323,7 @@ mod tests {
         let block = concat!("let x = un", "safe { *p };");
         assert_eq!(danger(&text("crates/cli/src/a.rs", block)).len(), 1);
         assert_eq!(danger(&text("crates/capture/src/a.rs", block)).len(), 0);
-        assert_eq!(
-            danger(&text("crates/cli/src/a.rs", "#![forbid(unsafe_code)]")).len(),
-            0
-        );
+        assert_eq!(danger(&text("crates/cli/src/a.rs", "#![forbid(unsafe_code)]")).len(), 0);
     }
 
     #[test]
@@ -407,20 +334,10 @@ mod tests {
 
     #[test]
     fn a_long_function_is_found() {
-        let function = |lines| {
-            format!(
-                "    pub fn f() {{\n{}    }}\n",
-                "        x();\n".repeat(lines)
-            )
-        };
-        assert_eq!(
-            functions(&text("a.rs", &function(FUNCTION_LINES - 1))).len(),
-            1
-        );
-        assert_eq!(
-            functions(&text("a.rs", &function(FUNCTION_LINES - 2))).len(),
-            0
-        );
+        let function =
+            |lines| format!("    pub fn f() {{\n{}    }}\n", "        x();\n".repeat(lines));
+        assert_eq!(functions(&text("a.rs", &function(FUNCTION_LINES - 1))).len(), 1);
+        assert_eq!(functions(&text("a.rs", &function(FUNCTION_LINES - 2))).len(), 0);
         assert_eq!(functions(&text("a.rs", &function(9).repeat(20))).len(), 0);
         assert!(starts_function("pub(crate) const fn f() {") && !starts_function("let fn_ = 1;"));
     }
@@ -433,19 +350,13 @@ mod tests {
         assert_eq!(dependencies(&text("Cargo.toml", bare)).len(), 1);
         assert_eq!(dependencies(&text("Cargo.toml", beside)).len(), 0);
         assert_eq!(dependencies(&text("Cargo.toml", above)).len(), 0);
-        assert_eq!(
-            dependencies(&text("Cargo.toml", "[package]\nname = \"x\"\n")).len(),
-            0
-        );
+        assert_eq!(dependencies(&text("Cargo.toml", "[package]\nname = \"x\"\n")).len(), 0);
     }
 
     #[test]
     fn a_dead_link_is_found() {
         let texts = [
-            text(
-                "docs/a.md",
-                "see [b](b.md#part), [c](../c.md), [d](../d), [w](https://w.org)",
-            ),
+            text("docs/a.md", "see [b](b.md#part), [c](../c.md), [d](../d), [w](https://w.org)"),
             text("docs/b.md", ""),
             text("d/e.rs", ""),
         ];
@@ -457,10 +368,7 @@ mod tests {
     #[test]
     fn an_unlisted_hook_is_found() {
         let table = "\nhooks! {\n    allocate malloc = a;\n    plain free = f;\n}\n";
-        let texts = [
-            text(library::HOOKS, table),
-            text(HOOKS_PAGE, "| `malloc` | x |"),
-        ];
+        let texts = [text(library::HOOKS, table), text(HOOKS_PAGE, "| `malloc` | x |")];
         let said = said(hooks(&texts));
         assert_eq!(said.len(), 1);
         assert!(said[0].contains("`free`"), "{said:?}");
@@ -469,10 +377,7 @@ mod tests {
     #[test]
     fn an_unexplained_variable_is_found() {
         let texts = [
-            text(
-                "crates/cli/src/a.rs",
-                "env(\"HEAPTIDE_OUTPUT\"); env(\"HEAPTIDE_OTHER\")",
-            ),
+            text("crates/cli/src/a.rs", "env(\"HEAPTIDE_OUTPUT\"); env(\"HEAPTIDE_OTHER\")"),
             text(VARIABLES_PAGE, "`HEAPTIDE_OUTPUT`: where"),
         ];
         let said = said(variables(&texts));

@@ -7,9 +7,7 @@ use crate::tidy::COLUMNS;
 
 /// Rewrites the files whose comments are too wide; says which.
 pub fn all(root: &Path) -> Result<(), String> {
-    for text in text::all(root)?
-        .iter()
-        .filter(|text| text.ends_with(&[".rs", ".c", ".cpp", ".h"]))
+    for text in text::all(root)?.iter().filter(|text| text.ends_with(&[".rs", ".c", ".cpp", ".h"]))
     {
         let wrapped = wrap(&text.content);
         if wrapped != text.content {
@@ -43,11 +41,7 @@ fn wrap(content: &str) -> String {
             continue;
         };
         fenced ^= first.body.starts_with("```");
-        let end = if fenced || !flows(first.body) {
-            at + 1
-        } else {
-            paragraph(&lines, at)
-        };
+        let end = if fenced || !flows(first.body) { at + 1 } else { paragraph(&lines, at) };
         if !fenced && flows(first.body) && lines[at..end].iter().any(|line| is_wide(line)) {
             out.extend(fill(&lines[at..end]));
         } else {
@@ -65,14 +59,9 @@ fn is_wide(line: &str) -> bool {
 
 fn comment(line: &str) -> Option<Line<'_>> {
     let indent = line.len() - line.trim_start().len();
-    let marker = ["//!", "///", "//"]
-        .into_iter()
-        .find(|m| line[indent..].starts_with(m))?;
+    let marker = ["//!", "///", "//"].into_iter().find(|m| line[indent..].starts_with(m))?;
     let (head, rest) = line.split_at(indent + marker.len());
-    Some(Line {
-        head,
-        body: rest.strip_prefix(' ').unwrap_or(rest),
-    })
+    Some(Line { head, body: rest.strip_prefix(' ').unwrap_or(rest) })
 }
 
 /// Prose and items of lists flow; tables, headings, fences and indented pictures do not.
@@ -86,11 +75,7 @@ fn bullet(body: &str) -> usize {
         return 2;
     }
     let digits = body.chars().take_while(char::is_ascii_digit).count();
-    if digits > 0 && body[digits..].starts_with(". ") {
-        digits + 2
-    } else {
-        0
-    }
+    if digits > 0 && body[digits..].starts_with(". ") { digits + 2 } else { 0 }
 }
 
 /// One past the last line of the paragraph or item that starts at `from`.
@@ -154,11 +139,7 @@ mod tests {
     fn a_wide_paragraph_is_filled_and_keeps_its_words() {
         let before = format!("    /// {}\n    /// {}\n", words(20), words(3));
         let after = wrap(&before);
-        assert!(
-            after
-                .lines()
-                .all(|line| line.chars().count() <= COLUMNS && line.contains("/// "))
-        );
+        assert!(after.lines().all(|line| line.chars().count() <= COLUMNS && line.contains("/// ")));
         assert_eq!(after.matches("words").count(), 23);
         assert_eq!(wrap(&after), after);
     }

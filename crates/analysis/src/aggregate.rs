@@ -51,9 +51,7 @@ pub struct UnknownGroupBy(pub String);
 impl fmt::Display for UnknownGroupBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot group by `{}`; expected one of", self.0)?;
-        GroupBy::all()
-            .iter()
-            .try_for_each(|by| write!(f, " {}", by.name()))
+        GroupBy::all().iter().try_for_each(|by| write!(f, " {}", by.name()))
     }
 }
 
@@ -64,9 +62,7 @@ impl FromStr for GroupBy {
 
     fn from_str(name: &str) -> Result<GroupBy, UnknownGroupBy> {
         let found = GroupBy::all().iter().find(|by| by.name() == name);
-        found
-            .copied()
-            .ok_or_else(|| UnknownGroupBy(name.to_owned()))
+        found.copied().ok_or_else(|| UnknownGroupBy(name.to_owned()))
     }
 }
 
@@ -89,29 +85,16 @@ impl Functions {
     /// Finds them.
     pub fn of(process: &Process) -> Functions {
         let mut ids = FxHashMap::default();
-        let mut functions = Functions {
-            of_frame: Vec::new(),
-            first_frame: Vec::new(),
-            glue: Vec::new(),
-        };
+        let mut functions =
+            Functions { of_frame: Vec::new(), first_frame: Vec::new(), glue: Vec::new() };
         for (frame, index) in process.frames.iter().zip(0..) {
-            let module = frame
-                .module
-                .map(|m| process.modules[m.0 as usize].path.as_str());
-            let offset = if frame.function.is_some() {
-                0
-            } else {
-                frame.offset
-            };
-            let id = *ids
-                .entry((frame.function.as_deref(), module, offset))
-                .or_insert_with(|| {
-                    functions.first_frame.push(FrameId(index));
-                    functions
-                        .glue
-                        .push(frame.function.as_deref().is_some_and(is_glue));
-                    FunctionId((functions.first_frame.len() - 1) as u32)
-                });
+            let module = frame.module.map(|m| process.modules[m.0 as usize].path.as_str());
+            let offset = if frame.function.is_some() { 0 } else { frame.offset };
+            let id = *ids.entry((frame.function.as_deref(), module, offset)).or_insert_with(|| {
+                functions.first_frame.push(FrameId(index));
+                functions.glue.push(frame.function.as_deref().is_some_and(is_glue));
+                FunctionId((functions.first_frame.len() - 1) as u32)
+            });
             functions.of_frame.push(id);
         }
         functions
@@ -131,10 +114,7 @@ impl Functions {
     /// more than hand allocations on, or the innermost. None without a stack.
     pub fn allocator_of(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let more = |&frame: &FrameId| !self.glue[self.of_frame(frame).0 as usize];
-        process
-            .frames_of(stack)
-            .find(more)
-            .or_else(|| process.frames_of(stack).next())
+        process.frames_of(stack).find(more).or_else(|| process.frames_of(stack).next())
     }
 
     /// How many there are.
@@ -200,9 +180,7 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
         GroupBy::Module => {
             let nowhere = process.modules.len() as u32;
             let of = |frame: FrameId| {
-                process.frames[frame.0 as usize]
-                    .module
-                    .map_or(nowhere, |module| module.0)
+                process.frames[frame.0 as usize].module.map_or(nowhere, |module| module.0)
             };
             let key = |m: Option<u32>| Key::Module(m.filter(|&m| m != nowhere).map(ModuleId));
             through(process, functions, process.modules.len() + 1, of, key)
@@ -250,30 +228,18 @@ fn size((class, id): (&SizeClass, u32)) -> Group {
         live_blocks: class.usable.saturating_sub(class.freed),
         ..Measures::default()
     };
-    Group {
-        key: Key::Size(id),
-        own: measures,
-        inclusive: measures,
-    }
+    Group { key: Key::Size(id), own: measures, inclusive: measures }
 }
 
 fn stacks(process: &Process) -> Vec<Group> {
     let sums = by_stack(process);
-    let group = |(stack, own)| Group {
-        key: Key::Stack(stack),
-        own,
-        inclusive: own,
-    };
+    let group = |(stack, own)| Group { key: Key::Stack(stack), own, inclusive: own };
     sums.into_iter().map(group).collect()
 }
 
 /// Sums over lanes, in order of stack.
 fn by_stack(process: &Process) -> Vec<(StackId, Measures)> {
-    let mut rows: Vec<_> = process
-        .sites
-        .iter()
-        .map(|site| (site.stack, &site.measures))
-        .collect();
+    let mut rows: Vec<_> = process.sites.iter().map(|site| (site.stack, &site.measures)).collect();
     rows.sort_by_key(|row| row.0);
     let mut sums: Vec<(StackId, Measures)> = Vec::new();
     for (stack, measures) in rows {
@@ -312,22 +278,10 @@ fn through(
             }
         }
     }
-    let without = without.map(|own| Group {
-        key: key(None),
-        own,
-        inclusive: own,
-    });
-    let group = |((own, inclusive), thing)| Group {
-        key: key(Some(thing)),
-        own,
-        inclusive,
-    };
-    let groups = without
-        .into_iter()
-        .chain(sums.into_iter().zip(0..).map(group));
-    groups
-        .filter(|group| group.inclusive != Measures::default())
-        .collect()
+    let without = without.map(|own| Group { key: key(None), own, inclusive: own });
+    let group = |((own, inclusive), thing)| Group { key: key(Some(thing)), own, inclusive };
+    let groups = without.into_iter().chain(sums.into_iter().zip(0..).map(group));
+    groups.filter(|group| group.inclusive != Measures::default()).collect()
 }
 
 impl Process {
@@ -335,10 +289,7 @@ impl Process {
     pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
         let mut at = stack;
         std::iter::from_fn(move || {
-            let node = self
-                .stacks
-                .get(at.0 as usize)
-                .filter(|_| at != StackId(0))?;
+            let node = self.stacks.get(at.0 as usize).filter(|_| at != StackId(0))?;
             at = node.parent;
             Some(node.frame)
         })

@@ -80,11 +80,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Io {
-                path,
-                doing,
-                source,
-            } => {
+            Error::Io { path, doing, source } => {
                 write!(f, "{}: cannot {doing} it: {source}", path.display())
             }
             Error::Missing { path } => write!(
@@ -104,11 +100,7 @@ impl fmt::Display for Error {
                  name a recording made by `heaptide run`",
                 path.display()
             ),
-            Error::Newer {
-                path,
-                version,
-                known,
-            } => write!(
+            Error::Newer { path, version, known } => write!(
                 f,
                 "{}: it says version {version}, this heaptide reads up to {known}; \
                  update heaptide to read it",
@@ -126,11 +118,7 @@ impl fmt::Display for Error {
             Error::Json { path, source } => {
                 write!(f, "{}: {source}; the file is damaged", path.display())
             }
-            Error::NothingReadable {
-                path,
-                profiles,
-                first,
-            } => write!(
+            Error::NothingReadable { path, profiles, first } => write!(
                 f,
                 "{}: none of its {profiles} profiles can be read; the first is {first}",
                 path.display()

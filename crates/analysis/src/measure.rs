@@ -182,9 +182,7 @@ pub struct UnknownMeasure(pub String);
 impl fmt::Display for UnknownMeasure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no measure is called `{}`; expected one of", self.0)?;
-        Measure::all()
-            .iter()
-            .try_for_each(|m| write!(f, " {}", m.name()))
+        Measure::all().iter().try_for_each(|m| write!(f, " {}", m.name()))
     }
 }
 
@@ -194,9 +192,7 @@ impl FromStr for Measure {
     type Err = UnknownMeasure;
 
     fn from_str(name: &str) -> Result<Measure, UnknownMeasure> {
-        ALL.into_iter()
-            .find(|m| m.name() == name)
-            .ok_or_else(|| UnknownMeasure(name.to_owned()))
+        ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| UnknownMeasure(name.to_owned()))
     }
 }
 

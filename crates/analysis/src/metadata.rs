@@ -69,10 +69,8 @@ impl Metadata {
     /// Writes it into a recording's directory, replacing what is there in one step.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(FILE);
-        let text = serde_json::to_vec(self).map_err(|source| Error::Json {
-            path: path.clone(),
-            source,
-        })?;
+        let text = serde_json::to_vec(self)
+            .map_err(|source| Error::Json { path: path.clone(), source })?;
         replace(&path, &text)
     }
 }
@@ -82,11 +80,7 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Io {
-            path: path.to_owned(),
-            doing: "read",
-            source,
-        }),
+        Err(source) => Err(Error::Io { path: path.to_owned(), doing: "read", source }),
     }
 }
 
@@ -98,11 +92,7 @@ pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(),
     }
     let path = path.to_owned();
     match serde_json::from_slice::<Versioned>(bytes) {
-        Ok(Versioned { version }) if version > known => Err(Error::Newer {
-            path,
-            version,
-            known,
-        }),
+        Ok(Versioned { version }) if version > known => Err(Error::Newer { path, version, known }),
         Ok(_) => Ok(()),
         Err(source) => Err(Error::Json { path, source }),
     }
@@ -113,14 +103,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(name);
-    fs::write(&new, bytes)
-        .and_then(|()| fs::rename(&new, path))
-        .map_err(|source| {
-            let _ = fs::remove_file(&new); // if it exists; the first error is the one to tell
-            Error::Io {
-                path: path.to_owned(),
-                doing: "write",
-                source,
-            }
-        })
+    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(|source| {
+        let _ = fs::remove_file(&new); // if it exists; the first error is the one to tell
+        Error::Io { path: path.to_owned(), doing: "write", source }
+    })
 }

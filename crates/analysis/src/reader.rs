@@ -108,35 +108,21 @@ pub struct Site {
 /// Errors: the file cannot be read, is no profile, is of a later version, or contradicts the
 /// format.
 pub fn read(path: &Path) -> Result<Profile, Error> {
-    let io = |source| Error::Io {
-        path: path.to_owned(),
-        doing: "read",
-        source,
-    };
+    let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let metadata = fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
         // opening a pipe would wait for its writer
         let found = "it is no regular file".to_owned();
-        return Err(Error::Foreign {
-            path: path.to_owned(),
-            found,
-        });
+        return Err(Error::Foreign { path: path.to_owned(), found });
     }
     let size = metadata.len();
     let mut file = File::open(path).map_err(io)?;
     let mut bytes = Vec::new();
-    file.by_ref()
-        .take(format::PAGE)
-        .read_to_end(&mut bytes)
-        .map_err(io)?;
+    file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
     let end = header(&bytes, path)?.file_end.min(size);
     if end > FILE_LIMIT {
         let path = path.to_owned();
-        return Err(Error::TooLarge {
-            path,
-            size: end,
-            limit: FILE_LIMIT,
-        });
+        return Err(Error::TooLarge { path, size: end, limit: FILE_LIMIT });
     }
     let rest = end.saturating_sub(bytes.len() as u64);
     file.take(rest).read_to_end(&mut bytes).map_err(io)?;
@@ -152,29 +138,18 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         m if m == format::Mode::Counters as u32 => format::Mode::Counters,
         m if m == format::Mode::Stacks as u32 => format::Mode::Stacks,
         m => {
-            return Err(damaged(
-                path,
-                format!("the header says mode {m}, expected 1 or 2"),
-            ));
+            return Err(damaged(path, format!("the header says mode {m}, expected 1 or 2")));
         }
     };
     let walk = Walk::over(bytes, &header, path)?;
-    let strings = Strings {
-        bytes,
-        ranges: walk.ranges(Kind::Strings),
-    };
+    let strings = Strings { bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
     let tree = Nodes::read(&walk, &modules, &by_index);
     let sites = sites(&walk, &tree);
-    let mut timeline: Vec<_> = walk
-        .records::<format::Sample>(Kind::Timeline)
-        .map(|r| r.1)
-        .collect();
+    let mut timeline: Vec<_> =
+        walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();
     timeline.sort_by_key(|s| s.time_ns);
-    let mut lanes: Vec<_> = walk
-        .records::<format::Lane>(Kind::Lanes)
-        .map(|r| r.1)
-        .collect();
+    let mut lanes: Vec<_> = walk.records::<format::Lane>(Kind::Lanes).map(|r| r.1).collect();
     lanes.sort_by_key(|lane| lane.index);
     Ok(Profile {
         mode,
@@ -193,17 +168,11 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
 }
 
 fn damaged(path: &Path, what: String) -> Error {
-    Error::Damaged {
-        path: path.to_owned(),
-        what,
-    }
+    Error::Damaged { path: path.to_owned(), what }
 }
 
 fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
-    let foreign = |found: &str| Error::Foreign {
-        path: path.to_owned(),
-        found: found.to_owned(),
-    };
+    let foreign = |found: &str| Error::Foreign { path: path.to_owned(), found: found.to_owned() };
     match bytes.get(..format::MAGIC.len()) {
         None if bytes.is_empty() => return Err(foreign("it is empty")),
         None => return Err(foreign("it is shorter than a profile's first word")),
@@ -223,15 +192,10 @@ fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
         ));
     };
     match header.version {
-        0 => Err(damaged(
-            path,
-            "it says version 0, expected 1 or more".to_owned(),
-        )),
-        version if version > format::VERSION => Err(Error::Newer {
-            path: path.to_owned(),
-            version,
-            known: format::VERSION,
-        }),
+        0 => Err(damaged(path, "it says version 0, expected 1 or more".to_owned())),
+        version if version > format::VERSION => {
+            Err(Error::Newer { path: path.to_owned(), version, known: format::VERSION })
+        }
         _ if header.file_end < format::PAGE => {
             let end = header.file_end;
             Err(damaged(
@@ -264,16 +228,11 @@ impl<'a> Walk<'a> {
     fn over(bytes: &'a [u8], header: &FileHeader, path: &Path) -> Result<Walk<'a>, Error> {
         let in_use = usize::try_from(header.file_end).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(in_use)];
-        let mut walk = Walk {
-            bytes,
-            extents: Vec::new(),
-            notes: Vec::new(),
-        };
+        let mut walk = Walk { bytes, extents: Vec::new(), notes: Vec::new() };
         let have = bytes.len() as u64;
         if have < header.file_end {
             let end = header.file_end;
-            walk.notes
-                .push(format!("the file is cut short: {have} bytes of {end}"));
+            walk.notes.push(format!("the file is cut short: {have} bytes of {end}"));
         }
         let (mut at, mut skipped) = (format::PAGE, 0);
         while let Some(rest) = at.checked_add(format::EXTENT_HEADER).filter(|&e| e <= have) {
@@ -284,29 +243,26 @@ impl<'a> Walk<'a> {
                 at += format::PAGE;
                 continue;
             };
-            at = walk
-                .admit(at, &extent, header.file_end)
-                .map_err(|what| damaged(path, what))?;
+            at = walk.admit(at, &extent, header.file_end).map_err(|what| damaged(path, what))?;
         }
         if skipped > 0 {
-            walk.notes
-                .push(format!("{skipped} bytes were reserved and not yet in use"));
+            walk.notes.push(format!("{skipped} bytes were reserved and not yet in use"));
         }
         Ok(walk)
     }
 
     /// Checks the extent at `at` and returns where the next one starts.
     fn admit(&mut self, at: u64, extent: &ExtentHeader, file_end: u64) -> Result<u64, String> {
-        let ExtentHeader {
-            length, committed, ..
-        } = *extent;
+        let ExtentHeader { length, committed, .. } = *extent;
         if length == 0 || length % format::PAGE != 0 {
             return Err(format!(
                 "extent at byte {at} is of length {length}, expected a multiple of 4096"
             ));
         }
         let end = at.checked_add(length).filter(|&end| end <= file_end).ok_or_else(|| {
-            format!("extent at byte {at} is of length {length}, expected it to end by byte {file_end}")
+            format!(
+                "extent at byte {at} is of length {length}, expected it to end by byte {file_end}"
+            )
         })?;
         let room = length - format::EXTENT_HEADER;
         if committed > room {
@@ -318,26 +274,17 @@ impl<'a> Walk<'a> {
             let start = at + format::EXTENT_HEADER;
             let last = (start + committed).min(self.bytes.len() as u64);
             let (start, end) = (start as usize, last as usize);
-            self.extents.push(Extent {
-                kind,
-                lane: extent.lane,
-                start,
-                end,
-            });
+            self.extents.push(Extent { kind, lane: extent.lane, start, end });
         }
         Ok(end)
     }
 
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Extent> {
-        self.extents
-            .iter()
-            .filter(move |extent| extent.kind == kind)
+        self.extents.iter().filter(move |extent| extent.kind == kind)
     }
 
     fn ranges(&self, kind: Kind) -> Vec<(usize, usize)> {
-        self.of(kind)
-            .map(|extent| (extent.start, extent.end))
-            .collect()
+        self.of(kind).map(|extent| (extent.start, extent.end)).collect()
     }
 
     /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
@@ -374,9 +321,7 @@ impl<'a> Strings<'a> {
         let next = self.ranges.partition_point(|&(start, _)| start <= at);
         let &(_, end) = self.ranges.get(next.checked_sub(1)?)?;
         let (head, rest) = StringHeader::read_from_prefix(self.bytes.get(at..end)?).ok()?;
-        let length = usize::try_from(head.length)
-            .ok()
-            .filter(|&l| l <= format::STRING_MAX)?;
+        let length = usize::try_from(head.length).ok().filter(|&l| l <= format::STRING_MAX)?;
         rest.get(..length)
     }
 }
@@ -387,10 +332,7 @@ fn arguments(bytes: &[u8]) -> Vec<String> {
     if bytes.is_empty() {
         return Vec::new();
     }
-    bytes
-        .split(|&b| b == 0)
-        .map(|a| String::from_utf8_lossy(a).into_owned())
-        .collect()
+    bytes.split(|&b| b == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
 }
 
 /// The modules, and their indices by the number that nodes know them by.
@@ -443,20 +385,11 @@ impl Nodes {
         let mut nodes = Vec::with_capacity(raw.len());
         for (index, parent) in order {
             let place = places.id(&raw[index as usize], modules, by_index);
-            nodes.push(Node {
-                parent: position[parent as usize],
-                place,
-            });
+            nodes.push(Node { parent: position[parent as usize], place });
             position[index as usize + 1] = nodes.len() as u32;
         }
-        by_granule
-            .iter_mut()
-            .for_each(|index| *index = position[*index as usize]);
-        Nodes {
-            nodes,
-            places: places.list,
-            by_granule,
-        }
+        by_granule.iter_mut().for_each(|index| *index = position[*index as usize]);
+        Nodes { nodes, places: places.list, by_granule }
     }
 }
 
@@ -523,23 +456,13 @@ fn place(node: &format::Node, modules: &[Module], by_index: &FxHashMap<u64, u32>
     let number = node.key >> format::ADDRESS_BITS;
     let is_mark = number == 0 && address < format::PAGE;
     let exact = is_mark || node.flags & format::NODE_EXACT_PC != 0;
-    let address = if exact {
-        address
-    } else {
-        address.saturating_sub(1)
-    };
+    let address = if exact { address } else { address.saturating_sub(1) };
     match by_index.get(&number) {
         Some(&module) => {
             let bias = modules[module as usize].bias;
-            Place {
-                module,
-                offset: address.wrapping_sub(bias),
-            }
+            Place { module, offset: address.wrapping_sub(bias) }
         }
-        None => Place {
-            module: NO_MODULE,
-            offset: address,
-        },
+        None => Place { module: NO_MODULE, offset: address },
     }
 }
 
@@ -548,11 +471,7 @@ fn sites(walk: &Walk, tree: &Nodes) -> Vec<Site> {
     records
         .map(|(extent, counters, _)| {
             let node = look_up(&tree.by_granule, counters.stack);
-            Site {
-                node,
-                lane: extent.lane,
-                counters,
-            }
+            Site { node, lane: extent.lane, counters }
         })
         .collect()
 }

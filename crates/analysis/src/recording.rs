@@ -43,9 +43,7 @@ impl Recording {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Recording, Error> {
         let mut parts = Parts::read(path)?;
-        let changed = parts
-            .symbols
-            .complete(wanted(&parts.profiles), engine, progress);
+        let changed = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
         let endings = parts.endings(&changed);
         let processes = parts
             .profiles
@@ -80,12 +78,8 @@ impl Process {
         let profile = reader::parse(bytes, path)?;
         let end = noted_end(&profile.header).unwrap_or(End::Unknown);
         let duration_ns = duration_ns(&profile, end, None);
-        let ending = Ending {
-            file: path.to_owned(),
-            end,
-            duration_ns,
-            notes: profile.notes.clone(),
-        };
+        let ending =
+            Ending { file: path.to_owned(), end, duration_ns, notes: profile.notes.clone() };
         Ok(tables::process(profile, &Symbols::default(), ending))
     }
 }
@@ -137,9 +131,7 @@ pub fn seal_with(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
     let mut parts = Parts::read(directory)?;
-    let refused = parts
-        .symbols
-        .complete(wanted(&parts.profiles), engine, progress);
+    let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
     parts.symbols.write(&parts.directory)?;
     if let Some(mut metadata) = parts.metadata {
         metadata.sealed = true;
@@ -147,11 +139,7 @@ pub fn seal_with(
     }
     let (addresses, named) = parts.symbols.counts();
     let notes = refused.into_iter().map(|(_, line)| line).collect();
-    Ok(Sealed {
-        addresses,
-        named,
-        notes,
-    })
+    Ok(Sealed { addresses, named, notes })
 }
 
 /// How a process image ended, and what to say about how complete its profile is.
@@ -178,14 +166,8 @@ struct Parts {
 impl Parts {
     fn read(path: &Path) -> Result<Parts, Error> {
         let kind = fs::metadata(path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::Missing {
-                path: path.to_owned(),
-            },
-            _ => Error::Io {
-                path: path.to_owned(),
-                doing: "read",
-                source,
-            },
+            std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
+            _ => Error::Io { path: path.to_owned(), doing: "read", source },
         })?;
         let (directory, all, files) = match kind.is_dir() {
             true => {
@@ -214,35 +196,17 @@ impl Parts {
         let sealed = symbols.is_some() && metadata.as_ref().is_none_or(|m| m.sealed);
         let symbols = symbols.unwrap_or_default();
         let last_image = last_images(&all);
-        Ok(Parts {
-            directory,
-            metadata,
-            symbols,
-            sealed,
-            profiles,
-            damaged,
-            last_image,
-        })
+        Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, last_image })
     }
 
     fn endings(&self, changed: &[(ModuleKey, String)]) -> Vec<Ending> {
         let ending = |(file, profile): &(PathBuf, Profile)| {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
-            notes.extend(
-                changed
-                    .iter()
-                    .filter(|c| uses(profile, &c.0))
-                    .map(|c| c.1.clone()),
-            );
+            notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
             let next_start_ns = self.next_start_ns(&profile.header);
             let duration_ns = duration_ns(profile, end, next_start_ns);
-            Ending {
-                file: file.clone(),
-                end,
-                duration_ns,
-                notes,
-            }
+            Ending { file: file.clone(), end, duration_ns, notes }
         };
         self.profiles.iter().map(ending).collect()
     }
@@ -258,29 +222,14 @@ impl Parts {
     fn end(&self, file: &Path, profile: &Profile) -> End {
         let header = &profile.header;
         let noted = noted_end(header);
-        let is_last = self
-            .last_image
-            .get(&header.pid)
-            .is_none_or(|&last| last <= header.image);
+        let is_last = self.last_image.get(&header.pid).is_none_or(|&last| last <= header.image);
         if !is_last || noted == Some(End::Exec) {
             return End::Exec;
         }
         let root = self.metadata.as_ref().filter(|m| m.root_pid == header.pid);
         match (root.and_then(|m| m.status), noted) {
-            (
-                Some(Status {
-                    kind: StatusKind::Exited,
-                    code,
-                }),
-                _,
-            ) => End::Exited(code),
-            (
-                Some(Status {
-                    kind: StatusKind::Signaled,
-                    code,
-                }),
-                _,
-            ) => End::Signaled(code),
+            (Some(Status { kind: StatusKind::Exited, code }), _) => End::Exited(code),
+            (Some(Status { kind: StatusKind::Signaled, code }), _) => End::Signaled(code),
             (None, Some(end)) => end,
             (None, None) if maps_file(header.pid, file) => End::Running,
             (None, None) => End::Unknown,
@@ -299,30 +248,21 @@ fn noted_end(header: &format::FileHeader) -> Option<End> {
 
 /// The files of a directory, sorted.
 fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let io = |source| Error::Io {
-        path: directory.to_owned(),
-        doing: "read",
-        source,
-    };
+    let io = |source| Error::Io { path: directory.to_owned(), doing: "read", source };
     let entries = fs::read_dir(directory).map_err(io)?;
-    let mut paths = entries
-        .map(|e| e.map(|e| e.path()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(io)?;
+    let mut paths =
+        entries.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
     paths.sort();
     Ok(paths)
 }
 
 fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let is_profile = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|n| n.to_string_lossy().ends_with(format::PROFILE_SUFFIX))
+        path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(format::PROFILE_SUFFIX))
     };
     let profiles: Vec<_> = list(directory)?.into_iter().filter(is_profile).collect();
     match profiles.is_empty() {
-        true => Err(Error::NoProfiles {
-            path: directory.to_owned(),
-        }),
+        true => Err(Error::NoProfiles { path: directory.to_owned() }),
         false => Ok(profiles),
     }
 }
@@ -349,11 +289,7 @@ fn read_profiles(
         Some(first) if profiles.is_empty() && count == 1 => return Err(first),
         Some(first) if profiles.is_empty() => {
             let (path, first) = (path.to_owned(), Box::new(first));
-            return Err(Error::NothingReadable {
-                path,
-                profiles: count,
-                first,
-            });
+            return Err(Error::NothingReadable { path, profiles: count, first });
         }
         _ => {}
     }
@@ -365,13 +301,8 @@ fn read_profiles(
 fn last_images(files: &[PathBuf]) -> FxHashMap<u32, u32> {
     let mut last = FxHashMap::<u32, u32>::default();
     for file in files {
-        let name = file
-            .file_stem()
-            .map(|n| n.to_string_lossy())
-            .unwrap_or_default();
-        let numbers = name
-            .split_once('-')
-            .map(|(pid, image)| (pid.parse(), image.parse()));
+        let name = file.file_stem().map(|n| n.to_string_lossy()).unwrap_or_default();
+        let numbers = name.split_once('-').map(|(pid, image)| (pid.parse(), image.parse()));
         if let Some((Ok(pid), Ok(image))) = numbers {
             let highest = last.entry(pid).or_insert(image);
             *highest = image.max(*highest);
@@ -386,21 +317,15 @@ fn wanted(profiles: &[(PathBuf, Profile)]) -> Vec<Wanted> {
     for (_, profile) in profiles {
         let since_ns = profile.header.start_realtime_ns;
         let mut addresses = vec![Vec::new(); profile.modules.len()];
-        for place in profile
-            .places
-            .iter()
-            .filter(|place| place.module != NO_MODULE)
-        {
+        for place in profile.places.iter().filter(|place| place.module != NO_MODULE) {
             addresses[place.module as usize].push(place.offset);
         }
         for (module, addresses) in profile.modules.iter().zip(addresses) {
-            let want = by_module
-                .entry(key(module))
-                .or_insert_with_key(|module| Wanted {
-                    module: module.clone(),
-                    since_ns,
-                    addresses: Vec::new(),
-                });
+            let want = by_module.entry(key(module)).or_insert_with_key(|module| Wanted {
+                module: module.clone(),
+                since_ns,
+                addresses: Vec::new(),
+            });
             want.since_ns = want.since_ns.min(since_ns);
             want.addresses.extend(addresses);
         }
@@ -415,17 +340,11 @@ fn wanted(profiles: &[(PathBuf, Profile)]) -> Vec<Wanted> {
 }
 
 fn key(module: &reader::Module) -> ModuleKey {
-    ModuleKey {
-        path: module.path.clone(),
-        build_id: module.build_id.clone(),
-    }
+    ModuleKey { path: module.path.clone(), build_id: module.build_id.clone() }
 }
 
 fn uses(profile: &Profile, module: &ModuleKey) -> bool {
-    profile
-        .modules
-        .iter()
-        .any(|m| m.path == module.path && m.build_id == module.build_id)
+    profile.modules.iter().any(|m| m.path == module.path && m.build_id == module.build_id)
 }
 
 /// From start to end. Where no end was noted: until the next image of the process began, until now
@@ -435,9 +354,7 @@ fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
     let sampled = profile.timeline.last().map_or(0, |sample| sample.time_ns);
     let seen = header.last_seen_ns.max(header.peak_time_ns).max(sampled);
     let now_ns = || {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
     };
     let end_ns = match end {
@@ -445,9 +362,7 @@ fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
         End::Running => Some(now_ns()),
         _ => next_start_ns,
     };
-    end_ns
-        .map_or(0, |end| end.saturating_sub(header.start_realtime_ns))
-        .max(seen)
+    end_ns.map_or(0, |end| end.saturating_sub(header.start_realtime_ns)).max(seen)
 }
 
 /// Whether a live process has this file mapped: pids come round again, files do not.

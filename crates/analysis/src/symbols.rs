@@ -125,32 +125,18 @@ fn whole_names(
         .map(|(address, symbol)| (address, symbol.name.as_ref()))
         .collect();
     let asked: Vec<u64> = bare.keys().copied().collect();
-    let table = Source::Elf(Elf {
-        debug_syms: false,
-        ..elf.clone()
-    });
-    let found = symbolizer
-        .symbolize(&table, Input::VirtOffset(&asked))
-        .unwrap_or_default();
-    let named = asked
-        .iter()
-        .zip(&found)
-        .filter_map(|(&a, s)| Some((a, s.as_sym()?.name.as_ref())));
+    let table = Source::Elf(Elf { debug_syms: false, ..elf.clone() });
+    let found = symbolizer.symbolize(&table, Input::VirtOffset(&asked)).unwrap_or_default();
+    let named = asked.iter().zip(&found).filter_map(|(&a, s)| Some((a, s.as_sym()?.name.as_ref())));
     let says_more =
         |&(address, name): &(u64, &str)| is_whole(name) && name.contains(bare[&address]);
-    named
-        .filter(says_more)
-        .map(|(address, name)| (address, name.to_owned()))
-        .collect()
+    named.filter(says_more).map(|(address, name)| (address, name.to_owned())).collect()
 }
 
 /// Hands on the functions at an address; `whole` is a better name for the outermost.
 fn with_names(symbol: &Sym<'_>, whole: Option<&String>, each: impl FnOnce(&[Name<'_>])) {
     let outermost = whole.map_or(symbol.name.as_ref(), String::as_str);
-    let inlined = symbol
-        .inlined
-        .iter()
-        .map(|f| (f.name.as_ref(), f.code_info.as_ref()));
+    let inlined = symbol.inlined.iter().map(|f| (f.name.as_ref(), f.code_info.as_ref()));
     let all: Vec<_> = std::iter::once((outermost, symbol.code_info.as_deref()))
         .chain(inlined)
         .map(|(name, code)| (name, code.map(|c| (source_path(c), c.line))))
@@ -215,9 +201,7 @@ impl ModuleSymbols {
     }
 
     fn text(&self, id: u32) -> Option<&str> {
-        self.strings
-            .get((id as usize).checked_sub(1)?)
-            .map(String::as_str)
+        self.strings.get((id as usize).checked_sub(1)?).map(String::as_str)
     }
 }
 
@@ -255,11 +239,7 @@ impl Symbols {
         check_version(&path, &bytes, VERSION)?;
         match serde_json::from_slice::<Stored>(&bytes) {
             Ok(stored) => Ok(Some(Symbols {
-                modules: stored
-                    .modules
-                    .into_iter()
-                    .map(StoredModule::unpack)
-                    .collect(),
+                modules: stored.modules.into_iter().map(StoredModule::unpack).collect(),
             })),
             Err(source) => Err(Error::Json { path, source }),
         }
@@ -268,20 +248,12 @@ impl Symbols {
     /// Stores them with a recording, replacing what is there in one step.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(FILE);
-        let mut modules: Vec<_> = self
-            .modules
-            .iter()
-            .map(|(k, m)| StoredModule::pack(k, m))
-            .collect();
+        let mut modules: Vec<_> =
+            self.modules.iter().map(|(k, m)| StoredModule::pack(k, m)).collect();
         modules.sort_by(|a, b| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
-        let stored = Stored {
-            version: VERSION,
-            modules,
-        };
-        let text = serde_json::to_vec(&stored).map_err(|source| Error::Json {
-            path: path.clone(),
-            source,
-        })?;
+        let stored = Stored { version: VERSION, modules };
+        let text = serde_json::to_vec(&stored)
+            .map_err(|source| Error::Json { path: path.clone(), source })?;
         replace(&path, &text)
     }
 
@@ -309,8 +281,7 @@ impl Symbols {
         let mut refused = Vec::new();
         wanted.retain_mut(|want| {
             if let Some(known) = self.modules.get(&want.module) {
-                want.addresses
-                    .retain(|address| !known.places.contains_key(address));
+                want.addresses.retain(|address| !known.places.contains_key(address));
             }
             !want.addresses.is_empty() && admit(want, &mut refused)
         });
@@ -367,10 +338,7 @@ fn trusted(want: &Wanted) -> Result<(), Option<String>> {
     let found = read_elf_build_id(&file).map_err(|e| Some(format!("cannot read it: {e}")))?;
     let found = found.map(|id| id.into_owned()).unwrap_or_default();
     if build_id.is_empty() && found.is_empty() {
-        let changed = metadata
-            .modified()
-            .ok()
-            .and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        let changed = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
         let changed_ns = changed.map_or(u128::MAX, |t| t.as_nanos());
         return match changed_ns > u128::from(want.since_ns) {
             true => Err(Some("it changed since it was recorded".to_owned())),
@@ -422,18 +390,15 @@ fn look_up(
 ) -> (ModuleSymbols, Option<String>) {
     let mut found = ModuleSymbols::default();
     let mut untold = 0;
-    let answer = engine.look_up(
-        Path::new(&want.module.path),
-        &want.addresses,
-        &mut |address, names| {
+    let answer =
+        engine.look_up(Path::new(&want.module.path), &want.addresses, &mut |address, names| {
             found.insert(address, names);
             untold += 1;
             if untold == BATCH {
                 let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
                 untold = 0;
             }
-        },
-    );
+        });
     let _ = sender.send(Message::Progress(untold));
     (found, answer.err())
 }
@@ -456,15 +421,8 @@ impl StoredModule {
     }
 
     fn unpack(self) -> (ModuleKey, ModuleSymbols) {
-        let mut symbols = ModuleSymbols {
-            strings: self.strings,
-            ..ModuleSymbols::default()
-        };
-        let ids = symbols
-            .strings
-            .iter()
-            .zip(1..)
-            .map(|(text, id)| (text.clone(), id));
+        let mut symbols = ModuleSymbols { strings: self.strings, ..ModuleSymbols::default() };
+        let ids = symbols.strings.iter().zip(1..).map(|(text, id)| (text.clone(), id));
         symbols.string_ids = ids.collect();
         for place in &self.places {
             let Some((&address, numbers)) = place.split_first() else {
@@ -472,30 +430,16 @@ impl StoredModule {
             };
             let start = symbols.names.len() as u32;
             let small = |n: u64| u32::try_from(n).unwrap_or(0);
-            let names = numbers
-                .chunks_exact(3)
-                .map(|n| [small(n[0]), small(n[1]), small(n[2])]);
+            let names = numbers.chunks_exact(3).map(|n| [small(n[0]), small(n[1]), small(n[2])]);
             symbols.names.extend(names);
-            symbols
-                .places
-                .insert(address, (start, symbols.names.len() as u32 - start));
+            symbols.places.insert(address, (start, symbols.names.len() as u32 - start));
         }
-        (
-            ModuleKey {
-                path: self.path,
-                build_id: unhex(&self.build_id),
-            },
-            symbols,
-        )
+        (ModuleKey { path: self.path, build_id: unhex(&self.build_id) }, symbols)
     }
 }
 
 fn hex_or_none(bytes: &[u8]) -> String {
-    if bytes.is_empty() {
-        "none".to_owned()
-    } else {
-        hex(bytes)
-    }
+    if bytes.is_empty() { "none".to_owned() } else { hex(bytes) }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -504,8 +448,5 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Vec<u8> {
     let digit = |c: u8| char::from(c).to_digit(16).unwrap_or(0) as u8;
-    text.as_bytes()
-        .chunks_exact(2)
-        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
-        .collect()
+    text.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }

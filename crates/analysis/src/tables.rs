@@ -74,17 +74,12 @@ fn losses(header: &format::FileHeader) -> Vec<(&'static str, &'static str, u64)>
     const LATER: (&str, &str) = ("other", "losses of a kind this heaptide does not know");
     let named = header.losses.iter().enumerate();
     let named = named.map(|(i, &count)| (format::LOSS_NAMES.get(i).unwrap_or(&LATER), count));
-    named
-        .filter(|&(_, count)| count > 0)
-        .map(|(name, count)| (name.0, name.1, count))
-        .collect()
+    named.filter(|&(_, count)| count > 0).map(|(name, count)| (name.0, name.1, count)).collect()
 }
 
 fn histogram(lanes: &[format::Lane]) -> Vec<SizeClass> {
     let sum = |of: fn(&format::Lane) -> &[u64; format::SIZE_CLASSES], class: usize| {
-        lanes
-            .iter()
-            .fold(0u64, |sum, lane| sum.saturating_add(of(lane)[class]))
+        lanes.iter().fold(0u64, |sum, lane| sum.saturating_add(of(lane)[class]))
     };
     let class = |class| {
         let (size_min, size_max) = format::class_bounds(class);
@@ -97,10 +92,7 @@ fn histogram(lanes: &[format::Lane]) -> Vec<SizeClass> {
         }
     };
     let occurs = |c: &SizeClass| c.requested | c.usable | c.freed != 0;
-    (0..format::SIZE_CLASSES)
-        .map(class)
-        .filter(occurs)
-        .collect()
+    (0..format::SIZE_CLASSES).map(class).filter(occurs).collect()
 }
 
 /// The frames of all places, and the range of each place's, outermost first.
@@ -108,12 +100,7 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
     let names: Vec<_> = profile
         .modules
         .iter()
-        .map(|m| {
-            symbols.module(&ModuleKey {
-                path: m.path.clone(),
-                build_id: m.build_id.clone(),
-            })
-        })
+        .map(|m| symbols.module(&ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() }))
         .collect();
     let mut frames = Vec::with_capacity(profile.places.len());
     let mut ranges = Vec::with_capacity(profile.places.len());
@@ -121,33 +108,18 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
         let start = frames.len();
         let offset = place.offset;
         let module = (place.module != NO_MODULE).then_some(ModuleId(place.module));
-        let known = module
-            .and_then(|id| names[id.0 as usize])
-            .and_then(|m| m.get(offset));
-        frames.extend(
-            known
-                .into_iter()
-                .flatten()
-                .enumerate()
-                .map(|(depth, name)| Frame {
-                    function: name.function.map(str::to_owned),
-                    module,
-                    offset,
-                    file: name.file.map(str::to_owned),
-                    line: name.line,
-                    inlined: depth > 0,
-                }),
-        );
+        let known = module.and_then(|id| names[id.0 as usize]).and_then(|m| m.get(offset));
+        frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
+            function: name.function.map(str::to_owned),
+            module,
+            offset,
+            file: name.file.map(str::to_owned),
+            line: name.line,
+            inlined: depth > 0,
+        }));
         if frames.len() == start {
             let function = mark(place).map(str::to_owned);
-            frames.push(Frame {
-                function,
-                module,
-                offset,
-                file: None,
-                line: None,
-                inlined: false,
-            });
+            frames.push(Frame { function, module, offset, file: None, line: None, inlined: false });
         }
         ranges.push((start as u32, frames.len() as u32));
     }
@@ -167,10 +139,7 @@ fn mark(place: &reader::Place) -> Option<&'static str> {
 /// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
 /// the same frame are one stack.
 fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
-    let mut stacks = vec![StackNode {
-        parent: StackId(0),
-        frame: FrameId(0),
-    }];
+    let mut stacks = vec![StackNode { parent: StackId(0), frame: FrameId(0) }];
     let mut ids = FxHashMap::default();
     ids.reserve(profile.nodes.len());
     let mut of_node = vec![StackId(0)]; // by node plus one; 0 has no stack
@@ -179,10 +148,7 @@ fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>,
         let (first, end) = frames_of_place[node.place as usize];
         for frame in first..end {
             stack = *ids.entry((stack, frame)).or_insert_with(|| {
-                stacks.push(StackNode {
-                    parent: stack,
-                    frame: FrameId(frame),
-                });
+                stacks.push(StackNode { parent: stack, frame: FrameId(frame) });
                 StackId((stacks.len() - 1) as u32)
             });
         }
@@ -200,11 +166,7 @@ struct Facts {
 
 impl Facts {
     fn new(profile: &Profile) -> Facts {
-        let mut facts = Facts {
-            sites: Vec::new(),
-            lanes: Vec::new(),
-            ids: FxHashMap::default(),
-        };
+        let mut facts = Facts { sites: Vec::new(), lanes: Vec::new(), ids: FxHashMap::default() };
         for lane in &profile.lanes {
             let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
             let name = String::from_utf8_lossy(name).into_owned();
@@ -218,11 +180,7 @@ impl Facts {
     /// made up.
     fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
         *self.ids.entry(index).or_insert_with(|| {
-            self.lanes.push(Lane {
-                name: name(),
-                threads: 0,
-                measures: Measures::default(),
-            });
+            self.lanes.push(Lane { name: name(), threads: 0, measures: Measures::default() });
             LaneId((self.lanes.len() - 1) as u32)
         })
     }
@@ -238,11 +196,7 @@ impl Facts {
             if stack == StackId(0) {
                 base.entry(lane).or_insert(self.sites.len());
             }
-            self.sites.push(Site {
-                stack,
-                lane,
-                measures,
-            });
+            self.sites.push(Site { stack, lane, measures });
         }
         for record in &profile.lanes {
             let here = Measures {
@@ -253,11 +207,7 @@ impl Facts {
             let lane = self.lane(record.index, String::new);
             match base.get(&lane) {
                 Some(&site) => self.sites[site].measures.add(&here),
-                None => self.sites.push(Site {
-                    stack: StackId(0),
-                    lane,
-                    measures: here,
-                }),
+                None => self.sites.push(Site { stack: StackId(0), lane, measures: here }),
             }
         }
     }
@@ -273,11 +223,7 @@ impl Facts {
             let measures = lane_measures(record);
             blocks += i128::from(measures.frees.saturating_sub(measures.allocations));
             bytes += i128::from(measures.freed_bytes.saturating_sub(measures.usable_bytes));
-            self.sites.push(Site {
-                stack: StackId(0),
-                lane,
-                measures,
-            });
+            self.sites.push(Site { stack: StackId(0), lane, measures });
         }
         for Site { measures, .. } in &mut self.sites[first..] {
             take(&mut measures.live_blocks, &mut blocks);
@@ -287,12 +233,9 @@ impl Facts {
 
     /// Sums lanes up and leaves out rows that say nothing.
     fn finish(mut self) -> (Vec<Lane>, Vec<Site>) {
-        self.sites
-            .retain(|site| site.measures != Measures::default());
+        self.sites.retain(|site| site.measures != Measures::default());
         for site in &self.sites {
-            self.lanes[site.lane.0 as usize]
-                .measures
-                .add(&site.measures);
+            self.lanes[site.lane.0 as usize].measures.add(&site.measures);
         }
         (self.lanes, self.sites)
     }

@@ -43,12 +43,7 @@ pub struct Tree {
     starts: Vec<u32>,
 }
 
-const ROOT: TreeNode = TreeNode {
-    parent: 0,
-    function: None,
-    own: 0,
-    inclusive: 0,
-};
+const ROOT: TreeNode = TreeNode { parent: 0, function: None, own: 0, inclusive: 0 };
 
 impl Tree {
     /// Callers above their callees. No value is counted twice: each site is on one way down.
@@ -81,11 +76,7 @@ impl Tree {
             let parent = of_stack[stack.parent.0 as usize];
             let folds = recursion == Recursion::Fold
                 && growing.nodes[parent as usize].function == Some(function);
-            of_stack.push(if folds {
-                parent
-            } else {
-                growing.child(parent, function)
-            });
+            of_stack.push(if folds { parent } else { growing.child(parent, function) });
         }
         for site in &process.sites {
             let StackId(stack) = site.stack;
@@ -108,18 +99,8 @@ impl Tree {
         let down = Tree::top_down(process, functions, measure, recursion);
         let mut nodes = vec![ROOT];
         nodes[0].own = down.nodes[0].own;
-        let leaves = down
-            .nodes
-            .iter()
-            .zip(0..)
-            .skip(1)
-            .filter(|(node, _)| node.own > 0);
-        let mut ways: Vec<Way> = leaves
-            .map(|(node, at)| Way {
-                at,
-                value: node.own,
-            })
-            .collect();
+        let leaves = down.nodes.iter().zip(0..).skip(1).filter(|(node, _)| node.own > 0);
+        let mut ways: Vec<Way> = leaves.map(|(node, at)| Way { at, value: node.own }).collect();
         let mut todo = vec![(0, 0..ways.len())];
         while let Some((parent, range)) = todo.pop() {
             let ways = &mut ways[range.clone()];
@@ -174,12 +155,7 @@ impl Tree {
     /// Sums up, leaves out what is 0 and orders children.
     fn finish(mut nodes: Vec<TreeNode>, measure: Measure) -> Tree {
         for index in (0..nodes.len()).rev() {
-            let TreeNode {
-                parent,
-                own,
-                inclusive,
-                ..
-            } = nodes[index];
+            let TreeNode { parent, own, inclusive, .. } = nodes[index];
             let inclusive = measure.combine().of(own, inclusive);
             nodes[index].inclusive = inclusive;
             if index > 0 {
@@ -189,26 +165,16 @@ impl Tree {
         }
         let nodes = without_zeros(nodes);
         let mut starts = vec![0u32; nodes.len() + 1];
-        nodes
-            .iter()
-            .skip(1)
-            .for_each(|node| starts[node.parent as usize + 1] += 1);
+        nodes.iter().skip(1).for_each(|node| starts[node.parent as usize + 1] += 1);
         for index in 1..starts.len() {
             starts[index] += starts[index - 1];
         }
         let mut children: Vec<u32> = (1..nodes.len() as u32).collect();
         children.sort_by_key(|&child| {
-            let TreeNode {
-                parent, inclusive, ..
-            } = nodes[child as usize];
+            let TreeNode { parent, inclusive, .. } = nodes[child as usize];
             (parent, std::cmp::Reverse(inclusive), child)
         });
-        Tree {
-            measure,
-            nodes,
-            children,
-            starts,
-        }
+        Tree { measure, nodes, children, starts }
     }
 }
 
@@ -235,11 +201,7 @@ fn grow(
         return None;
     }
     let function = down.nodes[group[0].at as usize].function;
-    let mut node = TreeNode {
-        parent,
-        function,
-        ..ROOT
-    };
+    let mut node = TreeNode { parent, function, ..ROOT };
     let mut stay = 0;
     for index in 0..group.len() {
         let up = down.nodes[group[index].at as usize].parent;
@@ -262,10 +224,7 @@ fn without_zeros(nodes: Vec<TreeNode>) -> Vec<TreeNode> {
     for (index, node) in nodes.into_iter().enumerate() {
         if index == 0 || node.inclusive > 0 {
             moved[index] = kept.len() as u32;
-            kept.push(TreeNode {
-                parent: moved[node.parent as usize],
-                ..node
-            });
+            kept.push(TreeNode { parent: moved[node.parent as usize], ..node });
         }
     }
     kept
@@ -279,19 +238,12 @@ struct Growing {
 
 impl Growing {
     fn new() -> Growing {
-        Growing {
-            nodes: vec![ROOT],
-            ids: FxHashMap::default(),
-        }
+        Growing { nodes: vec![ROOT], ids: FxHashMap::default() }
     }
 
     fn child(&mut self, parent: u32, function: FunctionId) -> u32 {
         *self.ids.entry((parent, function)).or_insert_with(|| {
-            self.nodes.push(TreeNode {
-                parent,
-                function: Some(function),
-                ..ROOT
-            });
+            self.nodes.push(TreeNode { parent, function: Some(function), ..ROOT });
             (self.nodes.len() - 1) as u32
         })
     }

@@ -63,10 +63,7 @@ fn a_file_cut_anywhere_keeps_what_is_left() {
     for end in (0..=whole.len()).step_by(512) {
         let sites =
             reader::parse(&whole[..end], Path::new("x.profile")).map_or(0, |p| p.sites.len());
-        assert!(
-            sites >= last,
-            "{sites} sites of the first {end} bytes, {last} of fewer"
-        );
+        assert!(sites >= last, "{sites} sites of the first {end} bytes, {last} of fewer");
         last = sites;
     }
     assert_eq!(last, 600);
@@ -93,26 +90,14 @@ fn flipped_bits_never_panic() {
         }
         read += u32::from(survives(&bytes));
     }
-    assert!(
-        read > 2000,
-        "most changes are of records and leave a readable file: {read} of 4000"
-    );
+    assert!(read > 2000, "most changes are of records and leave a readable file: {read} of 4000");
 }
 
 #[test]
 fn extreme_words_never_panic() {
     let whole = profile().finish();
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    let extremes = [
-        0,
-        1,
-        7,
-        4096,
-        u64::from(u32::MAX),
-        1 << 40,
-        i64::MAX as u64,
-        u64::MAX,
-    ];
+    let extremes = [0, 1, 7, 4096, u64::from(u32::MAX), 1 << 40, i64::MAX as u64, u64::MAX];
     let heads: Vec<usize> = (0..whole.len()).step_by(4096).collect();
     for _ in 0..4000 {
         let mut bytes = whole.clone();
@@ -171,20 +156,12 @@ fn stored_names_may_say_anything() {
         scratch.write("symbols.json", text.as_bytes());
         let recording = Recording::open(&file).unwrap();
         assert_eq!(recording.damaged.len(), usize::from(is_damaged), "{place}");
-        let named = recording.processes[0]
-            .frames
-            .iter()
-            .filter(|f| f.function.is_some())
-            .count();
+        let named = recording.processes[0].frames.iter().filter(|f| f.function.is_some()).count();
         assert_eq!(named, usize::from(place == "[15,1,0,3]"), "{place}");
     }
     for text in ["", "null", "[", "{\"version\":1}", &"[".repeat(100_000)] {
         scratch.write("symbols.json", text.as_bytes());
-        assert_eq!(
-            Recording::open(&file).unwrap().damaged.len(),
-            1,
-            "{text:.20}"
-        );
+        assert_eq!(Recording::open(&file).unwrap().damaged.len(), 1, "{text:.20}");
     }
 }
 
@@ -192,16 +169,10 @@ fn stored_names_may_say_anything() {
 fn what_is_no_file_is_not_waited_for() {
     let scratch = Scratch::new("pipe");
     let pipe = scratch.join("12-0.profile");
-    let made = std::process::Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let error = Recording::open(&pipe).unwrap_err().to_string();
-    assert!(
-        error.contains("it is no regular file, expected a profile"),
-        "{error}"
-    );
+    assert!(error.contains("it is no regular file, expected a profile"), "{error}");
 }
 
 #[test]

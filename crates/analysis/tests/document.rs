@@ -23,19 +23,13 @@ fn document() -> String {
 
 /// The cells of the table rows between a heading and the next.
 fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
-    let (_, rest) = document
-        .split_once(&format!("\n## {heading}\n"))
-        .expect(heading);
+    let (_, rest) = document.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = rest.split("\n## ").next().unwrap();
     let cells = |line: &str| {
         let line = line.trim_matches('|').replace('`', "");
         line.split('|').map(|cell| cell.trim().to_owned()).collect()
     };
-    section
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .map(cells)
-        .collect()
+    section.lines().filter(|line| line.starts_with('|')).map(cells).collect()
 }
 
 /// Holds the table of a record to the record: each field with offset and size, none left out.
@@ -43,10 +37,7 @@ fn check_record(name: &str, size: usize, fields: &[(&str, usize, usize)]) {
     let mut expected = Vec::new();
     let mut end = 0;
     for &(field, offset, bytes) in fields {
-        assert_eq!(
-            offset, end,
-            "{name}: the test leaves out what is before `{field}`"
-        );
+        assert_eq!(offset, end, "{name}: the test leaves out what is before `{field}`");
         expected.push((offset.to_string(), bytes.to_string(), field.to_owned()));
         end = offset + bytes;
     }
@@ -61,10 +52,7 @@ fn check_record(name: &str, size: usize, fields: &[(&str, usize, usize)]) {
             _ => None,
         })
         .collect();
-    assert_eq!(
-        found, expected,
-        "docs/format.md, {name}: offset, bytes, field"
-    );
+    assert_eq!(found, expected, "docs/format.md, {name}: offset, bytes, field");
 }
 
 macro_rules! record {
@@ -134,10 +122,7 @@ fn numbers() {
         ("NODE_EXACT_PC", format::NODE_EXACT_PC.to_string()),
     ];
     let found = rows(&document(), "Numbers").split_off(2);
-    let found: Vec<_> = found
-        .iter()
-        .map(|row| (row[0].as_str(), row[1].clone()))
-        .collect();
+    let found: Vec<_> = found.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
     assert_eq!(found, expected);
 }
 
@@ -152,20 +137,13 @@ fn losses_and_kinds() {
         let (name, meaning) = format::LOSS_NAMES[index];
         assert_eq!(row.as_slice(), [index.to_string().as_str(), name, meaning]);
     }
-    assert_eq!(
-        rows_of("FileHeader", "index").len(),
-        format::LOSS_NAMES.len()
-    );
+    assert_eq!(rows_of("FileHeader", "index").len(), format::LOSS_NAMES.len());
     let kinds = rows_of("ExtentHeader", "kind");
     for (row, number) in kinds.iter().zip(1..) {
         assert_eq!(row[0], number.to_string());
         let kind = format!("{:?}", format::Kind::from_number(number).unwrap()).to_lowercase();
         let record = row[1].to_lowercase();
-        let stem = if kind == "timeline" {
-            "sample"
-        } else {
-            kind.trim_end_matches('s')
-        };
+        let stem = if kind == "timeline" { "sample" } else { kind.trim_end_matches('s') };
         assert!(record.contains(stem), "{kind}: {record}");
     }
     assert_eq!(format::Kind::from_number(kinds.len() as u16 + 1), None);
@@ -180,33 +158,12 @@ fn json_files() {
         scratch.write(name, block.split("```").next().unwrap().as_bytes());
     }
     let metadata = Metadata::read(&scratch).unwrap().unwrap();
-    assert_eq!(
-        (metadata.version, metadata.root_pid, metadata.sealed),
-        (VERSION, 12, true)
-    );
-    assert_eq!(
-        metadata.status,
-        Some(Status {
-            kind: StatusKind::Exited,
-            code: 0
-        })
-    );
+    assert_eq!((metadata.version, metadata.root_pid, metadata.sealed), (VERSION, 12, true));
+    assert_eq!(metadata.status, Some(Status { kind: StatusKind::Exited, code: 0 }));
     let symbols = Symbols::read(&scratch).unwrap().unwrap();
-    let module = ModuleKey {
-        path: "/bin/app".to_owned(),
-        build_id: vec![0xab, 0xab],
-    };
-    let names: Vec<_> = symbols
-        .module(&module)
-        .unwrap()
-        .get(4405)
-        .unwrap()
-        .collect();
-    let name = |function, line| Name {
-        function: Some(function),
-        file: Some("app.c"),
-        line,
-    };
+    let module = ModuleKey { path: "/bin/app".to_owned(), build_id: vec![0xab, 0xab] };
+    let names: Vec<_> = symbols.module(&module).unwrap().get(4405).unwrap().collect();
+    let name = |function, line| Name { function: Some(function), file: Some("app.c"), line };
     assert_eq!(names, [name("main", Some(7)), name("helper", Some(3))]);
 }
 
@@ -227,11 +184,7 @@ fn hexdump(bytes: &[u8]) -> String {
             write!(dump, "{}{byte:02x}", if column == 8 { "  " } else { " " }).unwrap();
         }
         let shown = |&b: &u8| {
-            if (b' '..=b'~').contains(&b) {
-                char::from(b)
-            } else {
-                '.'
-            }
+            if (b' '..=b'~').contains(&b) { char::from(b) } else { '.' }
         };
         writeln!(dump, "  |{}|", line.iter().map(shown).collect::<String>()).unwrap();
     }
@@ -253,8 +206,5 @@ fn the_example() {
     if std::env::var_os("HEAPTIDE_UPDATE").is_some() {
         fs::write(DOCUMENT, format!("{before}{example}{after}")).unwrap();
     }
-    assert!(
-        document.contains(&example),
-        "docs/format.md: the example is not\n{example}"
-    );
+    assert!(document.contains(&example), "docs/format.md: the example is not\n{example}");
 }

@@ -27,12 +27,7 @@ fn process(name: &str) -> Process {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     let module = p.module("/nowhere/module", BASE, &[0xab]);
     let mut place = |name: char, line: u64, parent| {
-        p.node(
-            0,
-            module,
-            BASE + ((name as u64 - 'a' as u64) << 8) + line + 1,
-            parent,
-        )
+        p.node(0, module, BASE + ((name as u64 - 'a' as u64) << 8) + line + 1, parent)
     };
     let a = place('a', 0, 0);
     let b = place('b', 0, a);
@@ -58,11 +53,7 @@ fn rows(process: &Process, functions: &Functions, groups: &[Group]) -> Vec<(Stri
         Key::Module(Some(m)) => process.modules[m.0 as usize].file_name().to_owned(),
         Key::Lane(l) => process.lanes[l.0 as usize].name.clone(),
         Key::Size(class) => process.histogram[class as usize].size_max.to_string(),
-        Key::Stack(stack) => process
-            .path_of(stack)
-            .iter()
-            .map(|&f| process.label(f))
-            .collect(),
+        Key::Stack(stack) => process.path_of(stack).iter().map(|&f| process.label(f)).collect(),
         Key::Function(None) | Key::Module(None) => "none".to_owned(),
     };
     let row = |g: &Group| (label(g.key), g.own.usable_bytes, g.inclusive.usable_bytes);
@@ -72,17 +63,9 @@ fn rows(process: &Process, functions: &Functions, groups: &[Group]) -> Vec<(Stri
 fn check(by: GroupBy, order: Order, expected: &[(&str, u64, u64)]) {
     let process = process(&format!("group-{}-{order:?}", by.name()));
     let functions = Functions::of(&process);
-    let groups = top(
-        group(&process, &functions, by),
-        Measure::UsableBytes,
-        order,
-        9,
-    );
+    let groups = top(group(&process, &functions, by), Measure::UsableBytes, order, 9);
     let found = rows(&process, &functions, &groups);
-    let found: Vec<_> = found
-        .iter()
-        .map(|(l, own, all)| (l.as_str(), *own, *all))
-        .collect();
+    let found: Vec<_> = found.iter().map(|(l, own, all)| (l.as_str(), *own, *all)).collect();
     assert_eq!(found, expected);
 }
 
@@ -91,19 +74,9 @@ fn functions_count_a_site_once_however_often_they_are_in_it() {
     check(
         GroupBy::Function,
         Order::Inclusive,
-        &[
-            ("a", 0, 1130),
-            ("b", 0, 1130),
-            ("c", 1030, 1030),
-            ("d", 100, 100),
-            ("none", 7, 7),
-        ],
+        &[("a", 0, 1130), ("b", 0, 1130), ("c", 1030, 1030), ("d", 100, 100), ("none", 7, 7)],
     );
-    check(
-        GroupBy::Function,
-        Order::Own,
-        &[("c", 1030, 1030), ("d", 100, 100), ("none", 7, 7)],
-    );
+    check(GroupBy::Function, Order::Own, &[("c", 1030, 1030), ("d", 100, 100), ("none", 7, 7)]);
 }
 
 #[test]
@@ -111,23 +84,10 @@ fn stacks_modules_and_lanes() {
     check(
         GroupBy::Stack,
         Order::Own,
-        &[
-            ("abc", 1000, 1000),
-            ("abbbd", 100, 100),
-            ("abbc", 30, 30),
-            ("", 7, 7),
-        ],
+        &[("abc", 1000, 1000), ("abbbd", 100, 100), ("abbc", 30, 30), ("", 7, 7)],
     );
-    check(
-        GroupBy::Module,
-        Order::Own,
-        &[("module", 1130, 1130), ("none", 7, 7)],
-    );
-    check(
-        GroupBy::Lane,
-        Order::Own,
-        &[("main", 1117, 1117), ("other", 20, 20)],
-    );
+    check(GroupBy::Module, Order::Own, &[("module", 1130, 1130), ("none", 7, 7)]);
+    check(GroupBy::Lane, Order::Own, &[("main", 1117, 1117), ("other", 20, 20)]);
 }
 
 #[test]
@@ -136,11 +96,7 @@ fn sizes_come_from_the_histogram() {
     let sizes = group(&process, &Functions::of(&process), GroupBy::Size);
     assert_eq!(sizes.len(), 1);
     assert_eq!(
-        (
-            sizes[0].key,
-            sizes[0].own.allocations,
-            sizes[0].own.live_blocks
-        ),
+        (sizes[0].key, sizes[0].own.allocations, sizes[0].own.live_blocks),
         (Key::Size(0), 4, 4)
     );
 }
@@ -150,14 +106,8 @@ fn top_keeps_the_first_and_drops_zeros() {
     let process = process("top");
     let functions = Functions::of(&process);
     let groups = group(&process, &functions, GroupBy::Function);
-    assert_eq!(
-        top(groups.clone(), Measure::UsableBytes, Order::Inclusive, 2).len(),
-        2
-    );
-    assert_eq!(
-        top(groups, Measure::Temporary, Order::Inclusive, 2).len(),
-        0
-    );
+    assert_eq!(top(groups.clone(), Measure::UsableBytes, Order::Inclusive, 2).len(), 2);
+    assert_eq!(top(groups, Measure::Temporary, Order::Inclusive, 2).len(), 0);
 }
 
 /// A tree as indented lines.
@@ -166,22 +116,10 @@ fn draw(tree: &Tree, process: &Process, functions: &Functions) -> Vec<String> {
     let mut todo = vec![(0, 0)];
     while let Some((index, depth)) = todo.pop() {
         let node = tree.nodes[index as usize];
-        let label = node
-            .function
-            .map(|f| process.label(functions.first_frame(f)).into_owned());
+        let label = node.function.map(|f| process.label(functions.first_frame(f)).into_owned());
         let label = label.unwrap_or_else(|| "root".to_owned());
-        lines.push(format!(
-            "{}{label} {} {}",
-            " ".repeat(depth),
-            node.own,
-            node.inclusive
-        ));
-        todo.extend(
-            tree.children(index)
-                .iter()
-                .rev()
-                .map(|&child| (child, depth + 1)),
-        );
+        lines.push(format!("{}{label} {} {}", " ".repeat(depth), node.own, node.inclusive));
+        todo.extend(tree.children(index).iter().rev().map(|&child| (child, depth + 1)));
     }
     lines
 }
@@ -203,22 +141,10 @@ fn top_down_trees() {
     ];
     assert_eq!(draw(&tree, &process, &functions), expected);
     let tree = Tree::top_down(&process, &functions, Measure::UsableBytes, Recursion::Fold);
-    let expected = [
-        "root 7 1137",
-        " a 0 1130",
-        "  b 0 1130",
-        "   c 1030 1030",
-        "   d 100 100",
-    ];
+    let expected = ["root 7 1137", " a 0 1130", "  b 0 1130", "   c 1030 1030", "   d 100 100"];
     assert_eq!(draw(&tree, &process, &functions), expected);
     let tree = Tree::top_down(&process, &functions, Measure::LargestBytes, Recursion::Fold);
-    let expected = [
-        "root 5 998",
-        " a 0 998",
-        "  b 0 998",
-        "   c 998 998",
-        "   d 98 98",
-    ];
+    let expected = ["root 5 998", " a 0 998", "  b 0 998", "   c 998 998", "   d 98 98"];
     assert_eq!(draw(&tree, &process, &functions), expected);
 }
 
@@ -254,16 +180,8 @@ fn folded_lines_add_up() {
     let tree = Tree::top_down(&process, &functions, Measure::Allocations, Recursion::Keep);
     let mut lines: Vec<_> = tree.folded(&process, &functions).collect();
     lines.sort();
-    let expected = [
-        ("[no stack]", 1),
-        ("a;b;b;b;d", 1),
-        ("a;b;b;c", 3),
-        ("a;b;c", 1),
-    ];
-    assert_eq!(
-        lines,
-        expected.map(|(line, value)| (line.to_owned(), value))
-    );
+    let expected = [("[no stack]", 1), ("a;b;b;b;d", 1), ("a;b;b;c", 3), ("a;b;c", 1)];
+    assert_eq!(lines, expected.map(|(line, value)| (line.to_owned(), value)));
     let sum: u64 = lines.iter().map(|line| line.1).sum();
     assert_eq!(sum, process.totals.allocations);
 }
@@ -278,14 +196,7 @@ fn what_glue_allocates_is_its_callers() {
     }
     let functions = Functions::of(&process);
     let groups = group(&process, &functions, GroupBy::Function);
-    let own = rows(
-        &process,
-        &functions,
-        &top(groups, Measure::UsableBytes, Order::Own, 9),
-    );
+    let own = rows(&process, &functions, &top(groups, Measure::UsableBytes, Order::Own, 9));
     let expected = [("b", 1030, 1130), ("d", 100, 100), ("none", 7, 7)];
-    assert_eq!(
-        own,
-        expected.map(|(name, own, all)| (name.to_owned(), own, all))
-    );
+    assert_eq!(own, expected.map(|(name, own, all)| (name.to_owned(), own, all)));
 }

@@ -29,11 +29,7 @@ fn check_sums(process: &Process) {
         let sum = values.fold(0, |a, b| combine.of(a, b));
         assert_eq!(sum, measure.of(&process.totals), "{measure} over sites");
         let lanes = process.lanes.iter().map(|lane| measure.of(&lane.measures));
-        assert_eq!(
-            lanes.fold(0, |a, b| combine.of(a, b)),
-            sum,
-            "{measure} over lanes"
-        );
+        assert_eq!(lanes.fold(0, |a, b| combine.of(a, b)), sum, "{measure} over lanes");
     }
 }
 
@@ -69,15 +65,9 @@ fn two_lanes() -> ProfileBuilder {
 #[test]
 fn every_field_is_read() {
     let process = open("fields", &two_lanes());
-    assert_eq!(
-        (process.pid, process.image, process.program.as_str()),
-        (12, 0, "/bin/app")
-    );
+    assert_eq!((process.pid, process.image, process.program.as_str()), (12, 0, "/bin/app"));
     assert_eq!(process.command, ["app", "", "a b"]);
-    assert_eq!(
-        (process.host.as_str(), process.mode),
-        ("host", Mode::Stacks)
-    );
+    assert_eq!((process.host.as_str(), process.mode), ("host", Mode::Stacks));
     assert_eq!((process.totals.peak_bytes, process.peak_time_ns), (1000, 7));
     assert_eq!(process.losses, [("too_deep", format::LOSS_NAMES[4].1, 3)]);
     let totals = Measures {
@@ -95,11 +85,8 @@ fn every_field_is_read() {
         ..Measures::default()
     };
     assert_eq!(process.totals, totals);
-    let names: Vec<_> = process
-        .lanes
-        .iter()
-        .map(|l| (l.name.as_str(), l.measures.frees_here))
-        .collect();
+    let names: Vec<_> =
+        process.lanes.iter().map(|l| (l.name.as_str(), l.measures.frees_here)).collect();
     assert_eq!(names, [("app", 5), ("worker", 1)]);
     let class = |size_min, size_max, requested, usable| SizeClass {
         size_min,
@@ -108,10 +95,7 @@ fn every_field_is_read() {
         usable,
         freed: 0,
     };
-    assert_eq!(
-        process.histogram,
-        [class(16, 31, 4, 0), class(32, 63, 0, 5)]
-    );
+    assert_eq!(process.histogram, [class(16, 31, 4, 0), class(32, 63, 0, 5)]);
     check_sums(&process);
 }
 
@@ -122,36 +106,19 @@ fn stacks_have_callers_first_and_call_addresses() {
     for (node, index) in process.stacks.iter().zip(0u32..).skip(1) {
         assert!(node.parent.0 < index);
     }
-    let site = process
-        .sites
-        .iter()
-        .find(|site| site.measures.usable_bytes == 128)
-        .unwrap();
+    let site = process.sites.iter().find(|site| site.measures.usable_bytes == 128).unwrap();
     let offsets = |site: &Site| -> Vec<u64> {
-        process
-            .path_of(site.stack)
-            .iter()
-            .map(|f| process.frames[f.0 as usize].offset)
-            .collect()
+        process.path_of(site.stack).iter().map(|f| process.frames[f.0 as usize].offset).collect()
     };
     assert_eq!(offsets(site), [0x100, 0x200, 0x300]);
     let innermost = process.frames_of(site.stack).next().unwrap();
     assert_eq!(process.label(innermost), "app+0x300");
     let frame = &process.frames[innermost.0 as usize];
     let module = frame.module;
-    let expected = Frame {
-        function: None,
-        module,
-        offset: 0x300,
-        file: None,
-        line: None,
-        inlined: false,
-    };
+    let expected =
+        Frame { function: None, module, offset: 0x300, file: None, line: None, inlined: false };
     assert_eq!(*frame, expected);
-    assert_eq!(
-        process.modules[module.unwrap().0 as usize].build_id,
-        [1, 2, 3]
-    );
+    assert_eq!(process.modules[module.unwrap().0 as usize].build_id, [1, 2, 3]);
 }
 
 #[test]
@@ -159,16 +126,8 @@ fn a_site_belongs_to_the_lane_of_its_extent() {
     let mut p = two_lanes();
     p.site(9, site(0, 1, 8)); // a lane whose own record was lost
     let process = open("lanes", &p);
-    let lane = process
-        .sites
-        .iter()
-        .find(|s| s.measures.usable_bytes == 8)
-        .unwrap()
-        .lane;
-    assert_eq!(
-        (lane, process.lanes[2].name.as_str()),
-        (LaneId(2), "lane 9")
-    );
+    let lane = process.sites.iter().find(|s| s.measures.usable_bytes == 8).unwrap().lane;
+    assert_eq!((lane, process.lanes[2].name.as_str()), (LaneId(2), "lane 9"));
     check_sums(&process);
 }
 
@@ -184,22 +143,12 @@ fn live_at_the_peak_comes_from_both_halves() {
     let at_peak = |epoch, remote_epoch| {
         let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
         p.header.epoch = 5;
-        p.site(
-            0,
-            format::Site {
-                epoch,
-                remote_epoch,
-                ..s
-            },
-        );
+        p.site(0, format::Site { epoch, remote_epoch, ..s });
         p.lane(0, "app", |_| {});
         let process = open("peak", &p);
         check_sums(&process);
         let m = process.totals;
-        assert_eq!(
-            (m.live_blocks, m.live_bytes, m.frees, m.cross_thread_frees),
-            (7, 700, 3, 2)
-        );
+        assert_eq!((m.live_blocks, m.live_bytes, m.frees, m.cross_thread_frees), (7, 700, 3, 2));
         (m.at_peak_blocks, m.at_peak_bytes)
     };
     assert_eq!(at_peak(4, 4), (7, 700), "nothing changed since the peak");
@@ -222,21 +171,11 @@ fn counters_have_a_row_for_each_lane_and_exact_sums() {
     });
     let process = open("counters", &p);
     assert_eq!(process.mode, Mode::Counters);
-    let live: Vec<_> = process
-        .sites
-        .iter()
-        .map(|s| s.measures.live_bytes)
-        .collect();
+    let live: Vec<_> = process.sites.iter().map(|s| s.measures.live_bytes).collect();
     assert_eq!(live, [40, 0], "the second freed 60 bytes of the first");
     let m = process.totals;
-    assert_eq!(
-        (m.live_blocks, m.live_bytes, m.frees, m.frees_here),
-        (4, 40, 7, 7)
-    );
-    assert_eq!(
-        (m.peak_bytes, m.at_peak_bytes, m.largest_bytes),
-        (90, 0, 20)
-    );
+    assert_eq!((m.live_blocks, m.live_bytes, m.frees, m.frees_here), (4, 40, 7, 7));
+    assert_eq!((m.peak_bytes, m.at_peak_bytes, m.largest_bytes), (90, 0, 20));
     check_sums(&process);
 }
 
@@ -257,10 +196,7 @@ fn gaps_and_unknown_kinds_are_skipped() {
     p.site(0, site(0, 1, 10));
     let process = open("gap", &p);
     assert_eq!(process.totals.allocations, 7);
-    assert_eq!(
-        process.notes[0],
-        "4096 bytes were reserved and not yet in use"
-    );
+    assert_eq!(process.notes[0], "4096 bytes were reserved and not yet in use");
     check_sums(&process);
 }
 
@@ -272,14 +208,7 @@ fn a_parent_may_come_later_in_the_file() {
     // a circle of three, one beyond the file, and a child before its parent
     let key = u64::from(app) << format::ADDRESS_BITS | (BASE + 0x21);
     for parent in [first + 3, first + 1, first + 2, 0xffff_fff0, first + 6] {
-        p.node_of(
-            0,
-            format::Node {
-                key: key + u64::from(parent),
-                parent,
-                ..NO_NODE
-            },
-        );
+        p.node_of(0, format::Node { key: key + u64::from(parent), parent, ..NO_NODE });
     }
     let late = p.node(0, app, BASE + 0x31, first);
     assert_eq!(late, first + 6);
@@ -292,11 +221,7 @@ fn a_parent_may_come_later_in_the_file() {
         assert!(node.parent.0 < index);
     }
     let depth = |bytes| {
-        let site = process
-            .sites
-            .iter()
-            .find(|s| s.measures.usable_bytes == bytes)
-            .unwrap();
+        let site = process.sites.iter().find(|s| s.measures.usable_bytes == bytes).unwrap();
         process.frames_of(site.stack).count()
     };
     assert_eq!((depth(8), depth(24)), (3, 0));
@@ -311,49 +236,23 @@ fn marks_and_exact_addresses() {
     let deep = p.node(0, 0, format::Mark::TooDeep as u64, 0);
     let key = u64::from(app) << format::ADDRESS_BITS | (BASE + 0x50);
     let flags = format::NODE_EXACT_PC;
-    let signal = p.node_of(
-        0,
-        format::Node {
-            key,
-            parent: deep,
-            flags,
-            ..NO_NODE
-        },
-    );
+    let signal = p.node_of(0, format::Node { key, parent: deep, flags, ..NO_NODE });
     let jit = p.node(0, 0, 0x1234_5679, signal);
     let cut = p.node(0, 0, format::Mark::NoRoom as u64, jit);
     p.site(0, site(cut, 1, 8));
     let process = open("marks", &p);
-    let labels: Vec<_> = process
-        .path_of(process.sites[0].stack)
-        .into_iter()
-        .map(|f| process.label(f))
-        .collect();
-    assert_eq!(
-        labels,
-        [
-            "[deeper frames cut]",
-            "app+0x50",
-            "0x12345678",
-            "[frames not stored]"
-        ]
-    );
+    let labels: Vec<_> =
+        process.path_of(process.sites[0].stack).into_iter().map(|f| process.label(f)).collect();
+    assert_eq!(labels, ["[deeper frames cut]", "app+0x50", "0x12345678", "[frames not stored]"]);
 }
 
 #[test]
 fn samples_are_in_order_of_time() {
     let mut p = two_lanes();
     for time_ns in [30, 10, 20] {
-        p.sample(format::Sample {
-            time_ns,
-            ..format::Sample::new_zeroed()
-        });
+        p.sample(format::Sample { time_ns, ..format::Sample::new_zeroed() });
     }
-    let times: Vec<_> = open("time", &p)
-        .timeline
-        .iter()
-        .map(|s| s.time_ns)
-        .collect();
+    let times: Vec<_> = open("time", &p).timeline.iter().map(|s| s.time_ns).collect();
     assert_eq!(times, [10, 20, 30]);
 }
 
@@ -368,10 +267,7 @@ fn numbers_stay_at_the_largest_they_can_hold() {
     p.lane(0, "app", |lane| lane.frees_here = u64::MAX);
     p.lane(0, "again", |lane| lane.frees_here = u64::MAX);
     let process = open("large", &p);
-    assert_eq!(
-        (process.totals.allocations, process.totals.live_blocks),
-        (u64::MAX, 0)
-    );
+    assert_eq!((process.totals.allocations, process.totals.live_blocks), (u64::MAX, 0));
     check_sums(&process);
 }
 
@@ -387,23 +283,13 @@ fn measures_have_one_name_each() {
         error.starts_with("no measure is called `size`; expected one of allocations "),
         "{error}"
     );
-    let error = "file"
-        .parse::<aggregate::GroupBy>()
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        error,
-        "cannot group by `file`; expected one of function stack module lane size"
-    );
+    let error = "file".parse::<aggregate::GroupBy>().unwrap_err().to_string();
+    assert_eq!(error, "cannot group by `file`; expected one of function stack module lane size");
 }
 
 #[test]
 fn foreign_and_newer_files_are_refused_with_a_reason() {
-    let says = |bytes: &[u8]| {
-        reader::parse(bytes, "x.profile".as_ref())
-            .unwrap_err()
-            .to_string()
-    };
+    let says = |bytes: &[u8]| reader::parse(bytes, "x.profile".as_ref()).unwrap_err().to_string();
     assert!(says(b"").starts_with("x.profile: it is empty, expected a profile"));
     assert!(says(b"HEAP").contains("shorter than a profile's first word"));
     assert!(says(b"\x7fELF and so on").contains("it is something else"));

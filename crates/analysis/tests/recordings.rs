@@ -22,23 +22,12 @@ fn image(pid: u32, image: u32, change: impl FnOnce(&mut format::FileHeader)) -> 
 
 fn metadata(root_pid: u32, status: Option<Status>) -> Metadata {
     let command = vec!["app".to_owned()];
-    Metadata {
-        version: 1,
-        heaptide: "0.1.0".to_owned(),
-        command,
-        root_pid,
-        status,
-        sealed: false,
-    }
+    Metadata { version: 1, heaptide: "0.1.0".to_owned(), command, root_pid, status, sealed: false }
 }
 
 fn ends(directory: &Path) -> Vec<(u32, u32, End)> {
     let recording = Recording::open(directory).unwrap();
-    recording
-        .processes
-        .iter()
-        .map(|p| (p.pid, p.image, p.end))
-        .collect()
+    recording.processes.iter().map(|p| (p.pid, p.image, p.end)).collect()
 }
 
 #[test]
@@ -55,10 +44,7 @@ fn what_is_no_recording_is_refused_with_a_reason() {
     assert!(says(&scratch).contains("12-0.profile: it is empty"));
     scratch.write("13-0.profile", b"rubbish!");
     let both = says(&scratch);
-    assert!(
-        both.contains("none of its 2 profiles can be read; the first is"),
-        "{both}"
-    );
+    assert!(both.contains("none of its 2 profiles can be read; the first is"), "{both}");
 }
 
 #[test]
@@ -73,20 +59,11 @@ fn the_readable_part_of_a_recording_is_one() {
     let damaged: Vec<_> = recording
         .damaged
         .iter()
-        .map(|(path, why)| {
-            (
-                path.file_name().unwrap().to_str().unwrap(),
-                why.contains("version 3"),
-            )
-        })
+        .map(|(path, why)| (path.file_name().unwrap().to_str().unwrap(), why.contains("version 3")))
         .collect();
     assert_eq!(
         damaged,
-        [
-            ("13-0.profile", false),
-            ("recording.json", true),
-            ("symbols.json", false)
-        ]
+        [("13-0.profile", false), ("recording.json", true), ("symbols.json", false)]
     );
 }
 
@@ -99,14 +76,8 @@ fn images_are_in_order_of_start_and_end_by_what_is_known() {
     scratch.write("12-0.profile", &image(12, 0, |_| {}));
     scratch.write("12-1.profile", &image(12, 1, |h| h.last_seen_ns = 5));
     scratch.write("13-0.profile", &image(13, 0, exited));
-    scratch.write(
-        "14-0.profile",
-        &image(14, 0, |h| h.end_kind = format::End::Exec as u32),
-    );
-    let signal = Status {
-        kind: StatusKind::Signaled,
-        code: 9,
-    };
+    scratch.write("14-0.profile", &image(14, 0, |h| h.end_kind = format::End::Exec as u32));
+    let signal = Status { kind: StatusKind::Signaled, code: 9 };
     metadata(12, Some(signal)).write(&scratch).unwrap();
     let expected = [
         (12, 0, End::Exec),
@@ -117,11 +88,7 @@ fn images_are_in_order_of_start_and_end_by_what_is_known() {
     assert_eq!(ends(&scratch), expected);
     let recording = Recording::open(&scratch).unwrap();
     let durations: Vec<_> = recording.processes.iter().map(|p| p.duration_ns).collect();
-    assert_eq!(
-        durations,
-        [1, 99, 0, 5],
-        "12-0 lasted until 12-1 began, 1 ns later"
-    );
+    assert_eq!(durations, [1, 99, 0, 5], "12-0 lasted until 12-1 began, 1 ns later");
     let one = Recording::open(&scratch.join("12-0.profile")).unwrap();
     assert_eq!((one.processes.len(), one.processes[0].end), (1, End::Exec));
     fs::remove_file(scratch.join("recording.json")).unwrap();
@@ -132,10 +99,7 @@ fn images_are_in_order_of_start_and_end_by_what_is_known() {
 fn a_live_process_that_has_not_mapped_the_file_is_another_one() {
     let scratch = Scratch::new("alive");
     let me = std::process::id();
-    scratch.write(
-        &format!("{me}-0.profile"),
-        &image(me, 0, |h| h.last_seen_ns = 1),
-    );
+    scratch.write(&format!("{me}-0.profile"), &image(me, 0, |h| h.last_seen_ns = 1));
     assert_eq!(ends(&scratch), [(me, 0, End::Unknown)]);
 }
 
@@ -148,16 +112,8 @@ fn the_newest_recording_is_found() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     scratch.write("file.heaptide", b"");
-    assert_eq!(
-        newest(&scratch).unwrap(),
-        Some(scratch.join("new.heaptide"))
-    );
-    assert!(
-        newest(&scratch.join("gone"))
-            .unwrap_err()
-            .to_string()
-            .contains("cannot read it")
-    );
+    assert_eq!(newest(&scratch).unwrap(), Some(scratch.join("new.heaptide")));
+    assert!(newest(&scratch.join("gone")).unwrap_err().to_string().contains("cannot read it"));
 }
 
 /// A C program of which `outer` calls `inner`, always inlined.
@@ -175,11 +131,7 @@ const PROGRAM: &str = "#include <stdlib.h>\n\
     int main(int argc, char **argv) { return outer(argc + 1)[1]; }\n";
 
 fn run(directory: &Path, command: &str) -> String {
-    let output = Command::new("sh")
-        .args(["-ec", command])
-        .current_dir(directory)
-        .output()
-        .unwrap();
+    let output = Command::new("sh").args(["-ec", command]).current_dir(directory).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{command}: {errors}");
     String::from_utf8(output.stdout).unwrap()
@@ -190,19 +142,11 @@ fn compile(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
     fs::write(directory.join("app.c"), PROGRAM).unwrap();
     run(directory, "cc -g -O2 -Wl,--build-id=sha1 -o app app.c");
     let symbols = run(directory, "nm -S app");
-    let line = symbols
-        .lines()
-        .find(|line| line.ends_with(" T outer"))
-        .unwrap();
-    let mut numbers = line
-        .split(' ')
-        .map_while(|n| u64::from_str_radix(n, 16).ok());
+    let line = symbols.lines().find(|line| line.ends_with(" T outer")).unwrap();
+    let mut numbers = line.split(' ').map_while(|n| u64::from_str_radix(n, 16).ok());
     let (start, size) = (numbers.next().unwrap(), numbers.next().unwrap());
     let notes = run(directory, "readelf -n app");
-    let id = notes
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Build ID: "))
-        .unwrap();
+    let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap();
     let byte = |i| u8::from_str_radix(&id[i..i + 2], 16).unwrap();
     let id = (0..id.len()).step_by(2).map(byte).collect();
     (directory.join("app"), id, start..start + size)
@@ -226,19 +170,10 @@ fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std::ops
 fn stacks(process: &Process) -> Vec<String> {
     let frame = |id: heaptide_analysis::model::FrameId| {
         let frame = &process.frames[id.0 as usize];
-        let file = frame
-            .file
-            .as_deref()
-            .unwrap_or("-")
-            .rsplit('/')
-            .next()
-            .unwrap();
+        let file = frame.file.as_deref().unwrap_or("-").rsplit('/').next().unwrap();
         let line = frame.line.unwrap_or(0);
         let inlined = if frame.inlined { " inlined" } else { "" };
-        format!(
-            "{} {file}:{line}{inlined}",
-            frame.function.as_deref().unwrap_or("?")
-        )
+        format!("{} {file}:{line}{inlined}", frame.function.as_deref().unwrap_or("?"))
     };
     let stack = |site: &heaptide_analysis::model::Site| {
         let frames: Vec<_> = process.path_of(site.stack).into_iter().map(frame).collect();
@@ -251,10 +186,7 @@ fn stacks(process: &Process) -> Vec<String> {
 }
 
 fn has(stacks: &[String], stack: &str) {
-    assert!(
-        stacks.iter().any(|s| s == stack),
-        "{stack} is not among {stacks:#?}"
-    );
+    assert!(stacks.iter().any(|s| s == stack), "{stack} is not among {stacks:#?}");
 }
 
 #[test]
@@ -267,10 +199,7 @@ fn inlined_calls_are_frames_of_their_own() {
     let recording =
         Recording::open_with(&scratch, engine, &mut |done, of| told.push((done, of))).unwrap();
     let process = &recording.processes[0];
-    assert_eq!(
-        (recording.sealed, process.notes.as_slice()),
-        (false, [].as_slice())
-    );
+    assert_eq!((recording.sealed, process.notes.as_slice()), (false, [].as_slice()));
     let stacks = stacks(process);
     has(&stacks, "outer app.c:8 / inner app.c:3 inlined");
     has(&stacks, "outer app.c:7");
@@ -287,26 +216,15 @@ fn names_are_demangled_and_whole() {
         }\n\
         int main(int argc, char **) { return ns::Type().method(argc) == nullptr; }\n";
     fs::write(scratch.join("app.cc"), program).unwrap();
-    run(
-        &scratch,
-        "c++ -g -O1 -fno-optimize-sibling-calls -Wl,--build-id=none -o app app.cc",
-    );
+    run(&scratch, "c++ -g -O1 -fno-optimize-sibling-calls -Wl,--build-id=none -o app app.cc");
     run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
     let symbols = run(&scratch, "nm app");
     let of = |name: &str| {
         let line = symbols.lines().find(|line| line.contains(name)).unwrap();
         u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
     };
-    for (symbol, name) in [
-        ("5local", "ns::local(int)"),
-        ("6method", "ns::Type::method(int)"),
-    ] {
-        record(
-            &scratch,
-            &scratch.join("app"),
-            &[],
-            of(symbol)..of(symbol) + 1,
-        );
+    for (symbol, name) in [("5local", "ns::local(int)"), ("6method", "ns::Type::method(int)")] {
+        record(&scratch, &scratch.join("app"), &[], of(symbol)..of(symbol) + 1);
         let process = &Recording::open(&scratch).unwrap().processes[0];
         assert_eq!(process.frames[0].function.as_deref(), Some(name));
     }
@@ -327,20 +245,14 @@ fn a_sealed_recording_needs_no_module() {
     assert_eq!(stacks(&recording.processes[0]), before);
     assert_eq!(recording.processes[0].notes, [""; 0]);
     let again = seal(&scratch, &mut |_, _| {}).unwrap();
-    assert_eq!(
-        again.named, sealed.named,
-        "sealing again without the module loses nothing"
-    );
+    assert_eq!(again.named, sealed.named, "sealing again without the module loses nothing");
 }
 
 #[test]
 fn separate_debug_info_is_found_by_its_link() {
     let scratch = Scratch::new("debuglink");
     let (app, id, addresses) = compile(&scratch);
-    run(
-        &scratch,
-        "objcopy --only-keep-debug app app.debug && strip app",
-    );
+    run(&scratch, "objcopy --only-keep-debug app app.debug && strip app");
     record(&scratch, &app, &id, addresses);
     let stripped = stacks(&Recording::open(&scratch).unwrap().processes[0]);
     assert_eq!(stripped, ["? -:0"]);
@@ -357,11 +269,7 @@ fn a_module_that_changed_gives_no_names() {
     record(&scratch, &app, &id, addresses);
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert!(process.frames.iter().all(|frame| frame.function.is_none()));
-    assert!(
-        process.notes[0].contains("its build-id is "),
-        "{:?}",
-        process.notes
-    );
+    assert!(process.notes[0].contains("its build-id is "), "{:?}", process.notes);
     assert!(process.notes[0].ends_with("its frames have no names"));
 }
 
@@ -373,18 +281,9 @@ fn a_module_without_a_build_id_is_trusted_if_it_is_older() {
     record(&scratch, &app, &[], addresses);
     let notes = |p: &Process| p.notes.clone();
     let process = &Recording::open(&scratch).unwrap().processes[0];
-    assert!(
-        notes(process)[0].contains("it changed since it was recorded"),
-        "{:?}",
-        notes(process)
-    );
+    assert!(notes(process)[0].contains("it changed since it was recorded"), "{:?}", notes(process));
     run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert_eq!(notes(process), [""; 0]);
-    assert!(
-        process
-            .frames
-            .iter()
-            .any(|f| f.function.as_deref() == Some("outer"))
-    );
+    assert!(process.frames.iter().any(|f| f.function.as_deref() == Some("outer")));
 }

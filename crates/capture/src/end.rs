@@ -10,7 +10,8 @@ use heaptide_format::End;
 static ON_EXIT: Real = Real::new(b"on_exit\0");
 static ATEXIT: Real = Real::new(b"__cxa_atexit\0");
 
-/// Has libc tell of the exit. Registered first, so told last: the guest's own exit handlers are recorded.
+/// Has libc tell of the exit. Registered first, so told last: the guest's own exit handlers are
+/// recorded.
 pub fn register() {
     // SAFETY: libc's functions. glibc has on_exit, which knows the status; the others do without.
     unsafe {
@@ -35,8 +36,8 @@ extern "C" fn exits_somehow(_: *mut u8) {
     note(None);
 }
 
-/// The image ends with this status, or with one that cannot be told. Not in a child that borrows our memory
-/// (vfork): the image is the parent's.
+/// The image ends with this status, or with one that cannot be told. Not in a child that borrows
+/// our memory (vfork): the image is the parent's.
 pub fn note(status: Option<i32>) {
     let p = process();
     if p.state() != State::Active || (p.may_call() && sys::getpid() != p.pid.load(Relaxed)) {

@@ -25,12 +25,7 @@ pub unsafe extern "C" fn mallocx_body(
         if real.get() == 0 {
             return mallocx_without(size, flags);
         }
-        call_real!(
-            real,
-            extern "C" fn(usize, usize) -> Address,
-            (size, flags),
-            NULL
-        )
+        call_real!(real, extern "C" fn(usize, usize) -> Address, (size, flags), NULL)
     };
     allocate(size, Entry { sp, bp }, call)
 }
@@ -78,7 +73,8 @@ pub unsafe extern "C" fn rallocx_body(
     reallocate(old, size, Entry { sp, bp }, call)
 }
 
-/// Resizes in place or not at all, and says the size: a reallocation of the block's bytes, charged to its site.
+/// Resizes in place or not at all, and says the size: a reallocation of the block's bytes, charged
+/// to its site.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xallocx(block: Address, size: usize, extra: usize, flags: i32) -> usize {
     static REAL: Real = Real::new(b"xallocx\0");

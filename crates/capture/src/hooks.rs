@@ -1,9 +1,10 @@
-//! The functions that stand in front of the guest's: one table, and what each kind of function does.
+//! The functions that stand in front of the guest's: one table, and what each kind of function
+//! does.
 //!
-//! An entry that can allocate is a few instructions that hand the caller's stack pointer and frame pointer on
-//! and jump: the body returns straight to the caller, and the unwinder starts in the caller's frame. Every body
-//! has one shape: enter, real call, record (or record, real call, for a free). Nested calls go through uncounted,
-//! so that the outermost operation is one event.
+//! An entry that can allocate is a few instructions that hand the caller's stack pointer and frame
+//! pointer on and jump: the body returns straight to the caller, and the unwinder starts in the
+//! caller's frame. Every body has one shape: enter, real call, record (or record, real call, for a
+//! free). Nested calls go through uncounted, so that the outermost operation is one event.
 
 use crate::lane::Inside;
 use crate::real::{Real, find};
@@ -16,8 +17,8 @@ use core::sync::atomic::Ordering::Relaxed;
 /// What a hook is: its symbol, how it is entered, and its body.
 ///
 /// - `allocate`: three arguments and the entry's registers go to the body.
-/// - `throwing`: likewise; if the body returns null the real function is jumped to, to do what it does then
-///   (call the new-handler, throw) with no frame of ours in between.
+/// - `throwing`: likewise; if the body returns null the real function is jumped to, to do what it
+///   does then (call the new-handler, throw) with no frame of ours in between.
 /// - `plain`: an ordinary function.
 macro_rules! hooks {
     ($($kind:ident $symbol:ident = $body:path;)*) => {
@@ -121,8 +122,9 @@ static REAL_USABLE: Real = Real::new(b"malloc_usable_size\0");
 static REAL_REALLOC: Real = Real::new(b"realloc\0");
 static REAL_POSIX_MEMALIGN: Real = Real::new(b"posix_memalign\0");
 
-/// Finds the allocator. False if it cannot be recorded: there is none, or it does not say how large its blocks
-/// are (an allocator in front of libc's that lacks malloc_usable_size must not be asked by libc's).
+/// Finds the allocator. False if it cannot be recorded: there is none, or it does not say how large
+/// its blocks are (an allocator in front of libc's that lacks malloc_usable_size must not be asked
+/// by libc's).
 pub fn resolve_allocator() -> bool {
     let (malloc, usable) = (find(b"malloc\0"), find(b"malloc_usable_size\0"));
     let (Some(malloc), Some(usable)) = (malloc, usable) else {
@@ -158,14 +160,14 @@ pub fn usable(block: Address) -> u64 {
     if HEADERS.load(Relaxed) != Headers::Trusted as u32 {
         return usable_by_call(block);
     }
-    // SAFETY: glibc's block has its chunk's size in the word before it, flags in the low bits: bit 1 says that
-    // the chunk is a mapping, which has two words of overhead instead of one.
+    // SAFETY: glibc's block has its chunk's size in the word before it, flags in the low bits: bit
+    // 1 says that the chunk is a mapping, which has two words of overhead instead of one.
     let size = unsafe { *(block as *const u64).sub(1) };
     (size & !7) - 8 - ((size & 2) << 2)
 }
 
-/// glibc's malloc_usable_size is a look at the chunk's header; doing that here saves two calls an event. It is
-/// done only once the two have agreed on this many blocks of this very process.
+/// glibc's malloc_usable_size is a look at the chunk's header; doing that here saves two calls an
+/// event. It is done only once the two have agreed on this many blocks of this very process.
 const AGREEMENTS: u32 = 64;
 
 /// New → Checking → Trusted or Refused.
@@ -228,19 +230,13 @@ pub fn allocate_or(
         }
     } else {
         let requested = requested as u64;
-        record::allocated(
-            &mut inside,
-            block,
-            requested,
-            usable_new(block, requested),
-            entry,
-        );
+        record::allocated(&mut inside, block, requested, usable_new(block, requested), entry);
     }
     block
 }
 
-/// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size later: what it
-/// will say is what it would give for the request.
+/// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size
+/// later: what it will say is what it would give for the request.
 #[inline(always)]
 fn usable_new(block: Address, requested: u64) -> u64 {
     match usable(block) {
@@ -280,14 +276,8 @@ unsafe extern "C" fn calloc_body(
     real: &Real,
 ) -> Address {
     // SAFETY: calloc's own contract.
-    let call = || unsafe {
-        call_real!(
-            real,
-            extern "C" fn(usize, usize) -> Address,
-            (count, size),
-            NULL
-        )
-    };
+    let call =
+        || unsafe { call_real!(real, extern "C" fn(usize, usize) -> Address, (count, size), NULL) };
     allocate(count.wrapping_mul(size), Entry { sp, bp }, call)
 }
 
@@ -301,12 +291,7 @@ unsafe extern "C" fn memalign_body(
 ) -> Address {
     // SAFETY: the function's own contract.
     let call = || unsafe {
-        call_real!(
-            real,
-            extern "C" fn(usize, usize) -> Address,
-            (alignment, size),
-            NULL
-        )
+        call_real!(real, extern "C" fn(usize, usize) -> Address, (alignment, size), NULL)
     };
     allocate(size, Entry { sp, bp }, call)
 }
@@ -359,13 +344,7 @@ unsafe extern "C" fn posix_memalign_body(
         if status != 0 {
             record::failed(&mut inside, entry);
         } else if !(*out).is_null() {
-            record::allocated(
-                &mut inside,
-                *out,
-                size as u64,
-                usable_new(*out, size as u64),
-                entry,
-            );
+            record::allocated(&mut inside, *out, size as u64, usable_new(*out, size as u64), entry);
         }
         status
     }
@@ -380,14 +359,8 @@ unsafe extern "C" fn realloc_body(
     real: &Real,
 ) -> Address {
     // SAFETY: realloc's own contract.
-    let call = || unsafe {
-        call_real!(
-            real,
-            extern "C" fn(Address, usize) -> Address,
-            (old, size),
-            NULL
-        )
-    };
+    let call =
+        || unsafe { call_real!(real, extern "C" fn(Address, usize) -> Address, (old, size), NULL) };
     reallocate(old, size, Entry { sp, bp }, call)
 }
 
@@ -401,8 +374,9 @@ unsafe extern "C" fn reallocarray_body(
 ) -> Address {
     type F = extern "C" fn(Address, usize, usize) -> Address;
     let bytes = count.checked_mul(size);
-    // SAFETY: reallocarray's own contract; an old libc without it has realloc. An overflow is the real
-    // function's to refuse, with errno set; where there is none, an impossible size has realloc do that.
+    // SAFETY: reallocarray's own contract; an old libc without it has realloc. An overflow is the
+    // real function's to refuse, with errno set; where there is none, an impossible size has
+    // realloc do that.
     let call = || unsafe {
         if real.get() == 0 {
             type R = extern "C" fn(Address, usize) -> Address;
@@ -426,13 +400,7 @@ pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Ad
     let moving = Moving::begin(&mut inside, old, usable(old));
     let block = call();
     if !block.is_null() {
-        moving.done(
-            &mut inside,
-            block,
-            size as u64,
-            usable_new(block, size as u64),
-            entry,
-        );
+        moving.done(&mut inside, block, size as u64, usable_new(block, size as u64), entry);
     } else if size == 0 {
         moving.freed(&mut inside);
     } else {
@@ -452,8 +420,8 @@ fn reallocate_nested(old: Address, call: impl FnOnce() -> Address) -> Address {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: Address) {
-    // The recorder is left before the real call, which then is a jump: no free calls another one in front of us
-    // for the same block, and if it did, the block is no longer known.
+    // The recorder is left before the real call, which then is a jump: no free calls another one in
+    // front of us for the same block, and if it did, the block is no longer known.
     if !block.is_null() {
         match Inside::enter(stack_pointer()) {
             Some(mut inside) => record::freed(&mut inside, block, usable(block)),

@@ -1,5 +1,5 @@
-//! Lanes: who writes which counters. A thread has one lane from its first allocation to its exit; threads of
-//! the same name that never overlap share one after the other.
+//! Lanes: who writes which counters. A thread has one lane from its first allocation to its exit;
+//! threads of the same name that never overlap share one after the other.
 
 use crate::modules::Range;
 use crate::process::{Process, State, process, start};
@@ -13,8 +13,8 @@ use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode};
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Frame, Work};
 
-/// Lanes a process may have; beyond them threads are counted as lost. 65 536 threads at once are more than
-/// Linux runs by default.
+/// Lanes a process may have; beyond them threads are counted as lost. 65 536 threads at once are
+/// more than Linux runs by default.
 const LANES_MAX: usize = 1 << 16;
 /// Other stacks (coroutines, signal stacks) that a thread remembers.
 pub const RANGES: usize = 8;
@@ -25,8 +25,8 @@ pub const MEMOS: usize = 512;
 /// Bytes of a lane's buffer for reading `/proc`.
 pub const BUFFER: usize = 16 << 10;
 
-/// The part of a lane that only its thread uses. Its memory is wiped in a forked child, so `mode` 0 says that
-/// the pointer to it is stale.
+/// The part of a lane that only its thread uses. Its memory is wiped in a forked child, so `mode` 0
+/// says that the pointer to it is stale.
 #[repr(C)]
 pub struct LaneState {
     /// A [`Mode`], or 0.
@@ -74,18 +74,15 @@ pub struct LaneState {
     late: bool,
 }
 
-/// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as stacks are.
+/// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as
+/// stacks are.
 const MAX_DEPTH: usize = 16_384;
 /// The same where address space is scarce.
 const MAX_DEPTH_SCARCE: usize = 1024;
 
 /// The unwinder's limit of frames a stack in this process.
 pub fn max_depth(p: &Process) -> usize {
-    if p.scarce.load(Relaxed) {
-        MAX_DEPTH_SCARCE
-    } else {
-        MAX_DEPTH
-    }
+    if p.scarce.load(Relaxed) { MAX_DEPTH_SCARCE } else { MAX_DEPTH }
 }
 
 /// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall
@@ -131,18 +128,20 @@ pub fn create_table(p: &Process) -> Option<()> {
     Some(())
 }
 
-/// Proof of being inside a hook: the lane is this call's alone, and re-entry is seen. Leaving is dropping it.
+/// Proof of being inside a hook: the lane is this call's alone, and re-entry is seen. Leaving is
+/// dropping it.
 pub struct Inside {
     lane: *mut LaneState,
 }
 
 impl Inside {
-    /// Enters the recorder; none if the thread is in it already, or nothing is recorded. `sp` is the stack
-    /// pointer at the entry of the hook.
+    /// Enters the recorder; none if the thread is in it already, or nothing is recorded. `sp` is
+    /// the stack pointer at the entry of the hook.
     #[inline(always)]
     pub fn enter(sp: u64) -> Option<Inside> {
         let t = tls();
-        // SAFETY: the thread's own block; a lane in `fast` is mapped for as long as the process lives.
+        // SAFETY: the thread's own block; a lane in `fast` is mapped for as long as the process
+        // lives.
         unsafe {
             let lane = (*t).fast;
             if lane.is_null() || (*lane).mode == 0 {
@@ -186,7 +185,8 @@ fn enter_slow(sp: u64) -> Option<Inside> {
             lane = core::ptr::null_mut();
         }
         if !lane.is_null() {
-            // Inside already; or that call was left by a jump, and its frame is gone from this same stack.
+            // Inside already; or that call was left by a jump, and its frame is gone from this same
+            // stack.
             let left = sp > (*t).inside_sp
                 && (*lane).stack.holds(sp)
                 && (*lane).stack.holds((*t).inside_sp);
@@ -229,8 +229,8 @@ fn on_own_stack(work: fn() -> bool) -> bool {
         return false;
     }
     let done: u64;
-    // SAFETY: r12 is kept by the callee, so the old stack pointer comes back; the new one is 16-aligned and
-    // the top of fresh memory.
+    // SAFETY: r12 is kept by the callee, so the old stack pointer comes back; the new one is
+    // 16-aligned and the top of fresh memory.
     unsafe {
         core::arch::asm!("xchg rsp, r12", "call {f}", "mov rsp, r12",
             f = sym trampoline, in("rdi") work, inout("r12") memory.add(BYTES) => _,
@@ -412,7 +412,8 @@ impl LaneState {
         }
     }
 
-    /// Takes a name that another thread gave, if the lane never had another thread: then all of it is this one's.
+    /// Takes a name that another thread gave, if the lane never had another thread: then all of it
+    /// is this one's.
     pub fn follow_renaming(&mut self) {
         if self.renamed.swap(0, Relaxed) != 0 {
             // SAFETY: the lane's own record.
@@ -451,7 +452,8 @@ fn watch_exit(lane: *mut LaneState) {
     if key == 0 || SET_SPECIFIC.get() == 0 {
         return;
     }
-    // SAFETY: libc's pthread_setspecific with a key of ours; a value other than null has the destructor run.
+    // SAFETY: libc's pthread_setspecific with a key of ours; a value other than null has the
+    // destructor run.
     unsafe {
         let set: extern "C" fn(u32, *mut LaneState) -> i32 =
             core::mem::transmute(SET_SPECIFIC.get());
@@ -479,7 +481,8 @@ fn give_back() {
     }
 }
 
-/// The calling thread has a new name: it goes on in another lane, or its unused lane takes the name.
+/// The calling thread has a new name: it goes on in another lane, or its unused lane takes the
+/// name.
 pub fn renamed_self() {
     let t = tls();
     // SAFETY: the thread's own block, lane and record.
@@ -531,11 +534,6 @@ pub fn sums(p: &Process) -> [u64; 4] {
         // SAFETY: records stay mapped; a torn sum is a sample's business.
         let r = unsafe { &*(*lane).record };
         let live = r.usable_bytes.wrapping_sub(r.freed_here_bytes);
-        [
-            a + r.allocations,
-            f + r.frees_here,
-            u + r.usable_bytes,
-            l.wrapping_add(live),
-        ]
+        [a + r.allocations, f + r.frees_here, u + r.usable_bytes, l.wrapping_add(live)]
     })
 }

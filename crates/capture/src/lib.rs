@@ -1,11 +1,14 @@
-//! libheaptide.so: records every allocation of the process it is loaded into, in a file that is always complete.
+//! libheaptide.so: records every allocation of the process it is loaded into, in a file that is
+//! always complete.
 //!
-//! A guest: it allocates nothing from the program, takes no lock that the program can hold, prints nothing,
-//! leaves errno and signal masks alone, and when something runs out it counts the loss and the program goes on.
-//! No libc function is needed to load or run it; those it can use are looked up ([`real`]).
+//! A guest: it allocates nothing from the program, takes no lock that the program can hold, prints
+//! nothing, leaves errno and signal masks alone, and when something runs out it counts the loss and
+//! the program goes on. No libc function is needed to load or run it; those it can use are looked
+//! up ([`real`]).
 //!
-//! From the entry of an allocation to its counters: [`hooks`] → [`lane`] → [`record`] → [`stacks`] → [`sites`],
-//! [`shadow`], [`peak`]. The memory it all lies in is [`profile`]; what all threads share is [`process`].
+//! From the entry of an allocation to its counters: [`hooks`] → [`lane`] → [`record`] → [`stacks`]
+//! → [`sites`], [`shadow`], [`peak`]. The memory it all lies in is [`profile`]; what all threads
+//! share is [`process`].
 
 #![no_std]
 #![allow(
@@ -43,7 +46,8 @@ core::arch::global_asm!(
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // Nothing here panics by intent. Whoever gets here by a mistake of ours stays: the other threads go on.
+    // Nothing here panics by intent. Whoever gets here by a mistake of ours stays: the other
+    // threads go on.
     loop {
         sys::sched_yield();
     }

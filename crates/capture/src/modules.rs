@@ -1,5 +1,6 @@
-//! Loaded code and memory ranges, learned from `/proc/self/maps` when a pc or a stack pointer is met that nobody
-//! knows: no list to keep up, no lock of the loader, and late and hidden loads are found like the first ones.
+//! Loaded code and memory ranges, learned from `/proc/self/maps` when a pc or a stack pointer is
+//! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
+//! found like the first ones.
 
 use crate::process::{Process, Wiped, process};
 use crate::profile;
@@ -31,16 +32,13 @@ impl Range {
         address.wrapping_sub(self.low) < self.high.wrapping_sub(self.low)
     }
 
-    /// The stack of a thread that was created by libc: its control block lies above it in the same mapping. Only
-    /// believed near the top, where threads begin; empty if `sp` is elsewhere.
+    /// The stack of a thread that was created by libc: its control block lies above it in the same
+    /// mapping. Only believed near the top, where threads begin; empty if `sp` is elsewhere.
     pub fn of_thread(sp: u64, thread_pointer: u64) -> Range {
         const NEAR: u64 = 128 << 10;
         const BELOW: u64 = 8 << 10;
         if thread_pointer > sp && thread_pointer - sp < NEAR {
-            Range {
-                low: sp - BELOW,
-                high: thread_pointer & !7,
-            }
+            Range { low: sp - BELOW, high: thread_pointer & !7 }
         } else {
             Range::EMPTY
         }
@@ -150,9 +148,7 @@ impl Modules {
 
     fn find(&self, pc: u64) -> Option<(usize, &'static Loaded)> {
         let modules = self.all().iter().enumerate().rev();
-        modules
-            .filter(|(_, m)| m.unloaded.load(Relaxed) == 0)
-            .find(|(_, m)| m.range.holds(pc))
+        modules.filter(|(_, m)| m.unloaded.load(Relaxed) == 0).find(|(_, m)| m.range.holds(pc))
     }
 
     fn remember_generated(&self, range: Range) {
@@ -192,21 +188,13 @@ impl Modules {
     /// Adds a module unless it is known.
     fn add(&self, p: &Process, base: u64, first_end: u64, code: Range, inode: u64, path: &[u8]) {
         let known = |m: &&Loaded| m.unloaded.load(Relaxed) == 0;
-        if self
-            .all()
-            .iter()
-            .filter(known)
-            .any(|m| m.base == base && m.inode == inode)
-        {
+        if self.all().iter().filter(known).any(|m| m.base == base && m.inode == inode) {
             return;
         }
         let Some(elf) = Elf::read(base, first_end) else {
             return;
         };
-        let range = Range {
-            low: base,
-            high: elf.end.max(code.high),
-        };
+        let range = Range { low: base, high: elf.end.max(code.high) };
         // Whatever was there went without our being told.
         for old in self.all().iter().filter(known) {
             if old.range.low < range.high && range.low < old.range.high {
@@ -277,11 +265,7 @@ impl Modules {
         let all = self.all();
         each_mapping(buffer, |m| {
             let same = |l: &&Loaded| l.base == m.range.low && l.inode == m.inode;
-            if let Some(kept) = all
-                .iter()
-                .filter(same)
-                .find(|l| l.unloaded.load(Relaxed) == 0)
-            {
+            if let Some(kept) = all.iter().filter(same).find(|l| l.unloaded.load(Relaxed) == 0) {
                 kept.unloaded.store(KEPT, Relaxed);
             }
             true
@@ -312,8 +296,8 @@ impl Loaded {
         if self.frames == Range::EMPTY {
             return None;
         }
-        // SAFETY: both lie in readable segments of a module that is loaded, or is being unloaded while its own
-        // code runs, which no program survives.
+        // SAFETY: both lie in readable segments of a module that is loaded, or is being unloaded
+        // while its own code runs, which no program survives.
         let bytes = |r: Range| unsafe {
             core::slice::from_raw_parts(r.low as *const u8, (r.high - r.low) as usize)
         };
@@ -372,17 +356,11 @@ impl Elf {
         };
         // The readable segment that holds an address: only there may be read.
         let segment = |address: u64| {
-            headers
-                .iter()
-                .filter(|h| h.kind == PT_LOAD && h.flags & 4 != 0)
-                .find_map(|h| {
-                    let low = bias.wrapping_add(h.vaddr);
-                    let range = Range {
-                        low,
-                        high: low.wrapping_add(h.filesz),
-                    };
-                    range.holds(address).then_some(range)
-                })
+            headers.iter().filter(|h| h.kind == PT_LOAD && h.flags & 4 != 0).find_map(|h| {
+                let low = bias.wrapping_add(h.vaddr);
+                let range = Range { low, high: low.wrapping_add(h.filesz) };
+                range.holds(address).then_some(range)
+            })
         };
         for h in headers {
             let at = bias.wrapping_add(h.vaddr);
@@ -411,7 +389,8 @@ impl Elf {
     fn find_build_id(&mut self, mut at: u64, end: u64) {
         const NT_GNU_BUILD_ID: u32 = 3;
         while at + 16 <= end {
-            // SAFETY: at..end is in a readable segment; a note is three sizes, a name and a body, padded to 4.
+            // SAFETY: at..end is in a readable segment; a note is three sizes, a name and a body,
+            // padded to 4.
             let [name, body, kind, owner] = unsafe { *(at as *const [u32; 4]) };
             let body_at = at + 12 + (name as u64).next_multiple_of(4);
             let next = body_at + (body as u64).next_multiple_of(4);
@@ -439,11 +418,7 @@ fn program_headers(base: u64, first_end: u64) -> Option<&'static [ProgramHeader]
     // SAFETY: an ELF64 header is in the mapping: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
     let (offset, entry, count) = unsafe {
         let h = base as *const u8;
-        (
-            *(h.add(32) as *const u64),
-            *(h.add(54) as *const u16),
-            *(h.add(56) as *const u16),
-        )
+        (*(h.add(32) as *const u64), *(h.add(54) as *const u16), *(h.add(56) as *const u16))
     };
     let bytes = count as u64 * size_of::<ProgramHeader>() as u64;
     let fits = offset < 1 << 32 && offset % 8 == 0 && base + offset + bytes <= first_end;
@@ -481,7 +456,8 @@ pub fn mapping_of(address: u64, buffer: &mut [u8]) -> Option<Range> {
     found
 }
 
-/// Reads maps line by line through `buffer`, until `visit` says stop. A line longer than the buffer is skipped.
+/// Reads maps line by line through `buffer`, until `visit` says stop. A line longer than the buffer
+/// is skipped.
 fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
     let Some(Ok(fd)) = Path::new(b"/proc/self/maps\0").map(|p| sys::open(p, sys::O_RDONLY)) else {
         return;
@@ -516,10 +492,7 @@ fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
     let (addresses, permissions) = (fields.next()?, fields.next()?);
     let offset = hexadecimal(fields.next()?)?;
     let _device = fields.next()?;
-    let inode = fields
-        .next()?
-        .iter()
-        .fold(0u64, |n, &b| n * 10 + (b & 15) as u64);
+    let inode = fields.next()?.iter().fold(0u64, |n, &b| n * 10 + (b & 15) as u64);
     let path = fields.next().unwrap_or(b"").trim_ascii_start();
     let dash = addresses.iter().position(|&b| b == b'-')?;
     let low = hexadecimal(&addresses[..dash])?;

@@ -7,10 +7,10 @@ use crate::real::Real;
 use crate::record::Entry;
 use crate::tls::tls;
 
-/// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so malloc is
-/// called here, and the rest is left to the real one by returning null. Other allocators' are asked by their
-/// nothrow form, which returns null where the throwing one would do more. A nested call is the real one's own:
-/// a nothrow form may be made of the throwing one.
+/// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so
+/// malloc is called here, and the rest is left to the real one by returning null. Other allocators'
+/// are asked by their nothrow form, which returns null where the throwing one would do more. A
+/// nested call is the real one's own: a nothrow form may be made of the throwing one.
 pub unsafe extern "C" fn new_body(
     size: usize,
     _: usize,
@@ -24,12 +24,7 @@ pub unsafe extern "C" fn new_body(
     // SAFETY: the contracts of malloc and of operator new; the nothrow tag is an empty object.
     let call = || unsafe {
         if real.is_runtime() {
-            call_real!(
-                REAL_MALLOC,
-                extern "C" fn(usize) -> Address,
-                (size.max(1)),
-                NULL
-            )
+            call_real!(REAL_MALLOC, extern "C" fn(usize) -> Address, (size.max(1)), NULL)
         } else {
             call_real!(NOTHROW, F, (size, (&raw const TAG)), NULL)
         }
@@ -41,7 +36,8 @@ pub unsafe extern "C" fn new_body(
     })
 }
 
-/// Operator new[]: its real form asks operator new, in whose place we are, by a jump. A failure is one.
+/// Operator new[]: its real form asks operator new, in whose place we are, by a jump. A failure is
+/// one.
 pub unsafe extern "C" fn new_array_body(
     size: usize,
     b: usize,
@@ -64,10 +60,7 @@ pub unsafe extern "C" fn new_aligned_array_body(
     real: &Real,
 ) -> Address {
     // SAFETY: the same contract.
-    expect_retry(
-        unsafe { new_aligned_body(size, alignment, c, sp, bp, real) },
-        sp,
-    )
+    expect_retry(unsafe { new_aligned_body(size, alignment, c, sp, bp, real) }, sp)
 }
 
 #[inline(always)]
@@ -136,8 +129,9 @@ pub unsafe extern "C" fn delete_body(
     });
 }
 
-/// Whether the caller is a real throwing operator new: it only runs after a failure that was counted, to ask
-/// again and then throw. Or that form of new[] has asked the one of new in our place, by a jump.
+/// Whether the caller is a real throwing operator new: it only runs after a failure that was
+/// counted, to ask again and then throw. Or that form of new[] has asked the one of new in our
+/// place, by a jump.
 #[cold]
 pub fn is_retry(entry: Entry) -> bool {
     static FORMS: [Real; 4] = [

@@ -1,4 +1,5 @@
-//! What the environment asks for. Read from `/proc/self/environ`: libc's `environ` may not be set yet.
+//! What the environment asks for. Read from `/proc/self/environ`: libc's `environ` may not be set
+//! yet.
 
 use crate::sys::{self, Path};
 use heaptide_format::Mode;
@@ -19,7 +20,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// None if this process is not to be recorded (`HEAPTIDE_FOLLOW` names another, or `HEAPTIDE_MODE=off`).
+    /// None if this process is not to be recorded (`HEAPTIDE_FOLLOW` names another, or
+    /// `HEAPTIDE_MODE=off`).
     pub fn read() -> Option<Options> {
         let memory = sys::map_private(ENVIRONMENT_MAX);
         if memory.is_null() {
@@ -39,11 +41,7 @@ impl Options {
 }
 
 fn parse(environment: &[u8]) -> Option<Options> {
-    let mut options = Options {
-        output: Text::new(),
-        mode: Mode::Stacks,
-        reuse: true,
-    };
+    let mut options = Options { output: Text::new(), mode: Mode::Stacks, reuse: true };
     for entry in environment.split(|&b| b == 0) {
         let Some(rest) = entry.strip_prefix(b"HEAPTIDE_") else {
             continue;
@@ -80,11 +78,7 @@ pub struct Text<const N: usize> {
 
 impl<const N: usize> Text<N> {
     pub fn new() -> Text<N> {
-        Text {
-            bytes: [0; N],
-            length: 0,
-            cut: false,
-        }
+        Text { bytes: [0; N], length: 0, cut: false }
     }
 
     pub fn push(&mut self, more: &[u8]) {
@@ -124,10 +118,6 @@ impl<const N: usize> Text<N> {
 
     /// As a path; none if something did not fit.
     pub fn path(&self) -> Option<Path<'_>> {
-        if self.cut {
-            None
-        } else {
-            Path::new(&self.bytes)
-        }
+        if self.cut { None } else { Path::new(&self.bytes) }
     }
 }

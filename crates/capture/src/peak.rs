@@ -1,11 +1,13 @@
 //! Live bytes and their peak, without a contended line in the normal path.
 //!
-//! A thread knows exactly what it has allocated minus freed (`own`), and roughly what all others have
-//! (`others`): each publishes its change when it exceeds [`BATCH`]. Alone, a thread sees every new high at once
-//! and the peak is exact; with others it is within lanes × BATCH, which is written into the profile.
+//! A thread knows exactly what it has allocated minus freed (`own`), and roughly what all others
+//! have (`others`): each publishes its change when it exceeds [`BATCH`]. Alone, a thread sees every
+//! new high at once and the peak is exact; with others it is within lanes × BATCH, which is written
+//! into the profile.
 //!
-//! Each new high after a fall begins a new *epoch*. A site keeps its live value when it first changes after the
-//! high ([`crate::sites`]), so the live-at-peak of every site is known without a trace.
+//! Each new high after a fall begins a new *epoch*. A site keeps its live value when it first
+//! changes after the high ([`crate::sites`]), so the live-at-peak of every site is known without a
+//! trace.
 
 use crate::process::Process;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -56,8 +58,8 @@ impl Live {
         self.low = self.published - BATCH;
     }
 
-    /// Live changes by `bytes`. True if it was seen to be at a new high after that: then what changed is part of
-    /// the peak.
+    /// Live changes by `bytes`. True if it was seen to be at a new high after that: then what
+    /// changed is part of the peak.
     #[inline(always)]
     pub fn grow(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
         self.own += bytes;

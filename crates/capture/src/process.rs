@@ -1,7 +1,8 @@
 //! The process's recorder: its states, its start, and what all threads share.
 //!
-//! Everything here lies in pages that the kernel wipes in a forked child (MADV_WIPEONFORK). So every kind of
-//! child, also of a raw clone, finds [`State::New`] and starts a recording of its own, or none if it execs.
+//! Everything here lies in pages that the kernel wipes in a forked child (MADV_WIPEONFORK). So
+//! every kind of child, also of a raw clone, finds [`State::New`] and starts a recording of its
+//! own, or none if it execs.
 
 use crate::lane::{self, LaneState};
 use crate::options::Options;
@@ -174,9 +175,8 @@ impl Process {
         }
     }
 
-    /// Nanoseconds since the recording's start.
-    /// A confined guest may not be allowed to read a clock (not even the time stamp counter): then the last
-    /// time known.
+    /// Nanoseconds since the recording's start. A confined guest may not be allowed to read a clock
+    /// (not even the time stamp counter): then the last time known.
     pub fn now(&self) -> u64 {
         let header = self.header();
         if !self.may_call() && !header.is_null() {
@@ -214,26 +214,22 @@ pub fn monotonic_ns() -> u64 {
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
 
-/// Starts the recorder if that has not been tried, and says whether it is active. Runs before anything of the
-/// guest may have run, in a constructor, in the first allocation, or in a forked child.
+/// Starts the recorder if that has not been tried, and says whether it is active. Runs before
+/// anything of the guest may have run, in a constructor, in the first allocation, or in a forked
+/// child.
 #[cold]
 #[inline(never)]
 pub fn start() -> bool {
     let p = process();
-    if p.state
-        .compare_exchange(State::New as u32, State::Starting as u32, AcqRel, Acquire)
-        .is_err()
+    if p.state.compare_exchange(State::New as u32, State::Starting as u32, AcqRel, Acquire).is_err()
     {
         return p.state() == State::Active;
     }
     let forked = EVER_STARTED.swap(true, Relaxed);
-    // SAFETY: the static is whole pages of anonymous memory; its contents are what must not be inherited.
+    // SAFETY: the static is whole pages of anonymous memory; its contents are what must not be
+    // inherited.
     let wiped = unsafe {
-        sys::advise(
-            PROCESS.0.get() as *mut u8,
-            size_of::<Process>(),
-            sys::MADV_WIPEONFORK,
-        )
+        sys::advise(PROCESS.0.get() as *mut u8, size_of::<Process>(), sys::MADV_WIPEONFORK)
     };
     // A kernel before 4.14: a child would go on in its parent's profile.
     let active = wiped.is_ok() && set_up(p, forked).is_some();

@@ -1,8 +1,9 @@
 //! The live profile: a file that is the recorder's memory.
 //!
-//! Its first bytes and all it may grow to are mapped at once, so a record is reached by base + id × granule.
-//! Nothing is touched before the disk has room for it: the file grows by fallocate, after asking the file size
-//! limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is counted and the guest goes on.
+//! Its first bytes and all it may grow to are mapped at once, so a record is reached by base + id ×
+//! granule. Nothing is touched before the disk has room for it: the file grows by fallocate, after
+//! asking the file size limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is
+//! counted and the guest goes on.
 
 use crate::options::{Options, PATH_MAX, Text};
 use crate::process::{Process, process};
@@ -83,7 +84,8 @@ impl Cursor {
     /// Makes the record last taken visible.
     #[inline(always)]
     pub fn commit(&mut self, bytes: usize) {
-        // SAFETY: the record was taken from this extent, whose header is mapped and ours alone to write.
+        // SAFETY: the record was taken from this extent, whose header is mapped and ours alone to
+        // write.
         unsafe {
             self.next = self.next.add(bytes);
             let begin = (self.extent as *mut u8).add(EXTENT_HEADER as usize);
@@ -187,11 +189,7 @@ fn keep_path(p: &Process, path: &[u8]) -> Option<()> {
 
 fn map_file(fd: Fd) -> Option<(*mut u8, u64)> {
     let limit = sys::limit(sys::RLIMIT_AS);
-    let mut length = if limit == u64::MAX {
-        RESERVE
-    } else {
-        RESERVE.min(limit / RESERVE_PART)
-    };
+    let mut length = if limit == u64::MAX { RESERVE } else { RESERVE.min(limit / RESERVE_PART) };
     length &= !(PAGE - 1);
     while length >= RESERVE_MIN {
         let base = sys::map_shared(fd, length as usize);
@@ -323,8 +321,7 @@ fn make_room(p: &Process, end: u64) -> Result<(), ()> {
     }
     let generous = (end + (end / 8).clamp(GROW_MIN, GROW_MAX)).min(p.reserved.load(Relaxed));
     let grown = grow_file(p, generous).or_else(|()| grow_file(p, end));
-    p.growth_failures
-        .store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
+    p.growth_failures.store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
     grown
 }
 
@@ -345,11 +342,7 @@ fn grow_file(p: &Process, end: u64) -> Result<(), ()> {
     if !kept {
         sys::close(fd);
     }
-    if p.backed.load(Relaxed) == end {
-        Ok(())
-    } else {
-        Err(())
-    }
+    if p.backed.load(Relaxed) == end { Ok(()) } else { Err(()) }
 }
 
 /// For file systems without fallocate.
@@ -366,8 +359,8 @@ fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), ()> {
     Ok(())
 }
 
-/// The profile's descriptor, if one is kept and still is the profile's: the guest may have closed it, or opened
-/// something else in its place.
+/// The profile's descriptor, if one is kept and still is the profile's: the guest may have closed
+/// it, or opened something else in its place.
 fn kept_fd(p: &Process) -> Option<Fd> {
     let fd = Fd(p.fd.load(Relaxed));
     (fd.0 >= 0 && is_profile(p, fd)).then_some(fd)
@@ -393,8 +386,9 @@ fn open_again(p: &Process) -> Option<Fd> {
     None
 }
 
-/// No descriptor is kept: the guest, or a child of it, may look at its own or count on their numbers. But when
-/// the guest is about to lose the right or the way to the file, one is opened before.
+/// No descriptor is kept: the guest, or a child of it, may look at its own or count on their
+/// numbers. But when the guest is about to lose the right or the way to the file, one is opened
+/// before.
 pub fn keep_descriptor(p: &Process) {
     if let Some(_held) = p.growth.acquire()
         && kept_fd(p).is_none()

@@ -1,8 +1,9 @@
-//! The functions behind the hooks: the next definition of a symbol after this library, in load order.
+//! The functions behind the hooks: the next definition of a symbol after this library, in load
+//! order.
 //!
-//! Found by walking the loader's list of objects and their hash tables, not by dlsym: nothing here allocates,
-//! locks or fails half-way, it works in every libc, before it is initialised, and it also finds libraries that
-//! were opened with RTLD_LOCAL.
+//! Found by walking the loader's list of objects and their hash tables, not by dlsym: nothing here
+//! allocates, locks or fails half-way, it works in every libc, before it is initialised, and it
+//! also finds libraries that were opened with RTLD_LOCAL.
 
 use core::arch::{asm, global_asm};
 use core::ffi::c_char;
@@ -35,7 +36,8 @@ struct Symbol {
     size: u64,
 }
 
-/// A function found, and whether the library that has it is a C++ runtime, whose operators call malloc and free.
+/// A function found, and whether the library that has it is a C++ runtime, whose operators call
+/// malloc and free.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub address: usize,
@@ -50,16 +52,11 @@ pub fn find(name: &[u8]) -> Option<Found> {
     let me = own_dynamic();
     let mut behind = false;
     let mut object = first_object();
-    // SAFETY: the list is the loader's; entries live as long as their object, and whoever unloads an object
-    // while its functions are being resolved has lost already.
+    // SAFETY: the list is the loader's; entries live as long as their object, and whoever unloads
+    // an object while its functions are being resolved has lost already.
     while let Some(map) = unsafe { object.as_ref() } {
         if behind && let Some((address, size)) = look_up(map, name) {
-            return Some(Found {
-                address,
-                runtime: is_runtime(map),
-                object,
-                size,
-            });
+            return Some(Found { address, runtime: is_runtime(map), object, size });
         }
         behind |= map.dynamic == me;
         object = map.next;
@@ -130,7 +127,8 @@ struct Tables {
 
 fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
     let tables = tables(map)?;
-    // SAFETY: the tables are those of a loaded object, laid out as the ELF and GNU hash specifications say.
+    // SAFETY: the tables are those of a loaded object, laid out as the ELF and GNU hash
+    // specifications say.
     unsafe {
         let index = if !tables.gnu_hash.is_null() {
             gnu_hash_find(&tables, name)?
@@ -166,11 +164,7 @@ fn tables(map: &LinkMap) -> Option<Tables> {
     // SAFETY: the dynamic section ends with tag 0.
     while let Some(d) = unsafe { entry.as_ref() }.filter(|d| d.tag != 0) {
         // glibc relocates these pointers, musl and the vDSO leave them relative.
-        let at = if d.value < map.address {
-            d.value + map.address
-        } else {
-            d.value
-        };
+        let at = if d.value < map.address { d.value + map.address } else { d.value };
         match d.tag {
             DT_HASH => t.hash = at as *const u32,
             DT_STRTAB => t.strings = at as *const c_char,
@@ -192,9 +186,7 @@ fn tables(map: &LinkMap) -> Option<Tables> {
 /// `t` is of a loaded object that has a GNU hash table.
 unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     let text = &name[..name.len() - 1];
-    let hash = text
-        .iter()
-        .fold(5381u32, |h, &b| h.wrapping_mul(33).wrapping_add(b as u32));
+    let hash = text.iter().fold(5381u32, |h, &b| h.wrapping_mul(33).wrapping_add(b as u32));
     // SAFETY: header (buckets, first symbol, bloom words, shift), bloom words, buckets, chains.
     unsafe {
         let [buckets, first, words, _] = *(t.gnu_hash as *const [u32; 4]);
@@ -261,9 +253,7 @@ unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
             return false;
         }
         let text = t.strings.add(symbol.name as usize);
-        name.iter()
-            .enumerate()
-            .all(|(k, &b)| *text.add(k) as u8 == b)
+        name.iter().enumerate().all(|(k, &b)| *text.add(k) as u8 == b)
     }
 }
 
@@ -292,11 +282,7 @@ impl Real {
     #[inline(always)]
     pub fn get(&self) -> usize {
         let address = self.address.load(Relaxed);
-        if address != 0 {
-            address
-        } else {
-            self.resolve()
-        }
+        if address != 0 { address } else { self.resolve() }
     }
 
     #[cold]

@@ -26,15 +26,12 @@ impl Entry {
 
     #[inline(always)]
     fn registers(self) -> Registers {
-        Registers {
-            pc: self.caller(),
-            sp: self.sp + 8,
-            bp: self.bp,
-        }
+        Registers { pc: self.caller(), sp: self.sp + 8, bp: self.bp }
     }
 }
 
-/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack perhaps.
+/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
+/// perhaps.
 const MAYBE_UNMAPPED: u64 = 64 << 10;
 
 /// A block of `usable` bytes was allocated for a request of `requested`.
@@ -167,8 +164,9 @@ fn unmatched(lane: &LaneState) {
     }
 }
 
-/// A block freed while the thread is in the recorder: by a signal handler, or by the allocator's own operator
-/// delete. If it was recorded it is charged like somebody else's, which needs nothing of the lane.
+/// A block freed while the thread is in the recorder: by a signal handler, or by the allocator's
+/// own operator delete. If it was recorded it is charged like somebody else's, which needs nothing
+/// of the lane.
 #[cold]
 #[inline(never)]
 pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
@@ -202,8 +200,8 @@ pub fn failed(inside: &mut Inside, entry: Entry) {
     }
 }
 
-/// A reallocation in progress: the old block is forgotten before the real call, for another thread may get its
-/// address at once, and put back if the call fails.
+/// A reallocation in progress: the old block is forgotten before the real call, for another thread
+/// may get its address at once, and put back if the call fails.
 pub struct Moving {
     block: *mut u8,
     usable: u64,
@@ -215,11 +213,7 @@ impl Moving {
     pub fn begin(inside: &mut Inside, block: *mut u8, usable: u64) -> Moving {
         let counters = inside.lane().mode == Mode::Counters as u32;
         let site = if counters { 0 } else { shadow::take(block) };
-        Moving {
-            block,
-            usable,
-            site,
-        }
+        Moving { block, usable, site }
     }
 
     /// It failed: the old block is as it was.
@@ -236,8 +230,8 @@ impl Moving {
         self.release_old(lane);
     }
 
-    /// It succeeded: one allocation here, one free of the old block. Moved: both were live for a moment. In
-    /// place: only the difference ever was.
+    /// It succeeded: one allocation here, one free of the old block. Moved: both were live for a
+    /// moment. In place: only the difference ever was.
     #[inline(always)]
     pub fn done(
         self,
@@ -288,8 +282,7 @@ impl Moving {
     fn release_old(self, lane: &mut LaneState) {
         let counters = lane.mode == Mode::Counters as u32;
         if counters {
-            lane.live
-                .shrink(process(), lane.header, -(self.usable as i64));
+            lane.live.shrink(process(), lane.header, -(self.usable as i64));
         } else if self.site == 0 {
             return unmatched(lane);
         } else {
@@ -299,8 +292,8 @@ impl Moving {
     }
 }
 
-/// A reallocation by a signal handler or the allocator itself, in the middle of another event: nothing is
-/// recorded of the new block, and the old one, if it was recorded, counts as freed.
+/// A reallocation by a signal handler or the allocator itself, in the middle of another event:
+/// nothing is recorded of the new block, and the old one, if it was recorded, counts as freed.
 pub struct MovingNested {
     block: *mut u8,
     usable: u64,
@@ -312,11 +305,7 @@ impl MovingNested {
         let ready = !process().shadow.load(Relaxed).is_null();
         let site = if ready { shadow::take(block) } else { 0 };
         let usable = if site != 0 { usable(block) } else { 0 };
-        MovingNested {
-            block,
-            usable,
-            site,
-        }
+        MovingNested { block, usable, site }
     }
 
     pub fn end(self, block: *mut u8) {
@@ -333,7 +322,8 @@ impl MovingNested {
     }
 }
 
-/// A block was resized in place by a call that has no stack of its own: a reallocation at the block's site.
+/// A block was resized in place by a call that has no stack of its own: a reallocation at the
+/// block's site.
 pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64, after: u64) {
     let lane = inside.lane();
     let counters = lane.mode == Mode::Counters as u32;
@@ -362,7 +352,8 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
             (*sites::at(site)).reallocations += 1;
         }
     } else {
-        // Another lane's counters are not ours to write: the block becomes one of ours, without a stack.
+        // Another lane's counters are not ours to write: the block becomes one of ours, without a
+        // stack.
         let mine = lane.base_site;
         shadow::put(block, mine);
         charge_site(lane, site, before, false, rose);

@@ -1,11 +1,12 @@
 //! Pointer → site: one word for every 16 bytes of address space that holds blocks.
 //!
-//! Two levels: the first has a pair of entries for each 4 MiB region of the 47-bit user space, one for blocks
-//! aligned to 16 and one for the few that allocators with tiny classes align to 8 only, so that two blocks never
-//! share a word. Leaves are mapped on demand. 0 means: not a block that was recorded.
+//! Two levels: the first has a pair of entries for each 4 MiB region of the 47-bit user space, one
+//! for blocks aligned to 16 and one for the few that allocators with tiny classes align to 8 only,
+//! so that two blocks never share a word. Leaves are mapped on demand. 0 means: not a block that
+//! was recorded.
 //!
-//! An entry names its region next to its leaf. So where address space is scarce the first level can be short:
-//! regions that would share an entry are told apart, and the later one goes without.
+//! An entry names its region next to its leaf. So where address space is scarce the first level can
+//! be short: regions that would share an entry are told apart, and the later one goes without.
 
 use crate::process::{Process, process};
 use crate::sys;
@@ -25,11 +26,7 @@ const LEAF_PAGE_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
 
 /// Maps the first level.
 pub fn create(p: &Process) -> Option<()> {
-    let regions = if p.scarce.load(Relaxed) {
-        REGIONS_SCARCE
-    } else {
-        REGIONS
-    };
+    let regions = if p.scarce.load(Relaxed) { REGIONS_SCARCE } else { REGIONS };
     let bytes = regions * 2 * size_of::<u64>();
     let root = sys::map_private(bytes);
     if root.is_null() {
@@ -78,7 +75,8 @@ pub fn put(block: *const u8, site: u32) -> bool {
     true
 }
 
-/// The site of a block that is about to be freed, which is then forgotten; 0 if it was not recorded.
+/// The site of a block that is about to be freed, which is then forgotten; 0 if it was not
+/// recorded.
 #[inline(always)]
 pub fn take(block: *const u8) -> u32 {
     let Some(leaf) = leaf(entry(block).load(Acquire), block) else {
@@ -104,7 +102,8 @@ fn new_leaf(entry: &AtomicU64, block: *const u8) -> Option<*mut AtomicU32> {
     if memory.is_null() {
         return None;
     }
-    // SAFETY: a fresh mapping. Without DONTFORK a child would only keep address space it does not use.
+    // SAFETY: a fresh mapping. Without DONTFORK a child would only keep address space it does not
+    // use.
     let _ = unsafe { sys::advise(memory, LEAF_BYTES, sys::MADV_DONTFORK) };
     let mine = region << LEAF_PAGE_BITS | memory as u64 >> PAGE_BITS;
     if let Err(other) = entry.compare_exchange(0, mine, AcqRel, Acquire) {

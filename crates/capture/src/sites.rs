@@ -1,5 +1,6 @@
-//! Sites: the counters of one (stack, lane). The lane's thread writes its half with plain stores; whoever else
-//! frees a block adds to the other half atomically. Both halves keep what they were at the peak.
+//! Sites: the counters of one (stack, lane). The lane's thread writes its half with plain stores;
+//! whoever else frees a block adds to the other half atomically. Both halves keep what they were at
+//! the peak.
 
 use crate::lane::LaneState;
 use crate::process::process;
@@ -21,19 +22,12 @@ pub fn at(site: u32) -> *mut Site {
 pub fn owner(site: u32) -> u32 {
     const PER_PAGE: u32 = (PAGE / SITE_GRANULE) as u32;
     // SAFETY: `owners` covers every page of the reserved profile; the site is in it.
-    unsafe {
-        *process()
-            .owners
-            .load(Relaxed)
-            .add((site / PER_PAGE) as usize) as u32
-    }
+    unsafe { *process().owners.load(Relaxed).add((site / PER_PAGE) as usize) as u32 }
 }
 
 /// A new site of this lane; 0 if there is no room.
 pub fn create(lane: &mut LaneState, stack: u32) -> u32 {
-    let record = lane
-        .site_records
-        .take(Kind::Sites, lane.index, size_of::<Site>());
+    let record = lane.site_records.take(Kind::Sites, lane.index, size_of::<Site>());
     if record.is_null() {
         return 0;
     }
@@ -44,8 +38,8 @@ pub fn create(lane: &mut LaneState, stack: u32) -> u32 {
     ((record as u64 - base as u64) / SITE_GRANULE) as u32
 }
 
-/// The lane's site for a stack; 0 if it cannot be made. The node remembers its first site, and nearly always
-/// that is the one; a lane keeps an index of the others.
+/// The lane's site for a stack; 0 if it cannot be made. The node remembers its first site, and
+/// nearly always that is the one; a lane keeps an index of the others.
 #[inline(always)]
 pub fn of_node(lane: &mut LaneState, node: u32) -> u32 {
     if node == lane.last_node {
@@ -90,10 +84,7 @@ fn find_or_create(lane: &mut LaneState, node: u32, first: u32) -> u32 {
     if site == 0 {
         return 0;
     }
-    let linked = first == 0
-        && first_site(node)
-            .compare_exchange(0, site, AcqRel, Relaxed)
-            .is_ok();
+    let linked = first == 0 && first_site(node).compare_exchange(0, site, AcqRel, Relaxed).is_ok();
     if !linked && !lane.index_of_sites.insert(node, site) {
         // Without a place in the index the site would be made again and again.
         return lane.base_site;
@@ -101,7 +92,8 @@ fn find_or_create(lane: &mut LaneState, node: u32, first: u32) -> u32 {
     site
 }
 
-/// Node → site for the nodes whose first site is another lane's: open addressing, at most half full.
+/// Node → site for the nodes whose first site is another lane's: open addressing, at most half
+/// full.
 #[repr(C)]
 pub struct Index {
     entries: *mut [u32; 2],
@@ -151,11 +143,7 @@ impl Index {
         if memory.is_null() || !process().may_map() {
             return false;
         }
-        let old = Index {
-            entries: self.entries,
-            capacity: self.capacity,
-            used: 0,
-        };
+        let old = Index { entries: self.entries, capacity: self.capacity, used: 0 };
         self.entries = memory as *mut [u32; 2];
         self.capacity = capacity;
         for i in 0..old.capacity {

@@ -26,7 +26,8 @@ const NODE_WIDE: u32 = 1 << 31;
 /// Of the key of a rule: the pc is exact.
 const EXACT_KEY: u64 = 1 << 63;
 
-/// Some thread ran on a stack that libc did not give it. From then on unmapped memory may have been a stack.
+/// Some thread ran on a stack that libc did not give it. From then on unmapped memory may have been
+/// a stack.
 pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
 
 /// The stack-tree node of the calling thread's stack.
@@ -36,11 +37,12 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
     if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
         settle(lane, p, at.sp);
     }
-    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it now.
+    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
+    // now.
     let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
     if !p.no_reuse.load(Relaxed) {
-        // SAFETY: the word was read before in this stack, whose memory is there as long as `generation` is the
-        // same.
+        // SAFETY: the word was read before in this stack, whose memory is there as long as
+        // `generation` is the same.
         let word = |address| unsafe { *(address as *const u64) };
         match same_stack(kept, &mut lane.depth, lane.cut, at, word) {
             Same::Node(node) => node,
@@ -59,7 +61,8 @@ fn changed(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same)
 
 /// The lane's memo for a state.
 fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
-    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a time.
+    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a
+    // time.
     unsafe { &mut *lane.memos.add(memo::place(at, MEMOS)) }
 }
 
@@ -70,7 +73,8 @@ fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u3
         return None;
     }
     let memo = memo(lane, at);
-    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it now.
+    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
+    // now.
     let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
     // SAFETY: as in `capture`.
     let word = |address| unsafe { *(address as *const u64) };
@@ -84,7 +88,8 @@ fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u3
 
 #[inline(never)]
 fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
-    // SAFETY: both arrays belong to the lane and have that many frames; nothing else refers to them.
+    // SAFETY: both arrays belong to the lane and have that many frames; nothing else refers to
+    // them.
     let (kept, scratch) = unsafe {
         (
             core::slice::from_raw_parts_mut(lane.kept, lane.frames),
@@ -95,14 +100,8 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
     let range = lane.stack;
     let reuse = !p.no_reuse.load(Relaxed);
     let mut guest = Guest { lane, p, range };
-    let mut stack = Stack {
-        kept,
-        scratch,
-        depth: &mut depth,
-        cut: &mut cut,
-        work: &mut work,
-        reuse,
-    };
+    let mut stack =
+        Stack { kept, scratch, depth: &mut depth, cut: &mut cut, work: &mut work, reuse };
     let (node, new) = stack.capture(at, seen, &mut guest);
     lane.depth = depth;
     lane.cut = cut;
@@ -152,10 +151,7 @@ fn range_of(lane: &mut LaneState, sp: u64) -> Range {
     // SAFETY: the lane's own buffer.
     let buffer = unsafe { core::slice::from_raw_parts_mut(lane.buffer, BUFFER) };
     let Some(range) = modules::mapping_of(sp, buffer) else {
-        return Range {
-            low: sp,
-            high: (sp | 4095) + 1,
-        };
+        return Range { low: sp, high: (sp | 4095) + 1 };
     };
     let slot = lane.range_next as usize % RANGES;
     lane.ranges[slot] = range;
@@ -174,19 +170,15 @@ impl Machine for Guest<'_> {
     #[inline(always)]
     fn word(&self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.range.low);
-        let inside = offset
-            < self
-                .range
-                .high
-                .wrapping_sub(self.range.low)
-                .saturating_sub(7);
+        let inside = offset < self.range.high.wrapping_sub(self.range.low).saturating_sub(7);
         // SAFETY: inside the stack that the thread runs on.
         (inside && address & 7 == 0).then(|| unsafe { *(address as *const u64) })
     }
 
     #[inline(always)]
     fn known_word(&self, address: u64) -> u64 {
-        // SAFETY: read before in this stack, whose memory is there as long as `generation` is the same.
+        // SAFETY: read before in this stack, whose memory is there as long as `generation` is the
+        // same.
         unsafe { *(address as *const u64) }
     }
 
@@ -206,11 +198,7 @@ impl Machine for Guest<'_> {
 
     #[inline(always)]
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
-        let mut tree = Tree {
-            lane: self.lane,
-            p: self.p,
-            exact,
-        };
+        let mut tree = Tree { lane: self.lane, p: self.p, exact };
         match tree::child(&mut tree, parent, key) {
             Some(node) => node,
             None => {
@@ -241,8 +229,9 @@ pub fn with_rules<R>(p: &Process, look: impl FnOnce(&[Slot]) -> R) -> R {
     if slots.is_null() {
         return look(&[]);
     }
-    // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be the new
-    // table's while `slots` is still the old one: it is read from in front of the table itself instead.
+    // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be
+    // the new table's while `slots` is still the old one: it is read from in front of the table
+    // itself instead.
     unsafe {
         let length = *(slots as *const usize).sub(1);
         look(core::slice::from_raw_parts(slots, length))
@@ -275,11 +264,13 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
     rule
 }
 
-/// Code in a module that its tables do not cover: a signal trampoline as musl has it, or hand-written.
+/// Code in a module that its tables do not cover: a signal trampoline as musl has it, or
+/// hand-written.
 fn without_table(pc: u64) -> Step {
     const RT_SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     let on_page = pc & 4095 <= 4096 - 9;
-    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of its page are looked at.
+    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of its page are looked
+    // at.
     let code = on_page.then(|| unsafe { *(pc as *const [u8; 9]) });
     if code == Some(RT_SIGRETURN) {
         return Step::Signal;
@@ -328,10 +319,7 @@ fn enlarge_rules(p: &Process) -> bool {
         *(slots as *mut usize).sub(1) = length;
         let new = core::slice::from_raw_parts(slots, length);
         let used = with_rules(p, |old| cache::copy(old, new));
-        if p.rules
-            .compare_exchange(old, slots, Release, Relaxed)
-            .is_err()
-        {
+        if p.rules.compare_exchange(old, slots, Release, Relaxed).is_err() {
             sys::unmap(memory, bytes);
             return true;
         }
@@ -379,7 +367,8 @@ impl Nodes for Tree<'_> {
             // SAFETY: atomics in a static.
             return unsafe { &*self.p.root.0.get() };
         }
-        // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as such.
+        // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as
+        // such.
         unsafe { &*(&raw const (*self.node(node)).first as *const Links) }
     }
 

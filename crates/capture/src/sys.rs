@@ -1,4 +1,5 @@
-//! System calls, made directly: no libc wrapper, so errno stays the guest's and nothing can be interposed.
+//! System calls, made directly: no libc wrapper, so errno stays the guest's and nothing can be
+//! interposed.
 
 use core::arch::asm;
 
@@ -55,21 +56,19 @@ const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
 
 /// # Safety
-/// The arguments are valid for the call: pointers it reads or writes are good for as long as it says.
+/// The arguments are valid for the call: pointers it reads or writes are good for as long as it
+/// says.
 #[inline(always)]
 unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     let r: isize;
-    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers for.
+    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
+    // for.
     unsafe {
         asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
             in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
-    if (-4095..0).contains(&r) {
-        Err(Errno(-r as i32))
-    } else {
-        Ok(r as usize)
-    }
+    if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as usize) }
 }
 
 /// An open file. Not closed on drop: the recorder keeps one and closes the others by [`close`].
@@ -112,14 +111,7 @@ pub fn read_full(fd: Fd, buffer: &mut [u8]) -> usize {
 }
 
 pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let a = [
-        fd.0 as usize,
-        buffer.as_mut_ptr() as usize,
-        buffer.len(),
-        0,
-        0,
-        0,
-    ];
+    let a = [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
     // SAFETY: the kernel writes at most `buffer.len()` bytes into it.
     unsafe { call(READ, a) }
 }
@@ -133,14 +125,7 @@ pub fn read_file<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], E
 }
 
 pub fn write_at(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-    let a = [
-        fd.0 as usize,
-        bytes.as_ptr() as usize,
-        bytes.len(),
-        offset as usize,
-        0,
-        0,
-    ];
+    let a = [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0];
     // SAFETY: the kernel only reads `bytes`.
     unsafe { call(PWRITE, a) }
 }
@@ -149,12 +134,7 @@ pub fn write_at(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
 pub fn identity(fd: Fd) -> Result<(u64, u64), Errno> {
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 144 bytes on x86-64: device first, inode second.
-    unsafe {
-        call(
-            FSTAT,
-            [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0],
-        )
-    }?;
+    unsafe { call(FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
     Ok((stat[0], stat[1]))
 }
 
@@ -183,14 +163,7 @@ pub fn mkdir(path: Path<'_>) -> Result<(), Errno> {
 }
 
 pub fn readlink<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
-    let a = [
-        path.0.as_ptr() as usize,
-        buffer.as_mut_ptr() as usize,
-        buffer.len(),
-        0,
-        0,
-        0,
-    ];
+    let a = [path.0.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
     // SAFETY: the kernel writes at most `buffer.len()` bytes.
     let n = unsafe { call(READLINK, a) }?;
     Ok(&buffer[..n])
@@ -198,28 +171,18 @@ pub fn readlink<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Er
 
 /// Zeroed private memory, reserved but not counted; null if there is none.
 pub fn map_private(bytes: usize) -> *mut u8 {
-    map(
-        bytes,
-        PROT_RW,
-        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-        Fd(-1),
-    )
+    map(bytes, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, Fd(-1))
 }
 
-/// The first `bytes` of a file and room to grow to, mapped shared; null if refused. Only what the file holds
-/// may be touched.
+/// The first `bytes` of a file and room to grow to, mapped shared; null if refused. Only what the
+/// file holds may be touched.
 pub fn map_shared(fd: Fd, bytes: usize) -> *mut u8 {
     map(bytes, PROT_RW, MAP_SHARED | MAP_NORESERVE, fd)
 }
 
 fn map(bytes: usize, protection: usize, flags: usize, fd: Fd) -> *mut u8 {
     // SAFETY: without MAP_FIXED a new mapping replaces none.
-    match unsafe {
-        call(
-            MMAP,
-            [0, bytes, protection, flags, fd.0 as isize as usize, 0],
-        )
-    } {
+    match unsafe { call(MMAP, [0, bytes, protection, flags, fd.0 as isize as usize, 0]) } {
         Ok(address) => address as *mut u8,
         Err(_) => core::ptr::null_mut(),
     }
@@ -279,19 +242,15 @@ pub fn thread_name() -> [u8; 16] {
 pub fn limit(resource: usize) -> u64 {
     let mut limits = [u64::MAX; 2];
     // SAFETY: the kernel writes struct rlimit, two u64.
-    let _ = unsafe {
-        call(
-            PRLIMIT,
-            [0, resource, 0, limits.as_mut_ptr() as usize, 0, 0],
-        )
-    };
+    let _ = unsafe { call(PRLIMIT, [0, resource, 0, limits.as_mut_ptr() as usize, 0, 0]) };
     limits[0]
 }
 
 pub fn host_name() -> [u8; 65] {
     const FIELD: usize = 65;
     let mut names = [0u8; 6 * FIELD];
-    // SAFETY: the kernel writes struct utsname, six fields of 65 bytes; the node name is the second.
+    // SAFETY: the kernel writes struct utsname, six fields of 65 bytes; the node name is the
+    // second.
     let _ = unsafe { call(UNAME, [names.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) };
     let mut host = [0u8; FIELD];
     host.copy_from_slice(&names[FIELD..2 * FIELD]);
@@ -302,12 +261,7 @@ pub fn host_name() -> [u8; 65] {
 pub fn clock_ns(clock: usize) -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: the kernel writes struct timespec, two u64.
-    let _ = unsafe {
-        call(
-            CLOCK_GETTIME,
-            [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0],
-        )
-    };
+    let _ = unsafe { call(CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
 

@@ -30,8 +30,7 @@ pub fn sample(lane: &mut LaneState) {
     write(p, lane);
     let count = p.sample_count.fetch_add(1, Relaxed) + 1;
     if count.is_multiple_of(PER_DOUBLING) {
-        p.sample_interval
-            .store(p.sample_interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
+        p.sample_interval.store(p.sample_interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
     }
     lock.store(0, Release);
 }
@@ -67,7 +66,8 @@ fn write(p: &Process, lane: &LaneState) {
     }
 }
 
-/// Resident and virtual bytes of the process, the reserved part of the profile taken off; 0 if unknown.
+/// Resident and virtual bytes of the process, the reserved part of the profile taken off; 0 if
+/// unknown.
 fn memory(p: &Process) -> (u64, u64) {
     let mut buffer = [0u8; 128];
     if !p.may_call() {
@@ -79,9 +79,7 @@ fn memory(p: &Process) -> (u64, u64) {
         return (0, 0);
     };
     let mut pages = text.split(|&b| b == b' ').map(|field| {
-        field.iter().fold(0u64, |n, &b| {
-            n.wrapping_mul(10).wrapping_add((b & 15) as u64)
-        })
+        field.iter().fold(0u64, |n, &b| n.wrapping_mul(10).wrapping_add((b & 15) as u64))
     });
     let (all, resident) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
     let own = p.reserved.load(Relaxed);

@@ -31,7 +31,8 @@ pub struct Tls {
     pub lane: *mut LaneState,
     /// Set while a lane is being got.
     pub busy: u32,
-    /// How often the thread gave a lane back: once in its exit, more if destructors allocated after that.
+    /// How often the thread gave a lane back: once in its exit, more if destructors allocated after
+    /// that.
     pub released: u32,
     /// Stack pointer at the entry of the hook that the thread is in.
     pub inside_sp: u64,
@@ -43,7 +44,8 @@ pub struct Tls {
 #[inline(always)]
 pub fn tls() -> *mut Tls {
     let p: *mut Tls;
-    // SAFETY: the initial-exec access sequence of the x86-64 TLS ABI; it reads the thread pointer and the GOT.
+    // SAFETY: the initial-exec access sequence of the x86-64 TLS ABI; it reads the thread pointer
+    // and the GOT.
     unsafe {
         asm!("mov {0}, qword ptr [rip + heaptide_tls@GOTTPOFF]", "add {0}, qword ptr fs:[0]",
             out(reg) p, options(pure, readonly, nostack));
@@ -51,7 +53,8 @@ pub fn tls() -> *mut Tls {
     p
 }
 
-/// The thread control block's address: in glibc and musl it lies above the thread's stack, in one mapping.
+/// The thread control block's address: in glibc and musl it lies above the thread's stack, in one
+/// mapping.
 #[inline(always)]
 pub fn thread_pointer() -> u64 {
     let p: u64;

@@ -1,5 +1,5 @@
-//! Functions that allocate nothing but change what the recorder knows: code and memory that come and go, threads
-//! that get names, processes that confine themselves, change their rights, or end.
+//! Functions that allocate nothing but change what the recorder knows: code and memory that come
+//! and go, threads that get names, processes that confine themselves, change their rights, or end.
 
 use crate::hooks::{Address, NULL, call_real, stack_pointer};
 use crate::lane::{self, Inside};
@@ -60,14 +60,8 @@ pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
 pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
     static REAL: Real = Real::new(b"munmap\0");
     // SAFETY: munmap's contract.
-    let status = unsafe {
-        call_real!(
-            REAL,
-            extern "C" fn(Address, usize) -> i32,
-            (start, bytes),
-            -1
-        )
-    };
+    let status =
+        unsafe { call_real!(REAL, extern "C" fn(Address, usize) -> i32, (start, bytes), -1) };
     if stacks::OTHER_STACKS.load(Relaxed) {
         process().generation.fetch_add(1, Release);
     }
@@ -79,14 +73,8 @@ pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
     static REAL: Real = Real::new(b"pthread_setname_np\0");
     const ENOSYS: i32 = 38;
     // SAFETY: the function's contract.
-    let status = unsafe {
-        call_real!(
-            REAL,
-            extern "C" fn(u64, Address) -> i32,
-            (thread, name),
-            ENOSYS
-        )
-    };
+    let status =
+        unsafe { call_real!(REAL, extern "C" fn(u64, Address) -> i32, (thread, name), ENOSYS) };
     if status == 0 && process().state() == State::Active {
         if thread == crate::tls::thread_pointer() {
             lane::renamed_self();

@@ -11,12 +11,7 @@ use crate::source;
 /// Prints the script.
 pub fn completions(options: &CompletionsOptions) -> Result<ExitCode, Error> {
     let mut script = Vec::new();
-    clap_complete::generate(
-        options.shell,
-        &mut Options::command(),
-        "heaptide",
-        &mut script,
-    );
+    clap_complete::generate(options.shell, &mut Options::command(), "heaptide", &mut script);
     source::print(|out| out.write_all(&script))?;
     Ok(ExitCode::SUCCESS)
 }

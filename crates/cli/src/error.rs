@@ -14,34 +14,23 @@ pub struct Error {
 impl Error {
     /// An error that says all there is to say.
     pub fn new(what: impl Into<String>) -> Error {
-        Error {
-            what: what.into(),
-            source: None,
-        }
+        Error { what: what.into(), source: None }
     }
 
     /// Something could not be done with a file: `file("out.svg", "write it", e)`.
     pub fn file(path: &Path, doing: &str, source: io::Error) -> Error {
         let what = format!("{}: cannot {doing}", path.display());
-        Error {
-            what,
-            source: Some(source),
-        }
+        Error { what, source: Some(source) }
     }
 
     /// Standard output could not be written.
     pub fn output(source: io::Error) -> Error {
-        Error {
-            what: "cannot write standard output".to_owned(),
-            source: Some(source),
-        }
+        Error { what: "cannot write standard output".to_owned(), source: Some(source) }
     }
 
     /// Whether the reader of the output is gone.
     pub fn is_broken_pipe(&self) -> bool {
-        self.source
-            .as_ref()
-            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+        self.source.as_ref().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
@@ -70,10 +59,7 @@ impl From<String> for Error {
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
         let what = "the system refused".to_owned();
-        Error {
-            what,
-            source: Some(source),
-        }
+        Error { what, source: Some(source) }
     }
 }
 

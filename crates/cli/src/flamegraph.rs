@@ -28,10 +28,7 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
         eprintln!("heaptide: {path}: {name} of pid {pid} is 0: nothing to draw");
         return Ok(ExitCode::from(NO));
     }
-    let path = options
-        .output
-        .clone()
-        .unwrap_or_else(|| beside(&recording.path));
+    let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));
     if path.exists() && !options.force {
         let path = path.display();
         let what = format!("{path}: exists; --force replaces it, -o names another file");

@@ -1,4 +1,5 @@
-//! The child's part of `heaptide run`: it knows its pid, so it names the recording, and becomes the program.
+//! The child's part of `heaptide run`: it knows its pid, so it names the recording, and becomes the
+//! program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -33,15 +34,13 @@ impl Launch {
         command.arg(mode);
         command.arg(if options.no_follow { "one" } else { "all" });
         command.arg(if options.no_reuse { "off" } else { "on" });
-        command
-            .arg(&self.program)
-            .arg(options.program())
-            .args(options.args());
+        command.arg(&self.program).arg(options.program()).args(options.args());
         Ok(command)
     }
 }
 
-/// `heaptide launch LIBRARY OUTPUT MODE one|all on|off FILE NAME [ARG…]`: becomes the program, or says why not.
+/// `heaptide launch LIBRARY OUTPUT MODE one|all on|off FILE NAME [ARG…]`: becomes the program, or
+/// says why not.
 pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
     let [library, output, mode, follow, reuse, file, name, args @ ..] = arguments else {
         return Err("launch is for `heaptide run` alone".to_owned().into());
@@ -59,9 +58,7 @@ pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
     let metadata = Metadata {
         version: metadata::VERSION,
         heaptide: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
+        command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
         root_pid: pid,
         status: None,
         sealed: false,
@@ -69,9 +66,7 @@ pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
     metadata.write(&recording)?;
     let mut command = Command::new(file);
     command.arg0(name).args(args);
-    command
-        .env("LD_PRELOAD", preload(library))
-        .env("HEAPTIDE_OUTPUT", &recording);
+    command.env("LD_PRELOAD", preload(library)).env("HEAPTIDE_OUTPUT", &recording);
     command.env("HEAPTIDE_MODE", mode);
     if follow == "one" {
         command.env("HEAPTIDE_FOLLOW", pid.to_string());
@@ -87,10 +82,7 @@ pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
 
 /// `heaptide-PROGRAM-PID.heaptide` in the current directory, absolute.
 pub fn default_recording(program: &Path, pid: u32) -> Result<PathBuf, Error> {
-    let name = program
-        .file_name()
-        .unwrap_or(program.as_os_str())
-        .to_string_lossy();
+    let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
     Ok(std::env::current_dir()?.join(format!("heaptide-{name}-{pid}.heaptide")))
 }
 

@@ -1,4 +1,5 @@
-//! libheaptide.so: an installed one, or the one that this binary carries, put where the loader can read it.
+//! libheaptide.so: an installed one, or the one that this binary carries, put where the loader can
+//! read it.
 
 use std::fs;
 use std::io::Write;
@@ -17,17 +18,14 @@ pub fn print() -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the library is: named by `HEAPTIDE_LIBRARY`, installed next to this binary (or in `../lib`), or
-/// written out for this user, checked byte for byte.
+/// Where the library is: named by `HEAPTIDE_LIBRARY`, installed next to this binary (or in
+/// `../lib`), or written out for this user, checked byte for byte.
 pub fn path() -> Result<PathBuf, Error> {
     if let Some(named) = std::env::var_os("HEAPTIDE_LIBRARY").filter(|name| !name.is_empty()) {
         let named = PathBuf::from(named);
         return fs::canonicalize(&named).map_err(|e| {
-            format!(
-                "HEAPTIDE_LIBRARY={}: {e}; unset it to use the built-in one",
-                named.display()
-            )
-            .into()
+            format!("HEAPTIDE_LIBRARY={}: {e}; unset it to use the built-in one", named.display())
+                .into()
         });
     }
     match installed() {
@@ -40,7 +38,8 @@ fn installed() -> Option<PathBuf> {
     let binary = std::env::current_exe().ok()?;
     let directory = binary.parent()?;
     let beside = [directory.join(NAME), directory.join("../lib").join(NAME)];
-    // A build directory has the library of some other profile beside the binary: only a carried one is ours.
+    // A build directory has the library of some other profile beside the binary: only a carried one
+    // is ours.
     let building = directory.join(".cargo-lock").exists();
     beside.into_iter().find(|path| !building && path.is_file())
 }
@@ -56,36 +55,25 @@ fn write_out() -> Result<PathBuf, Error> {
     Err(format!("no place for {NAME}:{refused} name one by HEAPTIDE_LIBRARY").into())
 }
 
-/// The user's cache, else a directory of the user's own among the temporary ones. A colon or a space would
-/// end the name in LD_PRELOAD.
+/// The user's cache, else a directory of the user's own among the temporary ones. A colon or a
+/// space would end the name in LD_PRELOAD.
 fn directories() -> Vec<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute());
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let user = fs::metadata("/proc/self").map_or(0, |m| m.uid());
     let shared = std::env::temp_dir().join(format!("heaptide-{user}"));
-    [
-        cache.map(|c| c.join("heaptide")),
-        home.map(|h| h.join("heaptide")),
-        Some(shared),
-    ]
-    .into_iter()
-    .flatten()
-    .filter(|p| p.is_absolute() && !p.to_string_lossy().contains([':', ' ']))
-    .collect()
+    [cache.map(|c| c.join("heaptide")), home.map(|h| h.join("heaptide")), Some(shared)]
+        .into_iter()
+        .flatten()
+        .filter(|p| p.is_absolute() && !p.to_string_lossy().contains([':', ' ']))
+        .collect()
 }
 
-/// Named by its content, so that versions do not get in each other's way and a running guest keeps its own.
+/// Named by its content, so that versions do not get in each other's way and a running guest keeps
+/// its own.
 fn write_into(directory: &Path) -> std::io::Result<PathBuf> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let (owner, user) = (
-        fs::metadata(directory)?.uid(),
-        fs::metadata("/proc/self")?.uid(),
-    );
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let (owner, user) = (fs::metadata(directory)?.uid(), fs::metadata("/proc/self")?.uid());
     if owner != user {
         return Err(std::io::Error::other("belongs to another user"));
     }
@@ -104,7 +92,7 @@ fn write_into(directory: &Path) -> std::io::Result<PathBuf> {
 
 /// FNV-1a, 64 bits: a name, not a proof; the proof is the comparison.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -271,14 +271,9 @@ mod tests {
         let mut command = Options::command();
         command.clone().debug_assert();
         command.build();
-        for sub in command
-            .get_subcommands()
-            .filter(|c| !c.is_hide_set() && c.get_name() != "help")
+        for sub in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help")
         {
-            let help = sub
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.starts_with("Example:\n  "), "{}", sub.get_name());
         }
     }
@@ -297,10 +292,7 @@ mod tests {
         assert_eq!(options.output, Some(PathBuf::from("r")));
         assert_eq!(options.mode, Mode::Stacks);
         assert_eq!(options.program(), "ls");
-        assert_eq!(
-            options.args(),
-            ["-o", "x", "--mode", "counters", "--help", "--", "-l"]
-        );
+        assert_eq!(options.args(), ["-o", "x", "--mode", "counters", "--help", "--", "-l"]);
     }
 
     #[test]

@@ -29,10 +29,7 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
             let sort = sort.unwrap_or(Measure::AtPeakBytes);
             let choice = json::Choice { sort, top, process };
             source::print(|out| json::write(out, &recording, &choice))?;
-            let found = recording
-                .processes
-                .iter()
-                .any(|p| process.is_none_or(|pid| pid == p.pid));
+            let found = recording.processes.iter().any(|p| process.is_none_or(|pid| pid == p.pid));
             if !found {
                 return Ok(ExitCode::from(NO));
             }

@@ -1,4 +1,5 @@
-//! `heaptide run`: starts the program with the recorder in it, stays out of its way, seals what it left.
+//! `heaptide run`: starts the program with the recorder in it, stays out of its way, seals what it
+//! left.
 
 use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
@@ -25,16 +26,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     let program = find_program(options.program())?;
-    let output = options
-        .output
-        .as_deref()
-        .map(|path| prepare(path, options.force))
-        .transpose()?;
-    let launch = Launch {
-        library: library::path()?,
-        output,
-        program,
-    };
+    let output = options.output.as_deref().map(|path| prepare(path, options.force)).transpose()?;
+    let launch = Launch { library: library::path()?, output, program };
     // Before the child starts: a signal must find us ready to pass it on.
     let signals =
         SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
@@ -52,9 +45,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(code as u8)
 }
 
@@ -73,22 +64,16 @@ fn find_program(name: &std::ffi::OsStr) -> Result<PathBuf, Error> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let runnable = |file: &PathBuf| {
         use std::os::unix::fs::PermissionsExt;
-        file.metadata()
-            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };
-    let found = std::env::split_paths(&path)
-        .map(|place| place.join(name))
-        .find(runnable);
+    let found = std::env::split_paths(&path).map(|place| place.join(name)).find(runnable);
     found.ok_or_else(|| {
-        format!(
-            "{}: not found in PATH; expected a program to run",
-            name.to_string_lossy()
-        )
-        .into()
+        format!("{}: not found in PATH; expected a program to run", name.to_string_lossy()).into()
     })
 }
 
-/// Makes the recording's directory. What is there already stays, unless it is a recording and `force`.
+/// Makes the recording's directory. What is there already stays, unless it is a recording and
+/// `force`.
 fn prepare(path: &Path, force: bool) -> Result<PathBuf, Error> {
     let path = std::path::absolute(path)?;
     let shown = path.display();
@@ -98,7 +83,7 @@ fn prepare(path: &Path, force: bool) -> Result<PathBuf, Error> {
         }
         if !is_recording(&path) {
             return Err(
-                format!("{shown}: is not a recording, so --force does not replace it").into(),
+                format!("{shown}: is not a recording, so --force does not replace it").into()
             );
         }
         std::fs::remove_dir_all(&path).map_err(|e| format!("{shown}: {e}"))?;
@@ -121,7 +106,8 @@ fn is_recording(path: &Path) -> bool {
     })
 }
 
-/// Waits for the child. Signals that somebody sent to us go on to it; those of the terminal it has already got.
+/// Waits for the child. Signals that somebody sent to us go on to it; those of the terminal it has
+/// already got.
 fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitStatus, Error> {
     let pid = Pid::from_raw(child.id() as i32);
     let handle = signals.handle();
@@ -140,8 +126,8 @@ fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitSt
     Ok(status)
 }
 
-/// Seals the recording and says what it holds. The program has run: whatever goes wrong here is said and is no
-/// reason for another status.
+/// Seals the recording and says what it holds. The program has run: whatever goes wrong here is
+/// said and is no reason for another status.
 fn finish(recording: &Path, status: ExitStatus, quiet: bool) {
     if let Err(e) = seal(recording, status, quiet) {
         eprintln!("heaptide: {e}");
@@ -159,14 +145,8 @@ fn finish(recording: &Path, status: ExitStatus, quiet: bool) {
 fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> {
     if let Some(mut metadata) = Metadata::read(recording)? {
         metadata.status = Some(match status.signal() {
-            Some(signal) => Status {
-                kind: StatusKind::Signaled,
-                code: signal,
-            },
-            None => Status {
-                kind: StatusKind::Exited,
-                code: status.code().unwrap_or(0),
-            },
+            Some(signal) => Status { kind: StatusKind::Signaled, code: signal },
+            None => Status { kind: StatusKind::Exited, code: status.code().unwrap_or(0) },
         });
         metadata.write(recording)?;
     }
@@ -194,21 +174,14 @@ fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> 
 fn holds_profile(recording: &Path) -> Result<bool, Error> {
     let mut entries = std::fs::read_dir(recording)?.flatten();
     Ok(entries.any(|entry| {
-        entry
-            .file_name()
-            .to_string_lossy()
-            .ends_with(heaptide_format::PROFILE_SUFFIX)
+        entry.file_name().to_string_lossy().ends_with(heaptide_format::PROFILE_SUFFIX)
     }))
 }
 
 /// On a terminal, and not when asked to be quiet.
 fn progress(quiet: bool) -> ProgressBar {
     let shown = !quiet && std::io::stderr().is_terminal();
-    let target = if shown {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
+    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let style = ProgressStyle::with_template("heaptide: naming functions {pos}/{len} {bar:30}");
     let bar = ProgressBar::with_draw_target(None, target);
     match style {

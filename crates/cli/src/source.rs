@@ -22,10 +22,7 @@ pub fn open(source: &Source) -> Result<Recording, Error> {
         ));
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
-    eprintln!(
-        "heaptide: reading {}, the newest recording here",
-        path.display()
-    );
+    eprintln!("heaptide: reading {}, the newest recording here", path.display());
     Ok(Recording::open(path)?)
 }
 
@@ -42,15 +39,8 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
             pids.sort_unstable();
             pids.dedup();
             let shown: Vec<String> = pids.iter().take(20).map(u32::to_string).collect();
-            let more = if pids.len() > shown.len() {
-                ", …"
-            } else {
-                ""
-            };
-            eprintln!(
-                "heaptide: {path}: no process {pid}; it has {}{more}",
-                shown.join(", ")
-            );
+            let more = if pids.len() > shown.len() { ", …" } else { "" };
+            eprintln!("heaptide: {path}: no process {pid}; it has {}{more}", shown.join(", "));
             false
         }
         _ => true,
@@ -59,12 +49,7 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
 
 /// The image with most of a measure, of those asked for. If there are others, says which it is.
 pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Option<&Process> {
-    let chosen = || {
-        recording
-            .processes
-            .iter()
-            .filter(|p| pid.is_none_or(|pid| pid == p.pid))
-    };
+    let chosen = || recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.pid));
     // Of equals the one with the higher peak, then the first: counters have no at_peak figures.
     let key = |p: &&Process| (measure.of_sites().of(&p.totals), p.totals.peak_bytes);
     let process = chosen().rev().max_by_key(key)?;
@@ -94,7 +79,5 @@ pub fn has_stacks(recording: &Recording, process: &Process) -> bool {
 /// Writes to standard output through a buffer.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    write(&mut out)
-        .and_then(|()| out.flush())
-        .map_err(Error::output)
+    write(&mut out).and_then(|()| out.flush()).map_err(Error::output)
 }

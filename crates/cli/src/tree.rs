@@ -13,9 +13,7 @@ use crate::source;
 pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
     if !(0.0..=100.0).contains(&options.min_percent) {
         let found = options.min_percent;
-        return Err(Error::new(format!(
-            "--min-percent {found}: expected 0 to 100"
-        )));
+        return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
     }
     let recording = source::open(&options.source)?;
     if !source::has(&recording, options.process) {

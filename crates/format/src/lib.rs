@@ -1,4 +1,5 @@
-//! The profile file, byte by byte: the one definition that the recorder writes by and the reader reads by.
+//! The profile file, byte by byte: the one definition that the recorder writes by and the reader
+//! reads by.
 //!
 //! ```text
 //! offset 0        4096              4096+a            4096+a+b
@@ -10,12 +11,14 @@
 //! ```
 //!
 //! - The file is the recorder's memory, mapped shared: it is complete at every instant.
-//! - Extents follow each other without gaps, each a multiple of [`PAGE`] long. An extent holds records of one
-//!   [`Kind`] and is written by one lane. A record exists once `committed` covers it (release store).
-//! - A process killed between reserving an extent and writing its header leaves zeros there: a reader goes on at
-//!   the next page that starts with [`EXTENT_MAGIC`].
-//! - Records point at each other by *granule ids*: the file offset divided by the granule of the record's kind
-//!   ([`NODE_GRANULE`], [`SITE_GRANULE`], [`STRING_GRANULE`]). Id 0 is "none", for offset 0 holds the header.
+//! - Extents follow each other without gaps, each a multiple of [`PAGE`] long. An extent holds
+//!   records of one [`Kind`] and is written by one lane. A record exists once `committed` covers it
+//!   (release store).
+//! - A process killed between reserving an extent and writing its header leaves zeros there: a
+//!   reader goes on at the next page that starts with [`EXTENT_MAGIC`].
+//! - Records point at each other by *granule ids*: the file offset divided by the granule of the
+//!   record's kind ([`NODE_GRANULE`], [`SITE_GRANULE`], [`STRING_GRANULE`]). Id 0 is "none", for
+//!   offset 0 holds the header.
 //! - Numbers are little-endian. A larger [`VERSION`] than the reader's is refused.
 
 #![no_std]
@@ -67,7 +70,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this number, if this version knows it. A reader skips extents of unknown kinds.
+    /// The kind with this number, if this version knows it. A reader skips extents of unknown
+    /// kinds.
     pub fn from_number(n: u16) -> Option<Kind> {
         Some(match n {
             1 => Kind::Strings,
@@ -134,32 +138,14 @@ pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.
 pub const LOSS_NAMES: [(&str, &str); 10] = [
-    (
-        "no_lane",
-        "events of threads that could get no lane (not in the totals)",
-    ),
-    (
-        "no_shadow",
-        "allocations that could get no shadow memory (not in the totals)",
-    ),
-    (
-        "no_site",
-        "allocations recorded without their stack: no room for a site",
-    ),
+    ("no_lane", "events of threads that could get no lane (not in the totals)"),
+    ("no_shadow", "allocations that could get no shadow memory (not in the totals)"),
+    ("no_site", "allocations recorded without their stack: no room for a site"),
     ("no_node", "stacks cut short: no room for a frame"),
-    (
-        "too_deep",
-        "stacks deeper than the limit, cut at the outer end",
-    ),
+    ("too_deep", "stacks deeper than the limit, cut at the outer end"),
     ("no_module", "modules not listed: table full"),
-    (
-        "no_rule",
-        "stacks that end at code without unwind information",
-    ),
-    (
-        "outside_stack",
-        "stacks that end at a word outside the stack",
-    ),
+    ("no_rule", "stacks that end at code without unwind information"),
+    ("outside_stack", "stacks that end at a word outside the stack"),
     (
         "no_space",
         "times the profile could not grow (disk full, file size limit, file out of reach)",
@@ -181,7 +167,8 @@ pub struct FileHeader {
     pub pid: u32,
     /// Its parent at the start of the recording.
     pub ppid: u32,
-    /// The number of this image among those of the same pid in the recording: 0, then 1 after an exec, …
+    /// The number of this image among those of the same pid in the recording: 0, then 1 after an
+    /// exec, …
     pub image: u32,
     /// 1 if the image began as a fork of a recorded one (and not by exec).
     pub forked: u32,
@@ -201,9 +188,11 @@ pub struct FileHeader {
     pub file_end: u64,
     /// Highest live usable bytes, process-wide, within `peak_bound_bytes`.
     pub peak_bytes: u64,
-    /// When, nanoseconds from the start; accurate to the moment live came within 1/1024 of the peak.
+    /// When, nanoseconds from the start; accurate to the moment live came within 1/1024 of the
+    /// peak.
     pub peak_time_ns: u64,
-    /// `peak_bytes` and `at_peak` figures are this exact: 0 with one thread, threads × batch otherwise.
+    /// `peak_bytes` and `at_peak` figures are this exact: 0 with one thread, threads × batch
+    /// otherwise.
     pub peak_bound_bytes: u64,
     /// The number of the current peak: see [`Site`].
     pub epoch: u32,
@@ -215,12 +204,14 @@ pub struct FileHeader {
     pub lanes_at_once: u32,
     /// When the end was noted, nanoseconds from the start; 0 if it was not.
     pub end_time_ns: u64,
-    /// When a sample was last taken or a lane given back, nanoseconds from the start: a lower bound of the
-    /// duration of an image whose end was not noted.
+    /// When a sample was last taken or a lane given back, nanoseconds from the start: a lower bound
+    /// of the duration of an image whose end was not noted.
     pub last_seen_ns: u64,
-    /// Usable bytes allocated minus freed, published by threads in batches; readers sum lanes instead.
+    /// Usable bytes allocated minus freed, published by threads in batches; readers sum lanes
+    /// instead.
     pub published_live: i64,
-    /// Frees of blocks the recorder never saw allocated (before it was loaded, before a fork, foreign, double).
+    /// Frees of blocks the recorder never saw allocated (before it was loaded, before a fork,
+    /// foreign, double).
     pub unmatched_frees: u64,
     /// Unwinder: frames stepped by a rule.
     pub frames_stepped: u64,
@@ -268,7 +259,8 @@ pub struct StringHeader {
     pub reserved: u32,
 }
 
-/// A loaded file that some stack goes through. Record 0 of the first extent is module 1; index 0 is "no module".
+/// A loaded file that some stack goes through. Record 0 of the first extent is module 1; index 0 is
+/// "no module".
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Module {
@@ -294,8 +286,8 @@ pub struct Module {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Node {
-    /// Return address in the low [`ADDRESS_BITS`], module index above. Without a module and below 4096: a
-    /// [`Mark`].
+    /// Return address in the low [`ADDRESS_BITS`], module index above. Without a module and below
+    /// 4096: a [`Mark`].
     pub key: u64,
     /// The caller's node; 0 for an outermost frame.
     pub parent: u32,
@@ -326,13 +318,13 @@ pub enum Mark {
 
 /// The counters of one (stack, lane). Bytes are usable bytes unless named otherwise.
 ///
-/// The lane that owns the extent writes the first ten fields with plain stores; other threads that free the
-/// site's blocks add to the `remote_` fields atomically. Live is
-/// `usable_bytes − freed_bytes − remote_freed_bytes`.
+/// The lane that owns the extent writes the first ten fields with plain stores; other threads that
+/// free the site's blocks add to the `remote_` fields atomically. Live is `usable_bytes −
+/// freed_bytes − remote_freed_bytes`.
 ///
 /// Live at the peak: each half keeps its state from before its first change after the current peak
-/// (`FileHeader::epoch`). So at the peak the owner's half was `peak_*` if `epoch` is current, else what it is
-/// now; likewise the remote half.
+/// (`FileHeader::epoch`). So at the peak the owner's half was `peak_*` if `epoch` is current, else
+/// what it is now; likewise the remote half.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Site {

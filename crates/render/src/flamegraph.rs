@@ -31,12 +31,7 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     let mut options = flamegraph::Options::default();
     options.title = format!("{} · {}", command_line(process, 70), measure.name());
     options.subtitle = Some(subtitle(process, measure));
-    options.count_name = if measure.is_bytes() {
-        "bytes"
-    } else {
-        measure.name()
-    }
-    .to_owned();
+    options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
     options.name_type = "Function:".to_owned();
     options.colors = "mem".parse().unwrap_or_default();
     options.hash = true;
@@ -53,9 +48,7 @@ fn folded(process: &Process, measure: Measure) -> Vec<String> {
         .map(|id| {
             let frame = functions.first_frame(heaptide_analysis::aggregate::FunctionId(id));
             // A semicolon separates frames, a space the value.
-            shorten(&process.label(frame), NAME)
-                .replace(';', ":")
-                .replace('\n', " ")
+            shorten(&process.label(frame), NAME).replace(';', ":").replace('\n', " ")
         })
         .collect();
     let mut own: Vec<u64> = tree.nodes.iter().map(|n| n.own).collect();
@@ -73,11 +66,7 @@ fn folded(process: &Process, measure: Measure) -> Vec<String> {
             at = &tree.nodes[at.parent as usize];
         }
         path.reverse();
-        let path = if path.is_empty() {
-            "(no stack)".to_owned()
-        } else {
-            path.join(";")
-        };
+        let path = if path.is_empty() { "(no stack)".to_owned() } else { path.join(";") };
         lines.push(format!("{path} {value}"));
     }
     lines.sort_unstable();

@@ -35,28 +35,16 @@ const PLUMBING: [&str; 9] = [
 ];
 
 /// C functions that return a copy to their caller.
-const COPIERS: [&str; 6] = [
-    "strdup",
-    "strndup",
-    "__strdup",
-    "__strndup",
-    "xstrdup",
-    "xmemdup",
-];
+const COPIERS: [&str; 6] = ["strdup", "strndup", "__strdup", "__strndup", "xstrdup", "xmemdup"];
 
 /// The last component of a path.
 pub fn file_name(path: &str) -> &str {
-    path.rsplit('/')
-        .next()
-        .filter(|name| !name.is_empty())
-        .unwrap_or(path)
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
 /// The file that holds a frame's code, without its directory.
 pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
-    let module = frame
-        .module
-        .and_then(|id| process.modules.get(id.0 as usize));
+    let module = frame.module.and_then(|id| process.modules.get(id.0 as usize));
     module.map_or("?", |m| file_name(&m.path))
 }
 
@@ -65,10 +53,9 @@ pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
     match &frame.function {
         Some(function) => shorten(function, width),
         None if frame.module.is_none() => elide_middle(&format!("{:#x}", frame.offset), width),
-        None => elide_middle(
-            &format!("{}+{:#x}", module_name(process, frame), frame.offset),
-            width,
-        ),
+        None => {
+            elide_middle(&format!("{}+{:#x}", module_name(process, frame), frame.offset), width)
+        }
     }
 }
 
@@ -91,32 +78,21 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     COPIERS.contains(&function.as_str())
         || is_glue(function)
         || is_blanket(function)
-        || PLUMBING
-            .iter()
-            .any(|p| without_return_type(function).starts_with(p))
+        || PLUMBING.iter().any(|p| without_return_type(function).starts_with(p))
 }
 
 /// Whether it is what Rust's libraries do for every type: `<T as alloc::slice::Join>::join`.
 fn is_blanket(function: &str) -> bool {
-    let Some((kind, rest)) = function
-        .strip_prefix('<')
-        .and_then(|f| f.split_once(" as "))
-    else {
+    let Some((kind, rest)) = function.strip_prefix('<').and_then(|f| f.split_once(" as ")) else {
         return false;
     };
     let generic = kind.len() == 1 && kind.starts_with(|c: char| c.is_ascii_uppercase());
-    generic
-        && ["alloc::", "core::", "std::"]
-            .iter()
-            .any(|library| rest.starts_with(library))
+    generic && ["alloc::", "core::", "std::"].iter().any(|library| rest.starts_with(library))
 }
 
 /// Whether a frame starts a program or a thread.
 pub fn is_starter(frame: &Frame) -> bool {
-    frame
-        .function
-        .as_deref()
-        .is_some_and(|f| STARTERS.contains(&f))
+    frame.function.as_deref().is_some_and(|f| STARTERS.contains(&f))
 }
 
 /// The function's own qualified name: what comes after a return type, if there is one.
@@ -150,26 +126,15 @@ pub struct Line {
 /// start the program are left out, and of a long stack the inner part and the outermost function
 /// remain.
 pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
-    let all: Vec<&Frame> = frames
-        .iter()
-        .map(|id| &process.frames[id.0 as usize])
-        .collect();
+    let all: Vec<&Frame> = frames.iter().map(|id| &process.frames[id.0 as usize]).collect();
     let runs = fold(&all[..without_starters(&all)]);
     let shown = runs.len().min(limit.max(3));
-    let cut = if runs.len() > shown {
-        shown - 2
-    } else {
-        runs.len()
-    };
+    let cut = if runs.len() > shown { shown - 2 } else { runs.len() };
     let mut lines: Vec<Line> = runs[..cut].iter().map(|r| r.line(process, width)).collect();
     if cut < runs.len() {
         let (first, last) = (&runs[cut], &runs[runs.len() - 1]);
         let label = format!("… {} more frames", last.at - first.at);
-        lines.push(Line {
-            at: first.at,
-            label,
-            place: String::new(),
-        });
+        lines.push(Line { at: first.at, label, place: String::new() });
         lines.push(last.line(process, width));
     }
     lines
@@ -179,15 +144,8 @@ pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) 
 /// them is the `_start` of a stripped program.
 fn without_starters(frames: &[&Frame]) -> usize {
     const NAMELESS_MAX: usize = 2;
-    let named = frames
-        .iter()
-        .rposition(|f| f.function.is_some())
-        .map_or(0, |i| i + 1);
-    let mut end = if frames.len() - named <= NAMELESS_MAX {
-        named
-    } else {
-        frames.len()
-    };
+    let named = frames.iter().rposition(|f| f.function.is_some()).map_or(0, |i| i + 1);
+    let mut end = if frames.len() - named <= NAMELESS_MAX { named } else { frames.len() };
     let before = end;
     while end > 0 && is_starter(frames[end - 1]) {
         end -= 1;
@@ -215,16 +173,9 @@ impl Run<'_> {
         }
         let repeat = format!(" … ×{}", self.times);
         let share = (width.saturating_sub(repeat.chars().count())) / self.frames.len();
-        let labels: Vec<String> = self
-            .frames
-            .iter()
-            .map(|f| label(process, f, share.saturating_sub(3).max(8)))
-            .collect();
-        Line {
-            at: self.at,
-            label: labels.join(" ← ") + &repeat,
-            place: place(process, first),
-        }
+        let labels: Vec<String> =
+            self.frames.iter().map(|f| label(process, f, share.saturating_sub(3).max(8))).collect();
+        Line { at: self.at, label: labels.join(" ← ") + &repeat, place: place(process, first) }
     }
 }
 
@@ -241,11 +192,7 @@ fn fold<'a>(frames: &'a [&'a Frame]) -> Vec<Run<'a>> {
             .filter(|&(times, _)| times > 1)
             .max_by_key(|&(times, period)| (times * period, usize::MAX - period));
         let (times, period) = longest.unwrap_or((1, 1));
-        runs.push(Run {
-            at,
-            frames: &rest[..period],
-            times,
-        });
+        runs.push(Run { at, frames: &rest[..period], times });
         at += times * period;
     }
     runs
@@ -254,9 +201,7 @@ fn fold<'a>(frames: &'a [&'a Frame]) -> Vec<Run<'a>> {
 /// How often the first `period` frames follow each other.
 fn repeats(frames: &[&Frame], period: usize) -> usize {
     let same = |a: &Frame, b: &Frame| a.function.is_some() && a.function == b.function;
-    let equal = (period..frames.len())
-        .take_while(|&i| same(frames[i], frames[i - period]))
-        .count();
+    let equal = (period..frames.len()).take_while(|&i| same(frames[i], frames[i - period])).count();
     1 + equal / period
 }
 
@@ -282,17 +227,9 @@ mod tests {
         let name = |f: &&Frame| f.function.clone().unwrap_or_default();
         let run = |r: &Run| {
             let names = r.frames.iter().map(name).collect::<Vec<_>>().join("+");
-            if r.times == 1 {
-                names
-            } else {
-                format!("{names}×{}", r.times)
-            }
+            if r.times == 1 { names } else { format!("{names}×{}", r.times) }
         };
-        fold(&frames[..without_starters(&frames)])
-            .iter()
-            .map(run)
-            .collect::<Vec<_>>()
-            .join(" ")
+        fold(&frames[..without_starters(&frames)]).iter().map(run).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -300,30 +237,15 @@ mod tests {
         assert_eq!(folded(&["a", "b", "c"]), "a b c");
         assert_eq!(folded(&["a", "b", "b", "b", "c"]), "a b×3 c");
         assert_eq!(folded(&["x", "a", "b", "a", "b", "a", "c"]), "x a+b×2 a c");
-        assert_eq!(
-            folded(&["", "", "a"]),
-            "  a",
-            "nameless frames need not be the same"
-        );
+        assert_eq!(folded(&["", "", "a"]), "  a", "nameless frames need not be the same");
     }
 
     #[test]
     fn what_starts_a_program_is_left_out() {
-        assert_eq!(
-            folded(&["f", "main", "__libc_start_call_main", "_start"]),
-            "f main"
-        );
-        assert_eq!(
-            folded(&["f", "main", "__libc_start_main_impl", ""]),
-            "f main",
-            "stripped"
-        );
+        assert_eq!(folded(&["f", "main", "__libc_start_call_main", "_start"]), "f main");
+        assert_eq!(folded(&["f", "main", "__libc_start_main_impl", ""]), "f main", "stripped");
         assert_eq!(folded(&["f", "work", "start_thread", "clone3"]), "f work");
-        assert_eq!(
-            folded(&["f", "", ""]),
-            "f  ",
-            "no starter, so nothing is known of the rest"
-        );
+        assert_eq!(folded(&["f", "", ""]), "f  ", "no starter, so nothing is known of the rest");
     }
 
     #[test]

@@ -37,25 +37,18 @@ pub fn hotspots(process: &Process, measure: Measure) -> Vec<Hotspot> {
     let mut groups: HashMap<Key, Hotspot> = HashMap::new();
     for (stack, measures) in stacks {
         let frame = responsible.get(stack.0 as usize).copied().flatten();
-        let group = groups
-            .entry(Key::of(process, frame))
-            .or_insert_with(|| Hotspot {
-                frame,
-                measures: Measures::default(),
-                stacks: Vec::new(),
-            });
+        let group = groups.entry(Key::of(process, frame)).or_insert_with(|| Hotspot {
+            frame,
+            measures: Measures::default(),
+            stacks: Vec::new(),
+        });
         group.measures.add(&measures);
         group.stacks.push((stack, measures));
     }
     let mut hotspots: Vec<Hotspot> = groups.into_values().collect();
     for hotspot in &mut hotspots {
-        hotspot
-            .stacks
-            .sort_by_key(|(stack, m)| (Reverse(measure.of(m)), *stack));
-        hotspot.frame = responsible
-            .get(hotspot.stacks[0].0.0 as usize)
-            .copied()
-            .flatten();
+        hotspot.stacks.sort_by_key(|(stack, m)| (Reverse(measure.of(m)), *stack));
+        hotspot.frame = responsible.get(hotspot.stacks[0].0.0 as usize).copied().flatten();
     }
     hotspots.sort_by_key(|h| (Reverse(measure.of(&h.measures)), h.stacks[0].0));
     hotspots
@@ -69,19 +62,14 @@ impl Hotspot {
         };
         let innermost = |stack| process.frames_of(stack).next();
         process.frames[frame.0 as usize].function.is_some()
-            || self
-                .stacks
-                .iter()
-                .all(|(stack, _)| innermost(*stack) == Some(frame))
+            || self.stacks.iter().all(|(stack, _)| innermost(*stack) == Some(frame))
     }
 
     /// How many frames of allocating helpers lie inside of the function on one of its stacks.
     pub fn helpers(&self, process: &Process, functions: &Functions, stack: StackId) -> usize {
         let function = self.frame.map(|id| functions.of_frame(id));
         let mut frames = process.frames_of(stack);
-        frames
-            .position(|id| Some(functions.of_frame(id)) == function)
-            .unwrap_or(0)
+        frames.position(|id| Some(functions.of_frame(id)) == function).unwrap_or(0)
     }
 
     /// The way on which most came here: at every step the caller with most of the measure,
@@ -99,10 +87,7 @@ impl Hotspot {
             true => up(process, stack, self.helpers(process, functions, stack) + 1),
             false => stack,
         };
-        let values = self
-            .stacks
-            .iter()
-            .map(|(stack, m)| (start(*stack), measure.of(m)));
+        let values = self.stacks.iter().map(|(stack, m)| (start(*stack), measure.of(m)));
         let mut here: Vec<(StackId, u64)> = values.collect();
         let whole = measure.of(&self.measures);
         let mut way = Vec::new();
@@ -122,8 +107,7 @@ impl Hotspot {
             }
             here.retain(|(stack, _)| function(*stack) == best);
             way.push((frame_at(process, here[0].0), value));
-            here.iter_mut()
-                .for_each(|(stack, _)| *stack = up(process, *stack, 1));
+            here.iter_mut().for_each(|(stack, _)| *stack = up(process, *stack, 1));
         }
     }
 }
@@ -134,9 +118,7 @@ fn frame_at(process: &Process, stack: StackId) -> FrameId {
 
 /// The stack without its innermost frames.
 fn up(process: &Process, stack: StackId, frames: usize) -> StackId {
-    (0..frames).fold(stack, |at, _| {
-        process.stacks.get(at.0 as usize).map_or(at, |n| n.parent)
-    })
+    (0..frames).fold(stack, |at, _| process.stacks.get(at.0 as usize).map_or(at, |n| n.parent))
 }
 
 /// What makes frames one function: its name and module; without a name the module alone.
@@ -173,7 +155,5 @@ fn responsible_frames(process: &Process) -> Vec<Option<FrameId>> {
         };
     }
     let innermost = |i: usize| (i > 0).then(|| process.stacks[i].frame);
-    (0..serious.len())
-        .map(|i| serious[i].or_else(|| innermost(i)))
-        .collect()
+    (0..serious.len()).map(|i| serious[i].or_else(|| innermost(i))).collect()
 }

@@ -31,31 +31,15 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
 }
 
 fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
-    writeln!(
-        out,
-        "pid {} image {}: {}",
-        p.pid,
-        p.image,
-        command_line(p, 70)
-    )?;
+    writeln!(out, "pid {} image {}: {}", p.pid, p.image, command_line(p, 70))?;
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {value}");
     row("program", p.program.clone())?;
-    row(
-        "parent",
-        format!(
-            "{}{}",
-            p.ppid,
-            if p.forked { ", forked from it" } else { "" }
-        ),
-    )?;
+    row("parent", format!("{}{}", p.ppid, if p.forked { ", forked from it" } else { "" }))?;
     if !p.host.is_empty() {
         row("host", p.host.clone())?;
     }
     row("started", date(p.start_realtime_ns))?;
-    row(
-        "ended",
-        format!("{} after {}", ending(p.end), duration(p.duration_ns)),
-    )?;
+    row("ended", format!("{} after {}", ending(p.end), duration(p.duration_ns)))?;
     let mode = match p.mode {
         Mode::Counters => "counters",
         Mode::Stacks => "stacks",
@@ -66,30 +50,16 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         0 => "exact".to_owned(),
         bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
     };
-    row(
-        "peak",
-        format!("{} bytes, {bound}", count(p.totals.peak_bytes)),
-    )?;
-    let lanes = format!(
-        "{}, {} at the same time at most",
-        p.lanes.len(),
-        p.lanes_at_once
-    );
+    row("peak", format!("{} bytes, {bound}", count(p.totals.peak_bytes)))?;
+    let lanes = format!("{}, {} at the same time at most", p.lanes.len(), p.lanes_at_once);
     row("lanes", lanes)?;
     let (nodes, frames) = (p.stacks.len().saturating_sub(1), p.frames.len());
-    let tables = [
-        (p.sites.len(), "sites"),
-        (nodes, "stack nodes"),
-        (frames, "frames"),
-    ];
+    let tables = [(p.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
     let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
     row("tables", tables.join(", "))?;
     row("timeline", counted(p.timeline.len() as u64, "sample"))?;
     let (stepped, evaluated) = (count(p.unwinder.0), count(p.unwinder.1));
-    row(
-        "unwinder",
-        format!("{stepped} frames stepped, {evaluated} rules evaluated"),
-    )?;
+    row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
     losses(out, p)?;
     modules(out, p)
 }
@@ -103,10 +73,7 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         writeln!(out, "    {:>12} {name:<14} {meaning}", count(*n))?;
     }
     if p.unmatched_frees > 0 {
-        let (n, meaning) = (
-            count(p.unmatched_frees),
-            "frees of blocks not seen allocated",
-        );
+        let (n, meaning) = (count(p.unmatched_frees), "frees of blocks not seen allocated");
         writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
     }
     for note in &p.notes {

@@ -55,14 +55,11 @@ impl Serialize for Report<'_> {
         map.serialize_entry("sealed", &recording.sealed)?;
         let chosen = recording.processes.iter();
         let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.pid));
-        map.serialize_entry(
-            "processes",
-            &seq(chosen.map(|process| Image { process, choice })),
-        )?;
-        let damaged = recording.damaged.iter().map(|(file, reason)| Damaged {
-            file: file.to_string_lossy(),
-            reason,
-        });
+        map.serialize_entry("processes", &seq(chosen.map(|process| Image { process, choice })))?;
+        let damaged = recording
+            .damaged
+            .iter()
+            .map(|(file, reason)| Damaged { file: file.to_string_lossy(), reason });
         map.serialize_entry("damaged", &seq(damaged))?;
         map.end()
     }
@@ -108,21 +105,14 @@ impl Serialize for Image<'_> {
         map.serialize_entry("end", &EndEntry::of(process.end))?;
         map.serialize_entry("totals", &Totals(process))?;
         map.serialize_entry("histogram", &seq(process.histogram.iter().map(SizeClass)))?;
-        let lanes = process
-            .lanes
-            .iter()
-            .map(|lane| Lane(&lane.name, lane.threads, &lane.measures));
+        let lanes = process.lanes.iter().map(|lane| Lane(&lane.name, lane.threads, &lane.measures));
         map.serialize_entry("lanes", &seq(lanes))?;
-        let frames = numbers.shown.iter().map(|&i| FrameEntry {
-            process,
-            frame: &process.frames[i as usize],
-        });
+        let frames = numbers
+            .shown
+            .iter()
+            .map(|&i| FrameEntry { process, frame: &process.frames[i as usize] });
         map.serialize_entry("frames", &seq(frames))?;
-        let sites = sites.iter().map(|site| SiteEntry {
-            process,
-            site,
-            numbers: &numbers,
-        });
+        let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
         map.serialize_entry("sites", &seq(sites))?;
         serialize_details(process, &mut map)?;
         map.end()
@@ -140,11 +130,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     };
     map.serialize_entry("mode", mode)?;
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
-    let losses = process.losses.iter().map(|&(name, meaning, count)| Loss {
-        name,
-        meaning,
-        count,
-    });
+    let losses = process.losses.iter().map(|&(name, meaning, count)| Loss { name, meaning, count });
     map.serialize_entry("losses", &seq(losses))?;
     map.serialize_entry("notes", &process.notes)?;
     let modules = process.modules.iter().map(|m| ModuleEntry {
@@ -235,8 +221,7 @@ impl Serialize for Totals<'_> {
 /// The measures of a row that is a part of the process: a part has no peak of its own.
 fn serialize_part<M: SerializeMap>(measures: &Measures, map: &mut M) -> Result<(), M::Error> {
     let own = Measure::all().iter().filter(|m| **m != Measure::PeakBytes);
-    own.into_iter()
-        .try_for_each(|m| map.serialize_entry(m.name(), &m.of(measures)))
+    own.into_iter().try_for_each(|m| map.serialize_entry(m.name(), &m.of(measures)))
 }
 
 struct SizeClass<'a>(&'a heaptide_analysis::model::SizeClass);
@@ -274,9 +259,7 @@ struct FrameEntry<'a> {
 impl Serialize for FrameEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let FrameEntry { process, frame } = self;
-        let module = frame
-            .module
-            .map_or("", |id| &process.modules[id.0 as usize].path);
+        let module = frame.module.map_or("", |id| &process.modules[id.0 as usize].path);
         let mut map = serializer.serialize_map(Some(6))?;
         map.serialize_entry("function", &frame.function)?;
         map.serialize_entry("module", module)?;
@@ -296,20 +279,11 @@ struct SiteEntry<'a> {
 
 impl Serialize for SiteEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let SiteEntry {
-            process,
-            site,
-            numbers,
-        } = self;
-        let mut stack: Vec<u32> = process
-            .frames_of(site.stack)
-            .map(|f| numbers.number[f.0 as usize])
-            .collect();
+        let SiteEntry { process, site, numbers } = self;
+        let mut stack: Vec<u32> =
+            process.frames_of(site.stack).map(|f| numbers.number[f.0 as usize]).collect();
         stack.reverse();
-        let lane = process
-            .lanes
-            .get(site.lane.0 as usize)
-            .map_or("", |lane| &lane.name);
+        let lane = process.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("stack", &stack)?;
         map.serialize_entry("scope", &[(); 0])?;
@@ -322,13 +296,7 @@ impl Serialize for SiteEntry<'_> {
 
 fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
     let mut sites: Vec<&Site> = process.sites.iter().collect();
-    sites.sort_by_key(|s| {
-        (
-            Reverse(choice.sort.of_sites().of(&s.measures)),
-            s.stack,
-            s.lane,
-        )
-    });
+    sites.sort_by_key(|s| (Reverse(choice.sort.of_sites().of(&s.measures)), s.stack, s.lane));
     sites.truncate(choice.top.unwrap_or(usize::MAX));
     sites
 }
@@ -344,15 +312,9 @@ impl FrameNumbers {
     fn of(process: &Process, sites: &[&Site], choice: &Choice) -> FrameNumbers {
         let all = process.frames.len() as u32;
         if choice.top.is_none() {
-            return FrameNumbers {
-                shown: (0..all).collect(),
-                number: (0..all).collect(),
-            };
+            return FrameNumbers { shown: (0..all).collect(), number: (0..all).collect() };
         }
-        let mut numbers = FrameNumbers {
-            shown: Vec::new(),
-            number: vec![u32::MAX; all as usize],
-        };
+        let mut numbers = FrameNumbers { shown: Vec::new(), number: vec![u32::MAX; all as usize] };
         for site in sites {
             for frame in process.frames_of(site.stack) {
                 let number = &mut numbers.number[frame.0 as usize];

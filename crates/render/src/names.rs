@@ -55,10 +55,7 @@ pub fn shorten(name: &str, width: usize) -> String {
     // A path without its outer modules is the better half of a name.
     let fits = |path: &&str| path.chars().count() < width;
     let paths = bare.rmatch_indices("::").map(|(at, _)| &bare[at..]);
-    let inner = paths
-        .take_while(fits)
-        .filter(|path| is_balanced(path))
-        .last();
+    let inner = paths.take_while(fits).filter(|path| is_balanced(path)).last();
     inner.map_or_else(|| elide_middle(&bare, width), |path| format!("…{path}"))
 }
 
@@ -85,11 +82,7 @@ pub fn elide_middle(text: &str, width: usize) -> String {
     let kept = width.saturating_sub(1);
     let head = kept / 3;
     let tail = kept - head;
-    text.chars()
-        .take(head)
-        .chain(['…'])
-        .chain(text.chars().skip(length - tail))
-        .collect()
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
 /// How much of a name is kept, from most to least.
@@ -199,10 +192,7 @@ impl Simplifier {
             return word.len();
         }
         self.operator_seen |= self.open.is_empty();
-        let symbol = OPERATORS
-            .iter()
-            .find(|o| after.starts_with(**o))
-            .map_or("", |o| o);
+        let symbol = OPERATORS.iter().find(|o| after.starts_with(**o)).map_or("", |o| o);
         self.out.push_str(symbol);
         word.len() + symbol.len()
     }
@@ -273,13 +263,7 @@ impl Simplifier {
         self.out.push(char::from(bracket));
         self.templates += usize::from(template);
         let (at, commas) = (self.out.len(), self.commas.len());
-        self.open.push(Open {
-            bracket,
-            at,
-            commas,
-            elide,
-            template,
-        });
+        self.open.push(Open { bracket, at, commas, elide, template });
         1
     }
 
@@ -308,8 +292,7 @@ impl Simplifier {
     }
 
     fn finish(&mut self, open: &Open, closing: char) {
-        self.out
-            .truncate(self.out.trim_end_matches(' ').len().max(open.at));
+        self.out.truncate(self.out.trim_end_matches(' ').len().max(open.at));
         if open.template {
             self.drop_defaults(open);
         }
@@ -383,10 +366,7 @@ mod tests {
             ("malloc", "malloc"),
             ("main", "main"),
             ("operator new(unsigned long)", "operator new(unsigned long)"),
-            (
-                "operator new[](unsigned long)",
-                "operator new[](unsigned long)",
-            ),
+            ("operator new[](unsigned long)", "operator new[](unsigned long)"),
             (
                 "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::reserve(unsigned long)",
                 "std::string::reserve(unsigned long)",
@@ -403,10 +383,7 @@ mod tests {
                 "std::basic_ostream<char, std::char_traits<char> >& std::operator<< <std::char_traits<char> >(std::basic_ostream<char, std::char_traits<char> >&, char const*)",
                 "std::operator<< <std::char_traits<char>>(std::ostream&, char const*)",
             ),
-            (
-                "(anonymous namespace)::pool::refill(int)",
-                "pool::refill(int)",
-            ),
+            ("(anonymous namespace)::pool::refill(int)", "pool::refill(int)"),
             ("foo::bar[abi:cxx11](int) const", "foo::bar(int)"),
             ("foo::bar(int) [clone .isra.0]", "foo::bar(int)"),
             ("parse_file [clone .cold]", "parse_file"),
@@ -419,42 +396,21 @@ mod tests {
                 "auto run(int)::{lambda()#1}::operator()<int>(int) const::{lambda()#2}::operator()() const",
                 "run(int)::{lambda()#1}::operator()<int>(int)::{lambda()#2}::operator()()",
             ),
-            (
-                "unsigned long hash<4u>(char const*)",
-                "hash<4u>(char const*)",
-            ),
-            (
-                "non-virtual thunk to Widget::~Widget()",
-                "non-virtual thunk to Widget::~Widget()",
-            ),
-            (
-                "Value::operator unsigned long() const",
-                "Value::operator unsigned long()",
-            ),
-            (
-                "bool operator< <int>(Box<int> const&)",
-                "operator< <int>(Box<int> const&)",
-            ),
-            (
-                "alloc::raw_vec::finish_grow::h0123456789abcdef",
-                "alloc::raw_vec::finish_grow",
-            ),
+            ("unsigned long hash<4u>(char const*)", "hash<4u>(char const*)"),
+            ("non-virtual thunk to Widget::~Widget()", "non-virtual thunk to Widget::~Widget()"),
+            ("Value::operator unsigned long() const", "Value::operator unsigned long()"),
+            ("bool operator< <int>(Box<int> const&)", "operator< <int>(Box<int> const&)"),
+            ("alloc::raw_vec::finish_grow::h0123456789abcdef", "alloc::raw_vec::finish_grow"),
             (
                 "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
                 "<alloc::vec::Vec<T, A> as core::clone::Clone>::clone",
             ),
-            (
-                "core[846817f741e54dfd]::ptr::drop_in_place::<u8>",
-                "core::ptr::drop_in_place::<u8>",
-            ),
+            ("core[846817f741e54dfd]::ptr::drop_in_place::<u8>", "core::ptr::drop_in_place::<u8>"),
             (
                 "<alloc::vec::Vec<u8, alloc::alloc::Global> as std::io::Write>::write_all",
                 "<alloc::vec::Vec<u8> as std::io::Write>::write_all",
             ),
-            (
-                "std::rt::lang_start::{{closure}}",
-                "std::rt::lang_start::{{closure}}",
-            ),
+            ("std::rt::lang_start::{{closure}}", "std::rt::lang_start::{{closure}}"),
             (
                 "std::function<void (int)>::operator()(int) const",
                 "std::function<void (int)>::operator()(int)",
@@ -476,10 +432,7 @@ mod tests {
             shorten(name, 70),
             "ns::Table<ns::Key<int, 4>, ns::Value<std::vector<char>>>::insert(…)"
         );
-        assert_eq!(
-            shorten(name, 50),
-            "ns::Table<ns::Key<…>, ns::Value<…>>::insert(…)"
-        );
+        assert_eq!(shorten(name, 50), "ns::Table<ns::Key<…>, ns::Value<…>>::insert(…)");
         assert_eq!(shorten(name, 40), "ns::Table<…>::insert(…)");
         assert_eq!(shorten(name, 16), "…::insert(…)");
         let path = "regex_automata::nfa::thompson::compiler::Compiler::c_alt_iter";
@@ -489,9 +442,7 @@ mod tests {
 
     #[test]
     fn broken_brackets_are_kept_as_they_are() {
-        for name in [
-            "a<b", "a>b", "f((", "f)))", "{", "x<(a>b)>", "<<<<", "operator", "[", "a,b",
-        ] {
+        for name in ["a<b", "a>b", "f((", "f)))", "{", "x<(a>b)>", "<<<<", "operator", "[", "a,b"] {
             let short = shorten(name, 72);
             assert!(!short.is_empty(), "{name}");
         }
@@ -514,11 +465,7 @@ mod tests {
         assert!(shorten(&open_only, 80).chars().count() <= 80);
         assert!(shorten(&path, 80).chars().count() <= 80);
         // Quadratic work would take minutes.
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 
     #[test]

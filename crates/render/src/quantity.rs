@@ -173,12 +173,7 @@ mod tests {
 
     #[test]
     fn counts_are_grouped() {
-        let cases = [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1_000_000, "1,000,000"),
-        ];
+        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1_000_000, "1,000,000")];
         for (n, text) in cases {
             assert_eq!(count(n), text);
         }

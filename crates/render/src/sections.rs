@@ -28,19 +28,12 @@ pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::
         End::Running => ("Live now", format!("who holds {live}")),
         _ => ("Live at the end", format!("who held {live}")),
     };
-    let made = format!(
-        "who made {} to free them at once",
-        counted(t.temporary, "block")
-    );
+    let made = format!("who made {} to free them at once", counted(t.temporary, "block"));
     let peak = ("At the peak", format!("who held the {peak}"));
     let sections = [
         (peak, Measure::AtPeakBytes, Measure::AtPeakBlocks),
         (live, Measure::LiveBytes, Measure::LiveBlocks),
-        (
-            ("Temporary", made),
-            Measure::Temporary,
-            Measure::Allocations,
-        ),
+        (("Temporary", made), Measure::Temporary, Measure::Allocations),
     ];
     for ((name, question), measure, second) in sections {
         if measure.of(t) == 0 {
@@ -48,14 +41,7 @@ pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::
             continue;
         }
         writeln!(out, "\n{name}: {question}")?;
-        section(
-            out,
-            process,
-            &hotspots(process, measure),
-            measure,
-            second,
-            rows,
-        )?;
+        section(out, process, &hotspots(process, measure), measure, second, rows)?;
     }
     Ok(())
 }
@@ -140,11 +126,7 @@ fn unit(measure: Measure) -> &'static str {
 
 /// A value in the unit of its measure.
 pub(crate) fn amount(measure: Measure, value: u64) -> String {
-    if measure.is_bytes() {
-        bytes(value)
-    } else {
-        short_count(value)
-    }
+    if measure.is_bytes() { bytes(value) } else { short_count(value) }
 }
 
 /// The function, the helper that it allocates through, its place.
@@ -166,12 +148,10 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
     };
     let stack = hotspot.stacks[0].0;
     let inner = hotspot.helpers(process, functions, stack).checked_sub(1);
-    let helper = inner
-        .and_then(|n| process.frames_of(stack).nth(n))
-        .map_or(String::new(), |id| {
-            let helper = &process.frames[id.0 as usize];
-            format!(" via {}", frames::label(process, helper, HELPER))
-        });
+    let helper = inner.and_then(|n| process.frames_of(stack).nth(n)).map_or(String::new(), |id| {
+        let helper = &process.frames[id.0 as usize];
+        format!(" via {}", frames::label(process, helper, HELPER))
+    });
     format!("{name}{helper}  {place}[{module}]")
 }
 
@@ -193,10 +173,7 @@ fn callers(
             false => percent(value, measure.of(&process.totals)),
         };
         before = value;
-        let text = format!(
-            "  {share:>6} {:25}{:<CALLER$}  {}",
-            "", line.label, line.place
-        );
+        let text = format!("  {share:>6} {:25}{:<CALLER$}  {}", "", line.label, line.place);
         writeln!(out, "{}", text.trim_end())?;
     }
     if hotspot.stacks.len() > 1 {

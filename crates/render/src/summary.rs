@@ -13,11 +13,7 @@ use crate::text::{command_line, ending};
 /// Exactly five lines about the process that used most: what ran and how it ended, what it
 /// allocated, its peak and who held it, what is live, and what to type next.
 pub fn summary(recording: &Recording, path: &Path) -> String {
-    let Some(process) = recording
-        .processes
-        .iter()
-        .max_by_key(|p| p.totals.peak_bytes)
-    else {
+    let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(path);
     };
     let t = &process.totals;
@@ -37,11 +33,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         ),
         format!(
             "  {}  {} in {} blocks",
-            if matches!(process.end, End::Exited(_)) {
-                "at exit  "
-            } else {
-                "at end   "
-            },
+            if matches!(process.end, End::Exited(_)) { "at exit  " } else { "at end   " },
             bytes(t.live_bytes),
             count(t.live_blocks)
         ),
@@ -66,10 +58,7 @@ fn holder(process: &Process) -> String {
         return String::new();
     };
     let frame = &process.frames[frame.0 as usize];
-    let share = percent(
-        found[0].measures.at_peak_bytes,
-        process.totals.at_peak_bytes,
-    );
+    let share = percent(found[0].measures.at_peak_bytes, process.totals.at_peak_bytes);
     let name = match frame.function {
         Some(_) => frames::label(process, frame, 50),
         None => frames::module_name(process, frame).to_owned(),
@@ -82,10 +71,7 @@ fn next(path: &Path) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%".contains(c);
     match path.chars().all(plain) {
         true => format!("  next       heaptide report {path}"),
-        false => format!(
-            "  next       heaptide report '{}'",
-            path.replace('\'', r"'\''")
-        ),
+        false => format!("  next       heaptide report '{}'", path.replace('\'', r"'\''")),
     }
 }
 

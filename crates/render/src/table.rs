@@ -46,10 +46,7 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
         GroupBy::Size => sizes(out, process),
         GroupBy::Lane => lanes(out, process, measure.of_sites(), rows),
         _ if process.mode == Mode::Counters => {
-            writeln!(
-                out,
-                "  recorded with --mode counters: no stacks; see --by lane and --by size"
-            )
+            writeln!(out, "  recorded with --mode counters: no stacks; see --by lane and --by size")
         }
         GroupBy::Stack => stacks(out, process, measure.of_sites(), rows),
         by => names(out, process, by, measure.of_sites(), rows),
@@ -66,29 +63,11 @@ fn names(
 ) -> io::Result<()> {
     let functions = Functions::of(process);
     let groups = group(process, &functions, by);
-    let found = groups
-        .iter()
-        .filter(|g| measure.of(&g.inclusive) > 0)
-        .count();
+    let found = groups.iter().filter(|g| measure.of(&g.inclusive) > 0).count();
     let whole = measure.of(&process.totals);
-    writeln!(
-        out,
-        "{} by {}: itself, and with what it calls\n",
-        measure.name(),
-        by.name()
-    )?;
-    writeln!(
-        out,
-        "  {:>17}  {:>17}  {}",
-        "itself",
-        "inclusive",
-        by.name()
-    )?;
-    let order = if by == GroupBy::Module {
-        Order::Own
-    } else {
-        Order::Inclusive
-    };
+    writeln!(out, "{} by {}: itself, and with what it calls\n", measure.name(), by.name())?;
+    writeln!(out, "  {:>17}  {:>17}  {}", "itself", "inclusive", by.name())?;
+    let order = if by == GroupBy::Module { Order::Own } else { Order::Inclusive };
     let mut shown = top(groups, measure, order, usize::MAX);
     // A function that allocates says more than the `main` above it.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
@@ -96,10 +75,7 @@ fn names(
         let (own_share, own) = cells(measure, measure.of(&g.own), whole);
         let (share, inclusive) = cells(measure, measure.of(&g.inclusive), whole);
         let name = name(process, &functions, g);
-        writeln!(
-            out,
-            "  {own_share:>6} {own:>10}  {share:>6} {inclusive:>10}  {name}"
-        )?;
+        writeln!(out, "  {own_share:>6} {own:>10}  {share:>6} {inclusive:>10}  {name}")?;
     }
     more(out, found, rows)
 }
@@ -160,11 +136,7 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
 }
 
 fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
-    writeln!(
-        out,
-        "{} by lane: threads of one name share a lane in turn\n",
-        measure.name()
-    )?;
+    writeln!(out, "{} by lane: threads of one name share a lane in turn\n", measure.name())?;
     writeln!(
         out,
         "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  lane",
@@ -230,11 +202,7 @@ fn sizes(out: &mut dyn Write, process: &Process) -> io::Result<()> {
 fn range(min: u64, max: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if max < 1024 {
-        return if min == max {
-            format!("{min} B")
-        } else {
-            format!("{min} to {max} B")
-        };
+        return if min == max { format!("{min} B") } else { format!("{min} to {max} B") };
     }
     let unit = (min.max(1).ilog2() / 10) as usize;
     let scale = 1u64 << (10 * unit);

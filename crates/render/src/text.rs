@@ -120,17 +120,9 @@ pub(crate) fn command_line(process: &Process, width: usize) -> String {
         }
     });
     let line = quoted.collect::<Vec<_>>().join(" ");
-    let line = if line.is_empty() {
-        file_name(&process.program).to_owned()
-    } else {
-        line
-    };
+    let line = if line.is_empty() { file_name(&process.program).to_owned() } else { line };
     match line.chars().count() > width {
-        true => line
-            .chars()
-            .take(width.saturating_sub(1))
-            .chain(['…'])
-            .collect(),
+        true => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
         false => line,
     }
 }
@@ -142,20 +134,12 @@ fn process_table(
     all: &[&Process],
     rows: usize,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}: {} process images\n",
-        recording.path.display(),
-        all.len()
-    )?;
+    writeln!(out, "{}: {} process images\n", recording.path.display(), all.len())?;
     let mut largest = all.to_vec();
     largest.sort_by_key(|p| Reverse(p.totals.peak_bytes));
     let (shown, rest) = largest.split_at(rows.min(all.len()));
     let is_shown = |p: &&&Process| shown.iter().any(|q| std::ptr::eq(**p, *q));
-    writeln!(
-        out,
-        "     pid       peak  at the end  allocations       time  end        command"
-    )?;
+    writeln!(out, "     pid       peak  at the end  allocations       time  end        command")?;
     for p in all.iter().filter(is_shown) {
         writeln!(
             out,
@@ -171,11 +155,7 @@ fn process_table(
     }
     if let Some(largest) = rest.first() {
         let peak = bytes(largest.totals.peak_bytes);
-        writeln!(
-            out,
-            "         {} more, none above {peak}",
-            counted(rest.len() as u64, "image")
-        )?;
+        writeln!(out, "         {} more, none above {peak}", counted(rest.len() as u64, "image"))?;
     }
     Ok(())
 }
@@ -214,11 +194,7 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         n => format!(", image {n} after exec"),
     };
     let forked = if process.forked { ", forked" } else { "" };
-    writeln!(
-        out,
-        "  program  {}, pid {}{image}{forked}",
-        process.program, process.pid
-    )?;
+    writeln!(out, "  program  {}, pid {}{image}{forked}", process.program, process.pid)?;
     writeln!(
         out,
         "  started  {}, ran {}, {}",
@@ -247,12 +223,7 @@ fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let freed = format!("{} freed{across}", bytes(t.freed_bytes));
     row(out, "frees", &count(t.frees), &freed)?;
     if t.failed > 0 {
-        row(
-            out,
-            "failed",
-            &count(t.failed),
-            "allocations that the program did not get",
-        )?;
+        row(out, "failed", &count(t.failed), "allocations that the program did not get")?;
     }
     high_and_live(out, process)
 }
@@ -271,11 +242,7 @@ fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let when = duration(process.peak_time_ns);
     let note = format!("{} bytes{exact}{blocks}, after {when}", count(t.peak_bytes));
     row(out, "peak", &bytes(t.peak_bytes), &note)?;
-    let note = format!(
-        "{} bytes in {}",
-        count(t.live_bytes),
-        counted(t.live_blocks, "block")
-    );
+    let note = format!("{} bytes in {}", count(t.live_bytes), counted(t.live_blocks, "block"));
     row(out, live_name(process), &bytes(t.live_bytes), &note)
 }
 
@@ -304,23 +271,14 @@ fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     }
     if process.unmatched_frees > 0 {
         let n = count(process.unmatched_frees);
-        writeln!(
-            out,
-            "  {n:>10} frees of blocks that were not seen allocated"
-        )?;
+        writeln!(out, "  {n:>10} frees of blocks that were not seen allocated")?;
     }
     for note in &process.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
     }
-    let unseen = process
-        .losses
-        .iter()
-        .filter(|loss| UNSEEN.contains(&loss.0));
+    let unseen = process.losses.iter().filter(|loss| UNSEEN.contains(&loss.0));
     if unseen.map(|loss| loss.2).sum::<u64>() > 0 {
-        writeln!(
-            out,
-            "  The figures above are too small by what is not in the totals."
-        )?;
+        writeln!(out, "  The figures above are too small by what is not in the totals.")?;
     }
     Ok(())
 }

@@ -38,10 +38,7 @@ pub struct View {
 pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
     writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
     if process.mode == Mode::Counters {
-        return writeln!(
-            out,
-            "  recorded with --mode counters: no stacks, so no tree"
-        );
+        return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
     }
     let functions = Functions::of(process);
     let measure = view.measure.of_sites();
@@ -51,26 +48,10 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
         false => Tree::top_down(process, &functions, measure, Recursion::Fold),
         true => Tree::bottom_up(process, &functions, measure, Recursion::Fold, least),
     };
-    let way = if view.bottom_up {
-        "who allocates, callers below"
-    } else {
-        "callers above callees"
-    };
-    writeln!(
-        out,
-        "{} of {}, {way}\n",
-        measure.name(),
-        amount(measure, whole)
-    )?;
+    let way = if view.bottom_up { "who allocates, callers below" } else { "callers above callees" };
+    writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
     writeln!(out, "  inclusive               own               function")?;
-    let printer = Printer {
-        process,
-        functions: &functions,
-        tree: &tree,
-        view,
-        whole,
-        least,
-    };
+    let printer = Printer { process, functions: &functions, tree: &tree, view, whole, least };
     printer.print(out)
 }
 
@@ -123,11 +104,7 @@ impl Printer<'_> {
             }
         }
         if root.own >= self.least {
-            let name = if self.view.bottom_up {
-                "(no stack, or too small)"
-            } else {
-                "(no stack)"
-            };
+            let name = if self.view.bottom_up { "(no stack, or too small)" } else { "(no stack)" };
             self.row(out, root.own, root.own, name, "")?;
         }
         Ok(())
@@ -136,13 +113,7 @@ impl Printer<'_> {
     /// Largest last, for it is printed first.
     fn push_children(&self, todo: &mut Vec<Todo>, node: u32, depth: usize, guides: String) {
         let shown = |n: &&u32| self.tree.nodes[**n as usize].inclusive >= self.least;
-        let children: Vec<u32> = self
-            .tree
-            .children(node)
-            .iter()
-            .filter(shown)
-            .copied()
-            .collect();
+        let children: Vec<u32> = self.tree.children(node).iter().filter(shown).copied().collect();
         let count = children.len();
         for (i, &node) in children.iter().enumerate().rev() {
             let branch = match i + 1 == count {
@@ -150,22 +121,12 @@ impl Printer<'_> {
                 true => Branch::Last,
                 false => Branch::Fork,
             };
-            todo.push(Todo {
-                node,
-                depth: depth + 1,
-                guides: guides.clone(),
-                branch,
-            });
+            todo.push(Todo { node, depth: depth + 1, guides: guides.clone(), branch });
         }
     }
 
     fn line(&self, out: &mut dyn Write, at: &Todo) -> io::Result<()> {
-        let TreeNode {
-            function,
-            own,
-            inclusive,
-            ..
-        } = self.tree.nodes[at.node as usize];
+        let TreeNode { function, own, inclusive, .. } = self.tree.nodes[at.node as usize];
         let Some(function) = function else {
             return Ok(());
         };
@@ -176,22 +137,13 @@ impl Printer<'_> {
             Branch::Last => "└─",
         };
         let used = at.guides.chars().count() + branch.chars().count();
-        let label = frames::label(
-            self.process,
-            frame,
-            WIDTH.saturating_sub(used + 38).max(NAME_MIN),
-        );
+        let label =
+            frames::label(self.process, frame, WIDTH.saturating_sub(used + 38).max(NAME_MIN));
         let place = match &frame.function {
             Some(_) => format!("  [{}]", frames::module_name(self.process, frame)),
             None => String::new(),
         };
-        self.row(
-            out,
-            inclusive,
-            own,
-            &format!("{}{branch}{label}", at.guides),
-            &place,
-        )
+        self.row(out, inclusive, own, &format!("{}{branch}{label}", at.guides), &place)
     }
 
     fn row(
@@ -207,9 +159,6 @@ impl Printer<'_> {
             _ => (percent(value, self.whole), amount(self.tree.measure, value)),
         };
         let ((share, inclusive), (own_share, own)) = (show(incl), show(own));
-        writeln!(
-            out,
-            "  {share:>6} {inclusive:>10}  {own_share:>6} {own:>10}  {name}{place}"
-        )
+        writeln!(out, "  {share:>6} {inclusive:>10}  {own_share:>6} {own:>10}  {name}{place}")
     }
 }

@@ -15,13 +15,7 @@ type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
 /// The functions of the program, as (name, module, file, line, inlined); frame 6 has no name.
 const FRAMES: [Described; 9] = [
     (Some("_start"), 0, None, 0, false),
-    (
-        Some("__libc_start_main_impl"),
-        1,
-        Some("../csu/libc-start.c"),
-        360,
-        false,
-    ),
+    (Some("__libc_start_main_impl"), 1, Some("../csu/libc-start.c"), 360, false),
     (Some("main"), 0, Some("/src/app.cc"), 40, false),
     (Some("Tree::build(int)"), 0, Some("/src/tree.cc"), 12, false),
     (
@@ -70,10 +64,7 @@ fn stacks() -> Vec<StackNode> {
         (10, 7),
         (11, 4),
     ];
-    let node = |(parent, frame)| StackNode {
-        parent: StackId(parent),
-        frame: FrameId(frame),
-    };
+    let node = |(parent, frame)| StackNode { parent: StackId(parent), frame: FrameId(frame) };
     nodes.map(node).to_vec()
 }
 
@@ -98,11 +89,7 @@ fn row(n: u64, size: u64, freed: u64, at_peak: u64, temporary: u64) -> Measures 
 }
 
 fn sites() -> Vec<Site> {
-    let site = |stack, lane, measures| Site {
-        stack: StackId(stack),
-        lane: LaneId(lane),
-        measures,
-    };
+    let site = |stack, lane, measures| Site { stack: StackId(stack), lane: LaneId(lane), measures };
     vec![
         site(7, 0, row(1000, 4104, 900, 1000, 0)),
         site(8, 0, row(10, 131_080, 10, 4, 6)),
@@ -117,11 +104,7 @@ fn lanes(sites: &[Site]) -> Vec<Lane> {
         let mut measures = Measures::default();
         let own = sites.iter().filter(|s| s.lane == LaneId(id));
         own.for_each(|s| measures.add(&s.measures));
-        Lane {
-            name: name.to_owned(),
-            threads,
-            measures,
-        }
+        Lane { name: name.to_owned(), threads, measures }
     };
     [("app", 1, 0), ("worker", 12, 1)].map(lane).to_vec()
 }
@@ -136,13 +119,7 @@ fn modules() -> Vec<Module> {
         unloaded: build_id.is_empty(),
     };
     let app: (&str, &[u8]) = ("/usr/bin/app", &[0xab, 0xcd, 0x01]);
-    [
-        app,
-        ("/lib/libc.so.6", &[0x12]),
-        ("/opt/libstripped.so", &[]),
-    ]
-    .map(module)
-    .to_vec()
+    [app, ("/lib/libc.so.6", &[0x12]), ("/opt/libstripped.so", &[])].map(module).to_vec()
 }
 
 fn process() -> Process {
@@ -168,16 +145,8 @@ fn process() -> Process {
         peak_bound_bytes: 4096,
         unmatched_frees: 3,
         losses: vec![
-            (
-                "no_site",
-                "allocations recorded without their stack: no room for a site",
-                2,
-            ),
-            (
-                "too_deep",
-                "stacks deeper than the limit, cut at the outer end",
-                7,
-            ),
+            ("no_site", "allocations recorded without their stack: no room for a site", 2),
+            ("too_deep", "stacks deeper than the limit, cut at the outer end", 7),
         ],
         histogram: vec![
             SizeClass {
@@ -187,27 +156,9 @@ fn process() -> Process {
                 usable: 50_000,
                 freed: 50_000,
             },
-            SizeClass {
-                size_min: 32,
-                size_max: 63,
-                requested: 2,
-                usable: 2,
-                freed: 1,
-            },
-            SizeClass {
-                size_min: 1024,
-                size_max: 2047,
-                requested: 300,
-                usable: 300,
-                freed: 0,
-            },
-            SizeClass {
-                size_min: 4096,
-                size_max: 8191,
-                requested: 1000,
-                usable: 1000,
-                freed: 900,
-            },
+            SizeClass { size_min: 32, size_max: 63, requested: 2, usable: 2, freed: 1 },
+            SizeClass { size_min: 1024, size_max: 2047, requested: 300, usable: 300, freed: 0 },
+            SizeClass { size_min: 4096, size_max: 8191, requested: 1000, usable: 1000, freed: 900 },
         ],
         lanes: lanes(&sites),
         modules: modules(),
@@ -234,17 +185,8 @@ fn small() -> Process {
         pid: 4243,
         command: vec!["sh".to_owned()],
         end: End::Exec,
-        totals: Measures {
-            peak_bytes: 24,
-            at_peak_bytes: 24,
-            at_peak_blocks: 1,
-            ..totals
-        },
-        sites: vec![Site {
-            stack: StackId(3),
-            lane: LaneId(0),
-            measures: totals,
-        }],
+        totals: Measures { peak_bytes: 24, at_peak_bytes: 24, at_peak_blocks: 1, ..totals },
+        sites: vec![Site { stack: StackId(3), lane: LaneId(0), measures: totals }],
         losses: Vec::new(),
         notes: Vec::new(),
         unmatched_frees: 0,
@@ -253,27 +195,17 @@ fn small() -> Process {
 }
 
 fn recording(processes: Vec<Process>) -> Recording {
-    Recording {
-        path: PathBuf::from("app.heaptide"),
-        sealed: true,
-        processes,
-        damaged: Vec::new(),
-    }
+    Recording { path: PathBuf::from("app.heaptide"), sealed: true, processes, damaged: Vec::new() }
 }
 
 /// Holds what a view wrote against the page of that name.
 fn expect(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/expected")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, found).expect("expected/ can be written");
     }
     let expected = std::fs::read_to_string(&path).expect("the expected page is there");
-    assert!(
-        found == expected,
-        "{name}: expected\n{expected}\nfound\n{found}"
-    );
+    assert!(found == expected, "{name}: expected\n{expected}\nfound\n{found}");
 }
 
 fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
@@ -282,16 +214,8 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     String::from_utf8(out).expect("views write UTF-8")
 }
 
-const PAGE: text::Page = text::Page {
-    sort: None,
-    top: None,
-    process: None,
-};
-const ALL: json::Choice = json::Choice {
-    sort: Measure::AtPeakBytes,
-    top: None,
-    process: None,
-};
+const PAGE: text::Page = text::Page { sort: None, top: None, process: None };
+const ALL: json::Choice = json::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
 
 fn as_json(recording: &Recording, choice: &json::Choice) -> Value {
     serde_json::from_str(&written(|out| json::write(out, recording, choice))).expect("valid JSON")
@@ -299,59 +223,29 @@ fn as_json(recording: &Recording, choice: &json::Choice) -> Value {
 
 #[test]
 fn the_page() {
-    expect(
-        "page.txt",
-        &written(|out| text::write(out, &recording(vec![process()]), &PAGE)),
-    );
-    let page = text::Page {
-        sort: Some(Measure::Allocations),
-        top: Some(2),
-        process: None,
-    };
-    expect(
-        "sorted.txt",
-        &written(|out| text::write(out, &recording(vec![process()]), &page)),
-    );
+    expect("page.txt", &written(|out| text::write(out, &recording(vec![process()]), &PAGE)));
+    let page = text::Page { sort: Some(Measure::Allocations), top: Some(2), process: None };
+    expect("sorted.txt", &written(|out| text::write(out, &recording(vec![process()]), &page)));
 }
 
 #[test]
 fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
     let both = recording(vec![small(), process()]);
-    expect(
-        "several.txt",
-        &written(|out| text::write(out, &both, &PAGE)),
-    );
-    let page = text::Page {
-        process: Some(4243),
-        ..PAGE
-    };
-    expect(
-        "one_of_several.txt",
-        &written(|out| text::write(out, &both, &page)),
-    );
+    expect("several.txt", &written(|out| text::write(out, &both, &PAGE)));
+    let page = text::Page { process: Some(4243), ..PAGE };
+    expect("one_of_several.txt", &written(|out| text::write(out, &both, &page)));
 }
 
 #[test]
 fn counters_have_totals_and_no_stacks() {
-    let counters = Process {
-        mode: Mode::Counters,
-        sites: Vec::new(),
-        ..process()
-    };
-    expect(
-        "counters.txt",
-        &written(|out| text::write(out, &recording(vec![counters]), &PAGE)),
-    );
+    let counters = Process { mode: Mode::Counters, sites: Vec::new(), ..process() };
+    expect("counters.txt", &written(|out| text::write(out, &recording(vec![counters]), &PAGE)));
 }
 
 #[test]
 fn tables() {
     for by in GroupBy::all() {
-        let table = table::Table {
-            by: *by,
-            sort: None,
-            top: None,
-        };
+        let table = table::Table { by: *by, sort: None, top: None };
         let found = written(|out| table::write(out, &process(), &table));
         expect(&format!("by_{}.txt", by.name()), &found);
     }
@@ -365,35 +259,16 @@ fn trees() {
         depth: usize::MAX,
         min_percent: 0.0,
     };
-    expect(
-        "tree.txt",
-        &written(|out| tree::write(out, &process(), &view)),
-    );
-    let up = tree::View {
-        bottom_up: true,
-        ..view
-    };
-    expect(
-        "tree_bottom_up.txt",
-        &written(|out| tree::write(out, &process(), &up)),
-    );
-    let cut = tree::View {
-        depth: 2,
-        min_percent: 10.0,
-        ..view
-    };
-    expect(
-        "tree_cut.txt",
-        &written(|out| tree::write(out, &process(), &cut)),
-    );
+    expect("tree.txt", &written(|out| tree::write(out, &process(), &view)));
+    let up = tree::View { bottom_up: true, ..view };
+    expect("tree_bottom_up.txt", &written(|out| tree::write(out, &process(), &up)));
+    let cut = tree::View { depth: 2, min_percent: 10.0, ..view };
+    expect("tree_cut.txt", &written(|out| tree::write(out, &process(), &cut)));
 }
 
 #[test]
 fn description() {
-    expect(
-        "info.txt",
-        &written(|out| info::write(out, &recording(vec![process()]))),
-    );
+    expect("info.txt", &written(|out| info::write(out, &recording(vec![process()]))));
 }
 
 #[test]
@@ -401,10 +276,7 @@ fn a_summary_is_five_lines() {
     let path = Path::new("my recording.heaptide");
     let page = summary(&recording(vec![small(), process()]), path);
     assert_eq!(page.lines().count(), 5);
-    assert!(
-        page.lines().all(|line| line.starts_with("heaptide: ")),
-        "{page}"
-    );
+    assert!(page.lines().all(|line| line.starts_with("heaptide: ")), "{page}");
     expect("summary.txt", &page);
     let nothing = summary(&recording(Vec::new()), path);
     assert_eq!(nothing.lines().count(), 5);
@@ -420,10 +292,7 @@ fn json_holds_the_contract() {
     assert_eq!(process["command"][2], "a file.txt");
     assert_eq!(process["start_time"], "2023-11-14T22:13:20.123456Z");
     assert_eq!(process["duration_s"], 2.5);
-    assert_eq!(
-        process["end"],
-        serde_json::json!({"kind": "exited", "code": 0})
-    );
+    assert_eq!(process["end"], serde_json::json!({"kind": "exited", "code": 0}));
     assert_eq!(process["totals"]["peak_time_s"], 1.25);
     assert_eq!(process["totals"]["lost_events"], 2);
     assert_eq!(process["totals"]["peak_bound_bytes"], 4096);
@@ -436,11 +305,7 @@ fn json_holds_the_contract() {
     assert_eq!(process["frames"][6]["function"], Value::Null);
     assert_eq!(process["frames"][6]["module"], "/opt/libstripped.so");
     let first = &process["sites"][0];
-    assert_eq!(
-        first["stack"],
-        serde_json::json!([0, 1, 2, 3, 3, 3, 4]),
-        "outermost first"
-    );
+    assert_eq!(first["stack"], serde_json::json!([0, 1, 2, 3, 3, 3, 4]), "outermost first");
     assert_eq!(first["scope"], serde_json::json!([]));
     assert_eq!(first["label"], Value::Null);
     assert_eq!(first["lane"], "app");
@@ -457,23 +322,14 @@ fn json_sums_over_sites_and_over_lanes_are_the_totals() {
         for measure in Measure::all().iter().filter(|m| **m != Measure::PeakBytes) {
             let values = rows.iter().map(|row| number(row, measure));
             let sum = values.fold(0, |a, b| measure.combine().of(a, b));
-            assert_eq!(
-                sum,
-                number(&process["totals"], measure),
-                "{}",
-                measure.name()
-            );
+            assert_eq!(sum, number(&process["totals"], measure), "{}", measure.name());
         }
     }
 }
 
 #[test]
 fn json_of_the_top_sites_has_only_their_frames() {
-    let choice = json::Choice {
-        sort: Measure::Temporary,
-        top: Some(1),
-        process: None,
-    };
+    let choice = json::Choice { sort: Measure::Temporary, top: Some(1), process: None };
     let report = as_json(&recording(vec![process()]), &choice);
     let process = &report["processes"][0];
     let sites = process["sites"].as_array().expect("sites");
@@ -488,10 +344,7 @@ fn json_of_the_top_sites_has_only_their_frames() {
         .collect();
     let names: Vec<&Value> = stack.iter().map(|&i| &frames[i]["function"]).collect();
     assert_eq!(frames.len(), 5);
-    assert_eq!(
-        names[..4],
-        ["_start", "__libc_start_main_impl", "main", "read_all"]
-    );
+    assert_eq!(names[..4], ["_start", "__libc_start_main_impl", "main", "read_all"]);
     assert_eq!(*names[4], Value::Null);
 }
 
@@ -500,18 +353,12 @@ fn json_and_page_say_what_could_not_be_read() {
     use std::os::unix::ffi::OsStringExt;
     let name = std::ffi::OsString::from_vec(b"\xff-0.profile".to_vec());
     let damaged = vec![(PathBuf::from(name), "it is cut".to_owned())];
-    let recording = Recording {
-        damaged,
-        ..recording(vec![process()])
-    };
+    let recording = Recording { damaged, ..recording(vec![process()]) };
     let report = as_json(&recording, &ALL);
     let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": "it is cut"}]);
     assert_eq!(report["damaged"], told);
     let page = written(|out| text::write(out, &recording, &PAGE));
-    assert!(
-        page.ends_with("unreadable: \u{fffd}-0.profile: it is cut\n"),
-        "{page}"
-    );
+    assert!(page.ends_with("unreadable: \u{fffd}-0.profile: it is cut\n"), "{page}");
 }
 
 #[test]
@@ -520,26 +367,11 @@ fn json_of_one_process() {
     let pids = |choice| {
         let report = as_json(&both, &choice);
         let processes = report["processes"].as_array().expect("processes").clone();
-        processes
-            .iter()
-            .map(|p| p["pid"].as_u64())
-            .collect::<Vec<_>>()
+        processes.iter().map(|p| p["pid"].as_u64()).collect::<Vec<_>>()
     };
     assert_eq!(pids(ALL), [Some(4243), Some(4242)]);
-    assert_eq!(
-        pids(json::Choice {
-            process: Some(4243),
-            ..ALL
-        }),
-        [Some(4243)]
-    );
-    assert_eq!(
-        pids(json::Choice {
-            process: Some(1),
-            ..ALL
-        }),
-        []
-    );
+    assert_eq!(pids(json::Choice { process: Some(4243), ..ALL }), [Some(4243)]);
+    assert_eq!(pids(json::Choice { process: Some(1), ..ALL }), []);
 }
 
 #[test]
@@ -553,24 +385,15 @@ fn a_flame_graph_has_every_function_and_the_units() {
         "read_all",
         "bytes, ",
     ] {
-        assert!(
-            svg.replace("&apos;", "'").contains(part),
-            "{part} is missing"
-        );
+        assert!(svg.replace("&apos;", "'").contains(part), "{part} is missing");
     }
     // 1000 blocks of 4104 bytes of 4,886,400 in all.
-    assert!(
-        svg.contains("(4,104,000 bytes, 83.99%)"),
-        "the share of Tree::build"
-    );
+    assert!(svg.contains("(4,104,000 bytes, 83.99%)"), "the share of Tree::build");
 }
 
 #[test]
 fn nothing_is_not_drawn() {
-    let nothing = Process {
-        sites: Vec::new(),
-        ..process()
-    };
+    let nothing = Process { sites: Vec::new(), ..process() };
     let error = flamegraph::write(&mut Vec::new(), &nothing, Measure::AtPeakBytes);
     assert_eq!(
         error.expect_err("no sites").to_string(),

@@ -1,4 +1,5 @@
-//! Rules by pc: an open-addressing table that only ever gains entries, shared by all threads without a lock.
+//! Rules by pc: an open-addressing table that only ever gains entries, shared by all threads
+//! without a lock.
 
 use crate::Rule;
 use crate::atomic::{AtomicU64, Ordering};
@@ -13,10 +14,7 @@ pub struct Slot {
 
 impl Default for Slot {
     fn default() -> Slot {
-        Slot {
-            key: AtomicU64::new(0),
-            rule: AtomicU64::new(0),
-        }
+        Slot { key: AtomicU64::new(0), rule: AtomicU64::new(0) }
     }
 }
 
@@ -68,27 +66,21 @@ pub fn insert(slots: &[Slot], pc: u64, rule: Rule) -> Inserted {
         let Some(slot) = slots.get(i & mask) else {
             return Inserted::Full;
         };
-        let seen = match slot
-            .key
-            .compare_exchange(0, pc, Ordering::AcqRel, Ordering::Acquire)
-        {
+        let seen = match slot.key.compare_exchange(0, pc, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => 0,
             Err(other) => other,
         };
         if seen == 0 || seen == pc {
             slot.rule.store(rule.bits(), Ordering::Release);
-            return if seen == 0 {
-                Inserted::New
-            } else {
-                Inserted::Again
-            };
+            return if seen == 0 { Inserted::New } else { Inserted::Again };
         }
         i = i.wrapping_add(1);
     }
     Inserted::Full
 }
 
-/// Forgets the rules of all pcs in `start..end`, whose code was unloaded; the pcs stay and can get new rules.
+/// Forgets the rules of all pcs in `start..end`, whose code was unloaded; the pcs stay and can get
+/// new rules.
 pub fn forget(slots: &[Slot], start: u64, end: u64) {
     for slot in slots {
         if (start..end).contains(&slot.key.load(Ordering::Relaxed)) {
@@ -131,10 +123,7 @@ mod tests {
     fn finds_what_was_inserted_and_nothing_else() {
         let slots = table(1024);
         for pc in 0..400u64 {
-            assert_eq!(
-                insert(&slots, 0x40_1000 + 5 * pc, rule(pc as i32 * 8)),
-                Inserted::New
-            );
+            assert_eq!(insert(&slots, 0x40_1000 + 5 * pc, rule(pc as i32 * 8)), Inserted::New);
         }
         for pc in 0..400u64 {
             assert_eq!(get(&slots, 0x40_1000 + 5 * pc), Some(rule(pc as i32 * 8)));
@@ -145,9 +134,7 @@ mod tests {
     #[test]
     fn a_full_table_refuses_and_a_larger_one_takes_all() {
         let slots = table(16);
-        let taken = (1..=64u64)
-            .filter(|&pc| insert(&slots, pc, rule(8)) == Inserted::New)
-            .count();
+        let taken = (1..=64u64).filter(|&pc| insert(&slots, pc, rule(8)) == Inserted::New).count();
         assert_eq!(taken, 16);
         let larger = table(256);
         assert_eq!(copy(&slots, &larger), 16);
@@ -173,8 +160,8 @@ mod models {
     use loom::sync::Arc;
     use std::vec::Vec;
 
-    /// Two threads insert the same pc and one looks it up: it sees the rule whole or not at all, and the pc
-    /// takes one slot.
+    /// Two threads insert the same pc and one looks it up: it sees the rule whole or not at all,
+    /// and the pc takes one slot.
     #[test]
     fn a_rule_is_seen_whole_or_not_at_all() {
         loom::model(|| {

@@ -2,12 +2,13 @@
 //!
 //! - [`table`] turns one row of an unwind table into a packed [`Rule`];
 //! - [`cache`] keeps rules by pc, insert-only, for all threads;
-//! - [`stack`] steps by rules and reuses what the last stack of the thread has in common with this one;
+//! - [`stack`] steps by rules and reuses what the last stack of the thread has in common with this
+//!   one;
 //! - [`memo`] recognises inner ends of stacks that were seen some time ago;
 //! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
 //!
-//! Nothing here allocates, locks, or touches memory itself: the caller reads stack words ([`stack::Machine`]) and
-//! lends the tables. x86-64, System V.
+//! Nothing here allocates, locks, or touches memory itself: the caller reads stack words
+//! ([`stack::Machine`]) and lends the tables. x86-64, System V.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,10 +1,11 @@
 //! Inner ends of stacks that were seen before, to be recognised without unwinding.
 //!
-//! A program allocates from few places, and from each again and again at the same depth: then the innermost
-//! frames, from the allocation to a frame that is kept anyway, are the same as some time ago, though not as
-//! last time. They are remembered by stack pointer and caller, and proven by the same induction as kept frames
-//! ([`crate::stack`]): the state at the top is equal, and every word that the states below depend on still says
-//! what it said, down to a kept frame, from where the kept frames' words go on.
+//! A program allocates from few places, and from each again and again at the same depth: then the
+//! innermost frames, from the allocation to a frame that is kept anyway, are the same as some time
+//! ago, though not as last time. They are remembered by stack pointer and caller, and proven by the
+//! same induction as kept frames ([`crate::stack`]): the state at the top is equal, and every word
+//! that the states below depend on still says what it said, down to a kept frame, from where the
+//! kept frames' words go on.
 
 use crate::stack::{Frame, Registers, innermost_changed};
 
@@ -36,8 +37,8 @@ pub fn place(at: Registers, length: usize) -> usize {
 }
 
 impl Memo {
-    /// The node of the current stack, if its inner end is this one and the rest is kept. Then `kept` ends at the
-    /// frame where they meet. `child` gives the child of a node.
+    /// The node of the current stack, if its inner end is this one and the rest is kept. Then
+    /// `kept` ends at the frame where they meet. `child` gives the child of a node.
     #[inline(always)]
     pub fn recall(
         &mut self,
@@ -51,15 +52,9 @@ impl Memo {
         if self.sp != at.sp || self.pc != at.pc || self.generation != generation {
             return None;
         }
-        let (met, above) = self
-            .frames
-            .get_mut(..=self.length as usize)?
-            .split_last_mut()?;
+        let (met, above) = self.frames.get_mut(..=self.length as usize)?.split_last_mut()?;
         let junction = self.junction as usize;
-        let (here, below) = kept
-            .get_mut(..*depth)?
-            .get_mut(..=junction)?
-            .split_last_mut()?;
+        let (here, below) = kept.get_mut(..*depth)?.get_mut(..=junction)?.split_last_mut()?;
         if !here.is_met_by(met) || !above.first()?.is_top(at) {
             return None;
         }
@@ -78,8 +73,9 @@ impl Memo {
         Some(above[0].node())
     }
 
-    /// Remembers the innermost `new` frames of `kept`, which stand on the one before them: from the second time
-    /// on that the same state asks, for most states of a program with ever-changing stacks never come again.
+    /// Remembers the innermost `new` frames of `kept`, which stand on the one before them: from the
+    /// second time on that the same state asks, for most states of a program with ever-changing
+    /// stacks never come again.
     pub fn remember(&mut self, kept: &[Frame], new: usize, at: Registers, generation: u32) {
         if self.sp != at.sp || self.pc != at.pc {
             (self.sp, self.pc, self.length) = (at.sp, at.pc, 0);

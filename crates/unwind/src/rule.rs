@@ -77,8 +77,8 @@ const BP_AT_CFA: u64 = 1;
 const BP_AT_BP: u64 = 2;
 
 impl Rule {
-    /// Packs a step found in module `module`. A step whose numbers do not fit becomes [`Step::Unknown`]: frames
-    /// beyond 8 MiB do not occur.
+    /// Packs a step found in module `module`. A step whose numbers do not fit becomes
+    /// [`Step::Unknown`]: frames beyond 8 MiB do not occur.
     pub fn new(step: Step, module: u16) -> Rule {
         Rule(pack(step).unwrap_or(UNKNOWN) | (module as u64) << 48)
     }
@@ -101,7 +101,8 @@ impl Rule {
         (self.0 >> 48) as u16
     }
 
-    /// The numbers of a rule whose CFA is a register and an offset, and whose rbp is kept or saved by the CFA.
+    /// The numbers of a rule whose CFA is a register and an offset, and whose rbp is kept or saved
+    /// by the CFA.
     #[inline(always)]
     pub fn usual(self) -> Option<Usual> {
         let by_register = matches!(self.0 & 15, SP | BP);
@@ -154,9 +155,7 @@ fn pack(step: Step) -> Option<u64> {
         Step::Frame(cfa, bp) => (cfa, bp),
     };
     let wide = |kind: u64, n: i32| {
-        (-(1 << 23)..1 << 23)
-            .contains(&n)
-            .then_some(kind | (n as u32 as u64 & 0xff_ffff) << 8)
+        (-(1 << 23)..1 << 23).contains(&n).then_some(kind | (n as u32 as u64 & 0xff_ffff) << 8)
     };
     let deref = |kind: u64, n: i16, m: i16| {
         let small = i8::try_from(m / 8).ok().filter(|_| m % 8 == 0)?;
@@ -186,13 +185,7 @@ mod tests {
 
     #[test]
     fn packing_is_lossless() {
-        let bps = [
-            Bp::Same,
-            Bp::AtCfa(-16),
-            Bp::AtCfa(-262_144),
-            Bp::AtBp(0),
-            Bp::AtBp(8),
-        ];
+        let bps = [Bp::Same, Bp::AtCfa(-16), Bp::AtCfa(-262_144), Bp::AtBp(0), Bp::AtBp(8)];
         let cfas = [
             Cfa::Sp(8),
             Cfa::Sp(1 << 22),
@@ -218,10 +211,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_unknown() {
         for cfa in [Cfa::Sp(1 << 23), Cfa::BpDeref(0, 4), Cfa::BpDeref(0, 1024)] {
-            assert_eq!(
-                Rule::new(Step::Frame(cfa, Bp::Same), 1).step(),
-                Step::Unknown
-            );
+            assert_eq!(Rule::new(Step::Frame(cfa, Bp::Same), 1).step(), Step::Unknown);
         }
         let odd = Step::Frame(Cfa::Sp(8), Bp::AtCfa(-12));
         assert_eq!(Rule::new(odd, 1).step(), Step::Unknown);

@@ -1,26 +1,29 @@
 //! The current stack as a tree node: unwinding that reuses what it can prove to be unchanged.
 //!
-//! Per thread the last stack is kept, outermost frame first. A new stack is unwound from its top only until its
-//! state (sp, return address, and rbp where a deeper rule needs it) equals a kept frame's. From there on each
-//! deeper state is a function of stack words only: the return-address slot, the rbp slot where a deeper rule
-//! needs rbp, and the word that a deref rule reads. Those are compared with what was kept, one or two loads a
-//! frame. All equal: by induction the stacks are equal. A mismatch at frame k: unwinding goes on from k + 1.
+//! Per thread the last stack is kept, outermost frame first. A new stack is unwound from its top
+//! only until its state (sp, return address, and rbp where a deeper rule needs it) equals a kept
+//! frame's. From there on each deeper state is a function of stack words only: the return-address
+//! slot, the rbp slot where a deeper rule needs rbp, and the word that a deref rule reads. Those
+//! are compared with what was kept, one or two loads a frame. All equal: by induction the stacks
+//! are equal. A mismatch at frame k: unwinding goes on from k + 1.
 //!
-//! Equality of state plus equality of words is the whole argument, so it does not matter what happened in
-//! between: returns, exceptions, longjmp, another stack that used the same memory. Only two things must be told:
-//! that the memory is another stack's, and that rules changed ([`Stack::forget`]).
+//! Equality of state plus equality of words is the whole argument, so it does not matter what
+//! happened in between: returns, exceptions, longjmp, another stack that used the same memory. Only
+//! two things must be told: that the memory is another stack's, and that rules changed
+//! ([`Stack::forget`]).
 
 use crate::Rule;
 use crate::rule::{Bp, Cfa, Step};
 
 /// What the unwinder asks of its surroundings.
 pub trait Machine {
-    /// The stack word at an address that was computed by a rule; none if it is not in the current stack.
+    /// The stack word at an address that was computed by a rule; none if it is not in the current
+    /// stack.
     fn word(&self, address: u64) -> Option<u64>;
     /// The stack word at an address that was read before in this same stack.
     fn known_word(&self, address: u64) -> u64;
-    /// Goes on at this stack pointer, which may be in another stack: a signal handler has its own. False if it
-    /// is in none.
+    /// Goes on at this stack pointer, which may be in another stack: a signal handler has its own.
+    /// False if it is in none.
     fn enter(&mut self, sp: u64) -> bool;
     /// The rule for a return address, or for an exact pc.
     fn rule(&mut self, pc: u64, exact: bool) -> Rule;
@@ -165,9 +168,9 @@ pub enum Same {
     No,
 }
 
-/// The common case of [`Stack::capture`] in few instructions: the same caller at the same place, and nothing
-/// below it changed. Frames below the stack pointer are dropped from `kept`. `word` reads a stack word that was
-/// read before.
+/// The common case of [`Stack::capture`] in few instructions: the same caller at the same place,
+/// and nothing below it changed. Frames below the stack pointer are dropped from `kept`. `word`
+/// reads a stack word that was read before.
 #[inline(always)]
 pub fn same_stack(
     kept: &mut [Frame],
@@ -208,8 +211,8 @@ pub fn same_stack(
     }
 }
 
-/// The innermost of these frames whose words changed. Four frames at a time: nearly always all four depend on
-/// their return addresses only, and none has changed.
+/// The innermost of these frames whose words changed. Four frames at a time: nearly always all four
+/// depend on their return addresses only, and none has changed.
 #[inline(always)]
 pub(crate) fn innermost_changed(frames: &[Frame], word: &impl Fn(u64) -> u64) -> Option<usize> {
     let mut end = frames.len();
@@ -245,8 +248,9 @@ pub struct Stack<'a> {
     pub scratch: &'a mut [Frame],
     /// Valid frames in `kept`.
     pub depth: &'a mut usize,
-    /// Outer frames that are not kept, for the stack is deeper than there is room. A stack of D frames in room
-    /// for R is cut by the least multiple of R/2 that makes it fit, so how it is cut depends on it alone.
+    /// Outer frames that are not kept, for the stack is deeper than there is room. A stack of D
+    /// frames in room for R is cut by the least multiple of R/2 that makes it fit, so how it is cut
+    /// depends on it alone.
     pub cut: &'a mut usize,
     /// What was done.
     pub work: &'a mut Work,
@@ -292,8 +296,8 @@ impl Stack<'_> {
         (*self.depth, *self.cut) = (0, 0);
     }
 
-    /// The tree node of the current stack, and how many of the frames that are now kept are new and may be
-    /// remembered. `seen` is what [`same_stack`] said, if it was asked.
+    /// The tree node of the current stack, and how many of the frames that are now kept are new and
+    /// may be remembered. `seen` is what [`same_stack`] said, if it was asked.
     pub fn capture<M: Machine>(
         &mut self,
         at: Registers,
@@ -351,7 +355,8 @@ impl Stack<'_> {
         changed
     }
 
-    /// Unwinds from `at` into `scratch`, trying `kept[..candidates]`; returns the new frames and what is below.
+    /// Unwinds from `at` into `scratch`, trying `kept[..candidates]`; returns the new frames and
+    /// what is below.
     fn walk<M: Machine>(
         &mut self,
         at: Registers,
@@ -362,13 +367,9 @@ impl Stack<'_> {
         let limit = self.room();
         let mut beyond = 0;
         let mut new = 0;
-        // The state, in registers: sp, return address, rbp, where rbp was read; and what only deref rules and
-        // signal frames have.
-        let Registers {
-            mut sp,
-            mut pc,
-            mut bp,
-        } = at;
+        // The state, in registers: sp, return address, rbp, where rbp was read; and what only deref
+        // rules and signal frames have.
+        let Registers { mut sp, mut pc, mut bp } = at;
         let (mut bp_slot, mut cfa_slot, mut flags) = (0, 0, 0);
         let mut known = match seen {
             Same::Changed(changed) if candidates > 0 => Some(changed),
@@ -380,14 +381,7 @@ impl Stack<'_> {
             }
             let joins = candidates > 0 && self.kept[candidates - 1].is(sp, pc, bp, flags);
             if joins {
-                let w = Walk {
-                    sp,
-                    pc,
-                    bp,
-                    bp_slot,
-                    cfa_slot,
-                    flags,
-                };
+                let w = Walk { sp, pc, bp, bp_slot, cfa_slot, flags };
                 match self.meet(&mut candidates, &mut new, known.take(), &w, at.bp, machine) {
                     Met::Same => return (new, Outer::Kept(candidates)),
                     Met::Full => return (new, Outer::TooDeep),
@@ -404,29 +398,14 @@ impl Stack<'_> {
                     beyond += 1;
                     new -= 1;
                 }
-                self.scratch[new] = Frame {
-                    sp,
-                    key: pc,
-                    bp,
-                    bp_slot,
-                    cfa_slot,
-                    node: 0,
-                    flags,
-                };
+                self.scratch[new] = Frame { sp, key: pc, bp, bp_slot, cfa_slot, node: 0, flags };
                 new += 1;
             }
             let rule = machine.rule(pc, flags & EXACT != 0);
             self.work.stepped += 1;
             self.scratch[new - 1].key = pc | (rule.module() as u64) << 48;
             let Some(usual) = rule.usual() else {
-                let w = Walk {
-                    sp,
-                    pc,
-                    bp,
-                    bp_slot,
-                    cfa_slot,
-                    flags,
-                };
+                let w = Walk { sp, pc, bp, bp_slot, cfa_slot, flags };
                 let Some(next) = self.step_unusual(new, rule, &w, machine) else {
                     return at_root(new, beyond, limit);
                 };
@@ -440,17 +419,9 @@ impl Stack<'_> {
             if usual.by_bp {
                 self.need_bp(new, bp);
             }
-            let word = if cfa > sp {
-                machine.word(cfa.wrapping_sub(8))
-            } else {
-                None
-            };
+            let word = if cfa > sp { machine.word(cfa.wrapping_sub(8)) } else { None };
             let slot = cfa.wrapping_add_signed(usual.bp);
-            let saved = if usual.bp_saved {
-                machine.word(slot)
-            } else {
-                Some(bp)
-            };
+            let saved = if usual.bp_saved { machine.word(slot) } else { Some(bp) };
             let (Some(word), Some(saved)) = (word, saved) else {
                 machine.ended(Early::OutsideStack);
                 return at_root(new, beyond, limit);
@@ -464,8 +435,8 @@ impl Stack<'_> {
         }
     }
 
-    /// The walk's state is that of `kept[candidates - 1]`. `known` is the frame below it that was seen to have
-    /// changed, if that was looked at already.
+    /// The walk's state is that of `kept[candidates - 1]`. `known` is the frame below it that was
+    /// seen to have changed, if that was looked at already.
     #[inline(always)]
     fn meet<M: Machine>(
         &mut self,
@@ -490,8 +461,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Moves the frames that are proven, those inside the changed one, to `scratch`, and takes up the walk at the
-    /// outermost of them; none if there is no room.
+    /// Moves the frames that are proven, those inside the changed one, to `scratch`, and takes up
+    /// the walk at the outermost of them; none if there is no room.
     #[inline(never)]
     fn revise<M: Machine>(
         &mut self,
@@ -512,7 +483,8 @@ impl Stack<'_> {
         Some(self.resume(*new, register, machine))
     }
 
-    /// Makes kept frame `k` the caller of `scratch[new - 1]`: it now got its rbp and sp by that frame's rule.
+    /// Makes kept frame `k` the caller of `scratch[new - 1]`: it now got its rbp and sp by that
+    /// frame's rule.
     #[inline(never)]
     fn join(&mut self, k: usize, new: usize, w: &Walk) {
         let frame = &mut self.kept[k];
@@ -526,7 +498,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Marks the frames that hand rbp through to the caller of `scratch[new - 1]`, up to the one where it is read.
+    /// Marks the frames that hand rbp through to the caller of `scratch[new - 1]`, up to the one
+    /// where it is read.
     #[inline(never)]
     fn need_bp(&mut self, new: usize, bp: u64) {
         for frame in self.scratch[..new].iter_mut().rev() {
@@ -538,8 +511,9 @@ impl Stack<'_> {
         }
     }
 
-    /// The state of `scratch[new - 1]`, a frame that was proven unchanged. Its rbp is known only if it was
-    /// needed; otherwise the nearest inner frame that read it tells, else the register has it still.
+    /// The state of `scratch[new - 1]`, a frame that was proven unchanged. Its rbp is known only if
+    /// it was needed; otherwise the nearest inner frame that read it tells, else the register has
+    /// it still.
     fn resume<M: Machine>(&self, new: usize, register: u64, machine: &M) -> Walk {
         let frame = &self.scratch[new - 1];
         let bp = if frame.flags & NEEDS_BP != 0 {
@@ -613,7 +587,8 @@ impl Stack<'_> {
         })
     }
 
-    /// Gives the innermost `new` frames of `scratch` their nodes below `root` and keeps them behind `base` others.
+    /// Gives the innermost `new` frames of `scratch` their nodes below `root` and keeps them behind
+    /// `base` others.
     fn keep<M: Machine>(
         &mut self,
         base: usize,
@@ -628,7 +603,8 @@ impl Stack<'_> {
         for i in (0..new).rev() {
             let mut frame = self.scratch[i];
             let exact = frame.flags & EXACT != 0;
-            // What a signal interrupted resumes in its own time: nothing from there inwards is kept.
+            // What a signal interrupted resumes in its own time: nothing from there inwards is
+            // kept.
             keepable &= !exact;
             node = machine.child(node, frame.key, exact);
             frame.node = node;
@@ -642,13 +618,10 @@ impl Stack<'_> {
     }
 }
 
-/// The end of a walk that found `new` frames, those in the last place of `scratch` counted together.
+/// The end of a walk that found `new` frames, those in the last place of `scratch` counted
+/// together.
 fn at_root(new: usize, beyond: usize, limit: usize) -> (usize, Outer) {
-    if new > limit {
-        (limit, Outer::Beyond(beyond + 1))
-    } else {
-        (new, Outer::Root)
-    }
+    if new > limit { (limit, Outer::Beyond(beyond + 1)) } else { (new, Outer::Root) }
 }
 
 /// The caller's state by a rule; none if it leads outside the stack or not outwards.
@@ -670,19 +643,8 @@ fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walk, machine: &M) -> Option<Walk> {
         Bp::AtCfa(n) => at(sp, n as i64),
         Bp::AtBp(n) => at(w.bp, n as i64),
     };
-    let bp = if bp_slot == 0 {
-        w.bp
-    } else {
-        machine.word(bp_slot)?
-    };
-    Some(Walk {
-        sp,
-        pc,
-        bp,
-        bp_slot,
-        cfa_slot,
-        flags,
-    })
+    let bp = if bp_slot == 0 { w.bp } else { machine.word(bp_slot)? };
+    Some(Walk { sp, pc, bp, bp_slot, cfa_slot, flags })
 }
 
 #[inline(never)]

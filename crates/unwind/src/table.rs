@@ -1,8 +1,8 @@
 //! One row of an `.eh_frame` table, as a [`Step`].
 //!
-//! Only three columns matter here: the CFA, the saved rbp and the return address. So the instructions, decoded by
-//! gimli, are followed for these three: a few hundred bytes of stack, where whole rows take kilobytes that a
-//! thread with a small stack may not have.
+//! Only three columns matter here: the CFA, the saved rbp and the return address. So the
+//! instructions, decoded by gimli, are followed for these three: a few hundred bytes of stack,
+//! where whole rows take kilobytes that a thread with a small stack may not have.
 
 use crate::rule::{Bp, Cfa, Step};
 use gimli::{
@@ -30,14 +30,12 @@ pub struct Sections<'a> {
 /// The address of `.eh_frame`, as `.eh_frame_hdr` names it.
 pub fn frames_address(header: &[u8], header_address: u64) -> Option<u64> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(header_address);
-    let header = EhFrameHdr::new(header, NativeEndian)
-        .parse(&bases, 8)
-        .ok()?;
+    let header = EhFrameHdr::new(header, NativeEndian).parse(&bases, 8).ok()?;
     header.eh_frame_ptr().direct().ok()
 }
 
-/// The step to the caller of a frame that is at `pc`: an address inside the instruction that called, or the
-/// interrupted instruction itself. None if the tables do not cover `pc`.
+/// The step to the caller of a frame that is at `pc`: an address inside the instruction that
+/// called, or the interrupted instruction itself. None if the tables do not cover `pc`.
 ///
 /// The Itanium/System V unwinding scheme: DWARF 5, section 6.4, with the `.eh_frame` differences.
 pub fn step_at(sections: &Sections<'_>, pc: u64) -> Option<Step> {
@@ -45,16 +43,10 @@ pub fn step_at(sections: &Sections<'_>, pc: u64) -> Option<Step> {
         .set_eh_frame_hdr(sections.header_address)
         .set_eh_frame(sections.frames_address);
     let frames = EhFrame::new(sections.frames, NativeEndian);
-    let header = EhFrameHdr::new(sections.header, NativeEndian)
-        .parse(&bases, 8)
-        .ok()?;
+    let header = EhFrameHdr::new(sections.header, NativeEndian).parse(&bases, 8).ok()?;
     let fde = match header.table() {
-        Some(table) => table
-            .fde_for_address(&frames, &bases, pc, EhFrame::cie_from_offset)
-            .ok()?,
-        None => frames
-            .fde_for_address(&bases, pc, EhFrame::cie_from_offset)
-            .ok()?,
+        Some(table) => table.fde_for_address(&frames, &bases, pc, EhFrame::cie_from_offset).ok()?,
+        None => frames.fde_for_address(&bases, pc, EhFrame::cie_from_offset).ok()?,
     };
     if !fde.contains(pc) {
         return None;
@@ -103,11 +95,7 @@ struct Evaluation<'a, 'b> {
 }
 
 fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u64) -> Option<Step> {
-    let empty = Row {
-        cfa: CfaColumn::Unsupported,
-        bp: Column::Same,
-        ra: Column::Undefined,
-    };
+    let empty = Row { cfa: CfaColumn::Unsupported, bp: Column::Same, ra: Column::Undefined };
     let mut e = Evaluation {
         frames,
         cie: fde.cie(),
@@ -145,10 +133,7 @@ impl Evaluation<'_, '_> {
             Cfi::DefCfa { register, offset } => {
                 self.row.cfa = CfaColumn::Register(register, offset as i64);
             }
-            Cfi::DefCfaSf {
-                register,
-                factored_offset,
-            } => {
+            Cfi::DefCfaSf { register, factored_offset } => {
                 self.row.cfa = CfaColumn::Register(register, factored_offset.wrapping_mul(data));
             }
             Cfi::DefCfaRegister { register } => {
@@ -164,23 +149,14 @@ impl Evaluation<'_, '_> {
             Cfi::DefCfaExpression { expression } => self.row.cfa = self.cfa_expression(&expression),
             Cfi::Undefined { register } => self.set(register, Column::Undefined),
             Cfi::SameValue { register } => self.set(register, Column::Same),
-            Cfi::Offset {
-                register,
-                factored_offset,
-            } => {
+            Cfi::Offset { register, factored_offset } => {
                 let offset = (factored_offset as i64).wrapping_mul(data);
                 self.set(register, Column::AtCfa(offset));
             }
-            Cfi::OffsetExtendedSf {
-                register,
-                factored_offset,
-            } => {
+            Cfi::OffsetExtendedSf { register, factored_offset } => {
                 self.set(register, Column::AtCfa(factored_offset.wrapping_mul(data)));
             }
-            Cfi::Expression {
-                register,
-                expression,
-            } => {
+            Cfi::Expression { register, expression } => {
                 let column = self.slot_expression(&expression);
                 self.set(register, column);
             }
@@ -189,11 +165,8 @@ impl Evaluation<'_, '_> {
             | Cfi::ValExpression { register, .. } => self.set(register, Column::Unsupported),
             Cfi::Register { dest_register, .. } => self.set(dest_register, Column::Unsupported),
             Cfi::Restore { register } => {
-                let column = if register == X86_64::RBP {
-                    self.initial.bp
-                } else {
-                    self.initial.ra
-                };
+                let column =
+                    if register == X86_64::RBP { self.initial.bp } else { self.initial.ra };
                 self.set(register, column);
             }
             Cfi::RememberState => {
@@ -230,7 +203,8 @@ impl Evaluation<'_, '_> {
         }
     }
 
-    /// `breg n; deref [; plus_uconst m]`, what compilers emit for functions that realign their stack.
+    /// `breg n; deref [; plus_uconst m]`, what compilers emit for functions that realign their
+    /// stack.
     fn cfa_expression(&self, expression: &UnwindExpression<usize>) -> CfaColumn {
         let parse = || {
             let expression = expression.get(self.frames).ok()?;
@@ -267,9 +241,7 @@ impl Evaluation<'_, '_> {
 
 fn register_offset(op: Operation<Bytes<'_>>) -> Option<(Register, i64)> {
     match op {
-        Operation::RegisterOffset {
-            register, offset, ..
-        } => Some((register, offset)),
+        Operation::RegisterOffset { register, offset, .. } => Some((register, offset)),
         _ => None,
     }
 }
@@ -290,8 +262,8 @@ impl Row {
         let bp = match self.bp {
             Column::AtCfa(n) => Bp::AtCfa(n.try_into().ok()?),
             Column::AtBp(n) => Bp::AtBp(n.try_into().ok()?),
-            // An undefined or strangely saved rbp matters only to a caller that unwinds by it, and none
-            // compiled today relies on such a callee.
+            // An undefined or strangely saved rbp matters only to a caller that unwinds by it, and
+            // none compiled today relies on such a callee.
             _ => Bp::Same,
         };
         Some(Step::Frame(cfa, bp))

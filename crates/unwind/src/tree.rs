@@ -1,12 +1,14 @@
 //! Stacks as paths of a tree that only grows, shared by all threads without a lock.
 //!
 //! A node's children form a list in order of creation; a new child is linked behind the last one by
-//! compare-and-swap, so a loser simply walks on and finds the winner's node. Programs repeat themselves in order:
-//! the child used last and the one after it are tried first, then the rest of the ring.
+//! compare-and-swap, so a loser simply walks on and finds the winner's node. Programs repeat
+//! themselves in order: the child used last and the one after it are tried first, then the rest of
+//! the ring.
 
 use crate::atomic::{AtomicU32, Ordering};
 
-/// Where nodes are kept. Ids are not 0; node 0 stands for the root's parentless frames and has links too.
+/// Where nodes are kept. Ids are not 0; node 0 stands for the root's parentless frames and has
+/// links too.
 pub trait Nodes {
     /// The key of a node that was linked.
     fn key(&self, node: u32) -> u64;
@@ -16,7 +18,8 @@ pub trait Nodes {
     fn create(&mut self, parent: u32, key: u64) -> Option<u32>;
     /// Takes back the node made last, which another thread was faster to link.
     fn discard(&mut self, node: u32);
-    /// Whether the last-used hint may be written: not while several threads would fight over its line.
+    /// Whether the last-used hint may be written: not while several threads would fight over its
+    /// line.
     fn hints(&self) -> bool;
     /// This thread's own memory of (parent, key), for when hints may not be written.
     fn recall(&self, parent: u32, key: u64) -> Option<u32>;
@@ -141,16 +144,11 @@ mod models {
     }
 
     fn shared() -> Arc<Shared> {
-        let links = || Links {
-            first: AtomicU32::new(0),
-            next: AtomicU32::new(0),
-            last: AtomicU32::new(0),
-        };
+        let links =
+            || Links { first: AtomicU32::new(0), next: AtomicU32::new(0), last: AtomicU32::new(0) };
         Arc::new(Shared {
             links: (0..6).map(|_| links()).collect(),
-            keys: (0..6)
-                .map(|_| loom::sync::atomic::AtomicU64::new(0))
-                .collect(),
+            keys: (0..6).map(|_| loom::sync::atomic::AtomicU64::new(0)).collect(),
             used: AtomicU32::new(1),
         })
     }

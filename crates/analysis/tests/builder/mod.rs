@@ -56,12 +56,8 @@ impl ProfileBuilder {
     }
 
     pub fn string(&mut self, text: &str) -> u32 {
-        let mut record = StringHeader {
-            length: text.len() as u32,
-            reserved: 0,
-        }
-        .as_bytes()
-        .to_vec();
+        let mut record =
+            StringHeader { length: text.len() as u32, reserved: 0 }.as_bytes().to_vec();
         record.extend_from_slice(text.as_bytes());
         record.resize(record.len().next_multiple_of(STRING_GRANULE as usize), 0);
         (self.record(Kind::Strings, 0, &record) as u64 / STRING_GRANULE) as u32
@@ -86,11 +82,7 @@ impl ProfileBuilder {
     pub fn node(&mut self, lane: u32, module: u32, address: u64, parent: u32) -> u32 {
         self.node_of(
             lane,
-            Node {
-                key: u64::from(module) << ADDRESS_BITS | address,
-                parent,
-                ..NO_NODE
-            },
+            Node { key: u64::from(module) << ADDRESS_BITS | address, parent, ..NO_NODE },
         )
     }
 
@@ -136,9 +128,8 @@ impl ProfileBuilder {
         let at = open
             .filter(|&at| self.head(at).committed + EXTENT_HEADER + needed <= self.head(at).length);
         let at = at.unwrap_or_else(|| {
-            let length = (EXTENT_HEADER + needed)
-                .next_multiple_of(PAGE)
-                .max(self.extent_pages * PAGE);
+            let length =
+                (EXTENT_HEADER + needed).next_multiple_of(PAGE).max(self.extent_pages * PAGE);
             self.extent(kind, lane, length)
         });
         let mut head = self.head(at);
@@ -191,15 +182,7 @@ impl ProfileBuilder {
 }
 
 /// A node of nothing, to start from.
-pub const NO_NODE: Node = Node {
-    key: 0,
-    parent: 0,
-    first: 0,
-    next: 0,
-    last: 0,
-    site: 0,
-    flags: 0,
-};
+pub const NO_NODE: Node = Node { key: 0, parent: 0, first: 0, next: 0, last: 0, site: 0, flags: 0 };
 
 /// A site of `blocks` live blocks of `bytes` each, asked for two bytes smaller.
 pub fn site(stack: u32, blocks: u64, bytes: u64) -> Site {

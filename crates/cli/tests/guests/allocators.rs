@@ -13,14 +13,8 @@ const ALLOCATORS: [(&str, &str); 4] = [
 
 /// Programs whose known numbers do not depend on how glibc treats a case that the standard leaves
 /// open.
-const PROGRAMS: [&str; 6] = [
-    "peak.c",
-    "leaks.c",
-    "temporary.c",
-    "proxies.cpp",
-    "usable.c",
-    "cross_thread.c",
-];
+const PROGRAMS: [&str; 6] =
+    ["peak.c", "leaks.c", "temporary.c", "proxies.cpp", "usable.c", "cross_thread.c"];
 
 fn library(file: &str) -> Option<String> {
     let path = format!("/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH);
@@ -28,10 +22,7 @@ fn library(file: &str) -> Option<String> {
 }
 
 fn preloaded(allocator: &str) {
-    let (name, file) = ALLOCATORS
-        .iter()
-        .find(|(name, _)| *name == allocator)
-        .expect("known");
+    let (name, file) = ALLOCATORS.iter().find(|(name, _)| *name == allocator).expect("known");
     let Some(path) = library(file) else {
         return skip(&format!("{file} is not installed"));
     };
@@ -42,10 +33,7 @@ fn preloaded(allocator: &str) {
 }
 
 fn linked(allocator: &str) {
-    let (name, file) = ALLOCATORS
-        .iter()
-        .find(|(name, _)| *name == allocator)
-        .expect("known");
+    let (name, file) = ALLOCATORS.iter().find(|(name, _)| *name == allocator).expect("known");
     let Some(path) = library(file) else {
         return skip(&format!("{file} is not installed"));
     };

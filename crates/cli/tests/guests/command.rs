@@ -28,18 +28,10 @@ fn streams_pass_through() {
     let place = scratch("streams");
     let mut command = recorded(&place.join("a.heaptide"), &[]);
     command.args(["sh", "-c", "cat; echo complaint >&2; exit 23"]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("heaptide");
     let text = "line\n".repeat(10_000);
-    child
-        .stdin
-        .take()
-        .expect("stdin")
-        .write_all(text.as_bytes())
-        .expect("write to the guest");
+    child.stdin.take().expect("stdin").write_all(text.as_bytes()).expect("write to the guest");
     let output = child.wait_with_output().expect("wait for heaptide");
     assert_eq!(output.status.code(), Some(23));
     assert_eq!(String::from_utf8_lossy(&output.stdout), text);
@@ -52,18 +44,10 @@ fn signals_reach_the_program() {
     let script = "trap 'echo trapped; exit 7' TERM; echo > ready; while :; do sleep 0.01; done";
     let out = place.join("out");
     let mut command = recorded(&place.join("a.heaptide"), &[]);
-    command
-        .args(["sh", "-c", script])
-        .current_dir(&place)
-        .stdin(Stdio::null());
-    let mut child = command
-        .stdout(File::create(&out).expect("a file"))
-        .spawn()
-        .expect("heaptide");
+    command.args(["sh", "-c", script]).current_dir(&place).stdin(Stdio::null());
+    let mut child = command.stdout(File::create(&out).expect("a file")).spawn().expect("heaptide");
     until("the trap", || place.join("ready").exists());
-    let sent = Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(sent.expect("kill").success());
     assert_eq!(child.wait().expect("wait for heaptide").code(), Some(7));
     assert_eq!(fs::read_to_string(out).expect("the output"), "trapped\n");
@@ -77,10 +61,7 @@ fn death_by_signal_is_told_as_a_shell_does() {
     for (signal, status) in [("KILL", 137), ("TERM", 143), ("INT", 130)] {
         let recording = place.join(format!("{signal}.heaptide"));
         let mut command = recorded(&recording, &[]);
-        let outcome = run(
-            command.args(["sh", "-c", &format!("kill -{signal} $$")]),
-            &place,
-        );
+        let outcome = run(command.args(["sh", "-c", &format!("kill -{signal} $$")]), &place);
         assert_eq!(outcome.status, status, "{signal}");
         let end = &list(&report(&recording, &place), "processes")[0]["end"].clone();
         assert_eq!(
@@ -95,29 +76,15 @@ fn summary_of_five_lines() {
     let place = scratch("summary");
     let program = Guest::read("leaks.c").build("leaks.c", &[]);
     let mut command = heaptide();
-    let outcome = run(
-        command
-            .arg("run")
-            .arg("--")
-            .arg(&program)
-            .current_dir(&place),
-        &place,
-    );
+    let outcome = run(command.arg("run").arg("--").arg(&program).current_dir(&place), &place);
     assert_eq!(outcome.status, 0);
     assert_eq!(outcome.stderr.lines().count(), 5, "{}", outcome.stderr);
     assert!(
-        outcome
-            .stderr
-            .lines()
-            .all(|line| line.starts_with("heaptide: ")),
+        outcome.stderr.lines().all(|line| line.starts_with("heaptide: ")),
         "{}",
         outcome.stderr
     );
-    assert!(
-        outcome.stderr.contains("grows"),
-        "no function is named: {}",
-        outcome.stderr
-    );
+    assert!(outcome.stderr.contains("grows"), "no function is named: {}", outcome.stderr);
     let made: Vec<String> = fs::read_dir(&place)
         .expect("the directory")
         .flatten()
@@ -129,10 +96,7 @@ fn summary_of_five_lines() {
     let outcome = run(heaptide().arg("report").current_dir(&place), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert!(
-        said.contains(&made[0]),
-        "report does not say which recording it took: {said}"
-    );
+    assert!(said.contains(&made[0]), "report does not say which recording it took: {said}");
 }
 
 #[test]
@@ -142,10 +106,7 @@ fn running_program_is_read() {
     let (page, recording) = (place.join("page"), place.join("a.heaptide"));
     fs::write(&page, [0; 4096]).expect("the shared page");
     let mut command = clean(Command::new(&program));
-    command
-        .arg(&page)
-        .env("LD_PRELOAD", library())
-        .env("HEAPTIDE_OUTPUT", &recording);
+    command.arg(&page).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
     let mut child = command.spawn().expect("the looping program");
     until("allocations", || fs::read(&page).expect("the page")[2] > 0);
     let seen: Vec<Value> = (0..3).map(|_| read_live(&recording, &place)).collect();
@@ -159,24 +120,15 @@ fn running_program_is_read() {
             number(&process["totals"], "allocations")
         })
         .collect();
-    assert!(
-        allocations[0] > 0 && allocations.is_sorted(),
-        "{allocations:?}"
-    );
-    assert!(
-        allocations[0] < allocations[2],
-        "the report stands still: {allocations:?}"
-    );
+    assert!(allocations[0] > 0 && allocations.is_sorted(), "{allocations:?}");
+    assert!(allocations[0] < allocations[2], "the report stands still: {allocations:?}");
     report(&recording, &place);
 }
 
 /// A report of a program that goes on meanwhile: its parts are of slightly different moments.
 fn read_live(recording: &Path, place: &Path) -> Value {
     let mut command = heaptide();
-    let outcome = run(
-        command.args(["report", "--format", "json"]).arg(recording),
-        place,
-    );
+    let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     serde_json::from_str(&outcome.stdout).expect("JSON")
 }
@@ -186,10 +138,7 @@ fn one_profile_is_a_recording() {
     let place = scratch("one-profile");
     let program = Guest::read("fork.c").build("fork.c", &[]);
     let recording = place.join("a.heaptide");
-    assert_eq!(
-        run(recorded(&recording, &[]).arg(&program), &place).status,
-        0
-    );
+    assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
     let found = profiles(&recording);
     assert_eq!(found.len(), 3);
     for profile in found {

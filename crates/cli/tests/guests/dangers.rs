@@ -94,9 +94,7 @@ fn directory_and_rights_change() {
 
 #[test]
 fn every_program_has_a_test() {
-    let files = std::fs::read_dir(programs())
-        .expect("the programs")
-        .flatten();
+    let files = std::fs::read_dir(programs()).expect("the programs").flatten();
     for file in files.map(|entry| entry.file_name().into_string().expect("a name in UTF-8")) {
         let tested = CHECKED.contains(&&*file) || ELSEWHERE.contains(&&*file);
         assert!(tested || file == "guest.h", "no test runs {file}");

@@ -39,10 +39,7 @@ enum Relation {
 
 /// The expectations in a text, each on a line that starts with `prefix`.
 pub fn parse(text: &str, prefix: &str) -> Vec<Expectation> {
-    text.lines()
-        .filter_map(|line| line.strip_prefix(prefix))
-        .map(parse_line)
-        .collect()
+    text.lines().filter_map(|line| line.strip_prefix(prefix)).map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Expectation {
@@ -50,23 +47,14 @@ fn parse_line(line: &str) -> Expectation {
     let selector = words.next().expect("a selector").to_owned();
     let conditions: Vec<_> = words.map(parse_condition).collect();
     assert!(!conditions.is_empty(), "no condition in: {line}");
-    Expectation {
-        selector,
-        conditions,
-    }
+    Expectation { selector, conditions }
 }
 
 fn parse_condition(word: &str) -> (String, Relation, i128) {
-    let relations = [
-        (">=", Relation::AtLeast),
-        ("<=", Relation::AtMost),
-        ("=", Relation::Equal),
-    ];
+    let relations = [(">=", Relation::AtLeast), ("<=", Relation::AtMost), ("=", Relation::Equal)];
     for (sign, relation) in relations {
         if let Some((measure, value)) = word.split_once(sign) {
-            let value = value
-                .parse()
-                .unwrap_or_else(|_| panic!("not a number: {word}"));
+            let value = value.parse().unwrap_or_else(|_| panic!("not a number: {word}"));
             return (measure.to_owned(), relation, value);
         }
     }
@@ -75,15 +63,8 @@ fn parse_condition(word: &str) -> (String, Relation, i128) {
 
 /// Holds a report to the expectations, and names all that fail.
 pub fn assert_met(report: &Value, expectations: &[Expectation]) {
-    let failures: Vec<String> = expectations
-        .iter()
-        .flat_map(|e| failures(report, e))
-        .collect();
-    assert!(
-        failures.is_empty(),
-        "known numbers differ:\n  {}",
-        failures.join("\n  ")
-    );
+    let failures: Vec<String> = expectations.iter().flat_map(|e| failures(report, e)).collect();
+    assert!(failures.is_empty(), "known numbers differ:\n  {}", failures.join("\n  "));
 }
 
 fn failures(report: &Value, expectation: &Expectation) -> Vec<String> {
@@ -97,9 +78,7 @@ fn failures(report: &Value, expectation: &Expectation) -> Vec<String> {
         };
         if !met {
             let selector = &expectation.selector;
-            failures.push(format!(
-                "{selector} {measure}: known {sign}{known}, found {found}"
-            ));
+            failures.push(format!("{selector} {measure}: known {sign}{known}, found {found}"));
         }
     }
     failures
@@ -110,10 +89,7 @@ pub fn evaluate(report: &Value, selector: &str, measure: &str) -> i128 {
     let (kind, argument) = selector.split_once(':').unwrap_or((selector, ""));
     let processes = list(report, "processes");
     match kind {
-        "totals" => processes
-            .iter()
-            .map(|p| number(&p["totals"], measure))
-            .sum(),
+        "totals" => processes.iter().map(|p| number(&p["totals"], measure)).sum(),
         "recording" => recording(report, measure),
         "function" => {
             let path: Vec<&str> = argument.split('>').collect();
@@ -123,10 +99,7 @@ pub fn evaluate(report: &Value, selector: &str, measure: &str) -> i128 {
         "depth" => depth(report, argument),
         "lane" => {
             let lanes = processes.iter().flat_map(|p| list(p, "lanes"));
-            lanes
-                .filter(|l| l["name"] == argument)
-                .map(|l| number(l, measure))
-                .sum()
+            lanes.filter(|l| l["name"] == argument).map(|l| number(l, measure)).sum()
         }
         _ => panic!("unknown selector {selector}"),
     }
@@ -136,15 +109,8 @@ fn recording(report: &Value, measure: &str) -> i128 {
     let processes = list(report, "processes");
     match measure {
         "processes" => processes.len() as i128,
-        "lanes" => processes
-            .iter()
-            .map(|p| list(p, "lanes").len())
-            .max()
-            .unwrap_or(0) as i128,
-        "lost_events" => processes
-            .iter()
-            .map(|p| number(&p["totals"], "lost_events"))
-            .sum(),
+        "lanes" => processes.iter().map(|p| list(p, "lanes").len()).max().unwrap_or(0) as i128,
+        "lost_events" => processes.iter().map(|p| number(&p["totals"], "lost_events")).sum(),
         _ => panic!("unknown figure of a recording: {measure}"),
     }
 }
@@ -168,10 +134,7 @@ fn contains_path(stack: &[&str], path: &[&str]) -> bool {
 
 fn depth(report: &Value, name: &str) -> i128 {
     let count = |(process, site)| {
-        frames(process, site)
-            .into_iter()
-            .filter(|frame| function(frame) == name)
-            .count()
+        frames(process, site).into_iter().filter(|frame| function(frame) == name).count()
     };
     sites(report).map(count).max().unwrap_or(0) as i128
 }

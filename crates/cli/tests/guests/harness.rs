@@ -36,15 +36,8 @@ pub struct Outcome {
 impl Outcome {
     /// The output without the program's known numbers, which may differ between allocators.
     fn without_known(&self) -> (i32, String, &str) {
-        let kept = self
-            .stdout
-            .lines()
-            .filter(|line| !line.starts_with("known "));
-        (
-            self.status,
-            kept.collect::<Vec<_>>().join("\n"),
-            &self.stderr,
-        )
+        let kept = self.stdout.lines().filter(|line| !line.starts_with("known "));
+        (self.status, kept.collect::<Vec<_>>().join("\n"), &self.stderr)
     }
 }
 
@@ -68,9 +61,7 @@ pub fn directory(name: &str) -> PathBuf {
 
 /// An empty directory for one test.
 pub fn scratch(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("scratch")
-        .join(name);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scratch").join(name);
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("a scratch directory");
     path
@@ -94,11 +85,7 @@ pub fn clean(mut command: Command) -> Command {
 /// `heaptide run --quiet -o RECORDING OPTIONS --`, to which the program is added.
 pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     let mut command = heaptide();
-    command
-        .args(["run", "--quiet", "-o"])
-        .arg(recording)
-        .args(options)
-        .arg("--");
+    command.args(["run", "--quiet", "-o"]).arg(recording).args(options).arg("--");
     command
 }
 
@@ -112,9 +99,7 @@ pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
     command.stdin(Stdio::null());
     command.stdout(File::create(&out).expect("a file for stdout"));
     command.stderr(File::create(&err).expect("a file for stderr"));
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
     let start = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("wait for a child") {
@@ -127,28 +112,15 @@ pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
         std::thread::sleep(POLL);
     };
     let read = |path| String::from_utf8_lossy(&fs::read(path).expect("output")).into_owned();
-    let status = status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().expect("a signal"));
-    Outcome {
-        status,
-        stdout: read(out),
-        stderr: read(err),
-    }
+    let status = status.code().unwrap_or_else(|| 128 + status.signal().expect("a signal"));
+    Outcome { status, stdout: read(out), stderr: read(err) }
 }
 
 /// The report of a recording, whole and held to its own consistency.
 pub fn report(recording: &Path, scratch: &Path) -> Value {
     let mut command = heaptide();
-    let outcome = run(
-        command.args(["report", "--format", "json"]).arg(recording),
-        scratch,
-    );
-    assert_eq!(
-        outcome.status, 0,
-        "report of {recording:?} failed: {}",
-        outcome.stderr
-    );
+    let outcome = run(command.args(["report", "--format", "json"]).arg(recording), scratch);
+    assert_eq!(outcome.status, 0, "report of {recording:?} failed: {}", outcome.stderr);
     let report = serde_json::from_str(&outcome.stdout)
         .unwrap_or_else(|e| panic!("report of {recording:?} is not JSON: {e}"));
     assert_consistent(&report);
@@ -158,13 +130,8 @@ pub fn report(recording: &Path, scratch: &Path) -> Value {
 /// The profiles in a recording.
 pub fn profiles(recording: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(recording).map(|dir| dir.flatten().collect::<Vec<_>>());
-    let paths = entries
-        .unwrap_or_default()
-        .into_iter()
-        .map(|entry| entry.path());
-    paths
-        .filter(|path| path.extension().is_some_and(|e| e == "profile"))
-        .collect()
+    let paths = entries.unwrap_or_default().into_iter().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == "profile")).collect()
 }
 
 /// Says why a test shows nothing on this machine.
@@ -192,17 +159,11 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
     let start = |mut command: Command, place: &str| {
         let place = scratch.join(place);
         fs::create_dir_all(&place).expect("a working directory");
-        command
-            .args(guest.arguments())
-            .envs(environment.iter().copied());
+        command.args(guest.arguments()).envs(environment.iter().copied());
         run(command.current_dir(&place), &scratch)
     };
     let bare = start(clean(Command::new(&program)), "bare");
-    assert_ne!(
-        bare.status, CHECK_FAILED,
-        "{variant} fails bare: {}",
-        bare.stdout
-    );
+    assert_ne!(bare.status, CHECK_FAILED, "{variant} fails bare: {}", bare.stdout);
     // Settings of one length: a guest that copies its environment allocates the same with each.
     let with_reuse = |setting: &str, place: &str| {
         let recording = scratch.join(format!("{place}.heaptide"));
@@ -214,11 +175,7 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
     if guest.says("not recorded") {
         return assert_untouched(&bare, &outcome, &recording);
     }
-    assert_eq!(
-        bare.without_known(),
-        outcome.without_known(),
-        "bare and recorded {variant} differ"
-    );
+    assert_eq!(bare.without_known(), outcome.without_known(), "bare and recorded {variant} differ");
     let report = report(&recording, &scratch);
     assert_end(&report, bare.status);
     let mut known = expectations::parse(&guest.text, "// expect ");
@@ -230,30 +187,16 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
     expectations::assert_met(&report, &known);
     if !guest.says("order: varies") {
         let (outcome, second) = with_reuse("off", "anew.");
-        assert_eq!(
-            bare.without_known(),
-            outcome.without_known(),
-            "{variant} unwound anew differs"
-        );
+        assert_eq!(bare.without_known(), outcome.without_known(), "{variant} unwound anew differs");
         assert_same_tree(&report, &crate::harness::report(&second, &scratch));
     }
 }
 
 /// A program out of the recorder's reach ran as bare, and one line says that nothing was recorded.
 fn assert_untouched(bare: &Outcome, outcome: &Outcome, recording: &Path) {
-    assert!(
-        profiles(recording).is_empty(),
-        "{recording:?} has a profile"
-    );
-    assert_eq!(
-        (bare.status, &bare.stdout),
-        (outcome.status, &outcome.stdout)
-    );
-    assert!(
-        outcome.stderr.contains("nothing was recorded"),
-        "{}",
-        outcome.stderr
-    );
+    assert!(profiles(recording).is_empty(), "{recording:?} has a profile");
+    assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
+    assert!(outcome.stderr.contains("nothing was recorded"), "{}", outcome.stderr);
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
 }
 
@@ -276,18 +219,10 @@ fn assert_end(report: &Value, status: i32) {
 fn assert_same_tree(with_reuse: &Value, without: &Value) {
     let (with_reuse, without) = (stack_tree(with_reuse), stack_tree(without));
     for (path, row) in &with_reuse {
-        assert_eq!(
-            Some(row),
-            without.get(path),
-            "only with verified reuse: {path}"
-        );
+        assert_eq!(Some(row), without.get(path), "only with verified reuse: {path}");
     }
     for (path, row) in &without {
-        assert_eq!(
-            with_reuse.get(path),
-            Some(row),
-            "only without verified reuse: {path}"
-        );
+        assert_eq!(with_reuse.get(path), Some(row), "only without verified reuse: {path}");
     }
 }
 
@@ -323,18 +258,9 @@ impl Guest {
             .flat_map(|line| line.split_whitespace())
             .map(|flag| flag.replace('%', place))
             .collect();
-        let all: Vec<&str> = own
-            .iter()
-            .map(String::as_str)
-            .chain(flags.iter().copied())
-            .collect();
+        let all: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
         let compiler = self.values("compiler: ").next();
-        compile(
-            &self.source,
-            &program,
-            compiler.unwrap_or(compiler_of(&self.source)),
-            &all,
-        );
+        compile(&self.source, &program, compiler.unwrap_or(compiler_of(&self.source)), &all);
         program
     }
 
@@ -345,18 +271,14 @@ impl Guest {
 
     /// The program's arguments; a plugin is named by its path.
     fn arguments(&self) -> Vec<String> {
-        let words = self
-            .values("args: ")
-            .flat_map(|line| line.split_whitespace());
+        let words = self.values("args: ").flat_map(|line| line.split_whitespace());
         let place = directory("built");
         let place = place.to_str().expect("a path in UTF-8");
         words.map(|word| word.replace('%', place)).collect()
     }
 
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.text
-            .lines()
-            .filter_map(move |line| line.strip_prefix("// ")?.strip_prefix(key))
+        self.text.lines().filter_map(move |line| line.strip_prefix("// ")?.strip_prefix(key))
     }
 }
 
@@ -385,13 +307,7 @@ fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
         _ => command.args(BUILD_FLAGS),
     };
     command.arg(source).arg("-o").arg(&fresh).args(flags);
-    let output = command
-        .output()
-        .unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = command.output().unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&fresh, target).expect("rename a program");
 }

@@ -22,19 +22,9 @@ fn counters(page: &Path) -> [i128; 4] {
 
 /// The capture library, as `heaptide library` names it.
 pub fn library() -> PathBuf {
-    let output = heaptide()
-        .arg("library")
-        .output()
-        .expect("heaptide library");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout)
-        .expect("a path in UTF-8")
-        .trim_end()
-        .into()
+    let output = heaptide().arg("library").output().expect("heaptide library");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
 }
 
 #[test]
@@ -45,17 +35,13 @@ fn killed_at_any_moment() {
     let mut random = u64::from(std::process::id()) | 1;
     let mut counted = 0;
     for round in 0..KILLS {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let moment = LATEST.mul_f64((random >> 40) as f64 / f64::from(1 << 24));
         fs::write(&page, [0; 4096]).expect("the shared page");
         let recording = place.join(format!("{round}.heaptide"));
         let mut command = clean(Command::new(&program));
         command.arg(&page).stdin(Stdio::null());
-        command
-            .env("LD_PRELOAD", &library)
-            .env("HEAPTIDE_OUTPUT", &recording);
+        command.env("LD_PRELOAD", &library).env("HEAPTIDE_OUTPUT", &recording);
         let mut child = command.spawn().expect("the looping program");
         let start = Instant::now();
         while start.elapsed() < moment {
@@ -66,10 +52,7 @@ fn killed_at_any_moment() {
         counted += assert_nothing_missing(&recording, &place, counters(&page), round);
         let _ = fs::remove_dir_all(&recording);
     }
-    assert!(
-        counted > KILLS / 2,
-        "only {counted} kills came while the program allocated"
-    );
+    assert!(counted > KILLS / 2, "only {counted} kills came while the program allocated");
 }
 
 /// Holds a killed program's profile to the program's own counters; 1 if it had counted anything.

@@ -20,9 +20,7 @@ impl Mount {
     fn new(place: &Path, options: &str) -> Option<Mount> {
         fs::create_dir_all(place).expect("a mount point");
         let mut command = Command::new("mount");
-        command
-            .args(["-t", "tmpfs", "-o", options, "heaptide-test"])
-            .arg(place);
+        command.args(["-t", "tmpfs", "-o", options, "heaptide-test"]).arg(place);
         let mounted = command.output().is_ok_and(|output| output.status.success());
         mounted.then(|| Mount(place.to_owned()))
     }
@@ -52,9 +50,7 @@ fn full_disk() {
         let (program, bare) = hungry(&place);
         let recording = mount.0.join("a.heaptide");
         let mut command = clean(Command::new(&program));
-        command
-            .env("LD_PRELOAD", library())
-            .env("HEAPTIDE_OUTPUT", &recording);
+        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
         let outcome = run(command.current_dir(&place), &place);
         assert_eq!(bare, outcome, "on a disk of {size}");
         if size == "3m" {
@@ -77,10 +73,7 @@ fn full_disk_under_run() {
     let (program, bare) = hungry(&place);
     let mut command = recorded(&mount.0.join("a.heaptide"), &[]);
     let outcome = run(command.arg(&program).current_dir(&place), &place);
-    assert_eq!(
-        (bare.status, &bare.stdout),
-        (outcome.status, &outcome.stdout)
-    );
+    assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
 }
 
 #[test]
@@ -89,22 +82,13 @@ fn read_only_place() {
     let (program, bare) = hungry(&place);
     let nowhere = "/proc/sys/no-recording-here.heaptide";
     let mut command = clean(Command::new(&program));
-    command
-        .env("LD_PRELOAD", library())
-        .env("HEAPTIDE_OUTPUT", nowhere);
+    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", nowhere);
     let outcome = run(command.current_dir(&place), &place);
-    assert_eq!(
-        (bare.status, &bare.stdout),
-        (outcome.status, &outcome.stdout)
-    );
+    assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
     let mut command = recorded(Path::new(nowhere), &[]);
     let refused = run(command.arg(&program).current_dir(&place), &place);
     assert_eq!(refused.status, 2, "{}", refused.stderr);
-    assert!(
-        refused.stderr.starts_with("heaptide: "),
-        "{}",
-        refused.stderr
-    );
+    assert!(refused.stderr.starts_with("heaptide: "), "{}", refused.stderr);
     assert!(refused.stderr.contains(nowhere), "{}", refused.stderr);
 }
 
@@ -123,14 +107,8 @@ fn set_user_id_program() {
     let recording = place.join("a.heaptide");
     let outcome = run(recorded(&recording, &[]).arg(&own), &place);
     fs::remove_file(&own).expect("remove the program");
-    assert_eq!(
-        (bare.status, &bare.stdout),
-        (outcome.status, &outcome.stdout)
-    );
-    assert!(
-        profiles(&recording).is_empty(),
-        "a set-user-id program was recorded"
-    );
+    assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
+    assert!(profiles(&recording).is_empty(), "a set-user-id program was recorded");
 }
 
 #[test]
@@ -138,33 +116,20 @@ fn recordings_are_not_overwritten() {
     let place = scratch("not-overwritten");
     let program = Guest::read("leaks.c").build("leaks.c", &[]);
     let recording = place.join("a.heaptide");
-    assert_eq!(
-        run(recorded(&recording, &[]).arg(&program), &place).status,
-        0
-    );
+    assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
     let second = run(recorded(&recording, &[]).arg(&program), &place);
     assert_eq!(second.status, 2, "{}", second.stderr);
     assert!(second.stderr.contains("--force"), "{}", second.stderr);
-    assert_eq!(
-        run(recorded(&recording, &["--force"]).arg(&program), &place).status,
-        0
-    );
+    assert_eq!(run(recorded(&recording, &["--force"]).arg(&program), &place).status, 0);
     report(&recording, &place);
 }
 
 #[test]
 fn program_that_is_not_there() {
     let place = scratch("not-there");
-    let outcome = run(
-        recorded(&place.join("a.heaptide"), &[]).arg("/no/such/program"),
-        &place,
-    );
+    let outcome = run(recorded(&place.join("a.heaptide"), &[]).arg("/no/such/program"), &place);
     assert!(outcome.status == 2 || outcome.status == 127, "{outcome:?}");
-    assert!(
-        outcome.stderr.starts_with("heaptide: "),
-        "{}",
-        outcome.stderr
-    );
+    assert!(outcome.stderr.starts_with("heaptide: "), "{}", outcome.stderr);
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
 }
 
@@ -201,20 +166,11 @@ fn counters_only() {
         let outcome = |options: &[&str], recording: &Path| {
             run(recorded(recording, options).arg(&program), &place)
         };
-        let (counters, stacks) = (
-            place.join(format!("{name}.1")),
-            place.join(format!("{name}.2")),
-        );
+        let (counters, stacks) = (place.join(format!("{name}.1")), place.join(format!("{name}.2")));
         let counted = outcome(&["--mode", "counters"], &counters);
         assert_eq!(counted, outcome(&[], &stacks), "{name}");
         let (counters, stacks) = (json(&counters, &place), report(&stacks, &place));
-        for measure in [
-            "allocations",
-            "frees",
-            "reallocations",
-            "requested_bytes",
-            "temporary",
-        ] {
+        for measure in ["allocations", "frees", "reallocations", "requested_bytes", "temporary"] {
             let of = |report| evaluate(report, "totals", measure);
             assert_eq!(of(&counters), of(&stacks), "{name}: {measure}");
         }
@@ -224,10 +180,7 @@ fn counters_only() {
 /// A report of totals without sites, which has no sums to hold it to.
 fn json(recording: &Path, place: &Path) -> serde_json::Value {
     let mut command = heaptide();
-    let outcome = run(
-        command.args(["report", "--format", "json"]).arg(recording),
-        place,
-    );
+    let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     serde_json::from_str(&outcome.stdout).expect("JSON")
 }

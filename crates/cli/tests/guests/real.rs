@@ -34,36 +34,20 @@ fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
     let start = |mut command: Command, within: &str| {
         let within = place.join(within);
         fs::create_dir_all(&within).expect("a working directory");
-        command
-            .arg("bash")
-            .arg(&file)
-            .current_dir(within)
-            .env("LC_ALL", "C");
-        for own in [
-            "CARGO_TARGET_DIR",
-            "CARGO_BUILD_TARGET_DIR",
-            "RUSTFLAGS",
-            "RUSTC_WRAPPER",
-        ] {
+        command.arg("bash").arg(&file).current_dir(within).env("LC_ALL", "C");
+        for own in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "RUSTFLAGS", "RUSTC_WRAPPER"] {
             command.env_remove(own);
         }
         run(&mut command, &place)
     };
     let bare = start(clean(Command::new("env")), "bare");
-    assert_eq!(
-        bare.status, 0,
-        "bare {name}: {}{}",
-        bare.stdout, bare.stderr
-    );
+    assert_eq!(bare.status, 0, "bare {name}: {}{}", bare.stdout, bare.stderr);
     assert!(!bare.stdout.is_empty(), "{name} shows nothing");
     let recording = place.join("a.heaptide");
     let outcome = start(recorded(&recording, &[]), "recorded");
     assert_eq!(bare, outcome, "{name} differs");
     let found = profiles(&recording).len();
-    assert!(
-        found >= processes,
-        "{name}: {found} profiles of at least {processes} processes"
-    );
+    assert!(found >= processes, "{name}: {found} profiles of at least {processes} processes");
     report(&recording, &place);
 }
 
@@ -94,9 +78,7 @@ fn python_tests(name: &str, modules: &str, processes: usize) {
     let Some(python) = python() else {
         return skip("python3 is not installed");
     };
-    let has_tests = Command::new(&python)
-        .args(["-c", "import test.support"])
-        .output();
+    let has_tests = Command::new(&python).args(["-c", "import test.support"]).output();
     if !has_tests.is_ok_and(|output| output.status.success()) {
         return skip("python3 comes without its test package");
     }
@@ -133,11 +115,7 @@ fn python_tests_of_subprocesses() {
 
 #[test]
 fn python_tests_of_multiprocessing() {
-    python_tests(
-        "python-tests-of-multiprocessing",
-        "test_multiprocessing_main_handling",
-        20,
-    );
+    python_tests("python-tests-of-multiprocessing", "test_multiprocessing_main_handling", 20);
 }
 
 #[test]
@@ -209,12 +187,7 @@ redis-cli -p $port get key42
 redis-cli -p $port llen mylist
 redis-cli -p $port shutdown nosave > /dev/null 2>&1 || true
 wait $server && echo ended well"#;
-    same(
-        "redis",
-        &["redis-server", "redis-benchmark", "redis-cli"],
-        5,
-        script,
-    );
+    same("redis", &["redis-server", "redis-benchmark", "redis-cli"], 5, script);
 }
 
 #[test]

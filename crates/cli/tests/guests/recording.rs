@@ -34,9 +34,7 @@ pub fn number(object: &Value, name: &str) -> i128 {
 
 /// The elements of a JSON array; its absence is a broken contract.
 pub fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
-    object[name]
-        .as_array()
-        .unwrap_or_else(|| panic!("{name} is not a list"))
+    object[name].as_array().unwrap_or_else(|| panic!("{name} is not a list"))
 }
 
 /// The frames of a site, outermost first.
@@ -80,41 +78,19 @@ fn assert_sums(process: &Value) {
     let totals = &process["totals"];
     let name = process["program"].as_str().unwrap_or("?");
     let sum = |rows: &str, measure: &str| -> i128 {
-        list(process, rows)
-            .iter()
-            .map(|row| number(row, measure))
-            .sum()
+        list(process, rows).iter().map(|row| number(row, measure)).sum()
     };
     for measure in SUMMABLE {
         let total = number(totals, measure);
-        assert_eq!(
-            sum("sites", measure),
-            total,
-            "{name}: {measure}: sites against totals"
-        );
-        assert_eq!(
-            sum("lanes", measure),
-            total,
-            "{name}: {measure}: lanes against totals"
-        );
+        assert_eq!(sum("sites", measure), total, "{name}: {measure}: sites against totals");
+        assert_eq!(sum("lanes", measure), total, "{name}: {measure}: lanes against totals");
     }
     for measure in ["frees_here", "freed_here_bytes"] {
         let total = number(totals, measure);
-        assert_eq!(
-            sum("lanes", measure),
-            total,
-            "{name}: {measure}: lanes against totals"
-        );
+        assert_eq!(sum("lanes", measure), total, "{name}: {measure}: lanes against totals");
     }
-    let largest = list(process, "sites")
-        .iter()
-        .map(|s| number(s, "largest_bytes"))
-        .max();
-    assert_eq!(
-        largest.unwrap_or(0),
-        number(totals, "largest_bytes"),
-        "{name}: largest_bytes"
-    );
+    let largest = list(process, "sites").iter().map(|s| number(s, "largest_bytes")).max();
+    assert_eq!(largest.unwrap_or(0), number(totals, "largest_bytes"), "{name}: largest_bytes");
 }
 
 /// Live is what was allocated and not freed, in totals and in every site; the peak is no lower.
@@ -122,57 +98,26 @@ fn assert_balance(process: &Value) {
     for row in list(process, "sites").iter().chain([&process["totals"]]) {
         let of = |measure| number(row, measure);
         assert_eq!(of("live_blocks"), of("allocations") - of("frees"), "{row}");
-        assert_eq!(
-            of("live_bytes"),
-            of("usable_bytes") - of("freed_bytes"),
-            "{row}"
-        );
-        assert!(
-            SUMMABLE.iter().all(|m| of(m) >= 0),
-            "a measure below zero: {row}"
-        );
+        assert_eq!(of("live_bytes"), of("usable_bytes") - of("freed_bytes"), "{row}");
+        assert!(SUMMABLE.iter().all(|m| of(m) >= 0), "a measure below zero: {row}");
         assert!(of("usable_bytes") >= of("requested_bytes"), "{row}");
     }
     let totals = &process["totals"];
-    let (peak, bound) = (
-        number(totals, "peak_bytes"),
-        number(totals, "peak_bound_bytes"),
-    );
+    let (peak, bound) = (number(totals, "peak_bytes"), number(totals, "peak_bound_bytes"));
     let off = (number(totals, "at_peak_bytes") - peak).abs();
-    assert!(
-        off <= bound,
-        "sites at the peak are {off} bytes off the peak, bound {bound}"
-    );
-    assert!(
-        peak + bound >= number(totals, "live_bytes"),
-        "the peak is below the end: {totals}"
-    );
+    assert!(off <= bound, "sites at the peak are {off} bytes off the peak, bound {bound}");
+    assert!(peak + bound >= number(totals, "live_bytes"), "the peak is below the end: {totals}");
 }
 
 /// The histogram counts every block once for each of its sizes.
 fn assert_histogram(process: &Value) {
     let totals = &process["totals"];
     let sum = |column: &str| -> i128 {
-        list(process, "histogram")
-            .iter()
-            .map(|class| number(class, column))
-            .sum()
+        list(process, "histogram").iter().map(|class| number(class, column)).sum()
     };
-    assert_eq!(
-        sum("requested"),
-        number(totals, "allocations"),
-        "histogram of requested sizes"
-    );
-    assert_eq!(
-        sum("usable"),
-        number(totals, "allocations"),
-        "histogram of usable sizes"
-    );
-    assert_eq!(
-        sum("freed"),
-        number(totals, "frees_here"),
-        "histogram of freed sizes"
-    );
+    assert_eq!(sum("requested"), number(totals, "allocations"), "histogram of requested sizes");
+    assert_eq!(sum("usable"), number(totals, "allocations"), "histogram of usable sizes");
+    assert_eq!(sum("freed"), number(totals, "frees_here"), "histogram of freed sizes");
 }
 
 /// A recording as a multiset: for each path of frames the sum of what was counted there.
@@ -189,12 +134,7 @@ pub fn stack_tree(report: &Value) -> BTreeMap<String, [i128; 7]> {
     let mut tree = BTreeMap::new();
     for (process, site) in sites(report) {
         let text = |frame: &&Value| {
-            format!(
-                "{}!{}+{:x}",
-                module(frame),
-                function(frame),
-                number(frame, "offset")
-            )
+            format!("{}!{}+{:x}", module(frame), function(frame), number(frame, "offset"))
         };
         let path: Vec<String> = frames(process, site).iter().map(text).collect();
         let row: &mut [i128; 7] = tree.entry(path.join(";")).or_default();

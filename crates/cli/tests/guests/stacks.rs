@@ -11,21 +11,13 @@ use std::process::Command;
 
 /// The frames of a stack that have return addresses of their own.
 fn physical<'a>(process: &'a Value, site: &Value) -> Vec<&'a Value> {
-    frames(process, site)
-        .into_iter()
-        .filter(|frame| frame["inlined"] == false)
-        .collect()
+    frames(process, site).into_iter().filter(|frame| frame["inlined"] == false).collect()
 }
 
 #[test]
 fn every_frame_agrees_with_the_runtime() {
     let program = Guest::read("backtrace.cpp").build("backtrace.cpp", &["-pthread"]);
-    let name = program
-        .file_name()
-        .expect("a name")
-        .to_str()
-        .expect("UTF-8")
-        .to_owned();
+    let name = program.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
     let place = scratch("backtrace");
     let recording = place.join("a.heaptide");
     let outcome = run(recorded(&recording, &[]).arg(&program), &place);
@@ -34,9 +26,7 @@ fn every_frame_agrees_with_the_runtime() {
     let mut by_recorder = Counts::new();
     for (process, site) in sites(&report) {
         let stack = physical(process, site);
-        if let Some((_, callers)) = stack
-            .split_last()
-            .filter(|(last, _)| function(last) == "probe")
+        if let Some((_, callers)) = stack.split_last().filter(|(last, _)| function(last) == "probe")
         {
             let text = |f: &&Value| format!("{}+{:x}", module(f), number(f, "offset") + 1);
             let path: Vec<String> = callers.iter().map(text).collect();
@@ -44,32 +34,16 @@ fn every_frame_agrees_with_the_runtime() {
         }
     }
     let mut by_runtime = Counts::new();
-    for line in outcome
-        .stdout
-        .lines()
-        .filter_map(|line| line.strip_prefix("known-stack "))
-    {
+    for line in outcome.stdout.lines().filter_map(|line| line.strip_prefix("known-stack ")) {
         let path = line.replace(" -+", &format!(" {name}+"));
-        let path = path.replacen(
-            "-+",
-            &format!("{name}+"),
-            usize::from(path.starts_with("-+")),
-        );
+        let path = path.replacen("-+", &format!("{name}+"), usize::from(path.starts_with("-+")));
         *by_runtime.entry(path).or_default() += 1;
     }
     for (path, count) in &by_runtime {
         assert_eq!(by_recorder.get(path), Some(count), "the stack {path}");
     }
-    assert_eq!(
-        by_runtime.len(),
-        by_recorder.len(),
-        "stacks that the runtime does not have"
-    );
-    assert!(
-        by_runtime.len() >= 140,
-        "only {} stacks compared",
-        by_runtime.len()
-    );
+    assert_eq!(by_runtime.len(), by_recorder.len(), "stacks that the runtime does not have");
+    assert!(by_runtime.len() >= 140, "only {} stacks compared", by_runtime.len());
 }
 
 /// How often each stack occurred, by its addresses.
@@ -78,10 +52,7 @@ type Counts = BTreeMap<String, i128>;
 /// The stacks that `agree.so` found in the process.
 fn found_by_runtime(path: &Path) -> Counts {
     let mut counts = Counts::new();
-    for line in fs::read_to_string(path)
-        .expect("the stacks of agree.so")
-        .lines()
-    {
+    for line in fs::read_to_string(path).expect("the stacks of agree.so").lines() {
         let (count, stack) = line.split_once(' ').expect("a count and a stack");
         *counts.entry(stack.to_owned()).or_default() += count.parse::<i128>().expect("a count");
     }
@@ -98,9 +69,7 @@ fn found_by_recorder(process: &Value) -> Counts {
             continue;
         }
         let callers = stack.iter().take_while(|frame| !own(frame));
-        let path: String = callers
-            .map(|f| format!("{:x};", number(f, "offset")))
-            .collect();
+        let path: String = callers.map(|f| format!("{:x};", number(f, "offset"))).collect();
         let calls = number(site, "allocations") + number(site, "failed");
         *counts.entry(path).or_default() += calls;
     }
@@ -115,13 +84,8 @@ fn agreement(name: &str, command: &[&str]) -> f64 {
     let recording = place.join("a.heaptide");
     let preload = format!("{}:{}", agree.display(), library().display());
     let mut guest = clean(Command::new(command[0]));
-    guest
-        .args(&command[1..])
-        .current_dir(&place)
-        .env("LD_PRELOAD", preload);
-    guest
-        .env("HEAPTIDE_OUTPUT", &recording)
-        .env("AGREE", place.join("stacks"));
+    guest.args(&command[1..]).current_dir(&place).env("LD_PRELOAD", preload);
+    guest.env("HEAPTIDE_OUTPUT", &recording).env("AGREE", place.join("stacks"));
     let outcome = run(guest.env("PYTHONMALLOC", "malloc"), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     let report = report(&recording, &place);
@@ -133,26 +97,15 @@ fn agreement(name: &str, command: &[&str]) -> f64 {
         .iter()
         .map(|(stack, count)| *count.min(by_recorder.get(stack).unwrap_or(&0)))
         .sum();
-    for (stack, count) in by_runtime
-        .iter()
-        .filter(|(s, _)| !by_recorder.contains_key(*s))
-        .take(5)
-    {
+    for (stack, count) in by_runtime.iter().filter(|(s, _)| !by_recorder.contains_key(*s)).take(5) {
         eprintln!("{name}: {count} times only by the runtime: {stack}");
     }
-    for (stack, count) in by_recorder
-        .iter()
-        .filter(|(s, _)| !by_runtime.contains_key(*s))
-        .take(5)
-    {
+    for (stack, count) in by_recorder.iter().filter(|(s, _)| !by_runtime.contains_key(*s)).take(5) {
         eprintln!("{name}: {count} times only by the recorder: {stack}");
     }
     assert!(total > 1000, "{name}: only {total} allocations");
     let share = agreed as f64 / total as f64;
-    eprintln!(
-        "{name}: {agreed} of {total} allocations on {} stacks agree",
-        by_runtime.len()
-    );
+    eprintln!("{name}: {agreed} of {total} allocations on {} stacks agree", by_runtime.len());
     share
 }
 
