@@ -1,8 +1,8 @@
 //! jemalloc's extended interface, recorded where it exists, and what it means where it does not.
 
 use crate::hooks::{
-    Address, NULL, REAL_FREE, REAL_MALLOC, aligned, allocate, call_real, reallocate, release,
-    stack_pointer, usable,
+    Address, NULL, REAL_FREE, REAL_MALLOC, aligned, allocate, call_real, here, reallocate, release,
+    usable,
 };
 use crate::lane::Inside;
 use crate::real::Real;
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn xallocx(block: Address, size: usize, extra: usize, flag
     type F = extern "C" fn(Address, usize, usize, i32) -> usize;
     // SAFETY: xallocx's contract.
     unsafe {
-        let Some(mut inside) = Inside::enter(stack_pointer()) else {
+        let Some(mut inside) = Inside::enter(here()) else {
             return call_real!(REAL, F, (block, size, extra, flags), usable(block) as usize);
         };
         let before = usable(block);

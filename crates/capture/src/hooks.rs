@@ -157,13 +157,20 @@ pub const NULL: Address = core::ptr::null_mut();
 /// The usable size of a live block.
 #[inline(always)]
 pub fn usable(block: Address) -> u64 {
+    trusted_header(block).unwrap_or_else(|| usable_by_call(block))
+}
+
+/// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in the
+/// word before the block, flags in its low bits. Bit 1: the chunk is a mapping, which has two words of
+/// overhead instead of one.
+#[inline(always)]
+fn trusted_header(block: Address) -> Option<u64> {
     if HEADERS.load(Relaxed) != Headers::Trusted as u32 {
-        return usable_by_call(block);
+        return None;
     }
-    // SAFETY: glibc's block has its chunk's size in the word before it, flags in the low bits: bit
-    // 1 says that the chunk is a mapping, which has two words of overhead instead of one.
+    // SAFETY: a live block of glibc's, which has a header there.
     let size = unsafe { *(block as *const u64).sub(1) };
-    (size & !7) - 8 - ((size & 2) << 2)
+    Some((size & !7).wrapping_sub(8 + ((size & 2) << 2)))
 }
 
 /// glibc's malloc_usable_size is a look at the chunk's header; doing that here saves two calls an
@@ -198,12 +205,13 @@ fn usable_by_call(block: Address) -> u64 {
     asked
 }
 
+/// The place of a hook that takes no stack.
 #[inline(always)]
-pub fn stack_pointer() -> u64 {
+pub fn here() -> Entry {
     let sp: u64;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
-    sp
+    Entry { sp, bp: 0 }
 }
 
 /// The common shape: enter, call, record.
@@ -220,17 +228,17 @@ pub fn allocate_or(
     call: impl FnOnce() -> Address,
     nested: impl FnOnce() -> Address,
 ) -> Address {
-    let Some(mut inside) = Inside::enter(entry.sp) else {
+    let Some(mut inside) = Inside::enter(entry) else {
         return nested();
     };
     let block = call();
     if block.is_null() {
-        if !operators::is_retry(entry) {
-            record::failed(&mut inside, entry);
+        if !operators::is_retry(inside.entry()) {
+            record::failed(&mut inside);
         }
     } else {
         let requested = requested as u64;
-        record::allocated(&mut inside, block, requested, usable_new(block, requested), entry);
+        record::allocated(&mut inside, block, requested, usable_new(block, requested));
     }
     block
 }
@@ -239,9 +247,12 @@ pub fn allocate_or(
 /// later: what it will say is what it would give for the request.
 #[inline(always)]
 fn usable_new(block: Address, requested: u64) -> u64 {
-    match usable(block) {
-        0 if requested > 0 => usable_by_request(requested),
-        bytes => bytes,
+    match trusted_header(block) {
+        Some(bytes) => bytes,
+        None => match usable_by_call(block) {
+            0 if requested > 0 => usable_by_request(requested),
+            bytes => bytes,
+        },
     }
 }
 
@@ -337,14 +348,14 @@ unsafe extern "C" fn posix_memalign_body(
     let entry = Entry { sp, bp };
     // SAFETY: posix_memalign's own contract; `out` holds a block only if it succeeds.
     unsafe {
-        let Some(mut inside) = Inside::enter(sp) else {
+        let Some(mut inside) = Inside::enter(entry) else {
             return call_real!(real, F, (out, alignment, size), ENOMEM);
         };
         let status = call_real!(real, F, (out, alignment, size), ENOMEM);
         if status != 0 {
-            record::failed(&mut inside, entry);
+            record::failed(&mut inside);
         } else if !(*out).is_null() {
-            record::allocated(&mut inside, *out, size as u64, usable_new(*out, size as u64), entry);
+            record::allocated(&mut inside, *out, size as u64, usable_new(*out, size as u64));
         }
         status
     }
@@ -394,17 +405,17 @@ pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Ad
     if old.is_null() {
         return allocate(size, entry, call);
     }
-    let Some(mut inside) = Inside::enter(entry.sp) else {
+    let Some(mut inside) = Inside::enter(entry) else {
         return reallocate_nested(old, call);
     };
     let moving = Moving::begin(&mut inside, old, usable(old));
     let block = call();
     if !block.is_null() {
-        moving.done(&mut inside, block, size as u64, usable_new(block, size as u64), entry);
+        moving.done(&mut inside, block, size as u64, usable_new(block, size as u64));
     } else if size == 0 {
         moving.freed(&mut inside);
     } else {
-        moving.failed(&mut inside, entry);
+        moving.failed(&mut inside);
     }
     block
 }
@@ -423,7 +434,7 @@ unsafe extern "C" fn free(block: Address) {
     // The recorder is left before the real call, which then is a jump: no free calls another one in
     // front of us for the same block, and if it did, the block is no longer known.
     if !block.is_null() {
-        match Inside::enter(stack_pointer()) {
+        match Inside::enter(here()) {
             Some(mut inside) => record::freed(&mut inside, block, usable(block)),
             None => record::freed_nested(block, || usable(block)),
         }
@@ -444,7 +455,7 @@ pub fn release(block: Address, call: impl FnOnce()) {
     if block.is_null() {
         return;
     }
-    let Some(mut inside) = Inside::enter(stack_pointer()) else {
+    let Some(mut inside) = Inside::enter(here()) else {
         record::freed_nested(block, || usable(block));
         return call();
     };

@@ -5,8 +5,10 @@ use crate::modules::Range;
 use crate::process::{Process, State, process, start};
 use crate::profile::Cursor;
 use crate::real::Real;
+use crate::record::Entry;
 use crate::tls::{thread_pointer, tls};
-use crate::{peak, profile, sites, sys};
+use crate::{modules, peak, profile, sites, sys};
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode};
@@ -131,25 +133,37 @@ pub fn create_table(p: &Process) -> Option<()> {
 /// Proof of being inside a hook: the lane is this call's alone, and re-entry is seen. Leaving is
 /// dropping it.
 pub struct Inside {
-    lane: *mut LaneState,
+    lane: NonNull<LaneState>,
 }
 
 impl Inside {
-    /// Enters the recorder; none if the thread is in it already, or nothing is recorded. `sp` is
-    /// the stack pointer at the entry of the hook.
+    /// Enters the recorder; none if the thread is in it already, or nothing is recorded.
     #[inline(always)]
-    pub fn enter(sp: u64) -> Option<Inside> {
+    pub fn enter(entry: Entry) -> Option<Inside> {
         let t = tls();
         // SAFETY: the thread's own block; a lane in `fast` is mapped for as long as the process
         // lives.
         unsafe {
             let lane = (*t).fast;
             if lane.is_null() || (*lane).mode == 0 {
-                return enter_slow(sp);
+                return enter_slow(entry);
             }
             (&raw mut (*t).fast).write_volatile(core::ptr::null_mut());
-            (*t).inside_sp = sp;
-            Some(Inside { lane })
+            (&raw mut (*t).inside_sp).write_volatile(entry.sp);
+            (&raw mut (*t).inside_bp).write_volatile(entry.bp);
+            Some(Inside { lane: NonNull::new_unchecked(lane) })
+        }
+    }
+
+    /// The registers at the entry of the hook. Kept here and not by the hook, whose own registers are
+    /// few: only a stack needs them.
+    #[inline(always)]
+    pub fn entry(&self) -> Entry {
+        let t = tls();
+        // SAFETY: the thread's own block.
+        unsafe {
+            let sp = (&raw const (*t).inside_sp).read_volatile();
+            Entry { sp, bp: (&raw const (*t).inside_bp).read_volatile() }
         }
     }
 
@@ -157,7 +171,7 @@ impl Inside {
     #[inline(always)]
     pub fn lane(&mut self) -> &mut LaneState {
         // SAFETY: `fast` is null while this exists, so nobody else makes a reference to the lane.
-        unsafe { &mut *self.lane }
+        unsafe { self.lane.as_mut() }
     }
 }
 
@@ -165,13 +179,14 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the thread's own block.
-        unsafe { (&raw mut (*tls()).fast).write_volatile(self.lane) };
+        unsafe { (&raw mut (*tls()).fast).write_volatile(self.lane.as_ptr()) };
     }
 }
 
 #[cold]
 #[inline(never)]
-fn enter_slow(sp: u64) -> Option<Inside> {
+fn enter_slow(entry: Entry) -> Option<Inside> {
+    let sp = entry.sp;
     let t = tls();
     // SAFETY: the thread's own block; its lane is mapped, wiped or not.
     unsafe {
@@ -211,8 +226,8 @@ fn enter_slow(sp: u64) -> Option<Inside> {
             (*t).lane = lane;
         }
         (*t).fast = core::ptr::null_mut();
-        (*t).inside_sp = sp;
-        Some(Inside { lane })
+        ((*t).inside_sp, (*t).inside_bp) = (entry.sp, entry.bp);
+        NonNull::new(lane).map(|lane| Inside { lane })
     }
 }
 
@@ -369,6 +384,10 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.generation = p.generation.load(Relaxed);
         state.ranges = [Range::EMPTY; RANGES];
         state.stack = Range::of_thread(sp, thread_pointer());
+        if state.stack == Range::EMPTY {
+            let mapping = modules::mapping_of(sp, state.buffer());
+            state.stack = mapping.unwrap_or(Range::EMPTY);
+        }
         state.late = (*t).released > 0;
         let tid = sys::gettid();
         state.tid.store(tid, Relaxed);

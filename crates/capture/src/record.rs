@@ -36,7 +36,7 @@ const MAYBE_UNMAPPED: u64 = 64 << 10;
 
 /// A block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
-pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64, entry: Entry) {
+pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
     if lane.mode == Mode::Counters as u32 {
         lane.live.grow(process(), lane.header, usable as i64);
@@ -44,13 +44,15 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
         lane.last_block = block;
         count(lane, requested, usable);
     } else {
-        allocated_at(lane, block, requested, usable, entry);
+        allocated_here(inside, block, requested, usable);
     }
 }
 
 /// The same with its stack; apart, so that counting alone needs few registers.
 #[inline(never)]
-fn allocated_at(lane: &mut LaneState, block: *mut u8, requested: u64, usable: u64, entry: Entry) {
+fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+    let entry = inside.entry();
+    let lane = inside.lane();
     let site = site_here(lane, entry);
     if !shadow::put(block, site) {
         return process().lost(Loss::NoShadow);
@@ -185,7 +187,8 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
 /// A request failed. It counts there and nowhere else.
 #[cold]
 #[inline(never)]
-pub fn failed(inside: &mut Inside, entry: Entry) {
+pub fn failed(inside: &mut Inside) {
+    let entry = inside.entry();
     let lane = inside.lane();
     if lane.mode == Mode::Counters as u32 {
         // SAFETY: the lane's own record.
@@ -217,11 +220,11 @@ impl Moving {
     }
 
     /// It failed: the old block is as it was.
-    pub fn failed(self, inside: &mut Inside, entry: Entry) {
+    pub fn failed(self, inside: &mut Inside) {
         if self.site != 0 {
             shadow::put(self.block, self.site);
         }
-        failed(inside, entry);
+        failed(inside);
     }
 
     /// It was a request for nothing, and the old block was freed.
@@ -233,14 +236,8 @@ impl Moving {
     /// It succeeded: one allocation here, one free of the old block. Moved: both were live for a
     /// moment. In place: only the difference ever was.
     #[inline(always)]
-    pub fn done(
-        self,
-        inside: &mut Inside,
-        block: *mut u8,
-        requested: u64,
-        usable: u64,
-        entry: Entry,
-    ) {
+    pub fn done(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+        let entry = inside.entry();
         let lane = inside.lane();
         let counters = lane.mode == Mode::Counters as u32;
         let known = counters || self.site != 0;

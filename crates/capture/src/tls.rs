@@ -36,6 +36,8 @@ pub struct Tls {
     pub released: u32,
     /// Stack pointer at the entry of the hook that the thread is in.
     pub inside_sp: u64,
+    /// rbp there.
+    pub inside_bp: u64,
     /// Entry of a failed operator new[] whose real form is about to ask operator new once more.
     pub retry_sp: u64,
 }

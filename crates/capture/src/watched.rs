@@ -1,7 +1,7 @@
 //! Functions that allocate nothing but change what the recorder knows: code and memory that come
 //! and go, threads that get names, processes that confine themselves, change their rights, or end.
 
-use crate::hooks::{Address, NULL, call_real, stack_pointer};
+use crate::hooks::{Address, NULL, call_real, here};
 use crate::lane::{self, Inside};
 use crate::process::{State, process};
 use crate::real::Real;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
     let p = process();
     if p.state() == State::Active
         && p.may_call()
-        && let Some(mut inside) = Inside::enter(stack_pointer())
+        && let Some(mut inside) = Inside::enter(here())
     {
         p.modules.loads.fetch_add(1, Relaxed);
         p.modules.drop_unmapped(p, inside.lane().buffer());
