@@ -160,9 +160,9 @@ pub fn usable(block: Address) -> u64 {
     trusted_header(block).unwrap_or_else(|| usable_by_call(block))
 }
 
-/// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in the
-/// word before the block, flags in its low bits. Bit 1: the chunk is a mapping, which has two words of
-/// overhead instead of one.
+/// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in
+/// the word before the block, flags in its low bits. Bit 1: the chunk is a mapping, which has two
+/// words of overhead instead of one.
 #[inline(always)]
 fn trusted_header(block: Address) -> Option<u64> {
     if HEADERS.load(Relaxed) != Headers::Trusted as u32 {

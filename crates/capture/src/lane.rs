@@ -155,8 +155,8 @@ impl Inside {
         }
     }
 
-    /// The registers at the entry of the hook. Kept here and not by the hook, whose own registers are
-    /// few: only a stack needs them.
+    /// The registers at the entry of the hook. Kept here and not by the hook, whose own registers
+    /// are few: only a stack needs them.
     #[inline(always)]
     pub fn entry(&self) -> Entry {
         let t = tls();
