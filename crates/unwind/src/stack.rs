@@ -77,6 +77,8 @@ pub struct Frame {
 const NEEDS_BP: u32 = 1;
 const DEREF: u32 = 2;
 const EXACT: u32 = 4;
+/// The stack ended here because of a word that no kept frame holds.
+const UNPROVEN: u32 = 8;
 
 /// The low bits of a key hold the address.
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -179,7 +181,7 @@ pub fn same_stack(
     at: Registers,
     word: impl Fn(u64) -> u64,
 ) -> Same {
-    let least = if cut == 0 { 0 } else { (kept.len() - 1) / 2 };
+    let least = if cut == 0 { 0 } else { kept.len() / 2 };
     let Some(mut live) = kept.get_mut(..*depth) else {
         return Same::No;
     };
@@ -304,15 +306,17 @@ impl Stack<'_> {
         seen: Same,
         machine: &mut M,
     ) -> (u32, usize) {
-        let (room, half) = (self.room(), self.room() / 2);
-        let usable = self.reuse && (*self.cut == 0 || *self.depth > half);
+        let room = self.room();
+        // A cut stack with no more frames than this would have been cut by less.
+        let least = room - room / 2;
+        let usable = self.reuse && (*self.cut == 0 || *self.depth > least);
         let candidates = if usable { *self.depth } else { 0 };
         let (new, outer) = self.walk(at, candidates, seen, machine);
         match outer {
             Outer::Root => return (self.keep(0, new, 0, None, machine), 0),
             Outer::Kept(n) => {
                 let depth = n + new;
-                if depth <= room && (*self.cut == 0 || depth > half) {
+                if depth <= room && (*self.cut == 0 || depth > least) {
                     let node = self.kept[n - 1].node;
                     let node = self.keep(n, new, *self.cut, Some(node), machine);
                     // With outer frames cut, or a signal's frames among them, they are not.
@@ -401,6 +405,11 @@ impl Stack<'_> {
                 self.scratch[new] = Frame { sp, key: pc, bp, bp_slot, cfa_slot, node: 0, flags };
                 new += 1;
             }
+            // The end of the stack, kept as a frame without a node: that the word is 0 must be
+            // proven like any other.
+            if pc == 0 {
+                return at_root(new, beyond, limit);
+            }
             let rule = machine.rule(pc, flags & EXACT != 0);
             self.work.stepped += 1;
             self.scratch[new - 1].key = pc | (rule.module() as u64) << 48;
@@ -429,9 +438,6 @@ impl Stack<'_> {
             (sp, pc, bp) = (cfa, word & ADDRESS, saved);
             bp_slot = if usual.bp_saved { slot } else { 0 };
             (cfa_slot, flags) = (0, 0);
-            if pc == 0 {
-                return at_root(new, beyond, limit);
-            }
         }
     }
 
@@ -541,7 +547,11 @@ impl Stack<'_> {
         w: &Walk,
         machine: &mut M,
     ) -> Option<Walk> {
-        let (cfa, bp) = match rule.step() {
+        let step = rule.step();
+        if step == Step::FramePointer {
+            self.need_bp(new, w.bp);
+        }
+        let (cfa, bp) = match step {
             Step::Frame(cfa, bp) => (cfa, bp),
             Step::End => return None,
             Step::Unknown => {
@@ -561,27 +571,27 @@ impl Stack<'_> {
             self.need_bp(new, w.bp);
         }
         let next = follow(cfa, bp, w, machine);
-        match next {
-            Some(next) if next.pc != 0 => Some(next),
-            Some(_) => None,
-            None => {
-                machine.ended(Early::OutsideStack);
-                None
+        if next.is_none() {
+            machine.ended(Early::OutsideStack);
+            if matches!(cfa, Cfa::SpDeref(..) | Cfa::BpDeref(..)) {
+                self.scratch[new - 1].flags |= UNPROVEN;
             }
         }
+        next
     }
 
     /// Over the kernel's signal frame: sp points at the `ucontext`, whose `gregs` start at byte 40
     /// (Linux x86-64: rbp is the 11th, rsp the 16th, rip the 17th).
     fn leave_signal<M: Machine>(&mut self, new: usize, w: &Walk, machine: &mut M) -> Option<Walk> {
         self.scratch[new - 1].flags |= EXACT;
-        let register = |index: u64| machine.word(w.sp.wrapping_add(40 + 8 * index));
+        let slot = |index: u64| w.sp.wrapping_add(40 + 8 * index);
+        let register = |index: u64| machine.word(slot(index));
         let (bp, sp, pc) = (register(10)?, register(15)?, register(16)?);
         (machine.enter(sp) && pc != 0).then_some(Walk {
             sp,
             pc,
             bp,
-            bp_slot: 0,
+            bp_slot: slot(10),
             cfa_slot: 0,
             flags: EXACT,
         })
@@ -605,8 +615,10 @@ impl Stack<'_> {
             let exact = frame.flags & EXACT != 0;
             // What a signal interrupted resumes in its own time: nothing from there inwards is
             // kept.
-            keepable &= !exact;
-            node = machine.child(node, frame.key, exact);
+            keepable &= !exact && frame.flags & UNPROVEN == 0;
+            if frame.key != 0 {
+                node = machine.child(node, frame.key, exact);
+            }
             frame.node = node;
             if keepable {
                 self.kept[depth] = frame;

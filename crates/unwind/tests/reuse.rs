@@ -1,0 +1,487 @@
+//! Reuse is exact: whatever a simulated program does between two captures, the node found with
+//! reuse is the one that unwinding every frame anew finds.
+
+#![forbid(unsafe_code)]
+
+mod thread;
+
+use heaptide_unwind::Rule;
+use heaptide_unwind::rule::{Bp, Cfa, Step};
+use heaptide_unwind::stack::Registers;
+use std::ops::Range;
+use thread::{Answers, TOO_DEEP, Thread, Tree, World};
+
+const CODE: u64 = 0x40_0000;
+/// The address the kernel lets a signal handler return to.
+const RESTORER: u64 = 0x60_0000;
+const SITES: u64 = 4;
+/// Bytes of one stack; each coroutine has one, and one for its signal handlers.
+const STACK: u64 = 1 << 15;
+const STACKS: u64 = 0x7f00_0000_0000;
+const COROUTINES: usize = 2;
+
+/// Numbers from a seed: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// How a function keeps its frame, and what its unwind rule says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// sp only, rbp untouched.
+    Plain,
+    /// sp only, rbp saved and used for something else.
+    Saves,
+    /// A frame pointer.
+    Linked,
+    /// A frame pointer, but no unwind information.
+    Unlisted,
+    /// sp only and no unwind information: the frame pointer leads to some outer frame.
+    Skipped,
+    /// Realigned: the CFA and rbp are found by rbp.
+    Realigned,
+    /// The CFA is found through a word by sp.
+    Dynamic,
+    /// No usable unwind information.
+    Lost,
+    /// Marked as outermost.
+    Last,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    kind: Kind,
+    /// Bytes of frame below the CFA when nothing is pushed.
+    size: u64,
+    /// Bytes more that are pushed at each site, per its index.
+    pushed: u64,
+}
+
+/// A function that was called: which, from which address, and the size of what it allocated on the
+/// stack.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    function: u64,
+    /// Where its caller goes on.
+    from: u64,
+    alloca: u64,
+    /// What it puts into rbp if it uses it.
+    scribble: u64,
+}
+
+/// An active function.
+#[derive(Clone, Copy, Debug)]
+struct Activation {
+    call: Call,
+    cfa: u64,
+    low: u64,
+    bp: u64,
+    /// Where the caller's rbp or the CFA was put, if it was.
+    slot: u64,
+    /// A signal interrupted its caller.
+    handler: bool,
+}
+
+struct Program {
+    functions: Vec<Function>,
+    memory: Vec<u64>,
+    active: [Vec<Activation>; COROUTINES],
+    current: usize,
+    random: Random,
+}
+
+impl World for Program {
+    fn stack_of(&self, sp: u64) -> Option<Range<u64>> {
+        let low = sp / STACK * STACK;
+        self.index(low).map(|_| low..low + STACK)
+    }
+
+    fn load(&self, address: u64) -> u64 {
+        self.memory[self.index(address).expect("an address in a stack")]
+    }
+
+    fn rule(&self, pc: u64, _: bool) -> Rule {
+        if pc == RESTORER {
+            return Rule::new(Step::Signal, 2);
+        }
+        let index = pc.wrapping_sub(CODE) / 0x100;
+        let Some(f) = self.functions.get(index as usize) else {
+            return Rule::new(Step::Unknown, 0);
+        };
+        let size = (f.size + f.pushed * site_of(pc)) as i32;
+        let step = match f.kind {
+            Kind::Plain => Step::Frame(Cfa::Sp(size), Bp::Same),
+            Kind::Saves => Step::Frame(Cfa::Sp(size), Bp::AtCfa(-16)),
+            Kind::Linked => Step::Frame(Cfa::Bp(16), Bp::AtCfa(-16)),
+            Kind::Unlisted | Kind::Skipped => Step::FramePointer,
+            Kind::Realigned => Step::Frame(Cfa::BpDeref(-8, 0), Bp::AtBp(0)),
+            Kind::Dynamic => {
+                let below = (f.pushed * site_of(pc)) as i16;
+                Step::Frame(Cfa::SpDeref(8 + below, 16), Bp::Same)
+            }
+            Kind::Lost => Step::Unknown,
+            Kind::Last => Step::End,
+        };
+        Rule::new(step, 1 + (index % 2) as u16)
+    }
+}
+
+fn pc_of(function: u64, site: u64) -> u64 {
+    CODE + function * 0x100 + site * 0x10 + 5
+}
+
+fn site_of(pc: u64) -> u64 {
+    pc >> 4 & (SITES - 1)
+}
+
+/// Functions of all kinds, most of them of the usual ones.
+fn mixed(random: &mut Random) -> Vec<Function> {
+    let usual = [Kind::Plain, Kind::Saves, Kind::Linked, Kind::Realigned, Kind::Dynamic];
+    let mut functions = vec![Function { kind: Kind::Last, size: 32, pushed: 0 }];
+    for i in 0..23 {
+        let kind = match i {
+            0 => Kind::Lost,
+            1 | 2 => Kind::Unlisted,
+            3 => Kind::Skipped,
+            _ => usual[random.below(5) as usize],
+        };
+        // At least what the kind keeps there; few sizes, so that other chains fit the same memory.
+        let size = 32 + 16 * random.below(3);
+        functions.push(Function { kind, size, pushed: 16 * random.below(2) });
+    }
+    functions
+}
+
+impl Program {
+    fn new(seed: u64, functions: impl Fn(&mut Random) -> Vec<Function>) -> Program {
+        let mut random = Random::new(seed);
+        let words = (COROUTINES as u64 * 2 * STACK / 8) as usize;
+        let mut program = Program {
+            functions: functions(&mut random),
+            memory: vec![0; words],
+            active: Default::default(),
+            current: 0,
+            random,
+        };
+        for current in 0..COROUTINES {
+            program.current = current;
+            program.begin();
+        }
+        program
+    }
+
+    fn index(&self, address: u64) -> Option<usize> {
+        let index = (address.wrapping_sub(STACKS) / 8) as usize;
+        (index < self.memory.len()).then_some(index)
+    }
+
+    fn store(&mut self, address: u64, value: u64) {
+        if let Some(index) = self.index(address) {
+            self.memory[index] = value;
+        }
+    }
+
+    /// Begins the current coroutine: in the function that is marked as outermost, or in another
+    /// with 0 for a return address.
+    fn begin(&mut self) {
+        let marked = self.random.chance(50);
+        let function = if marked { 0 } else { self.some_function() };
+        let top = STACKS + (2 * self.current as u64 + 2) * STACK - 64;
+        let from = if marked { self.random.below(1 << 20) } else { 0 };
+        let call = Call { function, from, alloca: 0, scribble: 0 };
+        self.active[self.current].clear();
+        self.enter(call, top, 0, false);
+    }
+
+    fn some_function(&mut self) -> u64 {
+        1 + self.random.below(self.functions.len() as u64 - 1)
+    }
+
+    fn depth(&self) -> usize {
+        self.active[self.current].len()
+    }
+
+    fn top(&self) -> Activation {
+        *self.active[self.current].last().expect("an outermost function")
+    }
+
+    /// The stack pointer of an active function while it calls from `pc`.
+    fn sp_at(&self, a: &Activation, pc: u64) -> u64 {
+        a.low - self.functions[a.call.function as usize].pushed * site_of(pc)
+    }
+
+    /// The registers when an allocation function returns to `pc` in the innermost function.
+    fn registers(&self, pc: u64) -> Registers {
+        let top = self.top();
+        Registers { pc, sp: self.sp_at(&top, pc), bp: top.bp }
+    }
+
+    /// Makes the frame of a called function: `cfa` is the stack pointer after its return.
+    fn enter(&mut self, call: Call, cfa: u64, bp: u64, handler: bool) {
+        let f = self.functions[call.function as usize];
+        self.store(cfa - 8, call.from);
+        let mut a = Activation { call, cfa, low: cfa - f.size, bp, slot: 0, handler };
+        match f.kind {
+            Kind::Plain | Kind::Skipped | Kind::Lost | Kind::Last => {}
+            Kind::Saves => {
+                (a.bp, a.slot) = (call.scribble, cfa - 16);
+                self.store(a.slot, bp);
+            }
+            Kind::Linked | Kind::Unlisted => {
+                (a.bp, a.slot, a.low) = (cfa - 16, cfa - 16, a.low - call.alloca);
+                self.store(a.slot, bp);
+            }
+            Kind::Realigned => {
+                let aligned = (cfa - 16 - call.alloca) & !31;
+                (a.bp, a.slot, a.low) = (aligned, aligned - 8, aligned - f.size);
+                self.store(aligned + 8, call.from);
+                self.store(aligned, bp);
+                self.store(a.slot, cfa);
+            }
+            Kind::Dynamic => {
+                a.low -= call.alloca;
+                a.slot = a.low + 8;
+                self.store(a.slot, cfa - 16);
+            }
+        }
+        self.active[self.current].push(a);
+    }
+
+    /// A call from somewhere in the innermost function.
+    fn some_call(&mut self) -> Call {
+        let scribble = match self.random.below(4) {
+            0 => 0,
+            1 => self.random.below(1 << 20),
+            _ => self.top().cfa + 8 * self.random.below(64),
+        };
+        Call {
+            function: self.some_function(),
+            from: pc_of(self.top().call.function, self.random.below(SITES)),
+            alloca: 8 * self.random.below(4),
+            scribble,
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        let top = self.top();
+        self.enter(call, self.sp_at(&top, call.from), top.bp, false);
+    }
+
+    /// One to `most` calls, each from the function called before.
+    fn call_some(&mut self, most: u64) {
+        for _ in 0..=self.random.below(most) {
+            let call = self.some_call();
+            self.call(call);
+        }
+    }
+
+    /// Interrupts the innermost function, on its stack or on that for handlers.
+    fn signal(&mut self) {
+        let top = self.top();
+        let pc = pc_of(top.call.function, self.random.below(SITES));
+        let sp = self.sp_at(&top, pc);
+        let own = STACKS + 2 * self.current as u64 * STACK;
+        let ours = sp >= own + STACK;
+        let from = if ours && self.random.chance(50) { own + STACK - 64 } else { sp - 128 };
+        let context = (from - 256) & !15;
+        for (register, value) in [(10, top.bp), (15, sp), (16, pc)] {
+            self.store(context + 40 + 8 * register, value);
+        }
+        let call = Call { from: RESTORER, ..self.some_call() };
+        self.enter(call, context, top.bp, true);
+    }
+
+    /// Returns from the `n` innermost functions, or as many as leave the outermost one.
+    fn leave(&mut self, n: usize) {
+        let left = self.depth().saturating_sub(n).max(1);
+        self.active[self.current].truncate(left);
+    }
+
+    /// Calls the innermost functions again, but the first of them from elsewhere.
+    fn again_from_elsewhere(&mut self) {
+        let n = 1 + self.random.below(8) as usize;
+        let from = self.depth().saturating_sub(n).max(1);
+        let mut calls: Vec<_> = self.active[self.current].drain(from..).collect();
+        if calls.iter().any(|a| a.handler) {
+            return;
+        }
+        let site = self.random.below(SITES);
+        if let Some(first) = calls.first_mut() {
+            first.call.from = pc_of(self.top().call.function, site);
+        }
+        for a in calls {
+            self.call(a.call);
+        }
+    }
+
+    /// Overwrites a word that unwinding depends on.
+    fn poke(&mut self) {
+        let a = self.active[self.current][self.random.below(self.depth() as u64) as usize];
+        let slot = if self.random.chance(50) && a.slot != 0 { a.slot } else { a.cfa - 8 };
+        let value = match self.random.below(5) {
+            0 => 0,
+            1 => a.cfa,
+            2 => a.cfa + 8 * self.random.below(32),
+            _ => pc_of(self.some_function(), self.random.below(SITES)),
+        };
+        self.store(slot, value);
+    }
+
+    fn step(&mut self, most: usize) {
+        let few = 1 + self.random.below(3) as usize;
+        let many = self.random.below(self.depth() as u64) as usize;
+        match self.random.below(100) {
+            0..40 => self.call_some(3),
+            40..65 => self.leave(few),
+            65..70 => self.leave(many),
+            70..85 => self.again_from_elsewhere(),
+            85..90 => self.poke(),
+            90..94 => self.signal(),
+            94..97 => self.current = self.random.below(COROUTINES as u64) as usize,
+            97 => self.begin(),
+            _ => {}
+        }
+        if self.depth() > most {
+            self.leave(most / 2);
+        }
+    }
+}
+
+/// Both ways to the node of a stack, into one tree.
+struct Check {
+    tree: Tree,
+    reusing: Thread,
+    plain: Thread,
+    cut: usize,
+}
+
+impl Check {
+    fn new(frames: usize) -> Check {
+        let (reusing, plain) = (Thread::new(frames, true), Thread::new(frames, false));
+        Check { tree: Tree::default(), reusing, plain, cut: 0 }
+    }
+
+    fn capture(&mut self, program: &Program, pc: u64, what: &str) {
+        let at = program.registers(pc);
+        let found = self.reusing.capture(program, &mut self.tree, at);
+        let expected = self.plain.capture(program, &mut self.tree, at);
+        let path = self.tree.path(expected);
+        assert!(
+            found == expected,
+            "{what}: with reuse {:x?},\nwithout {path:x?}\nin {:x?}",
+            self.tree.path(found),
+            program.active[program.current],
+        );
+        self.cut += usize::from(path.last() == Some(&(TOO_DEEP, true)));
+    }
+
+    fn capture_anywhere(&mut self, program: &mut Program, what: &str) {
+        let pc = pc_of(program.top().call.function, program.random.below(SITES));
+        self.capture(program, pc, what);
+    }
+
+    fn answers(&self) -> Answers {
+        self.reusing.answers
+    }
+}
+
+/// A loop that calls one of a few chains each time, under an outer part that moves at times.
+fn run_loop(program: &mut Program, check: &mut Check, what: &str) {
+    let base = program.depth();
+    let mut chains = Vec::new();
+    for _ in 0..3 {
+        program.call_some(5);
+        let site = program.random.below(SITES);
+        let pc = pc_of(program.top().call.function, site);
+        let calls = program.active[program.current][base..].iter().map(|a| a.call);
+        chains.push((calls.collect::<Vec<_>>(), pc));
+        program.leave(program.depth() - base);
+    }
+    for _ in 0..12 {
+        let (calls, pc) = chains[program.random.below(3) as usize].clone();
+        for &call in &calls {
+            program.call(call);
+        }
+        check.capture(program, pc, what);
+        program.leave(calls.len());
+        if program.random.chance(10) {
+            program.poke();
+        }
+    }
+}
+
+#[test]
+fn reuse_finds_the_nodes_that_unwinding_finds() {
+    let mut all = Answers::default();
+    let (mut stepped, mut stepped_without) = (0, 0);
+    for seed in 0..40 {
+        let mut program = Program::new(seed, mixed);
+        let mut check = Check::new(1024);
+        for step in 0..1500 {
+            let what = format!("seed {seed}, step {step}");
+            program.step(40);
+            check.capture_anywhere(&mut program, &what);
+            if program.random.chance(5) {
+                run_loop(&mut program, &mut check, &what);
+            }
+        }
+        let answers = check.answers();
+        all.same += answers.same;
+        all.recalled += answers.recalled;
+        all.unwound += answers.unwound;
+        stepped += check.reusing.stepped();
+        stepped_without += check.plain.stepped();
+    }
+    assert!(stepped < stepped_without / 3 * 2, "{stepped} of {stepped_without} frames stepped");
+    // Each way to an answer was taken often, or this test proves nothing of it.
+    assert!(all.same > 1000 && all.recalled > 1000 && all.unwound > 1000, "{all:?}");
+}
+
+/// Frames of one size: how many were cut is told by the stack pointer alone.
+fn equal(_: &mut Random) -> Vec<Function> {
+    let mut functions = vec![Function { kind: Kind::Plain, size: 32, pushed: 0 }; 12];
+    functions[0].kind = Kind::Last;
+    functions
+}
+
+#[test]
+fn stacks_deeper_than_the_room_are_cut_the_same() {
+    for frames in [9, 10, 16, 17, 33] {
+        for seed in 0..10 {
+            let mut program = Program::new(seed, equal);
+            let mut check = Check::new(frames);
+            for step in 0..1500 {
+                let what = format!("room {frames}, seed {seed}, step {step}");
+                match program.random.below(10) {
+                    0..5 => program.call_some(6),
+                    5..8 => {
+                        let n = program.random.below(3);
+                        program.leave(1 + n as usize);
+                    }
+                    8 => program.again_from_elsewhere(),
+                    _ => program.leave(program.depth() / 3),
+                }
+                if program.depth() > 5 * frames {
+                    program.leave(frames);
+                }
+                check.capture_anywhere(&mut program, &what);
+            }
+            assert!(check.cut > 100, "room {frames}, seed {seed}: cut {} stacks", check.cut);
+        }
+    }
+}
