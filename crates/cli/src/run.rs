@@ -137,9 +137,16 @@ fn finish(recording: &Path, status: ExitStatus, quiet: bool) {
         return;
     }
     match Recording::open(recording) {
-        Ok(read) => eprint!("{}", heaptide_render::summary(&read, recording)),
+        Ok(read) => eprint!("{}", heaptide_render::summary(&read, &from_here(recording))),
         Err(e) => eprintln!("heaptide: {e}"),
     }
+}
+
+/// The path as a person here would type it.
+fn from_here(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
+    below.filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| path.to_owned())
 }
 
 fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> {
