@@ -102,6 +102,8 @@ struct Program {
     memory: Vec<u64>,
     active: [Vec<Activation>; COROUTINES],
     current: usize,
+    /// Where the function that was left last had been called.
+    left: u64,
     random: Random,
 }
 
@@ -157,7 +159,7 @@ fn mixed(random: &mut Random) -> Vec<Function> {
         let kind = match i {
             0 => Kind::Lost,
             1 | 2 => Kind::Unlisted,
-            3 => Kind::Skipped,
+            3 | 4 => Kind::Skipped,
             _ => usual[random.below(5) as usize],
         };
         // At least what the kind keeps there; few sizes, so that other chains fit the same memory.
@@ -176,6 +178,7 @@ impl Program {
             memory: vec![0; words],
             active: Default::default(),
             current: 0,
+            left: 0,
             random,
         };
         for current in 0..COROUTINES {
@@ -262,13 +265,20 @@ impl Program {
         self.active[self.current].push(a);
     }
 
-    /// A call from somewhere in the innermost function.
-    fn some_call(&mut self) -> Call {
-        let scribble = match self.random.below(4) {
+    /// A value for rbp that may look like a frame pointer.
+    fn scribble(&mut self) -> u64 {
+        let some = self.random.below(self.depth() as u64) as usize;
+        match self.random.below(4) {
             0 => 0,
             1 => self.random.below(1 << 20),
-            _ => self.top().cfa + 8 * self.random.below(64),
-        };
+            2 => self.top().cfa + 8 * self.random.below(64),
+            _ => self.active[self.current][some].cfa - 16,
+        }
+    }
+
+    /// A call from somewhere in the innermost function.
+    fn some_call(&mut self) -> Call {
+        let scribble = self.scribble();
         Call {
             function: self.some_function(),
             from: pc_of(self.top().call.function, self.random.below(SITES)),
@@ -299,7 +309,9 @@ impl Program {
         let ours = sp >= own + STACK;
         let from = if ours && self.random.chance(50) { own + STACK - 64 } else { sp - 128 };
         let context = (from - 256) & !15;
-        for (register, value) in [(10, top.bp), (15, sp), (16, pc)] {
+        // A handler may change the registers that are restored.
+        let bp = if self.random.chance(20) { self.scribble() } else { top.bp };
+        for (register, value) in [(10, bp), (15, sp), (16, pc)] {
             self.store(context + 40 + 8 * register, value);
         }
         let call = Call { from: RESTORER, ..self.some_call() };
@@ -309,7 +321,11 @@ impl Program {
     /// Returns from the `n` innermost functions, or as many as leave the outermost one.
     fn leave(&mut self, n: usize) {
         let left = self.depth().saturating_sub(n).max(1);
-        self.active[self.current].truncate(left);
+        let active = &mut self.active[self.current];
+        if let Some(first) = active.get(left) {
+            self.left = first.call.from;
+        }
+        active.truncate(left);
     }
 
     /// Calls the innermost functions again, but the first of them from elsewhere.
@@ -340,6 +356,19 @@ impl Program {
             _ => pc_of(self.some_function(), self.random.below(SITES)),
         };
         self.store(slot, value);
+        // What lies below the stack pointer is anybody's.
+        let dead = self.top().low - 64 - 8 * self.random.below(32);
+        self.store(dead, value);
+    }
+
+    /// Where the innermost function allocates: anywhere, or where the last call from it was.
+    fn some_site(&mut self) -> u64 {
+        let function = self.top().call.function;
+        let own = pc_of(function, site_of(self.left)) == self.left;
+        if own && self.random.chance(50) {
+            return self.left;
+        }
+        pc_of(function, self.random.below(SITES))
     }
 
     fn step(&mut self, most: usize) {
@@ -376,8 +405,7 @@ impl Check {
         Check { tree: Tree::default(), reusing, plain, cut: 0 }
     }
 
-    fn capture(&mut self, program: &Program, pc: u64, what: &str) {
-        let at = program.registers(pc);
+    fn capture(&mut self, program: &Program, at: Registers, what: &str) {
         let found = self.reusing.capture(program, &mut self.tree, at);
         let expected = self.plain.capture(program, &mut self.tree, at);
         let path = self.tree.path(expected);
@@ -391,8 +419,8 @@ impl Check {
     }
 
     fn capture_anywhere(&mut self, program: &mut Program, what: &str) {
-        let pc = pc_of(program.top().call.function, program.random.below(SITES));
-        self.capture(program, pc, what);
+        let pc = program.some_site();
+        self.capture(program, program.registers(pc), what);
     }
 
     fn answers(&self) -> Answers {
@@ -415,9 +443,17 @@ fn run_loop(program: &mut Program, check: &mut Check, what: &str) {
     for _ in 0..12 {
         let (calls, pc) = chains[program.random.below(3) as usize].clone();
         for &call in &calls {
-            program.call(call);
+            let other = program.random.chance(10);
+            let scribble = if other { program.scribble() } else { call.scribble };
+            program.call(Call { scribble, ..call });
         }
-        check.capture(program, pc, what);
+        let at = program.registers(pc);
+        check.capture(program, at, what);
+        // The function has put something else into rbp since, whatever its rule says.
+        if program.random.chance(30) {
+            let bp = program.scribble();
+            check.capture(program, Registers { bp, ..at }, what);
+        }
         program.leave(calls.len());
         if program.random.chance(10) {
             program.poke();
