@@ -1,0 +1,280 @@
+//! Rows of unwind tables that are assembled here byte by byte: every instruction that the evaluator
+//! follows, and tables that are cut or garbage.
+
+#![forbid(unsafe_code)]
+
+use heaptide_unwind::rule::{Bp, Cfa, Step};
+use heaptide_unwind::table::{Sections, frames_address, step_at};
+
+const HEADER: u64 = 0x1000;
+const FRAMES: u64 = 0x2000;
+/// The function that the table covers.
+const START: u64 = 0x40_0000;
+const LENGTH: u32 = 0x100;
+
+const RBX: u8 = 3;
+const RBP: u8 = 6;
+const RSP: u8 = 7;
+const RA: u8 = 16;
+
+/// What every function begins with: the CFA is rsp + 8, the return address right below it.
+const USUAL: &[u8] = &[0x0c, RSP, 8, 0x80 | RA, 1];
+
+/// `.eh_frame_hdr` and `.eh_frame` with one function.
+struct Tables {
+    header: Vec<u8>,
+    frames: Vec<u8>,
+}
+
+/// An entry: its length, what it holds, padded with `DW_CFA_nop`.
+fn entry(mut body: Vec<u8>) -> Vec<u8> {
+    while body.len() % 8 != 4 {
+        body.push(0);
+    }
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.append(&mut body);
+    bytes
+}
+
+impl Tables {
+    fn new(augmentation: &[u8], preamble: &[u8], program: &[u8]) -> Tables {
+        // Common part: id 0, version 1, augmentation, code factor 1, data factor -8, return address
+        // in column 16, then the encoding of addresses: 8 bytes, absolute.
+        let mut common = vec![0, 0, 0, 0, 1];
+        common.extend(augmentation);
+        common.extend([0, 1, 0x78, RA, 1, 0x04]);
+        common.extend(preamble);
+        let mut frames = entry(common);
+        let function_at = frames.len() as u64;
+        // Function: distance back to the common part, where it is, how long, no more.
+        let mut function = (function_at as u32 + 4).to_le_bytes().to_vec();
+        function.extend(START.to_le_bytes());
+        function.extend(u64::from(LENGTH).to_le_bytes());
+        function.push(0);
+        function.extend(program);
+        frames.extend(entry(function));
+        frames.extend([0; 4]);
+        // Version 1; the frames' address, the count, and pairs of addresses, all absolute.
+        let mut header = vec![1, 0x04, 0x03, 0x04];
+        header.extend(FRAMES.to_le_bytes());
+        header.extend(1u32.to_le_bytes());
+        header.extend(START.to_le_bytes());
+        header.extend((FRAMES + function_at).to_le_bytes());
+        Tables { header, frames }
+    }
+
+    fn usual(program: &[u8]) -> Tables {
+        Tables::new(b"zR", USUAL, program)
+    }
+
+    fn step(&self, offset: u64) -> Option<Step> {
+        step_of(&self.header, &self.frames, START + offset)
+    }
+}
+
+fn step_of(header: &[u8], frames: &[u8], pc: u64) -> Option<Step> {
+    let sections = Sections { header, header_address: HEADER, frames, frames_address: FRAMES };
+    step_at(&sections, pc)
+}
+
+/// The step at the end of a function with this program.
+fn after(program: &[u8]) -> Step {
+    Tables::usual(program).step(u64::from(LENGTH) - 1).expect("a covered pc")
+}
+
+const ENTRY: Step = Step::Frame(Cfa::Sp(8), Bp::Same);
+
+#[test]
+fn a_row_holds_from_its_location_to_the_next() {
+    // Each way to move on, and one more row behind: push, push, push, push.
+    let program: [&[u8]; 4] = [
+        &[0x40 | 1, 0x0e, 16],
+        &[0x02, 0x0f, 0x0e, 24],
+        &[0x03, 0x10, 0x00, 0x0e, 32],
+        &[0x04, 0x20, 0x00, 0x00, 0x00, 0x0e, 40],
+    ];
+    let tables = Tables::usual(&program.concat());
+    let rows = [(0, 8), (1, 16), (15, 16), (16, 24), (31, 24), (32, 32), (63, 32), (64, 40)];
+    for (offset, n) in rows {
+        let expected = Some(Step::Frame(Cfa::Sp(n), Bp::Same));
+        assert_eq!(tables.step(offset), expected, "at {offset}");
+    }
+    let mut set_location = vec![0x01];
+    set_location.extend((START + 0x80).to_le_bytes());
+    set_location.extend([0x0e, 48]);
+    let tables = Tables::usual(&set_location);
+    assert_eq!(tables.step(0x7f), Some(ENTRY));
+    assert_eq!(tables.step(0x80), Some(Step::Frame(Cfa::Sp(48), Bp::Same)));
+}
+
+#[test]
+fn a_pc_that_is_not_covered_has_no_step() {
+    let tables = Tables::usual(&[]);
+    assert_eq!(tables.step(0), Some(ENTRY));
+    assert_eq!(tables.step(u64::from(LENGTH)), None);
+    assert_eq!(step_of(&tables.header, &tables.frames, START - 1), None);
+    assert_eq!(step_of(&tables.header, &tables.frames, u64::MAX), None);
+}
+
+#[test]
+fn every_way_to_say_where_the_cfa_is() {
+    let frame = |cfa| Step::Frame(cfa, Bp::Same);
+    // def_cfa, def_cfa_register, def_cfa_offset, and the two with signed factors of -8.
+    assert_eq!(after(&[0x0c, RBP, 16]), frame(Cfa::Bp(16)));
+    assert_eq!(after(&[0x0e, 16, 0x0d, RBP]), frame(Cfa::Bp(16)));
+    assert_eq!(after(&[0x0e, 0x80, 0x02]), frame(Cfa::Sp(256)));
+    assert_eq!(after(&[0x12, RBP, 0x7e]), frame(Cfa::Bp(16)));
+    assert_eq!(after(&[0x13, 0x7c]), frame(Cfa::Sp(32)));
+    // def_cfa_expression: breg n; deref; plus_uconst m.
+    assert_eq!(after(&[0x0f, 3, 0x76, 0x78, 0x06]), frame(Cfa::BpDeref(-8, 0)));
+    assert_eq!(after(&[0x0f, 3, 0x77, 0x08, 0x06]), frame(Cfa::SpDeref(8, 0)));
+    assert_eq!(after(&[0x0f, 5, 0x77, 0x08, 0x06, 0x23, 16]), frame(Cfa::SpDeref(8, 16)));
+    // Counted from rbx; an expression that does not read, one that goes on, one that is cut.
+    assert_eq!(after(&[0x0c, RBX, 16]), Step::Unknown);
+    assert_eq!(after(&[0x0f, 2, 0x77, 0x08]), Step::Unknown);
+    assert_eq!(after(&[0x0f, 4, 0x77, 0x08, 0x06, 0x06]), Step::Unknown);
+    assert_eq!(after(&[0x0f, 1, 0x77]), Step::Unknown);
+    // An offset or a register without the other.
+    assert_eq!(after(&[0x0f, 3, 0x76, 0x78, 0x06, 0x0e, 16]), Step::Unknown);
+    assert_eq!(after(&[0x0f, 3, 0x76, 0x78, 0x06, 0x0d, RBP]), Step::Unknown);
+}
+
+#[test]
+fn every_way_to_say_where_rbp_is() {
+    let frame = |bp| Step::Frame(Cfa::Sp(8), bp);
+    // offset, offset_extended, offset_extended_sf, expression breg rbp n.
+    assert_eq!(after(&[0x80 | RBP, 2]), frame(Bp::AtCfa(-16)));
+    assert_eq!(after(&[0x05, RBP, 3]), frame(Bp::AtCfa(-24)));
+    assert_eq!(after(&[0x11, RBP, 0x7f]), frame(Bp::AtCfa(8)));
+    assert_eq!(after(&[0x10, RBP, 2, 0x76, 0x70]), frame(Bp::AtBp(-16)));
+    // same_value, undefined, and those whose value is not in memory: taken for untouched.
+    assert_eq!(after(&[0x80 | RBP, 2, 0x08, RBP]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x07, RBP]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x14, RBP, 2]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x15, RBP, 0x7e]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x16, RBP, 2, 0x76, 0]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x09, RBP, RBX]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x10, RBP, 2, 0x77, 0]), frame(Bp::Same));
+    // restore, restore_extended: as the common part says.
+    assert_eq!(after(&[0x80 | RBP, 2, 0xc0 | RBP]), frame(Bp::Same));
+    assert_eq!(after(&[0x80 | RBP, 2, 0x06, RBP]), frame(Bp::Same));
+    // Other registers, GNU_args_size and nop change nothing.
+    let others = [0x80 | RBX, 4, 0x2e, 16, 0x00, 0xc0 | RBX];
+    assert_eq!(after(&others), ENTRY);
+}
+
+#[test]
+fn restoring_means_what_the_common_part_said() {
+    let preamble = [USUAL, &[0x80 | RBP, 2]].concat();
+    let tables = Tables::new(b"zR", &preamble, &[0x08, RBP, 0x40 | 8, 0xc0 | RBP]);
+    assert_eq!(tables.step(0), Some(ENTRY));
+    assert_eq!(tables.step(8), Some(Step::Frame(Cfa::Sp(8), Bp::AtCfa(-16))));
+}
+
+#[test]
+fn remembered_states_come_back() {
+    let program = [0x0a, 0x0e, 16, 0x80 | RBP, 2, 0x40 | 8, 0x0b, 0x40 | 8, 0x0e, 24];
+    let tables = Tables::usual(&program);
+    assert_eq!(tables.step(7), Some(Step::Frame(Cfa::Sp(16), Bp::AtCfa(-16))));
+    assert_eq!(tables.step(8), Some(ENTRY));
+    assert_eq!(tables.step(16), Some(Step::Frame(Cfa::Sp(24), Bp::Same)));
+    // Four deep, not five; and nothing to restore.
+    assert_eq!(after(&[0x0a, 0x0a, 0x0a, 0x0a, 0x0e, 64, 0x0b]), ENTRY);
+    assert_eq!(after(&[0x0a; 5]), Step::Unknown);
+    assert_eq!(after(&[0x0b]), Step::Unknown);
+}
+
+#[test]
+fn the_return_address_tells_the_end() {
+    assert_eq!(after(&[0x07, RA]), Step::End);
+    // Not right below the CFA, or in a register: no compiled code.
+    assert_eq!(after(&[0x80 | RA, 2]), Step::Unknown);
+    assert_eq!(after(&[0x09, RA, RBX]), Step::Unknown);
+    assert_eq!(after(&[0x07, RA, 0xc0 | RA]), ENTRY);
+}
+
+#[test]
+fn a_signal_frame_is_known_by_its_augmentation() {
+    assert_eq!(Tables::new(b"zRS", USUAL, &[]).step(0), Some(Step::Signal));
+}
+
+#[test]
+fn the_header_names_the_frames() {
+    let tables = Tables::usual(&[]);
+    assert_eq!(frames_address(&tables.header, HEADER), Some(FRAMES));
+    assert_eq!(frames_address(&tables.header[..6], HEADER), None);
+    assert_eq!(frames_address(&[], HEADER), None);
+    // Without a search table the frames are walked.
+    let mut header = vec![1, 0x04, 0xff, 0xff];
+    header.extend(FRAMES.to_le_bytes());
+    assert_eq!(step_of(&header, &tables.frames, START), Some(ENTRY));
+}
+
+/// Numbers from a seed: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n
+    }
+}
+
+#[test]
+fn a_cut_table_has_a_step_or_none() {
+    let program =
+        [0x0a, 0x40 | 1, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, RBP, 2, 0x76, 0, 0x40 | 9, 0x0b];
+    let tables = Tables::usual(&program);
+    let whole = tables.step(5);
+    assert_eq!(whole, Some(Step::Frame(Cfa::BpDeref(-8, 0), Bp::AtBp(0))));
+    for end in 0..tables.header.len() {
+        assert_eq!(step_of(&tables.header[..end], &tables.frames, START + 5), None, "{end}");
+    }
+    // The last four bytes are the mark of the end, which nothing asks for.
+    for end in 0..tables.frames.len() - 4 {
+        assert_eq!(step_of(&tables.header, &tables.frames[..end], START + 5), None, "{end}");
+    }
+}
+
+#[test]
+fn garbage_has_a_step_or_none() {
+    let mut random = Random(0x5eed);
+    let mut steps = 0;
+    for _ in 0..20_000 {
+        // A program of random instructions in a sound table, then bytes changed anywhere.
+        let program: Vec<u8> = (0..random.below(40)).map(|_| random.below(256) as u8).collect();
+        let mut tables = Tables::usual(&program);
+        for offset in [0, 7, 100, 255] {
+            assert!(tables.step(offset).is_some(), "{program:x?} at {offset}");
+        }
+        for _ in 0..=random.below(4) {
+            let at = random.below(tables.frames.len());
+            tables.frames[at] = random.below(256) as u8;
+            if random.below(2) == 0 {
+                let at = random.below(tables.header.len());
+                tables.header[at] = random.below(256) as u8;
+            }
+        }
+        frames_address(&tables.header, HEADER);
+        steps += usize::from(tables.step(random.below(256) as u64).is_some());
+    }
+    // Most still lead to the function's instructions.
+    assert!(steps > 2000, "{steps} steps");
+}
+
+#[test]
+fn wholly_random_sections_do_no_harm() {
+    let mut random = Random(0xbad);
+    for _ in 0..20_000 {
+        let mut bytes = |most| -> Vec<u8> {
+            (0..random.below(most)).map(|_| random.below(256) as u8).collect()
+        };
+        let (mut header, frames) = (bytes(64), bytes(256));
+        if let Some(version) = header.first_mut() {
+            *version = 1;
+        }
+        step_of(&header, &frames, START);
+    }
+}
