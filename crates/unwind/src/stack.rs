@@ -80,6 +80,9 @@ const EXACT: u32 = 4;
 /// The stack ended here because of a word that no kept frame holds.
 const UNPROVEN: u32 = 8;
 
+/// Signals that may have interrupted each other in one stack; beyond it is a circle.
+const SIGNALS_MAX: u32 = 32;
+
 /// The low bits of a key hold the address.
 const ADDRESS: u64 = (1 << 48) - 1;
 
@@ -375,6 +378,7 @@ impl Stack<'_> {
         // rules and signal frames have.
         let Registers { mut sp, mut pc, mut bp } = at;
         let (mut bp_slot, mut cfa_slot, mut flags) = (0, 0, 0);
+        let mut signals = 0;
         let mut known = match seen {
             Same::Changed(changed) if candidates > 0 => Some(changed),
             _ => None,
@@ -418,6 +422,11 @@ impl Stack<'_> {
                 let Some(next) = self.step_unusual(new, rule, &w, machine) else {
                     return at_root(new, beyond, limit);
                 };
+                // A signal's frame may lead anywhere, also back: everything else leads outwards.
+                signals += (next.flags & EXACT) / EXACT;
+                if signals > SIGNALS_MAX {
+                    return at_root(new, beyond, limit);
+                }
                 (sp, pc, bp) = (next.sp, next.pc, next.bp);
                 (bp_slot, cfa_slot, flags) = (next.bp_slot, next.cfa_slot, next.flags);
                 continue;
