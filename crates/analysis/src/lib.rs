@@ -14,6 +14,7 @@ pub mod glue;
 pub mod measure;
 pub mod metadata;
 pub mod model;
+mod pack;
 pub mod reader;
 pub mod recording;
 pub mod symbols;

@@ -16,7 +16,7 @@ use heaptide_format::{ExtentHeader, FileHeader, Kind, StringHeader};
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
-use crate::Error;
+use crate::{Error, pack};
 
 /// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
 /// reader that is handed a sparse file of any size.
@@ -119,6 +119,9 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
     let mut file = File::open(path).map_err(io)?;
     let mut bytes = Vec::new();
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
+    if pack::is_packed(&bytes) {
+        return parse_packed(bytes.chain(file), size, path);
+    }
     let end = header(&bytes, path)?.file_end.min(size);
     if end > FILE_LIMIT {
         let path = path.to_owned();
@@ -129,10 +132,24 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
     parse(&bytes, path)
 }
 
-/// Reads a profile from its bytes; `path` is for messages.
+/// Reads a profile from its bytes, packed or not; `path` is for messages.
 ///
 /// Errors: the bytes are no profile, of a later version, or contradict the format.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
+    match pack::is_packed(bytes) {
+        true => parse_packed(bytes, bytes.len() as u64, path),
+        false => parse_plain(bytes, path),
+    }
+}
+
+fn parse_packed(packed: impl Read, size: u64, path: &Path) -> Result<Profile, Error> {
+    let (bytes, fault) = pack::unpack(packed, size, path)?;
+    let mut profile = parse_plain(&bytes, path)?;
+    profile.notes.extend(fault);
+    Ok(profile)
+}
+
+fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     let header = header(bytes, path)?;
     let mode = match header.mode {
         m if m == format::Mode::Counters as u32 => format::Mode::Counters,

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::metadata::{Metadata, Status, StatusKind};
 use crate::model::{End, Process, Recording};
+use crate::pack;
 use crate::reader::{self, NO_MODULE, Profile};
 use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
 use crate::tables;
@@ -111,7 +112,8 @@ pub struct Sealed {
     pub notes: Vec<String>,
 }
 
-/// Stores the names of all addresses with a recording, so that it can be read on another machine.
+/// Stores the names of all addresses with a recording, so that it can be read on another machine,
+/// and packs the profiles of processes that are over; one that cannot be packed stays as it is.
 /// `progress` is told the addresses looked up and their number.
 ///
 /// Errors: the recording cannot be read or written.
@@ -133,9 +135,12 @@ pub fn seal_with(
     let mut parts = Parts::read(directory)?;
     let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
     parts.symbols.write(&parts.directory)?;
-    if let Some(mut metadata) = parts.metadata {
+    if let Some(metadata) = &mut parts.metadata {
         metadata.sealed = true;
         metadata.write(&parts.directory)?;
+    }
+    for (file, profile) in parts.profiles.iter().filter(|(file, p)| parts.is_over(file, p)) {
+        let _ = pack::pack(file, profile.header.file_end); // on a full disk it stays as it is
     }
     let (addresses, named) = parts.symbols.counts();
     let notes = refused.into_iter().map(|(_, line)| line).collect();
@@ -233,6 +238,22 @@ impl Parts {
             (None, Some(end)) => end,
             (None, None) if maps_file(header.pid, file) => End::Running,
             (None, None) => End::Unknown,
+        }
+    }
+
+    /// Whether no process writes to the profile any more. An end that only the image noted is not
+    /// enough: handlers run after `exit`, and an exec may fail.
+    fn is_over(&self, file: &Path, profile: &Profile) -> bool {
+        let header = &profile.header;
+        let awaited = self.metadata.as_ref().filter(|m| m.status.is_some());
+        if awaited.is_some_and(|m| m.root_pid == header.pid) {
+            return true;
+        }
+        match self.end(file, profile) {
+            End::Running => false,
+            // its pid may be one of another pid namespace
+            End::Unknown => !anyone_maps_file(file),
+            _ => !maps_file(header.pid, file),
         }
     }
 }
@@ -378,6 +399,13 @@ fn maps_file(pid: u32, file: &Path) -> bool {
         let same_inode = line.split_ascii_whitespace().nth(4) == Some(inode.as_str());
         same_inode && line.ends_with(name.as_ref())
     })
+}
+
+/// The same of any process that can be looked at.
+fn anyone_maps_file(file: &Path) -> bool {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.file_name());
+    let mut pids = names.filter_map(|name| name.to_str()?.parse().ok());
+    pids.any(|pid| maps_file(pid, file))
 }
 
 #[cfg(test)]

@@ -1,0 +1,114 @@
+//! Profiles of finished processes, packed as one zstd frame when a recording is sealed.
+//!
+//! A packed profile holds the bytes up to `file_end` under the same name; its first word tells.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use heaptide_format as format;
+
+use crate::Error;
+use crate::reader::FILE_LIMIT;
+
+/// The first four bytes of a zstd frame.
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Level 3 takes half as long again and saves two bytes in a hundred.
+const LEVEL: i32 = 1;
+/// What a packed profile of any size may unpack to, in bytes: memory that every reader has.
+const FLOOR: u64 = 64 << 20;
+/// A larger one may unpack to so many times its size. Real ones reach 10, and more only where
+/// extents are still empty; a frame made to fill memory reaches 30,000.
+const RATIO: u64 = 256;
+/// Frames that need a larger window are refused, as a power of two of bytes.
+const WINDOW_LOG: u32 = 23;
+
+/// Whether these are the first bytes of a packed profile.
+pub(crate) fn is_packed(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// The most bytes that `packed` bytes may unpack to.
+fn limit(packed: u64) -> u64 {
+    packed.saturating_mul(RATIO).clamp(FLOOR, FILE_LIMIT)
+}
+
+/// Unpacks a profile of `size` bytes: all that came, and what is wrong with the rest. `path` is for
+/// messages.
+///
+/// Errors: nothing came, or more than a profile of this size may hold.
+pub(crate) fn unpack(
+    packed: impl Read,
+    size: u64,
+    path: &Path,
+) -> Result<(Vec<u8>, Option<String>), Error> {
+    let damaged = |what: String| Error::Damaged { path: path.to_owned(), what };
+    let none_came =
+        |error: io::Error| damaged(format!("it is packed and does not unpack: {error}"));
+    let limit = limit(size);
+    let mut bytes = Vec::new();
+    let mut decoder = zstd::stream::read::Decoder::new(packed.take(size)).map_err(none_came)?;
+    decoder.window_log_max(WINDOW_LOG).map_err(none_came)?;
+    match decoder.take(limit + 1).read_to_end(&mut bytes) {
+        _ if bytes.len() as u64 > limit => Err(damaged(format!(
+            "its {size} bytes unpack to more than {limit}, expected a packed profile"
+        ))),
+        Ok(_) => Ok((bytes, None)),
+        Err(error) if bytes.is_empty() => Err(none_came(error)),
+        Err(error) => {
+            let have = bytes.len();
+            Ok((bytes, Some(format!("only its first {have} bytes could be unpacked: {error}"))))
+        }
+    }
+}
+
+/// Packs the first `file_end` bytes of a profile that nobody writes any more, and puts the result
+/// in its place in one step. Returns whether it did: it leaves alone what is packed already, is no
+/// regular file, or does not get smaller.
+///
+/// Errors: it could not be read or written; it is as it was.
+pub(crate) fn pack(path: &Path, file_end: u64) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let was = file.metadata()?;
+    let size = was.len().min(file_end);
+    let mut magic = [0; format::MAGIC.len()];
+    file.read_exact(&mut magic)?;
+    file.rewind()?;
+    if magic != format::MAGIC || !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(name);
+    let packed = write(&mut file.take(size), &new, size, &was);
+    let done = packed.and_then(|packed| {
+        let worth_it = packed < size && size <= limit(packed);
+        if worth_it {
+            fs::rename(&new, path)?;
+        }
+        Ok(worth_it)
+    });
+    if !matches!(done, Ok(true)) {
+        let _ = fs::remove_file(&new); // if it exists; the first error is the one to tell
+    }
+    done
+}
+
+/// Writes the packed bytes to a new file with the owner and rights of the old, and returns how many
+/// they are.
+fn write(from: &mut impl Read, new: &Path, size: u64, was: &fs::Metadata) -> io::Result<u64> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    let is = file.metadata()?;
+    if (is.uid(), is.gid()) != (was.uid(), was.gid()) {
+        chown(new, Some(was.uid()), Some(was.gid()))?;
+    }
+    let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL)?;
+    encoder.include_checksum(true)?;
+    encoder.set_pledged_src_size(Some(size))?; // and so fails if the file is cut meanwhile
+    io::copy(from, &mut encoder)?;
+    let mut file = encoder.finish()?;
+    file.flush()?;
+    file.set_permissions(was.permissions())?;
+    Ok(file.metadata()?.len())
+}
