@@ -65,6 +65,9 @@ pub struct LaneState {
     pub index_of_sites: sites::Index,
     pub recall: *mut [u64; 2],
     pub memos: *mut Memo,
+    /// Whether memos are worth a look ([`crate::stacks`]), and stacks that were not the last one.
+    pub credit: i32,
+    pub probe: u32,
     pub buffer: *mut u8,
     /// 1 while a thread has it.
     in_use: AtomicU32,
@@ -381,6 +384,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.last_block = core::ptr::null_mut();
         (state.last_node, state.last_site) = (0, state.base_site);
         (state.depth, state.cut) = (0, 0);
+        state.credit = 256;
         state.generation = p.generation.load(Relaxed);
         state.ranges = [Range::EMPTY; RANGES];
         state.stack = Range::of_thread(sp, thread_pointer());

@@ -49,14 +49,36 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
             seen => changed(lane, p, at, seen),
         }
     } else {
-        unwind(lane, p, at, Same::No)
+        unwind(lane, p, at, Same::No).0
     }
 }
 
-/// The node of a stack that is not the last one: remembered from some time ago, or unwound.
+/// A recalled stack pays for this many vain looks at the memos.
+const RECALL_PAYS: i32 = 8;
+/// A lane's credit has this limit.
+const CREDIT_MAX: i32 = 1024;
+/// Without credit, one stack in so many is still looked for: programs change.
+const PROBE: u32 = 32;
+
+/// The node of a stack that is not the last one: remembered from some time ago, or unwound. Where
+/// stacks hardly ever come again, looking for them is given up.
 #[inline(never)]
 fn changed(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
-    recall(lane, p, at).unwrap_or_else(|| unwind(lane, p, at, seen))
+    lane.probe = lane.probe.wrapping_add(1);
+    let looks = lane.cut == 0 && (lane.credit > 0 || lane.probe.is_multiple_of(PROBE));
+    if !looks {
+        return unwind(lane, p, at, seen).0;
+    }
+    if let Some(node) = recall(lane, p, at) {
+        lane.credit = (lane.credit + RECALL_PAYS).min(CREDIT_MAX);
+        return node;
+    }
+    lane.credit -= (lane.credit > 0) as i32;
+    let (node, new) = unwind(lane, p, at, seen);
+    // SAFETY: the first `depth` kept frames are valid.
+    let kept = unsafe { core::slice::from_raw_parts(lane.kept, lane.depth) };
+    memo(lane, at).remember(kept, new, at, lane.generation);
+    node
 }
 
 /// The lane's memo for a state.
@@ -69,9 +91,6 @@ fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
 /// The node of a stack whose inner end is remembered.
 #[inline(always)]
 fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u32> {
-    if lane.cut != 0 {
-        return None;
-    }
     let memo = memo(lane, at);
     // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
     // now.
@@ -86,8 +105,10 @@ fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u3
     Some(node)
 }
 
+/// The node of the stack, by unwinding as much of it as is not kept; and how many of the frames now
+/// kept are new and may be remembered.
 #[inline(never)]
-fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
+fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> (u32, usize) {
     // SAFETY: both arrays belong to the lane and have that many frames; nothing else refers to
     // them.
     let (kept, scratch) = unsafe {
@@ -106,12 +127,7 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
     lane.depth = depth;
     lane.cut = cut;
     lane.work = work;
-    if reuse && new > 0 {
-        // SAFETY: the first `depth` kept frames are valid.
-        let kept = unsafe { core::slice::from_raw_parts(lane.kept, depth) };
-        memo(lane, at).remember(kept, new, at, lane.generation);
-    }
-    node
+    (node, new)
 }
 
 /// The thread is on another stack than last time, or what was known of stacks may be stale.
