@@ -113,8 +113,10 @@ pub enum End {
 pub enum Mode {
     /// Totals, lanes, histograms.
     Counters,
-    /// And a site for every stack.
+    /// And a site for every stack, scope path and label.
     Stacks,
+    /// The same without stacks.
+    Scopes,
 }
 
 /// The measures, by the names used everywhere. Bytes are usable bytes unless named otherwise.

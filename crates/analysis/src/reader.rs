@@ -154,8 +154,9 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     let mode = match header.mode {
         m if m == format::Mode::Counters as u32 => format::Mode::Counters,
         m if m == format::Mode::Stacks as u32 => format::Mode::Stacks,
+        m if m == format::Mode::Scopes as u32 => format::Mode::Scopes,
         m => {
-            return Err(damaged(path, format!("the header says mode {m}, expected 1 or 2")));
+            return Err(damaged(path, format!("the header says mode {m}, expected 1 to 3")));
         }
     };
     let walk = Walk::over(bytes, &header, path)?;
@@ -487,7 +488,7 @@ fn sites(walk: &Walk, tree: &Nodes) -> Vec<Site> {
     let records = walk.records::<format::Site>(Kind::Sites);
     records
         .map(|(extent, counters, _)| {
-            let node = look_up(&tree.by_granule, counters.stack);
+            let node = look_up(&tree.by_granule, counters.key);
             Site { node, lane: extent.lane, counters }
         })
         .collect()

@@ -17,7 +17,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
     let mut facts = Facts::new(&profile);
     match profile.mode {
-        format::Mode::Stacks => facts.add_sites(&profile, &stack_of_node),
+        format::Mode::Stacks | format::Mode::Scopes => facts.add_sites(&profile, &stack_of_node),
         format::Mode::Counters => facts.add_lane_sites(&profile),
     }
     let (lanes, sites) = facts.finish();
@@ -37,6 +37,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         mode: match profile.mode {
             format::Mode::Counters => Mode::Counters,
             format::Mode::Stacks => Mode::Stacks,
+            format::Mode::Scopes => Mode::Scopes,
         },
         totals,
         peak_time_ns: header.peak_time_ns,
@@ -130,8 +131,8 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
 fn mark(place: &reader::Place) -> Option<&'static str> {
     match place.offset {
         _ if place.module != NO_MODULE => None,
-        mark if mark == format::Mark::TooDeep as u64 => Some("[deeper frames cut]"),
-        mark if mark == format::Mark::NoRoom as u64 => Some("[frames not stored]"),
+        mark if mark == format::Gap::TooDeep as u64 => Some("[deeper frames cut]"),
+        mark if mark == format::Gap::NoRoom as u64 => Some("[frames not stored]"),
         _ => None,
     }
 }

@@ -32,7 +32,7 @@ pub fn create(lane: &mut LaneState, stack: u32) -> u32 {
         return 0;
     }
     // SAFETY: fresh zeroed room for a site.
-    unsafe { (*(record as *mut Site)).stack = stack };
+    unsafe { (*(record as *mut Site)).key = stack };
     lane.site_records.commit(size_of::<Site>());
     let base = process().base.load(Relaxed);
     ((record as u64 - base as u64) / SITE_GRANULE) as u32

@@ -6,7 +6,7 @@ use crate::process::{Process, process};
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use heaptide_format::{ADDRESS_BITS, Kind, Loss, Mark, NODE_EXACT_PC, NODE_GRANULE, Node};
+use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_GRANULE, Node};
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache::{self, Inserted, Slot};
 use heaptide_unwind::memo::{self, Memo};
@@ -226,7 +226,7 @@ impl Machine for Guest<'_> {
 
     fn too_deep(&mut self) -> u32 {
         self.p.lost(Loss::TooDeep);
-        self.child(0, Mark::TooDeep as u64, true)
+        self.child(0, Gap::TooDeep as u64, true)
     }
 
     #[cold]

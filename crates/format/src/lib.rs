@@ -19,7 +19,8 @@
 //! - Records point at each other by *granule ids*: the file offset divided by the granule of the
 //!   record's kind ([`NODE_GRANULE`], [`SITE_GRANULE`], [`STRING_GRANULE`]). Id 0 is "none", for
 //!   offset 0 holds the header.
-//! - Numbers are little-endian. A larger [`VERSION`] than the reader's is refused.
+//! - Numbers are little-endian. A larger [`VERSION`] than the reader's is refused. Version 1 had no
+//!   scopes, labels, windows, marks and control: their kinds do not occur, their fields are zero.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -29,7 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The first eight bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HEAPTIDE";
 /// The version of the layout described here; a reader refuses larger ones.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Extents start and end at multiples of this, in bytes; also the length reserved for the header.
 pub const PAGE: u64 = 4096;
 /// The first four bytes of every extent: "HTEX".
@@ -40,6 +41,12 @@ pub const EXTENT_HEADER: u64 = 64;
 pub const NODE_GRANULE: u64 = 32;
 /// Site ids are file offsets divided by this.
 pub const SITE_GRANULE: u64 = 64;
+/// Ids of [`Scope`] and [`Key`] records are file offsets divided by this.
+pub const KEY_GRANULE: u64 = 64;
+/// Ids of [`Name`] records are file offsets divided by this.
+pub const NAME_GRANULE: u64 = 32;
+/// In [`Site::key`]: the rest is the id of a [`Key`] and not of a [`Node`].
+pub const KEY_BIT: u32 = 1 << 31;
 /// String references are file offsets divided by this; strings start at multiples of it.
 pub const STRING_GRANULE: u64 = 8;
 /// The longest string the recorder stores, in bytes; longer ones are cut.
@@ -50,6 +57,10 @@ pub const SIZE_CLASSES: usize = 65;
 pub const ADDRESS_BITS: u32 = 48;
 /// The file name of a profile ends with this.
 pub const PROFILE_SUFFIX: &str = ".profile";
+/// A snapshot, a copy of the profile at some moment, is `PID-IMAGE.NUMBER` with this.
+pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
+/// The copy that figures are counted from after a reset is `PID-IMAGE` with this.
+pub const BASELINE_SUFFIX: &str = ".baseline";
 
 /// What an extent holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +78,16 @@ pub enum Kind {
     Lanes = 5,
     /// [`Sample`] records.
     Timeline = 6,
+    /// [`Name`] records.
+    Names = 7,
+    /// [`Scope`] records; the extent's owner is their lane.
+    Scopes = 8,
+    /// [`Key`] records; the extent's owner made them.
+    Keys = 9,
+    /// [`Window`] records.
+    Windows = 10,
+    /// [`Mark`] records.
+    Marks = 11,
 }
 
 impl Kind {
@@ -80,6 +101,11 @@ impl Kind {
             4 => Kind::Sites,
             5 => Kind::Lanes,
             6 => Kind::Timeline,
+            7 => Kind::Names,
+            8 => Kind::Scopes,
+            9 => Kind::Keys,
+            10 => Kind::Windows,
+            11 => Kind::Marks,
             _ => return None,
         })
     }
@@ -91,8 +117,10 @@ impl Kind {
 pub enum Mode {
     /// Totals, lanes and histograms; no stacks, no shadow of live blocks.
     Counters = 1,
-    /// A site for each distinct stack and lane.
+    /// A site for each distinct stack, scope path, label and lane.
     Stacks = 2,
+    /// The same without stacks: a site for each distinct scope path, label and lane.
+    Scopes = 3,
 }
 
 /// How the process image ended, as far as the image itself could tell ([`FileHeader::end_kind`]).
@@ -129,15 +157,24 @@ pub enum Loss {
     OutsideStack = 7,
     /// Times that the file could not grow: disk full, size limit, or the file was out of reach.
     NoSpace = 8,
-    /// Timeline samples that could not be stored.
+    /// Timeline samples, marks and windows that could not be stored.
     NoSample = 9,
+    /// Scopes that could not be entered: no room for their name or path. What is allocated in them
+    /// is charged to the scope around.
+    NoScope = 10,
+    /// Ends of scopes with another name than the innermost one's.
+    ScopeMismatch = 11,
+    /// Labels and pool blocks that could not be stored, or lie on another one.
+    NoRegion = 12,
+    /// Snapshots and resets that could not be written.
+    NoSnapshot = 13,
 }
 
 /// Entries of [`FileHeader::losses`]; more than there are kinds, for later versions.
 pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.
-pub const LOSS_NAMES: [(&str, &str); 10] = [
+pub const LOSS_NAMES: [(&str, &str); 14] = [
     ("no_lane", "events of threads that could get no lane (not in the totals)"),
     ("no_shadow", "allocations that could get no shadow memory (not in the totals)"),
     ("no_site", "allocations recorded without their stack: no room for a site"),
@@ -150,7 +187,11 @@ pub const LOSS_NAMES: [(&str, &str); 10] = [
         "no_space",
         "times the profile could not grow (disk full, file size limit, file out of reach)",
     ),
-    ("no_sample", "timeline samples not stored"),
+    ("no_sample", "timeline samples, marks and windows not stored"),
+    ("no_scope", "scopes that could not be entered: no room for their path"),
+    ("scope_mismatch", "ends of scopes that were not the innermost one (repaired)"),
+    ("no_region", "labels and pool blocks that could not be stored"),
+    ("no_snapshot", "snapshots and resets that could not be written"),
 ];
 
 /// The head of the file: who wrote it, process-wide figures, and where the extents end.
@@ -223,8 +264,71 @@ pub struct FileHeader {
     pub stamped_peak: u64,
     /// Timeline: 1 while a thread writes a sample; writer's own.
     pub timeline_lock: u32,
-    /// Reserved, zero.
-    pub reserved: u32,
+    /// Resets so far: figures count from the newest baseline.
+    pub resets: u32,
+    /// What every event looks at, with `command`: 0, or some of the `CONTROL_` bits, and pauses by
+    /// the program from [`CONTROL_PAUSE`] up. Written by the recorder only. Atomic.
+    pub control: u32,
+    /// The same from outside, some of the `COMMAND_` bits. Written by commands only, one at a time
+    /// (they lock the file).
+    pub command_bits: u32,
+    /// Requests below this many bytes (from this many on, with [`CONTROL_FEWER`]) get no stack.
+    pub threshold_bytes: u64,
+    /// The number of the last request from outside, raised once the fields below are set and before
+    /// [`COMMAND_REQUEST`] is.
+    pub request: u32,
+    /// The number of the request last answered; written by the recorder.
+    pub answered: u32,
+    /// A [`Request`].
+    pub request_kind: u32,
+    /// Bytes of `request_text`.
+    pub request_length: u32,
+    /// When it was made, nanoseconds from the start.
+    pub request_time_ns: u64,
+    /// A threshold in bytes (and 1 in the top bit for "below"), the number of a snapshot.
+    pub request_value: u64,
+    /// The mark's or snapshot's name.
+    pub request_text: [u8; REQUEST_TEXT],
+    /// String: the name of the first scope ended out of turn; 0 if none was.
+    pub mismatch_end: u32,
+    /// Scope: the path that was open then.
+    pub mismatch_open: u32,
+    /// When the last reset was, nanoseconds from the start.
+    pub reset_time_ns: u64,
+}
+
+/// Bytes of a name in a request from outside.
+pub const REQUEST_TEXT: usize = 256;
+
+/// [`FileHeader::control`]: the program turned recording off.
+pub const CONTROL_OFF: u32 = 1;
+/// There are monitors.
+pub const CONTROL_MONITORS: u32 = 2;
+/// A stack threshold is set.
+pub const CONTROL_THRESHOLD: u32 = 4;
+/// With a threshold: stacks are for the requests below it.
+pub const CONTROL_FEWER: u32 = 8;
+/// One pause of the whole process by the program; they nest.
+pub const CONTROL_PAUSE: u32 = 1 << 16;
+/// [`FileHeader::command_bits`]: recording is off, by command.
+pub const COMMAND_OFF: u32 = 1;
+/// A request waits until `answered` is `request`; the command takes the bit back then.
+pub const COMMAND_REQUEST: u32 = 2;
+
+/// What a command asks a running program for; it is answered at the next event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Request {
+    /// Put a mark on the timeline.
+    Mark = 1,
+    /// Note a snapshot that the command took.
+    Snapshot = 2,
+    /// Count from here.
+    Reset = 3,
+    /// Publish what threads hold back, and take a sample.
+    Flush = 4,
+    /// Set the stack threshold; 0 for none.
+    Threshold = 5,
 }
 
 /// The head of an extent.
@@ -287,7 +391,7 @@ pub struct Module {
 #[repr(C)]
 pub struct Node {
     /// Return address in the low [`ADDRESS_BITS`], module index above. Without a module and below
-    /// 4096: a [`Mark`].
+    /// 4096: a [`Gap`].
     pub key: u64,
     /// The caller's node; 0 for an outermost frame.
     pub parent: u32,
@@ -306,17 +410,188 @@ pub struct Node {
 /// [`Node::flags`]: the address is the instruction itself and not the one after a call.
 pub const NODE_EXACT_PC: u32 = 1;
 
-/// Pseudo addresses of frames that stand for something missing.
+/// Pseudo addresses of frames that stand for frames left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub enum Mark {
+pub enum Gap {
     /// Outer frames were cut: the stack was deeper than the limit.
     TooDeep = 1,
     /// Inner frames were cut: no room to store them.
     NoRoom = 2,
+    /// The request was below the stack threshold.
+    BelowThreshold = 3,
+    /// The request was not below the stack threshold, and stacks are for those that are.
+    AboveThreshold = 4,
 }
 
-/// The counters of one (stack, lane). Bytes are usable bytes unless named otherwise.
+/// What a person called a place or a thing: an attribute and its value.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Name {
+    /// String: the attribute, `region` if none was given, `label` and `pool` for those.
+    pub attribute: u32,
+    /// 0: `value` is a string; 1: it is a signed integer.
+    pub kind: u32,
+    /// String, or the integer's bits.
+    pub value: u64,
+    /// Writer's own: the hash of all that.
+    pub hash: u64,
+    /// Writer's own.
+    pub reserved: u64,
+}
+
+/// A scope path as one lane entered it: a name below the path around it. A lane's first record is
+/// its root, without a name. Lanes have records of their own for equal paths.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Scope {
+    /// The path around it; 0 for a lane's root.
+    pub parent: u32,
+    /// Its name; 0 for a lane's root.
+    pub name: u32,
+    /// How often it was entered.
+    pub entered: u64,
+    /// Frees made inside, of whosever blocks.
+    pub frees_here: u64,
+    /// Bytes of those frees.
+    pub freed_here_bytes: u64,
+    /// Writer's own: the site with this path, no stack and no label.
+    pub site: u32,
+    /// Writer's own: the first child.
+    pub first: u32,
+    /// Writer's own: the next child of the same parent.
+    pub next: u32,
+    /// Writer's own: the child used last.
+    pub last: u32,
+    /// Writer's own: children so far.
+    pub children: u32,
+    /// The lane's index.
+    pub lane: u32,
+    /// Reserved, zero.
+    pub reserved: u64,
+}
+
+/// The key of sites that have more than a stack.
+///
+/// A block that gets a label moves from the site of its stack, scope and old label to the one with
+/// the new label: one more free there, one more allocation here, and here also `moved_`. So sums
+/// over labels of one stack are right less what was moved.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Key {
+    /// Node of the innermost frame, or 0.
+    pub stack: u32,
+    /// Scope, or 0.
+    pub scope: u32,
+    /// Name of the label or pool, or 0.
+    pub label: u32,
+    /// Lane that allocated; not always the one that owns the site, for another thread may label.
+    pub lane: u32,
+    /// The `KEY_` flags.
+    pub flags: u32,
+    /// Writer's own: the site.
+    pub site: u32,
+    /// Exact requested size as a dimension; 0 if it is none.
+    pub size: u64,
+    /// Blocks that came by labelling.
+    pub moved_blocks: u64,
+    /// Their usable bytes.
+    pub moved_bytes: u64,
+    /// What they were said to hold: elements times bytes of an element; counted in the site's
+    /// `requested_bytes`.
+    pub moved_requested_bytes: u64,
+    /// Bytes of a pool's chunks that are lent to blocks of the pool now, counted as freed in this
+    /// site until they come back. Signed, atomic.
+    pub lent_bytes: u64,
+}
+
+/// [`Key::flags`]: memory that is not from the allocator: a mapping, a static array. In no total.
+pub const KEY_OUTSIDE: u32 = 1;
+/// Blocks of a pool. Their bytes are taken off the site of the chunk they lie in, so live bytes are
+/// counted once; their events are in no total and no histogram.
+pub const KEY_POOL_BLOCK: u32 = 2;
+/// Chunks of a pool; `label` is the pool's name, what is live here is idle pool space.
+pub const KEY_POOL_CHUNK: u32 = 4;
+
+/// A named interval of the whole process. While it is open the `end_` fields are zero.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Window {
+    /// String: its name.
+    pub name: u32,
+    /// 1 while it is open.
+    pub open: u32,
+    /// When it began, nanoseconds from the start.
+    pub begin_time_ns: u64,
+    /// When it ended.
+    pub end_time_ns: u64,
+    /// The process's sums when it began.
+    pub begin: Sums,
+    /// The process's sums when it ended.
+    pub end: Sums,
+    /// Highest live bytes of the process while it was open, within `peak_bound_bytes`. Atomic.
+    pub peak_bytes: u64,
+    /// See `peak_bytes`.
+    pub peak_bound_bytes: u64,
+    /// Reserved, zero.
+    pub reserved: [u64; 5],
+}
+
+/// Sums of the process, or of a lane, at one moment.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Sums {
+    /// Successful allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// Failed allocations.
+    pub failed: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+}
+
+/// Something that was said or done at a moment.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Mark {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// String: its name, or 0.
+    pub name: u32,
+    /// A [`MarkKind`].
+    pub kind: u32,
+    /// The lane it was set on, or `u32::MAX`.
+    pub lane: u32,
+    /// Snapshots and resets: their number, from 1.
+    pub number: u32,
+    /// Usable bytes live.
+    pub live_bytes: u64,
+}
+
+/// What a [`Mark`] stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum MarkKind {
+    /// A name that somebody put there.
+    Mark = 1,
+    /// A snapshot was taken.
+    Snapshot = 2,
+    /// Figures count from here.
+    Reset = 3,
+    /// Recording went on, by the program.
+    On = 4,
+    /// Recording was turned off, by the program.
+    Off = 5,
+}
+
+/// The counters of one (stack, scope path, label, lane). Bytes are usable bytes unless named otherwise.
 ///
 /// The lane that owns the extent writes the first ten fields with plain stores; other threads that
 /// free the site's blocks add to the `remote_` fields atomically. Live is `usable_bytes −
@@ -328,8 +603,8 @@ pub enum Mark {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Site {
-    /// Node of the innermost frame; 0: allocations without a stack.
-    pub stack: u32,
+    /// Node of the innermost frame; 0: allocations without a stack. With [`KEY_BIT`]: a [`Key`].
+    pub key: u32,
     /// Peak number at which `peak_blocks` and `peak_bytes` were kept.
     pub epoch: u32,
     /// Successful allocations, those by realloc included.
@@ -380,19 +655,20 @@ pub struct Lane {
     pub tid: u32,
     /// Its site without a stack; 0 in [`Mode::Counters`].
     pub base_site: u32,
-    /// Successful allocations by these threads.
+    /// Version 1: successful allocations by these threads. Now the sum of `requested_classes`.
     pub allocations: u64,
-    /// Frees made by these threads, of whosever blocks.
+    /// Version 1: frees made by these threads. Now the sum of `freed_classes`.
     pub frees_here: u64,
-    /// Bytes of those frees.
+    /// [`Mode::Counters`] and version 1 only: bytes of these threads' frees. Elsewhere the sum over
+    /// the lane's [`Scope`]s.
     pub freed_here_bytes: u64,
     /// Usable bytes allocated by these threads.
     pub usable_bytes: u64,
-    /// [`Mode::Counters`] only: bytes asked for.
+    /// Bytes asked for.
     pub requested_bytes: u64,
-    /// [`Mode::Counters`] only: successful reallocations.
+    /// Successful reallocations.
     pub reallocations: u64,
-    /// [`Mode::Counters`] only: failed allocations.
+    /// Failed allocations.
     pub failed: u64,
     /// [`Mode::Counters`] only: the largest request.
     pub largest_bytes: u64,
@@ -464,3 +740,8 @@ const _: () = assert!(size_of::<Site>() == 128);
 const _: () = assert!(size_of::<Module>() == 64);
 const _: () = assert!(size_of::<Lane>() == 1920);
 const _: () = assert!(size_of::<Sample>() == 64);
+const _: () = assert!(size_of::<Name>() == NAME_GRANULE as usize);
+const _: () = assert!(size_of::<Scope>() == KEY_GRANULE as usize);
+const _: () = assert!(size_of::<Key>() == KEY_GRANULE as usize);
+const _: () = assert!(size_of::<Window>() == 192);
+const _: () = assert!(size_of::<Mark>() == 32);

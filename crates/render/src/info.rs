@@ -43,6 +43,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     let mode = match p.mode {
         Mode::Counters => "counters",
         Mode::Stacks => "stacks",
+        Mode::Scopes => "scopes",
     };
     row("mode", mode.to_owned())?;
     row("file", p.file.display().to_string())?;

@@ -127,6 +127,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     let mode = match process.mode {
         Mode::Counters => "counters",
         Mode::Stacks => "stacks",
+        Mode::Scopes => "scopes",
     };
     map.serialize_entry("mode", mode)?;
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;

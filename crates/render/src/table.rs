@@ -39,7 +39,7 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
     writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
-        Mode::Stacks => Measure::AtPeakBytes,
+        Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,
     });
     let rows = table.top.unwrap_or(ROWS);
     match table.by {
@@ -150,7 +150,7 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
         let at_peak = match process.mode {
             // Only sites keep what they had at the peak.
             Mode::Counters => "-".to_owned(),
-            Mode::Stacks => bytes(m.at_peak_bytes),
+            Mode::Stacks | Mode::Scopes => bytes(m.at_peak_bytes),
         };
         writeln!(
             out,

@@ -181,8 +181,10 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
                 "\nRecorded with --mode counters: no stacks; see --by lane and --by size"
             )?;
         }
-        (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
-        (Mode::Stacks, None) => sections::usual(out, process, rows)?,
+        (Mode::Stacks | Mode::Scopes, Some(measure)) => {
+            sections::sorted(out, process, measure, rows)?
+        }
+        (Mode::Stacks | Mode::Scopes, None) => sections::usual(out, process, rows)?,
     }
     losses(out, process)
 }
