@@ -27,6 +27,15 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// No process has a snapshot of this number.
+    NoSnapshot {
+        /// The recording.
+        path: PathBuf,
+        /// The number asked for.
+        number: u32,
+        /// The numbers that are there.
+        there: Vec<u32>,
+    },
     /// The file is something else.
     Foreign {
         /// The file.
@@ -94,6 +103,15 @@ impl fmt::Display for Error {
                  name a recording made by `heaptide run`",
                 path.display()
             ),
+            Error::NoSnapshot { path, number, there } => {
+                write!(f, "{}: no snapshot {number}; it has ", path.display())?;
+                if there.is_empty() {
+                    return f.write_str("none");
+                }
+                let shown: Vec<String> = there.iter().take(20).map(u32::to_string).collect();
+                let more = if there.len() > shown.len() { ", …" } else { "" };
+                write!(f, "{}{more}", shown.join(", "))
+            }
             Error::Foreign { path, found } => write!(
                 f,
                 "{}: {found}, expected a profile that starts with HEAPTIDE; \

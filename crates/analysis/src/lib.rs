@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+mod baseline;
 mod error;
 pub mod glue;
 pub mod measure;
@@ -17,6 +18,8 @@ pub mod model;
 mod pack;
 pub mod reader;
 pub mod recording;
+pub mod running;
+pub mod snapshot;
 pub mod symbols;
 mod tables;
 pub mod tree;

@@ -63,6 +63,23 @@ pub(crate) fn unpack(
     }
 }
 
+/// The first bytes of a profile, packed or not, `length` at most.
+///
+/// Errors: it cannot be read or unpacked so far.
+pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
+    let mut magic = Vec::new();
+    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic)?;
+    let mut bytes = Vec::new();
+    if !is_packed(&magic) {
+        magic.as_slice().chain(file).take(length).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    let mut decoder = zstd::stream::read::Decoder::new(magic.as_slice().chain(file))?;
+    decoder.window_log_max(WINDOW_LOG)?;
+    decoder.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Packs the first `file_end` bytes of a profile that nobody writes any more, and puts the result
 /// in its place in one step. Returns whether it did: it leaves alone what is packed already, is no
 /// regular file, or does not get smaller.

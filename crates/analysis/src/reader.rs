@@ -189,7 +189,7 @@ fn damaged(path: &Path, what: String) -> Error {
     Error::Damaged { path: path.to_owned(), what }
 }
 
-fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
+pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
     let foreign = |found: &str| Error::Foreign { path: path.to_owned(), found: found.to_owned() };
     match bytes.get(..format::MAGIC.len()) {
         None if bytes.is_empty() => return Err(foreign("it is empty")),

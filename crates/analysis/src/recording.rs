@@ -1,7 +1,6 @@
 //! Opening a recording, sealed or not, finished or live; and sealing one.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,15 +8,27 @@ use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
+use crate::baseline;
 use crate::metadata::{Metadata, Status, StatusKind};
 use crate::model::{End, Process, Recording};
 use crate::pack;
 use crate::reader::{self, NO_MODULE, Profile};
+use crate::running::{anyone_maps_file, maps_file};
+use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
 use crate::tables;
 
 /// The suffix of a recording's directory.
 pub const SUFFIX: &str = ".heaptide";
+
+/// What of a recording is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// The snapshots of this number, not the profiles.
+    pub snapshot: Option<u32>,
+    /// Figures count from the start of the program, also where they were reset.
+    pub from_start: bool,
+}
 
 impl Recording {
     /// Reads a recording: a directory, or a single profile file. Addresses that no stored symbols
@@ -33,7 +44,14 @@ impl Recording {
     /// assert_eq!(error.to_string(), says);
     /// ```
     pub fn open(path: &Path) -> Result<Recording, Error> {
-        Recording::open_with(path, &Blazesym, &mut |_, _| {})
+        Recording::open_of(path, Choice::default())
+    }
+
+    /// The same of a snapshot, or from the start in spite of a reset.
+    ///
+    /// Errors: as [`Recording::open`]; and no process has such a snapshot.
+    pub fn open_of(path: &Path, choice: Choice) -> Result<Recording, Error> {
+        Recording::put_together(Parts::read(path, choice)?, path, &Blazesym, &mut |_, _| {})
     }
 
     /// The same with an engine for names, telling `progress` the addresses looked up and their
@@ -43,7 +61,16 @@ impl Recording {
         engine: &dyn Engine,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Recording, Error> {
-        let mut parts = Parts::read(path)?;
+        let parts = Parts::read(path, Choice::default())?;
+        Recording::put_together(parts, path, engine, progress)
+    }
+
+    fn put_together(
+        mut parts: Parts,
+        path: &Path,
+        engine: &dyn Engine,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Recording, Error> {
         let changed = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
         let endings = parts.endings(&changed);
         let processes = parts
@@ -132,15 +159,19 @@ pub fn seal_with(
     engine: &dyn Engine,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
-    let mut parts = Parts::read(directory)?;
+    let mut parts = Parts::read(directory, Choice { snapshot: None, from_start: true })?;
     let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
     parts.symbols.write(&parts.directory)?;
     if let Some(metadata) = &mut parts.metadata {
         metadata.sealed = true;
         metadata.write(&parts.directory)?;
     }
+    let mut copies = snapshot::copies(&parts.directory);
     for (file, profile) in parts.profiles.iter().filter(|(file, p)| parts.is_over(file, p)) {
         let _ = pack::pack(file, profile.header.file_end); // on a full disk it stays as it is
+        for copy in copies.remove(&snapshot::process_of(file)).unwrap_or_default() {
+            let _ = snapshot::head(&copy).map(|head| pack::pack(&copy, head.file_end));
+        }
     }
     let (addresses, named) = parts.symbols.counts();
     let notes = refused.into_iter().map(|(_, line)| line).collect();
@@ -169,12 +200,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(path: &Path) -> Result<Parts, Error> {
+    fn read(path: &Path, choice: Choice) -> Result<Parts, Error> {
         let kind = fs::metadata(path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), doing: "read", source },
         })?;
-        let (directory, all, files) = match kind.is_dir() {
+        let (directory, all, mut files) = match kind.is_dir() {
             true => {
                 let all = profiles_in(path)?;
                 (path.to_owned(), all.clone(), all)
@@ -186,8 +217,14 @@ impl Parts {
                 (directory, all, vec![path.to_owned()])
             }
         };
+        if let Some(number) = choice.snapshot {
+            files = snapshot::of_number(path, &directory, &files, number)?;
+        }
         let mut damaged = Vec::new();
-        let profiles = read_profiles(path, files, &mut damaged)?;
+        let mut profiles = read_profiles(path, files, &mut damaged)?;
+        if !choice.from_start {
+            profiles.iter_mut().for_each(|(file, profile)| baseline::apply(file, profile));
+        }
         let mut note =
             |error: Error, file: &str| damaged.push((directory.join(file), error.to_string()));
         let metadata = Metadata::read(&directory).unwrap_or_else(|error| {
@@ -208,9 +245,14 @@ impl Parts {
         let ending = |(file, profile): &(PathBuf, Profile)| {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
+            let taken = snapshot::taken(file, &profile.header);
+            notes.extend(taken.as_ref().map(|taken| taken.says.clone()));
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
             let next_start_ns = self.next_start_ns(&profile.header);
-            let duration_ns = duration_ns(profile, end, next_start_ns);
+            let duration_ns = match taken {
+                Some(taken) => taken.time_ns,
+                None => duration_ns(profile, end, next_start_ns),
+            };
             Ending { file: file.clone(), end, duration_ns, notes }
         };
         self.profiles.iter().map(ending).collect()
@@ -226,6 +268,9 @@ impl Parts {
 
     fn end(&self, file: &Path, profile: &Profile) -> End {
         let header = &profile.header;
+        if snapshot::numbers(file).is_some() {
+            return End::Running; // it was, then
+        }
         let noted = noted_end(header);
         let is_last = self.last_image.get(&header.pid).is_none_or(|&last| last <= header.image);
         if !is_last || noted == Some(End::Exec) {
@@ -268,7 +313,7 @@ fn noted_end(header: &format::FileHeader) -> Option<End> {
 }
 
 /// The files of a directory, sorted.
-fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let io = |source| Error::Io { path: directory.to_owned(), doing: "read", source };
     let entries = fs::read_dir(directory).map_err(io)?;
     let mut paths =
@@ -277,7 +322,7 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let is_profile = |path: &PathBuf| {
         path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(format::PROFILE_SUFFIX))
     };
@@ -384,39 +429,4 @@ fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
         _ => next_start_ns,
     };
     end_ns.map_or(0, |end| end.saturating_sub(header.start_realtime_ns)).max(seen)
-}
-
-/// Whether a live process has this file mapped: pids come round again, files do not.
-fn maps_file(pid: u32, file: &Path) -> bool {
-    let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
-        return false;
-    };
-    let Ok(inode) = fs::metadata(file).map(|m| m.ino().to_string()) else {
-        return false;
-    };
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    maps.lines().any(|line| {
-        let same_inode = line.split_ascii_whitespace().nth(4) == Some(inode.as_str());
-        same_inode && line.ends_with(name.as_ref())
-    })
-}
-
-/// The same of any process that can be looked at.
-fn anyone_maps_file(file: &Path) -> bool {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.file_name());
-    let mut pids = names.filter_map(|name| name.to_str()?.parse().ok());
-    pids.any(|pid| maps_file(pid, file))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mapped_file_is_told_from_others() {
-        let me = std::process::id();
-        assert!(maps_file(me, &std::env::current_exe().unwrap()));
-        assert!(!maps_file(me, Path::new("/proc/self/status")));
-        assert!(!maps_file(u32::MAX, &std::env::current_exe().unwrap()));
-    }
 }

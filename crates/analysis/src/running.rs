@@ -1,0 +1,125 @@
+//! Which processes have a profile mapped now: those that still write to it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use heaptide_format::PROFILE_SUFFIX;
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::recording::profiles_in;
+
+/// A profile that a process writes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// The process, as it is called here; inside a container it may have another pid.
+    pub pid: u32,
+    /// The profile.
+    pub file: PathBuf,
+}
+
+/// What runs of a recording, a directory or a single profile, in order of pid.
+///
+/// Errors: there is no such recording, or it cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::running::of_recording("missing.heaptide".as_ref()).is_err());
+/// ```
+pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
+    let kind = fs::metadata(path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
+        _ => Error::Io { path: path.to_owned(), doing: "read", source },
+    })?;
+    let files = if kind.is_dir() { profiles_in(path)? } else { vec![path.to_owned()] };
+    let mut by_inode: FxHashMap<String, PathBuf> = FxHashMap::default();
+    for file in files {
+        if let Ok(inode) = fs::metadata(&file).map(|m| m.ino().to_string()) {
+            by_inode.insert(inode, file);
+        }
+    }
+    let mut running = Vec::new();
+    for pid in pids() {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let lines = maps.lines().filter(|line| line.ends_with(PROFILE_SUFFIX));
+        let file = |line| by_inode.get(inode(line)?).filter(|file| names(line, file));
+        if let Some(file) = lines.filter_map(file).next() {
+            running.push(Running { pid, file: file.clone() });
+        }
+    }
+    running.sort_by_key(|r| r.pid);
+    Ok(running)
+}
+
+/// The profile that a process writes to; none if it is not recorded, or the file is out of reach.
+///
+/// Errors: there is no such process, or it may not be looked at.
+///
+/// ```
+/// assert!(heaptide_analysis::running::of_process(std::process::id()).unwrap().is_none());
+/// ```
+pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let lines = maps.lines().filter(|line| line.ends_with(PROFILE_SUFFIX));
+    let file = |line: &str| {
+        let path = line.get(line.find('/')?..)?;
+        // A process in a container has it below another root.
+        let beyond = PathBuf::from(format!("/proc/{pid}/root{path}"));
+        let mut places = [PathBuf::from(path), beyond].into_iter();
+        places.find(|place| {
+            fs::metadata(place).is_ok_and(|m| inode(line) == Some(&m.ino().to_string()))
+        })
+    };
+    Ok(lines.filter_map(file).next().map(|file| Running { pid, file }))
+}
+
+/// Whether a live process has this file mapped: pids come round again, files do not.
+pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
+    let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+        return false;
+    };
+    let Ok(number) = fs::metadata(file).map(|m| m.ino().to_string()) else {
+        return false;
+    };
+    maps.lines().any(|line| inode(line) == Some(number.as_str()) && names(line, file))
+}
+
+/// The same of any process that can be looked at.
+pub(crate) fn anyone_maps_file(file: &Path) -> bool {
+    pids().any(|pid| maps_file(pid, file))
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.file_name());
+    names.filter_map(|name| name.to_str()?.parse().ok())
+}
+
+/// The inode of a line of `/proc/PID/maps`.
+fn inode(line: &str) -> Option<&str> {
+    line.split_ascii_whitespace().nth(4)
+}
+
+/// Whether the line is of a file with this name.
+fn names(line: &str, file: &Path) -> bool {
+    line.ends_with(file.file_name().unwrap_or_default().to_string_lossy().as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_file_is_told_from_others() {
+        let me = std::process::id();
+        assert!(maps_file(me, &std::env::current_exe().unwrap()));
+        assert!(!maps_file(me, Path::new("/proc/self/status")));
+        assert!(!maps_file(u32::MAX, &std::env::current_exe().unwrap()));
+    }
+
+    #[test]
+    fn who_is_not_there_is_an_error() {
+        assert!(of_process(u32::MAX).is_err());
+        assert_eq!(of_process(std::process::id()).unwrap(), None);
+    }
+}

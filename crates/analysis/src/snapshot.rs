@@ -1,0 +1,290 @@
+//! Snapshots: copies of a profile at some moment, `PID-IMAGE.NUMBER.snapshot` beside it.
+//!
+//! A snapshot is taken without its process: that may be stopped, idle or busy. What a busy one adds
+//! while it is copied is left out, by the `committed` of each extent from before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek};
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use heaptide_format as format;
+use heaptide_format::{
+    BASELINE_SUFFIX, ExtentHeader, FileHeader, PROFILE_SUFFIX, Request, SNAPSHOT_SUFFIX,
+};
+use rustc_hash::FxHashMap;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::reader::FILE_LIMIT;
+use crate::recording::list;
+use crate::{Error, pack};
+
+/// Snapshots that one process image may have.
+const NUMBER_MAX: u32 = 1_000_000;
+
+/// A snapshot that is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// The process.
+    pub pid: u32,
+    /// The number of its image.
+    pub image: u32,
+    /// The snapshot's number, from 1.
+    pub number: u32,
+    /// The name it was given; empty if it was given none.
+    pub name: String,
+    /// When it was taken, nanoseconds from the start of the recording; as far as it is known.
+    pub time_ns: u64,
+    /// The file.
+    pub file: PathBuf,
+    /// Why its head cannot be read, if so.
+    pub damaged: Option<String>,
+}
+
+/// The snapshots in a recording's directory, by process, image and number. Names and times are
+/// those that the snapshots tell of themselves; one that the program took has its name in a mark of
+/// the profile.
+///
+/// Errors: the directory cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::snapshot::all("src".as_ref()).unwrap().is_empty());
+/// ```
+pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
+    let mut snapshots: Vec<Snapshot> = list(directory)?.into_iter().filter_map(read).collect();
+    snapshots.sort_by_key(|s| (s.pid, s.image, s.number));
+    Ok(snapshots)
+}
+
+/// The snapshot in a file, if it has the name of one.
+fn read(file: PathBuf) -> Option<Snapshot> {
+    let (pid, image, number) = numbers(&file)?;
+    let header = head(&file);
+    let (name, time_ns) = header.as_ref().map(|h| noted(h, number)).unwrap_or_default();
+    let damaged = header.err().map(|e| e.to_string());
+    Some(Snapshot { pid, image, number, name, time_ns, file, damaged })
+}
+
+/// Name and time, as the head of a snapshot tells.
+fn noted(header: &FileHeader, number: u32) -> (String, u64) {
+    let own = header.request_kind == Request::Snapshot as u32
+        && header.request_value == u64::from(number);
+    if !own {
+        return (String::new(), header.last_seen_ns);
+    }
+    let length = header.request_text.len().min(header.request_length as usize);
+    let name = String::from_utf8_lossy(&header.request_text[..length]).into_owned();
+    (name, header.request_time_ns)
+}
+
+/// What a snapshot says of its moment.
+pub(crate) struct Taken {
+    /// For a person.
+    pub(crate) says: String,
+    /// Nanoseconds from the start of the recording.
+    pub(crate) time_ns: u64,
+}
+
+/// The moment of a snapshot; none if the file is none.
+pub(crate) fn taken(file: &Path, header: &FileHeader) -> Option<Taken> {
+    let (_, _, number) = numbers(file)?;
+    let (name, time_ns) = noted(header, number);
+    let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
+    let seconds = time_ns as f64 / 1e9;
+    let says = format!("snapshot {number}{name}, taken {seconds:.3} s after the start");
+    Some(Taken { says, time_ns })
+}
+
+/// The snapshots of a number: of each of these profiles that has one.
+///
+/// Errors: none has.
+pub(crate) fn of_number(
+    path: &Path,
+    directory: &Path,
+    profiles: &[PathBuf],
+    number: u32,
+) -> Result<Vec<PathBuf>, Error> {
+    let mut all = copies(directory);
+    let of = |file: &PathBuf| all.remove(&process_of(file)).unwrap_or_default();
+    let copies: Vec<PathBuf> = profiles.iter().flat_map(of).collect();
+    let mut there: Vec<u32> = copies.iter().filter_map(|c| Some(numbers(c)?.2)).collect();
+    there.sort_unstable();
+    there.dedup();
+    let is_it = |copy: &PathBuf| numbers(copy).is_some_and(|(_, _, n)| n == number);
+    let found: Vec<PathBuf> = copies.into_iter().filter(is_it).collect();
+    match found.is_empty() {
+        true => Err(Error::NoSnapshot { path: path.to_owned(), number, there }),
+        false => Ok(found),
+    }
+}
+
+/// The snapshots and baselines in a directory, by the `PID-IMAGE` of their process.
+pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
+    let mut copies: FxHashMap<String, Vec<PathBuf>> = FxHashMap::default();
+    for path in list(directory).unwrap_or_default() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let numbered = name.strip_suffix(SNAPSHOT_SUFFIX).and_then(|n| n.rsplit_once('.'));
+        let process = numbered.map(|(process, _)| process).or(name.strip_suffix(BASELINE_SUFFIX));
+        if let Some(process) = process {
+            copies.entry(process.to_owned()).or_default().push(path);
+        }
+    }
+    copies
+}
+
+/// The `PID-IMAGE` of a profile.
+pub(crate) fn process_of(profile: &Path) -> String {
+    let name = profile.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(PROFILE_SUFFIX).unwrap_or(&name).to_owned()
+}
+
+/// Pid, image and number of a snapshot's file name.
+pub(crate) fn numbers(file: &Path) -> Option<(u32, u32, u32)> {
+    let name = file.file_name()?.to_str()?.strip_suffix(SNAPSHOT_SUFFIX)?;
+    let (process, number) = name.split_once('.')?;
+    let (pid, image) = process.split_once('-')?;
+    Some((pid.parse().ok()?, image.parse().ok()?, number.parse().ok()?))
+}
+
+/// The head of a profile or snapshot, packed or not.
+///
+/// Errors: as those of reading it whole.
+pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
+    let io = |source| Error::Io { path: file.to_owned(), doing: "read", source };
+    let bytes = pack::first(File::open(file).map_err(io)?, format::PAGE).map_err(io)?;
+    crate::reader::header(&bytes, file)
+}
+
+/// Takes a snapshot of a live profile, packs it, and returns its number and file. `name` and
+/// `time_ns`, nanoseconds from the start of the recording, are noted in it.
+///
+/// Errors: the profile cannot be read or is none, or the copy cannot be written. The profile is
+/// never touched.
+pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), Error> {
+    let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
+    let live = File::open(profile).map_err(read)?;
+    let mut page = vec![0; format::PAGE as usize];
+    live.read_exact_at(&mut page, 0).map_err(read)?;
+    let mut header = crate::reader::header(&page, profile)?;
+    let size = live.metadata().map_err(read)?.len();
+    header.file_end = header.file_end.min(size);
+    if header.file_end > FILE_LIMIT {
+        let (path, size) = (profile.to_owned(), header.file_end);
+        return Err(Error::TooLarge { path, size, limit: FILE_LIMIT });
+    }
+    let committed = committed(&live, header.file_end).map_err(read)?;
+    let (number, file) = reserve(profile)?;
+    note(&mut header, number, name, time_ns);
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(format!(".{}.new", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let copied = copy(&live, &draft, &header, &committed).and_then(|()| {
+        belongs_to_owner_of(&live, &draft)?;
+        let _ = pack::pack(&draft, header.file_end); // on a full disk it stays as it is
+        fs::rename(&draft, &file)
+    });
+    copied.map_err(|source| {
+        let _ = fs::remove_file(&draft); // if it exists; the first error is the one to tell
+        let _ = fs::remove_file(&file);
+        Error::Io { path: file.clone(), doing: "write", source }
+    })?;
+    Ok((number, file))
+}
+
+/// Notes in the head of a snapshot what it is.
+fn note(header: &mut FileHeader, number: u32, name: &str, time_ns: u64) {
+    let name = cut(name, format::REQUEST_TEXT);
+    header.request_kind = Request::Snapshot as u32;
+    header.request_value = number.into();
+    header.request_time_ns = time_ns;
+    header.request_length = name.len() as u32;
+    header.request_text = [0; format::REQUEST_TEXT];
+    header.request_text[..name.len()].copy_from_slice(name.as_bytes());
+}
+
+/// The first bytes of a text, up to so many, ending at a whole character.
+pub fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Where the `committed` of each extent lies, and what it is.
+fn committed(live: &File, file_end: u64) -> io::Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    let mut at = format::PAGE;
+    while at + format::EXTENT_HEADER <= file_end {
+        let mut bytes = [0; format::EXTENT_HEADER as usize];
+        live.read_exact_at(&mut bytes, at)?;
+        let extent = ExtentHeader::read_from_bytes(&bytes).ok();
+        let whole = |e: &ExtentHeader| e.length > 0 && e.length.is_multiple_of(format::PAGE);
+        at = match extent.filter(|e| e.magic == format::EXTENT_MAGIC).filter(whole) {
+            Some(extent) => {
+                let word = offset_of!(ExtentHeader, committed) as u64;
+                found.push((at + word, extent.committed));
+                at.saturating_add(extent.length)
+            }
+            None => at + format::PAGE,
+        };
+    }
+    Ok(found)
+}
+
+/// The first free number and its file, which is made.
+fn reserve(profile: &Path) -> Result<(u32, PathBuf), Error> {
+    let process = process_of(profile);
+    for number in 1..=NUMBER_MAX {
+        let file = profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file) {
+            Ok(_) => return Ok((number, file)),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(Error::Io { path: file, doing: "write", source }),
+        }
+    }
+    let source = io::Error::other(format!("{NUMBER_MAX} snapshots are there"));
+    Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
+}
+
+/// Copies the profile up to its end, and puts head and lengths of extents as they were before.
+fn copy(
+    mut live: &File,
+    to: &Path,
+    header: &FileHeader,
+    committed: &[(u64, u64)],
+) -> io::Result<()> {
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    live.rewind()?;
+    let copied = io::copy(&mut live.take(header.file_end), &mut copy)?;
+    if copied < header.file_end {
+        return Err(io::Error::other("the profile was cut short meanwhile"));
+    }
+    copy.write_all_at(header.as_bytes(), 0)?;
+    committed.iter().try_for_each(|&(at, value)| copy.write_all_at(&value.to_le_bytes(), at))
+}
+
+/// Gives the copy the owner and rights of the profile: another user may take the snapshot.
+fn belongs_to_owner_of(live: &File, copy: &Path) -> io::Result<()> {
+    let (was, is) = (live.metadata()?, fs::metadata(copy)?);
+    if (is.uid(), is.gid()) != (was.uid(), was.gid()) {
+        chown(copy, Some(was.uid()), Some(was.gid()))?;
+    }
+    fs::set_permissions(copy, was.permissions())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_tell_process_and_number() {
+        assert_eq!(numbers(Path::new("a/12-3.4.snapshot")), Some((12, 3, 4)));
+        for other in ["12-3.snapshot", "12-3.profile", "12.4.snapshot", "12-3.4.snapshot.9.new"] {
+            assert_eq!(numbers(Path::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_are_cut_at_whole_characters() {
+        assert_eq!(cut("tide", 8), "tide");
+        assert_eq!(cut("flöte", 3), "fl");
+    }
+}
