@@ -1,0 +1,198 @@
+//! Monitors: code of your own that is called for each allocation.
+
+use crate::interface;
+use std::cell::Cell;
+use std::ffi::CString;
+use std::fmt;
+use std::ptr;
+
+/// Is called on the allocating thread, once for each outermost operation.
+///
+/// A monitor may allocate, free, and take locks of its own: what it allocates causes no calls and
+/// is not recorded. It has to expect calls from all threads at once. A panic in it ends the
+/// process. A realloc that moves its block calls `allocated` and then `freed`; one that does not
+/// calls `freed` and then `allocated`.
+///
+/// ```
+/// use heaptide::{Monitor, register};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// struct Largest(Arc<AtomicUsize>);
+///
+/// impl Monitor for Largest {
+///     fn allocated(&self, _block: *mut u8, requested: usize, _usable: usize) {
+///         self.0.fetch_max(requested, Ordering::Relaxed);
+///     }
+/// }
+///
+/// let largest = Arc::new(AtomicUsize::new(0));
+/// match register("largest", Box::new(Largest(largest.clone()))) {
+///     Ok(_registration) => {
+///         drop(vec![0u8; 1000]);
+///         assert_eq!(largest.load(Ordering::Relaxed), 1000);
+///     }
+///     Err(reason) => eprintln!("{reason}"),
+/// }
+/// ```
+pub trait Monitor: Send + Sync {
+    /// A block was allocated: `requested` bytes were asked for, it has `usable`.
+    fn allocated(&self, block: *mut u8, requested: usize, usable: usize) {
+        let _ = (block, requested, usable);
+    }
+
+    /// A block of `usable` bytes is about to be freed.
+    fn freed(&self, block: *mut u8, usable: usize) {
+        let _ = (block, usable);
+    }
+}
+
+/// Why a monitor was not registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotRegistered {
+    /// The recorder is not in this process; [`loaded`](crate::loaded) tells so before.
+    NotLoaded,
+    /// The recorder is there, but records nothing, or has as many monitors as it has room for.
+    Refused,
+}
+
+impl fmt::Display for NotRegistered {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            NotRegistered::NotLoaded => {
+                "heaptide: the recorder is not loaded into this process; \
+                 start the program with `heaptide run`"
+            }
+            NotRegistered::Refused => {
+                "heaptide: the recorder takes no monitor: it records nothing, or has no room"
+            }
+        })
+    }
+}
+
+impl std::error::Error for NotRegistered {}
+
+/// Registers a monitor, which is called from now on until the registration is dropped, and dropped
+/// then; at the latest when the process exits.
+///
+/// # Errors
+/// If the recorder is not in this process, or does not take it.
+pub fn register(name: &str, monitor: Box<dyn Monitor>) -> Result<Registration, NotRegistered> {
+    if !interface::loaded() {
+        return Err(NotRegistered::NotLoaded);
+    }
+    let name = CString::new(name.replace('\0', "")).unwrap_or_default();
+    match interface::monitor_register(&name, Registered { monitor }) {
+        0 => Err(NotRegistered::Refused),
+        id => Ok(Registration { id }),
+    }
+}
+
+/// A registered monitor; dropping this takes it back, and returns when no thread is in it any more.
+#[must_use = "the monitor is deregistered when this is dropped"]
+#[derive(Debug)]
+pub struct Registration {
+    id: u64,
+}
+
+impl Registration {
+    /// Leaves the monitor registered until the process exits.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        interface::monitor_deregister(self.id);
+    }
+}
+
+/// A monitor as the recorder holds it.
+pub(crate) struct Registered {
+    monitor: Box<dyn Monitor>,
+}
+
+thread_local! {
+    /// The monitor whose callback this thread is in: what a monitor allocates causes no calls, so
+    /// there is at most one.
+    static INSIDE: Cell<*const Registered> = const { Cell::new(ptr::null()) };
+    /// Whether that one was deregistered by its own callback, and is to be dropped after it.
+    static CONDEMNED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Registered {
+    /// Calls the monitor, and remembers that for as long.
+    #[inline]
+    pub(crate) fn enter(&self, call: impl FnOnce(&dyn Monitor)) {
+        INSIDE.set(self);
+        call(&*self.monitor);
+        INSIDE.set(ptr::null());
+    }
+
+    /// The recorder gives it up: true if this thread is in its callback, which then sees to it.
+    pub(crate) fn condemn(registered: *const Registered) -> bool {
+        let inside = ptr::eq(INSIDE.get(), registered);
+        if inside {
+            CONDEMNED.set(true);
+        }
+        inside
+    }
+
+    /// Whether the callback that has just ended is to drop its monitor.
+    #[inline]
+    pub(crate) fn condemned(_: *const Registered) -> bool {
+        CONDEMNED.replace(false)
+    }
+}
+
+/// What is wrong with the options of a plug-in, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionsError(String);
+
+impl OptionsError {
+    /// With this sentence.
+    pub fn new(says: impl Into<String>) -> OptionsError {
+        OptionsError(says.into())
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OptionsError {}
+
+/// The parts of options of the form `name=value,name=value`.
+///
+/// ```
+/// let options: Vec<_> = heaptide::options("interval=100,file=heap").collect();
+/// assert_eq!(options, [("interval", "100"), ("file", "heap")]);
+/// ```
+pub fn options(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// Starts a plug-in: [`plugin!`](crate::plugin!) calls it from the library's constructor.
+#[doc(hidden)]
+pub fn start_plugin<M: Monitor + 'static>(
+    own: fn(),
+    name: &str,
+    create: impl FnOnce(&str) -> Result<M, OptionsError>,
+) {
+    let options = interface::monitor_options(own).unwrap_or_default();
+    match create(&options) {
+        Ok(monitor) => match register(name, Box::new(monitor)) {
+            Ok(registration) => registration.keep(),
+            Err(NotRegistered::NotLoaded) => {
+                eprintln!("heaptide: monitor {name}: the recorder is not loaded");
+            }
+            Err(reason) => eprintln!("{reason}; monitor {name} sees nothing"),
+        },
+        Err(reason) => eprintln!("heaptide: monitor {name}: {reason}; it sees nothing"),
+    }
+}

@@ -1,0 +1,314 @@
+//! Scopes: what a thread is doing, and carrying that to other threads.
+
+use crate::figures::Figures;
+use crate::interface;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The attribute of a scope that names none.
+pub const REGION: &str = "region";
+
+/// Keeps a guard on the thread that made it: a scope path belongs to a thread.
+pub(crate) type OnThisThread = PhantomData<*const ()>;
+
+/// A scope's name, made once and entered often: `attribute` and `value`, with their number in the
+/// profile. The macros [`scope!`](crate::scope!) and [`function!`](crate::function!) keep one for
+/// each place where they stand.
+///
+/// ```
+/// static LOAD: heaptide::Name = heaptide::Name::new("load");
+///
+/// fn load() {
+///     let _scope = LOAD.enter();
+/// }
+/// # load();
+/// ```
+#[derive(Debug)]
+pub struct Name {
+    attribute: &'static str,
+    value: &'static str,
+    /// 0: not asked for yet; [`NO_ROOM`]: there is no number for it.
+    number: AtomicU32,
+}
+
+/// The profile has no room for the name, or nothing is recorded. Numbers are far below this.
+const NO_ROOM: u32 = u32::MAX;
+
+impl Name {
+    /// A region: a scope with the attribute `region`.
+    pub const fn new(value: &'static str) -> Name {
+        Name::with_attribute(REGION, value)
+    }
+
+    /// A scope with an attribute of your own: `function`, `phase`, `loop`, …
+    pub const fn with_attribute(attribute: &'static str, value: &'static str) -> Name {
+        Name { attribute, value, number: AtomicU32::new(0) }
+    }
+
+    /// Enters the scope until the guard is dropped.
+    #[inline]
+    pub fn enter(&self) -> Scope {
+        if interface::loaded() { Scope::begin(self.number()) } else { Scope::none() }
+    }
+
+    /// Runs a closure in the scope.
+    ///
+    /// ```
+    /// static PARSE: heaptide::Name = heaptide::Name::with_attribute("phase", "parse");
+    /// assert_eq!(PARSE.run(|| 6 * 7), 42);
+    /// ```
+    pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _scope = self.enter();
+        work()
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        match self.number.load(Ordering::Relaxed) {
+            0 => self.intern(),
+            NO_ROOM => 0,
+            number => number,
+        }
+    }
+
+    #[cold]
+    fn intern(&self) -> u32 {
+        let number = interface::intern(self.attribute, self.value);
+        // Names only ever become more: what has no room now has none later.
+        let kept = if number == 0 { NO_ROOM } else { number };
+        self.number.store(kept, Ordering::Relaxed);
+        number
+    }
+}
+
+/// What a scope's value may be: a string or a whole number.
+pub trait Value {
+    /// The number of the name `attribute = self` in the profile; 0 if there is none.
+    #[doc(hidden)]
+    fn intern(&self, attribute: &str) -> u32;
+}
+
+impl Value for str {
+    fn intern(&self, attribute: &str) -> u32 {
+        interface::intern(attribute, self)
+    }
+}
+
+impl Value for String {
+    fn intern(&self, attribute: &str) -> u32 {
+        self.as_str().intern(attribute)
+    }
+}
+
+impl<T: Value + ?Sized> Value for &T {
+    fn intern(&self, attribute: &str) -> u32 {
+        (**self).intern(attribute)
+    }
+}
+
+/// Whole numbers; those that 64 signed bits do not hold become text.
+macro_rules! whole_numbers {
+    ($($type:ty)*) => { $(
+        impl Value for $type {
+            fn intern(&self, attribute: &str) -> u32 {
+                match i64::try_from(*self) {
+                    Ok(value) => interface::intern_int(attribute, value),
+                    Err(_) => interface::intern(attribute, &self.to_string()),
+                }
+            }
+        }
+    )* };
+}
+
+whole_numbers!(i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
+
+/// A scope that the thread is in until this is dropped.
+///
+/// Guards may be dropped in any order: a scope that is closed closes what was opened within it.
+#[must_use = "the scope ends when its guard is dropped"]
+#[derive(Debug)]
+pub struct Scope {
+    /// 0: nothing was begun, nothing is to end.
+    name: u32,
+    on_this_thread: OnThisThread,
+}
+
+impl Scope {
+    /// Enters a scope whose name is known only now. Where it is known before, [`Name`] or
+    /// [`scope!`](crate::scope!) is faster.
+    ///
+    /// ```
+    /// for number in 0..3 {
+    ///     let _scope = heaptide::Scope::enter("iteration", number);
+    /// }
+    /// let module = String::from("tracker");
+    /// let _scope = heaptide::Scope::enter("module", &module);
+    /// ```
+    pub fn enter(attribute: &str, value: impl Value) -> Scope {
+        if interface::loaded() { Scope::begin(value.intern(attribute)) } else { Scope::none() }
+    }
+
+    pub(crate) fn begin(name: u32) -> Scope {
+        interface::scope_begin(name);
+        Scope { name, on_this_thread: PhantomData }
+    }
+
+    fn none() -> Scope {
+        Scope { name: 0, on_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Scope {
+    #[inline]
+    fn drop(&mut self) {
+        if self.name != 0 {
+            interface::scope_end(self.name);
+        }
+    }
+}
+
+/// Whether figures of a scope are its own, or with those of the scopes within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Only what was allocated in the scope itself.
+    Exclusive,
+    /// Also what was allocated in scopes within it.
+    Inclusive,
+}
+
+/// A scope path, to be carried to other threads, tasks or callbacks.
+///
+/// ```
+/// use heaptide::{Context, scope};
+///
+/// let _scope = scope!("load");
+/// let context = Context::current();
+/// std::thread::spawn(move || {
+///     let _attached = context.attach(); // in `load`, like the thread that started it
+///     assert_eq!(Context::current(), context);
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Context(pub(crate) u64);
+
+impl Context {
+    /// Outside all scopes.
+    pub const NONE: Context = Context(0);
+
+    /// The calling thread's path.
+    pub fn current() -> Context {
+        Context(interface::context())
+    }
+
+    /// Makes it the calling thread's path until the guard is dropped.
+    pub fn attach(self) -> Attached {
+        Attached { before: interface::set_context(self.0), on_this_thread: PhantomData }
+    }
+
+    /// Runs a closure with this path.
+    pub fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        let _attached = self.attach();
+        work()
+    }
+
+    /// What all threads allocated in this path; none where the path is not known.
+    ///
+    /// ```
+    /// use heaptide::{Context, Extent, scope};
+    ///
+    /// let _scope = scope!("figures of this");
+    /// let block = vec![0u8; 1000];
+    /// if let Some(figures) = Context::current().figures(Extent::Exclusive) {
+    ///     assert_eq!(figures.requested_bytes, 1000);
+    /// }
+    /// # drop(block);
+    /// ```
+    pub fn figures(self, extent: Extent) -> Option<Figures> {
+        interface::scope(self.0, extent == Extent::Inclusive)
+    }
+}
+
+/// A path that the thread has until this is dropped; then it has again the one before.
+#[must_use = "the path before comes back when the guard is dropped"]
+#[derive(Debug)]
+pub struct Attached {
+    before: u64,
+    on_this_thread: OnThisThread,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        interface::set_context(self.before);
+    }
+}
+
+/// Runs a closure with this scope path: [`Context::run`] as a function.
+///
+/// ```
+/// let context = heaptide::Context::current();
+/// assert_eq!(heaptide::in_context(context, || 42), 42);
+/// ```
+pub fn in_context<R>(context: Context, work: impl FnOnce() -> R) -> R {
+    context.run(work)
+}
+
+/// A closure that runs with the scope path of where it was made, on whichever thread.
+///
+/// ```
+/// let _scope = heaptide::scope!("load");
+/// std::thread::spawn(heaptide::carried(|| vec![0; 10])).join().unwrap();
+/// ```
+pub fn carried<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    let context = Context::current();
+    move || context.run(work)
+}
+
+/// Enters a scope until the end of the block: keep the guard in a variable that has a name.
+///
+/// `scope!("load")` is a region; its name is looked up once for each place in the source.
+/// `scope!("phase", value)` has an attribute of its own, and a string or whole number as value.
+///
+/// ```
+/// let _scope = heaptide::scope!("load");
+/// for event in 0..3 {
+///     let _scope = heaptide::scope!("event", event);
+/// }
+/// ```
+#[macro_export]
+macro_rules! scope {
+    ($value:expr) => {{
+        static NAME: $crate::Name = $crate::Name::new($value);
+        NAME.enter()
+    }};
+    ($attribute:expr, $value:expr) => {
+        $crate::Scope::enter($attribute, $value)
+    };
+}
+
+/// Enters a scope named like the function it stands in, with the attribute `function`.
+///
+/// ```
+/// fn reconstruct() {
+///     let _scope = heaptide::function!();
+/// }
+/// # reconstruct();
+/// ```
+#[macro_export]
+macro_rules! function {
+    () => {{
+        fn here() {}
+        static NAME: ::std::sync::OnceLock<$crate::Name> = ::std::sync::OnceLock::new();
+        NAME.get_or_init(|| $crate::function_name(here)).enter()
+    }};
+}
+
+/// The name of the function round `here`, for [`function!`](crate::function!): the path without
+/// the closures that it may stand in.
+#[doc(hidden)]
+pub fn function_name<F: Fn()>(_: F) -> Name {
+    let path = std::any::type_name::<F>();
+    let path = path.strip_suffix("::here").unwrap_or(path);
+    Name::with_attribute("function", path.trim_end_matches("::{{closure}}"))
+}

@@ -1,0 +1,107 @@
+//! Futures that carry their scope across awaits and threads.
+
+use crate::interface;
+use crate::scope::{Context, Name};
+use std::future::Future;
+use std::pin::Pin;
+use std::task;
+
+/// The scope path of a task between its polls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Path {
+    context: u64,
+    /// A scope to enter at the first poll; 0 afterwards, and where there is none.
+    enter: u32,
+}
+
+/// Gives the thread its own path back, and keeps the task's, also when the task panics.
+struct Within<'a> {
+    path: &'a mut Path,
+    before: u64,
+}
+
+impl Path {
+    /// Does a step of the task with its path, and keeps what that has become.
+    #[inline]
+    pub(crate) fn within<R>(&mut self, step: impl FnOnce() -> R) -> R {
+        if !interface::loaded() {
+            return step();
+        }
+        let before = interface::set_context(self.context);
+        if self.enter != 0 {
+            interface::scope_begin(std::mem::take(&mut self.enter));
+        }
+        let _within = Within { path: self, before };
+        step()
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        self.path.context = interface::set_context(self.before);
+    }
+}
+
+/// A future with a scope path of its own: [`InScope::in_scope`].
+///
+/// Each poll has the path, on whichever thread it happens, and the thread has its own again after.
+/// Scopes that the future opens itself stay open across its awaits and end where it ends them.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct Scoped<F> {
+    /// Pinned with the whole. An option, so that it can be dropped within its path.
+    pub(crate) future: Option<F>,
+    pub(crate) path: Path,
+}
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> task::Poll<F::Output> {
+        let (mut future, path) = interface::parts(self);
+        path.within(|| {
+            // It is there until the whole is dropped.
+            future.as_mut().as_pin_mut().map_or(task::Poll::Pending, |running| running.poll(task))
+        })
+    }
+}
+
+/// Puts futures into scopes.
+///
+/// ```
+/// use heaptide::{InScope, Name};
+///
+/// static FETCH: Name = Name::new("fetch");
+///
+/// async fn fetch() -> usize {
+///     vec![0u8; 100].len() // allocated in `fetch`, on whichever thread it is polled
+/// }
+///
+/// let future = fetch().in_scope(&FETCH); // to be awaited, or given to an executor
+/// # let mut future = std::pin::pin!(future);
+/// # let waker = std::task::Waker::noop();
+/// # let polled = future.as_mut().poll(&mut std::task::Context::from_waker(waker));
+/// # assert_eq!(polled, std::task::Poll::Ready(100));
+/// ```
+pub trait InScope: Future + Sized {
+    /// The future in this scope, which is within the path of the caller now. The scope is entered
+    /// at the first poll, and counts as entered once.
+    fn in_scope(self, name: &Name) -> Scoped<Self> {
+        let enter = if interface::loaded() { name.number() } else { 0 };
+        Scoped { future: Some(self), path: Path { context: interface::context(), enter } }
+    }
+
+    /// The future with this path, such as that of the task that starts it.
+    ///
+    /// ```
+    /// use heaptide::{Context, InScope};
+    ///
+    /// let future = async { vec![1, 2, 3] }.in_context(Context::current());
+    /// # drop(future);
+    /// ```
+    fn in_context(self, context: Context) -> Scoped<Self> {
+        Scoped { future: Some(self), path: Path { context: context.0, enter: 0 } }
+    }
+}
+
+impl<F: Future> InScope for F {}
