@@ -1,0 +1,55 @@
+//! A monitor that counts blocks by size, in classes of powers of two; printed at exit.
+//!
+//! `heaptide run --monitor libhistogram.so -- PROGRAM`
+
+use heaptide::{Histograms, Monitor, OptionsError, SIZE_CLASSES};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Of one class of sizes.
+#[derive(Default)]
+struct Class {
+    requested: AtomicU64,
+    usable: AtomicU64,
+    freed: AtomicU64,
+}
+
+struct Histogram {
+    classes: [Class; SIZE_CLASSES],
+}
+
+impl Monitor for Histogram {
+    fn allocated(&self, _block: *mut u8, requested: usize, usable: usize) {
+        self.classes[Histograms::class_of(requested)].requested.fetch_add(1, Relaxed);
+        self.classes[Histograms::class_of(usable)].usable.fetch_add(1, Relaxed);
+    }
+
+    fn freed(&self, _block: *mut u8, usable: usize) {
+        self.classes[Histograms::class_of(usable)].freed.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Histogram {
+    fn drop(&mut self) {
+        eprintln!(
+            "histogram: {:>20} {:>12} {:>12} {:>12}",
+            "bytes from", "requested", "usable", "freed"
+        );
+        for (bits, class) in self.classes.iter_mut().enumerate() {
+            let counts = [&mut class.requested, &mut class.usable, &mut class.freed];
+            let [requested, usable, freed] = counts.map(|count| *count.get_mut());
+            if requested + usable + freed > 0 {
+                let from = if bits == 0 { 0 } else { 1u64 << (bits - 1) };
+                eprintln!("histogram: {from:>20} {requested:>12} {usable:>12} {freed:>12}");
+            }
+        }
+    }
+}
+
+fn create(options: &str) -> Result<Histogram, OptionsError> {
+    match options {
+        "" => Ok(Histogram { classes: std::array::from_fn(|_| Class::default()) }),
+        other => Err(OptionsError::new(format!("`{other}`: histogram has no options"))),
+    }
+}
+
+heaptide::plugin!(create);

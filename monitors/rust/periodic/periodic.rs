@@ -1,0 +1,141 @@
+//! A monitor that writes a line of figures each so many milliseconds, one file for each process.
+//!
+//! `heaptide run --monitor libperiodic.so:interval=100,file=heap- -- PROGRAM` writes `heap-PID.csv`.
+//! It starts no thread: a line is written by the first call after the interval has passed. While
+//! there is none, nothing changes. A child of a fork goes on in a file of its own.
+
+use heaptide::{Monitor, OptionsError};
+use std::fs::File;
+use std::io::Write;
+use std::process;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+const HEADER: &str = "milliseconds,requested,most_used,used,largest,allocations,frees";
+
+struct Periodic {
+    start: Instant,
+    interval: u64,
+    prefix: String,
+    /// When the next line is due, in milliseconds since the start.
+    due: AtomicU64,
+    /// The process that is writing a line; 0: none. A child of a fork may find its parent here.
+    writer: AtomicU32,
+    /// The file, and whose it is.
+    file: Mutex<Option<(u32, File)>>,
+    allocations: AtomicU64,
+    frees: AtomicU64,
+    requested: AtomicU64,
+    used: AtomicU64,
+    most_used: AtomicU64,
+    largest: AtomicU64,
+}
+
+impl Periodic {
+    fn new(interval: u64, prefix: &str) -> Periodic {
+        let zero = || AtomicU64::new(0);
+        Periodic {
+            start: Instant::now(),
+            interval,
+            prefix: prefix.to_owned(),
+            due: AtomicU64::new(interval),
+            writer: AtomicU32::new(0),
+            file: Mutex::new(None),
+            allocations: zero(),
+            frees: zero(),
+            requested: zero(),
+            used: zero(),
+            most_used: zero(),
+            largest: zero(),
+        }
+    }
+
+    /// Writes a line if one is due. One thread does so; the others go on.
+    fn tick(&self) {
+        let now = self.start.elapsed().as_millis() as u64;
+        if now < self.due.load(Relaxed) {
+            return;
+        }
+        let (own, writer) = (process::id(), self.writer.load(Relaxed));
+        if writer != own && self.writer.compare_exchange(writer, own, Relaxed, Relaxed).is_ok() {
+            self.due.store((now / self.interval + 1) * self.interval, Relaxed);
+            self.write(now, own);
+            self.writer.store(0, Relaxed);
+        }
+    }
+
+    /// Appends a line; a file that cannot be written is left as it is.
+    fn write(&self, now: u64, own: u32) {
+        // Only the writer locks it; in a child of a fork it may be locked by nobody for ever.
+        let Ok(mut file) = self.file.try_lock() else { return };
+        if file.as_ref().is_none_or(|(process, _)| *process != own) {
+            let Ok(mut new) = File::create(format!("{}{own}.csv", self.prefix)) else { return };
+            let _ = writeln!(new, "{HEADER}");
+            *file = Some((own, new));
+        }
+        let figures = [
+            &self.requested,
+            &self.most_used,
+            &self.used,
+            &self.largest,
+            &self.allocations,
+            &self.frees,
+        ];
+        let mut line = now.to_string();
+        for figure in figures {
+            line.push_str(&format!(",{}", figure.load(Relaxed)));
+        }
+        line.push('\n');
+        if let Some((_, file)) = &mut *file {
+            // In one write, so that a program that is killed leaves whole lines.
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+}
+
+impl Monitor for Periodic {
+    fn allocated(&self, _block: *mut u8, requested: usize, usable: usize) {
+        self.allocations.fetch_add(1, Relaxed);
+        self.requested.fetch_add(requested as u64, Relaxed);
+        self.largest.fetch_max(requested as u64, Relaxed);
+        let used = self.used.fetch_add(usable as u64, Relaxed) + usable as u64;
+        self.most_used.fetch_max(used, Relaxed);
+        self.tick();
+    }
+
+    fn freed(&self, _block: *mut u8, usable: usize) {
+        self.frees.fetch_add(1, Relaxed);
+        let less = |used: u64| Some(used.saturating_sub(usable as u64));
+        let _ = self.used.fetch_update(Relaxed, Relaxed, less);
+        self.tick();
+    }
+}
+
+impl Drop for Periodic {
+    /// The last line holds the figures of the end.
+    fn drop(&mut self) {
+        self.write(self.start.elapsed().as_millis() as u64, process::id());
+    }
+}
+
+fn create(options: &str) -> Result<Periodic, OptionsError> {
+    let (mut interval, mut prefix) = (1000, "heap-");
+    for (name, value) in heaptide::options(options) {
+        match name {
+            "interval" => {
+                interval = value.parse().ok().filter(|ms| *ms > 0).ok_or_else(|| {
+                    OptionsError::new(format!("`interval={value}`: expected milliseconds"))
+                })?;
+            }
+            "file" => prefix = value,
+            _ => {
+                let says = format!("`{name}`: expected interval=MILLISECONDS,file=PREFIX");
+                return Err(OptionsError::new(says));
+            }
+        }
+    }
+    Ok(Periodic::new(interval, prefix))
+}
+
+heaptide::plugin!(create);
