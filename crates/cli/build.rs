@@ -1,5 +1,7 @@
-//! Builds libheaptide.so with the profile it needs and puts it where `library.rs` includes it from.
+//! Builds libheaptide.so with the profile it needs and puts it where `library.rs` includes it from;
+//! lists the files that `sdk.rs` carries.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -7,6 +9,7 @@ use std::{env, fs};
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    list_sdk(&root, &out);
     for part in ["capture", "unwind", "format"] {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
@@ -36,4 +39,47 @@ fn main() {
     assert!(status.success(), "building libheaptide.so failed: {status}");
     let built = target.join("capture/libheaptide.so");
     fs::copy(&built, out.join("libheaptide.so")).expect("the built library can be copied");
+}
+
+/// Directories whose files programs are built with, and where they go.
+const SDK: [(&str, &str); 3] = [
+    ("include", "include"),
+    ("monitors", "share/heaptide/monitors"),
+    ("python", "share/heaptide/python"),
+];
+/// What tools leave among the sources.
+const LEFT_BEHIND: [&str; 4] = ["__pycache__", "build", "dist", "target"];
+
+/// Writes `sdk_files.rs`: a list of the files with their bytes.
+fn list_sdk(root: &Path, out: &Path) {
+    let mut text = String::from("[\n");
+    for (from, to) in SDK {
+        let from = root.join(from);
+        if from.exists() {
+            println!("cargo:rerun-if-changed={}", from.display());
+            list_files(&from, to, &mut text);
+        }
+    }
+    text += "]\n";
+    fs::write(out.join("sdk_files.rs"), text).expect("the list can be written");
+}
+
+fn list_files(from: &Path, to: &str, text: &mut String) {
+    let entries = fs::read_dir(from).expect("a directory of sources can be read");
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let left = LEFT_BEHIND.contains(&name.as_str()) || name.ends_with(".egg-info");
+        if left || name.starts_with('.') {
+            continue;
+        }
+        let to = format!("{to}/{name}");
+        if path.is_dir() {
+            list_files(&path, &to, text);
+        } else {
+            let path = path.canonicalize().expect("a source has a path");
+            writeln!(text, "    ({to:?}, include_bytes!({path:?}) as &[u8]),").expect("a string");
+        }
+    }
 }

@@ -20,6 +20,20 @@ pub struct Running {
     pub file: PathBuf,
 }
 
+impl Running {
+    /// Whether the process still writes to it.
+    pub fn is_there(&self) -> bool {
+        maps_file(self.pid, &self.file)
+    }
+
+    /// Whether the process is stopped, by a signal or a debugger, and so answers nobody.
+    pub fn is_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
+        state.is_some_and(|state| state.starts_with(b"T") || state.starts_with(b"t"))
+    }
+}
+
 /// What runs of a recording, a directory or a single profile, in order of pid.
 ///
 /// Errors: there is no such recording, or it cannot be read.

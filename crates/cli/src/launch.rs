@@ -9,12 +9,15 @@ use std::process::{Command, ExitCode};
 use heaptide_analysis::metadata::{self, Metadata};
 
 use crate::Error;
+use crate::monitors::Monitors;
 use crate::options::{Mode, RunOptions};
 
 /// What `run` tells its child, as arguments of `heaptide launch`.
 pub struct Launch {
     /// libheaptide.so.
     pub library: PathBuf,
+    /// What is loaded beside it.
+    pub monitors: Monitors,
     /// The recording; none for the default name.
     pub output: Option<PathBuf>,
     /// The program's file.
@@ -26,20 +29,45 @@ impl Launch {
     pub fn command(&self, options: &RunOptions) -> Result<Command, Error> {
         let mode = match options.mode {
             Mode::Counters => "counters",
+            Mode::Scopes => "scopes",
             Mode::Stacks => "stacks",
         };
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("launch").arg("--").arg(&self.library);
+        let mut library = self.library.clone().into_os_string();
+        library.push(&self.monitors.preload);
+        command.arg("launch").arg("--").arg(library);
         command.arg(self.output.as_deref().unwrap_or(Path::new("")));
         command.arg(mode);
         command.arg(if options.no_follow { "one" } else { "all" });
         command.arg(if options.no_reuse { "off" } else { "on" });
         command.arg(&self.program).arg(options.program()).args(options.args());
+        command.envs(self.settings(options));
         Ok(command)
+    }
+
+    /// Variables that the program inherits, of options that were given.
+    fn settings(&self, options: &RunOptions) -> Vec<(&'static str, OsString)> {
+        let mut settings = Vec::new();
+        if !self.monitors.names.is_empty() {
+            settings.push(("HEAPTIDE_MONITORS", self.monitors.names.clone()));
+        }
+        if options.start_off {
+            settings.push(("HEAPTIDE_START", "off".into()));
+        }
+        if let Some(signal) = options.snapshot_on {
+            settings.push(("HEAPTIDE_SNAPSHOT_SIGNAL", signal.to_string().into()));
+        }
+        if let Some(bytes) = options.stacks_from {
+            settings.push(("HEAPTIDE_THRESHOLD", bytes.to_string().into()));
+        }
+        if let Some(bytes) = options.stacks_below {
+            settings.push(("HEAPTIDE_THRESHOLD", format!("<{bytes}").into()));
+        }
+        settings
     }
 }
 
-/// `heaptide launch LIBRARY OUTPUT MODE one|all on|off FILE NAME [ARG…]`: becomes the program, or
+/// `heaptide launch LIBRARIES OUTPUT MODE one|all on|off FILE NAME [ARG…]`: becomes the program, or
 /// says why not.
 pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
     let [library, output, mode, follow, reuse, file, name, args @ ..] = arguments else {

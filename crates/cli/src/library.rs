@@ -9,8 +9,10 @@ use std::process::ExitCode;
 
 use crate::Error;
 
-static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptide.so"));
-const NAME: &str = "libheaptide.so";
+/// The library itself.
+pub static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptide.so"));
+/// Its file name.
+pub const NAME: &str = "libheaptide.so";
 
 /// `heaptide library`: prints its path.
 pub fn print() -> Result<ExitCode, Error> {
@@ -91,7 +93,7 @@ fn write_into(directory: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// FNV-1a, 64 bits: a name, not a proof; the proof is the comparison.
-fn fingerprint(bytes: &[u8]) -> u64 {
+pub fn fingerprint(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))

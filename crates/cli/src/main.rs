@@ -3,17 +3,24 @@
 #![forbid(unsafe_code)]
 
 mod completions;
+mod control;
+mod ctl;
 mod error;
 mod flamegraph;
 mod info;
 mod launch;
 mod library;
 mod man;
+mod monitors;
 mod options;
 mod report;
 mod run;
+mod sdk;
 mod source;
+mod status;
 mod tree;
+mod values;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -34,6 +41,8 @@ fn main() -> ExitCode {
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),
         Command::Info(options) => info::info(&options),
+        Command::Ctl(options) => ctl::ctl(&options),
+        Command::Sdk(options) => sdk::sdk(&options),
         Command::Library => library::print(),
         Command::Man(options) => man::man(&options),
         Command::Completions(options) => completions::completions(&options),

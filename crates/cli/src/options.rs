@@ -2,11 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
+
+use crate::values;
 
 /// Records every memory allocation of a program and says who allocates, what is live, and where.
 #[derive(Parser, Debug)]
@@ -39,6 +42,10 @@ pub enum Command {
     Flamegraph(FlamegraphOptions),
     /// Describe a recording: processes, modules, build-ids, losses, bounds
     Info(InfoOptions),
+    /// Steer running programs: recording on and off, snapshots, marks, stack threshold, reset
+    Ctl(CtlOptions),
+    /// Write what programs are built with: headers, library, monitors, Python package
+    Sdk(SdkOptions),
     /// Print the path of libheaptide.so, for LD_PRELOAD without `heaptide run`
     #[command(after_help = LIBRARY_EXAMPLE)]
     Library,
@@ -60,6 +67,8 @@ Example:
 pub enum Mode {
     /// Totals, threads and size histograms only
     Counters,
+    /// And scopes, labels and pools; no stacks
+    Scopes,
     /// And the exact stack of every allocation
     Stacks,
 }
@@ -78,6 +87,25 @@ pub struct RunOptions {
     /// Record the program itself only, not the processes it starts
     #[arg(long)]
     pub no_follow: bool,
+    /// Begin turned off, until the program or `heaptide ctl REC on` turns it on
+    #[arg(long)]
+    pub start_off: bool,
+    /// Record stacks only of requests from this many bytes on, such as 4096, 4K or 1M
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    pub stacks_from: Option<u64>,
+    /// Record stacks only of requests below this many bytes
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    #[arg(conflicts_with = "stacks_from")]
+    pub stacks_below: Option<u64>,
+    /// Take a snapshot at this interval, such as 500ms, 10s or 2m
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub snapshot_every: Option<Duration>,
+    /// Take a snapshot when the program gets this signal, such as USR2
+    #[arg(long, value_name = "SIGNAL", value_parser = values::signal)]
+    pub snapshot_on: Option<i32>,
+    /// Load this library too; it is called on each allocation. Can be given several times
+    #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
+    pub monitors: Vec<OsString>,
     /// Print no summary and no progress
     #[arg(short, long)]
     pub quiet: bool,
@@ -108,14 +136,22 @@ impl RunOptions {
 
 const RUN_EXAMPLE: &str = "\
 Example:
-  heaptide run -o build.heaptide -- g++ -O2 -c big.cc";
+  heaptide run -o build.heaptide -- g++ -O2 -c big.cc
+  heaptide run --mode scopes --snapshot-every 10s -- ./server
+  heaptide run --monitor ./libtotals.so:verbose -- ./app";
 
-/// The recording a command reads, and which process of it.
+/// The recording a command reads, and what of it.
 #[derive(Args, Debug)]
 pub struct Source {
     /// Recording: NAME.heaptide or a profile in it [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
+    /// Read the snapshots of this number; `heaptide info` lists them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub snapshot: Option<u32>,
+    /// Count from the start of the program, also where figures were reset
+    #[arg(long)]
+    pub from_start: bool,
 }
 
 /// `heaptide report`.
@@ -220,6 +256,78 @@ pub struct InfoOptions {
     pub source: Source,
 }
 
+/// `heaptide ctl`.
+#[derive(Args, Debug)]
+#[command(after_help = CTL_EXAMPLE, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(override_usage = "heaptide ctl [OPTIONS] <REC|PID> <ACTION>")]
+pub struct CtlOptions {
+    /// Recording, for all programs that run in it, or the process id of one
+    #[arg(value_name = "REC|PID")]
+    pub target: PathBuf,
+    /// Of the recording, this process only
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+const CTL_EXAMPLE: &str = "\
+Example:
+  heaptide ctl app.heaptide snapshot \"before the load\"
+  heaptide ctl 4711 off
+
+A running program answers at its next allocation; snapshot, on and off need no answer.";
+
+/// What `ctl` does.
+#[derive(Subcommand, Debug)]
+pub enum Action {
+    /// Record
+    On,
+    /// Record no allocations; frees of recorded blocks go on being counted
+    Off,
+    /// Take a snapshot, also of a program that is stopped or idle
+    Snapshot {
+        /// A name for it
+        name: Option<String>,
+    },
+    /// Put a mark on the timeline
+    Mark {
+        /// Its name
+        name: String,
+    },
+    /// Record stacks only of requests from this many bytes on; 0 for all
+    Threshold {
+        /// Bytes, such as 4096, 4K or 1M
+        #[arg(value_parser = values::bytes)]
+        bytes: u64,
+        /// Of requests below that instead
+        #[arg(long)]
+        below: bool,
+    },
+    /// Count from here
+    Reset,
+    /// Publish what threads hold back, and take a sample
+    Flush,
+    /// Show whether it records, its threshold, snapshots and marks
+    Status,
+}
+
+/// `heaptide sdk`.
+#[derive(Args, Debug)]
+#[command(after_help = SDK_EXAMPLE)]
+pub struct SdkOptions {
+    /// Directory to write into, made if missing; without it the files are listed
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
+const SDK_EXAMPLE: &str = "\
+Example:
+  heaptide sdk ~/heaptide && export PKG_CONFIG_PATH=~/heaptide/lib/pkgconfig
+  cc app.c $(pkg-config --cflags --libs heaptide)";
+
 /// `heaptide man`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  heaptide man ~/.local/share/man/man1 && man heaptide-run")]
@@ -301,6 +409,18 @@ mod tests {
         assert!(options.quiet);
         assert_eq!(options.program(), "-strange");
         assert_eq!(options.args(), ["--", "-x"]);
+    }
+
+    #[test]
+    fn ctl_takes_its_target_before_what_is_to_be_done() {
+        let line = ["heaptide", "ctl", "--pid", "7", "a.heaptide", "threshold", "--below", "4K"];
+        let Command::Ctl(ctl) = Options::try_parse_from(line).expect("a good line").command else {
+            panic!("another command");
+        };
+        assert_eq!((ctl.target, ctl.pid), (PathBuf::from("a.heaptide"), Some(7)));
+        assert!(matches!(ctl.action, Action::Threshold { bytes: 4096, below: true }));
+        assert!(Options::try_parse_from(["heaptide", "ctl", "a.heaptide"]).is_err());
+        assert!(Options::try_parse_from(["heaptide", "ctl", "a.heaptide", "mark"]).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::Recording;
+use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -18,7 +19,8 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use crate::launch::{Launch, default_recording};
 use crate::options::RunOptions;
-use crate::{Error, library};
+use crate::watch::Watch;
+use crate::{Error, library, monitors};
 
 /// Naming that takes longer than this shows its progress.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -26,8 +28,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     let program = find_program(options.program())?;
+    let monitors = monitors::check(&options.monitors)?;
     let output = options.output.as_deref().map(|path| prepare(path, options.force)).transpose()?;
-    let launch = Launch { library: library::path()?, output, program };
+    let launch = Launch { library: library::path()?, monitors, output, program };
     // Before the child starts: a signal must find us ready to pass it on.
     let signals =
         SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
@@ -36,7 +39,9 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
         Some(path) => path.clone(),
         None => default_recording(Path::new(options.program()), child.id())?,
     };
+    let watch = options.snapshot_every.map(|every| Watch::start(&recording, every));
     let status = wait(child, signals)?;
+    drop(watch);
     // The child takes the recording away again if the program could not be started.
     if recording.exists() {
         finish(&recording, status, options.quiet);
@@ -101,7 +106,10 @@ fn is_recording(path: &Path) -> bool {
     entries.flatten().all(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        name.ends_with(heaptide_format::PROFILE_SUFFIX)
+        let suffixes = [PROFILE_SUFFIX, SNAPSHOT_SUFFIX, BASELINE_SUFFIX];
+        // A snapshot whose taker was killed is `PID-IMAGE.NUMBER.snapshot.PID.new`.
+        suffixes.iter().any(|suffix| name.ends_with(suffix))
+            || name.contains(SNAPSHOT_SUFFIX) && name.ends_with(".new")
             || matches!(&*name, "recording.json" | "symbols.json")
     })
 }
@@ -180,9 +188,7 @@ fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> 
 
 fn holds_profile(recording: &Path) -> Result<bool, Error> {
     let mut entries = std::fs::read_dir(recording)?.flatten();
-    Ok(entries.any(|entry| {
-        entry.file_name().to_string_lossy().ends_with(heaptide_format::PROFILE_SUFFIX)
-    }))
+    Ok(entries.any(|entry| entry.file_name().to_string_lossy().ends_with(PROFILE_SUFFIX)))
 }
 
 /// On a terminal, and not when asked to be quiet.

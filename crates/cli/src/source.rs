@@ -5,14 +5,16 @@ use std::path::Path;
 
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_analysis::recording::Choice;
 
 use crate::error::Error;
 use crate::options::Source;
 
-/// Opens the recording.
+/// Opens what is asked for of the recording.
 pub fn open(source: &Source) -> Result<Recording, Error> {
+    let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
     if let Some(path) = &source.recording {
-        return Ok(Recording::open(path)?);
+        return Ok(Recording::open_of(path, choice)?);
     }
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {

@@ -1,0 +1,245 @@
+//! The words in the head of a live profile by which a running program is steered from outside.
+//!
+//! They are written into the file, which the program has mapped: nothing is asked of the program
+//! but to go on. Commands take turns by a lock of the file. A request is written fields first, then
+//! its number, then the bit that has the program look at it: wherever a command is killed, the
+//! program sees a whole request or none.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use heaptide_analysis::running::Running;
+use heaptide_analysis::snapshot;
+use heaptide_format::{
+    COMMAND_OFF, COMMAND_REQUEST, FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION,
+};
+use nix::time::{ClockId, clock_gettime};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Error;
+
+/// How long an answer is waited for: a program that allocates at all does so sooner.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long another command is waited for: longer than it waits for its answer.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// How often is looked.
+const POLL: Duration = Duration::from_millis(2);
+/// The first version with these words.
+const FIRST_VERSION: u32 = 2;
+
+/// A live profile.
+pub struct Control {
+    file: File,
+    running: Running,
+    start_ns: u64,
+}
+
+/// What the program made of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It was done.
+    Done,
+    /// It will be done at the program's next allocation.
+    Waits,
+    /// An earlier request still waits for that, so this one was not made.
+    Behind,
+    /// The program ended before.
+    Ended,
+}
+
+/// Whether an answer is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Some seconds.
+    Patiently,
+    /// No.
+    No,
+}
+
+/// Holds the lock of the file.
+struct Locked<'a>(&'a Control);
+
+impl Control {
+    /// Opens the profile that a process writes to.
+    pub fn open(running: &Running) -> Result<Control, Error> {
+        let running = running.clone();
+        let file = OpenOptions::new().read(true).write(true).open(&running.file);
+        let file = file.map_err(|e| Error::file(&running.file, "open it for control", e))?;
+        let mut control = Control { file, running, start_ns: 0 };
+        let header = control.header()?;
+        let shown = control.running.file.display();
+        let version = header.version;
+        if header.magic != MAGIC || version < FIRST_VERSION {
+            return Err(Error::new(format!(
+                "{shown}: its recorder cannot be steered, it has version {version}, expected \
+                 {FIRST_VERSION}; record with this heaptide"
+            )));
+        }
+        if version > VERSION {
+            return Err(Error::new(format!(
+                "{shown}: it says version {version}, this heaptide knows up to {VERSION}; update \
+                 heaptide to steer it"
+            )));
+        }
+        control.start_ns = header.start_monotonic_ns;
+        Ok(control)
+    }
+
+    /// The head, as it is now.
+    pub fn header(&self) -> Result<FileHeader, Error> {
+        let mut bytes = [0; size_of::<FileHeader>()];
+        self.file.read_exact_at(&mut bytes, 0).map_err(|e| self.error("read its head", e))?;
+        FileHeader::read_from_bytes(&bytes)
+            .map_err(|_| Error::new(format!("{}: has no head", self.running.file.display())))
+    }
+
+    /// Whose profile it is.
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Turns recording on or off; it takes effect at the program's next allocation.
+    pub fn turn(&self, on: bool) -> Result<(), Error> {
+        let locked = self.lock()?;
+        locked.set_bits(COMMAND_OFF, !on)
+    }
+
+    /// Asks the program for something.
+    pub fn request(
+        &self,
+        kind: Request,
+        value: u64,
+        text: &str,
+        wait: Wait,
+    ) -> Result<Answer, Error> {
+        self.lock()?.request(kind, value, text, self.now_ns(), wait)
+    }
+
+    /// Takes a snapshot, and asks the program to put it on its timeline: number, file, answer.
+    pub fn snapshot(&self, name: &str, wait: Wait) -> Result<(u32, PathBuf, Answer), Error> {
+        let now_ns = self.now_ns();
+        let (number, file) = snapshot::take(&self.running.file, name, now_ns)?;
+        let request = Request::Snapshot;
+        let answer = self.lock()?.request(request, number.into(), name, now_ns, wait)?;
+        Ok((number, file, answer))
+    }
+
+    /// Nanoseconds from the start of the recording.
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.start_ns)
+    }
+
+    fn lock(&self) -> Result<Locked<'_>, Error> {
+        let start = Instant::now();
+        loop {
+            match self.file.try_lock() {
+                Ok(()) => return Ok(Locked(self)),
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(POLL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let held = io::Error::other("another heaptide has it locked; try again");
+                    return Err(self.error("steer it", held));
+                }
+                Err(TryLockError::Error(e)) => return Err(self.error("lock it", e)),
+            }
+        }
+    }
+
+    fn error(&self, doing: &str, source: io::Error) -> Error {
+        Error::file(&self.running.file, doing, source)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.file.unlock();
+    }
+}
+
+impl Locked<'_> {
+    fn request(
+        &self,
+        kind: Request,
+        value: u64,
+        text: &str,
+        time_ns: u64,
+        wait: Wait,
+    ) -> Result<Answer, Error> {
+        let before = self.word(offset_of!(FileHeader, request))?;
+        match self.answer(before, wait)? {
+            Answer::Done => {}
+            Answer::Waits => return Ok(Answer::Behind),
+            other => return Ok(other),
+        }
+        let text = snapshot::cut(text, REQUEST_TEXT);
+        // The fields between the two numbers and the end of the text lie together.
+        let mut fields = Vec::with_capacity(24 + REQUEST_TEXT);
+        fields.extend((kind as u32).to_le_bytes());
+        fields.extend((text.len() as u32).to_le_bytes());
+        fields.extend(time_ns.to_le_bytes());
+        fields.extend(value.to_le_bytes());
+        fields.extend(text.as_bytes());
+        let number = before.wrapping_add(1);
+        self.write(offset_of!(FileHeader, request_kind), &fields)?;
+        self.write(offset_of!(FileHeader, request), &number.to_le_bytes())?;
+        self.set_bits(COMMAND_REQUEST, true)?;
+        self.answer(number, wait)
+    }
+
+    /// What became of the request of this number. Once it is answered, or can never be, the bit is
+    /// taken back, so that the program need not look any more.
+    fn answer(&self, number: u32, wait: Wait) -> Result<Answer, Error> {
+        let start = Instant::now();
+        let answered = || Ok::<_, Error>(self.word(offset_of!(FileHeader, answered))? == number);
+        let running = &self.0.running;
+        let answer = loop {
+            if answered()? {
+                break Answer::Done;
+            }
+            if !running.is_there() {
+                break if answered()? { Answer::Done } else { Answer::Ended };
+            }
+            if wait == Wait::No || start.elapsed() >= PATIENCE || running.is_stopped() {
+                return Ok(Answer::Waits);
+            }
+            std::thread::sleep(POLL);
+        };
+        self.set_bits(COMMAND_REQUEST, false)?;
+        Ok(answer)
+    }
+
+    fn set_bits(&self, bits: u32, set: bool) -> Result<(), Error> {
+        let at = offset_of!(FileHeader, command_bits);
+        let before = self.word(at)?;
+        let after = if set { before | bits } else { before & !bits };
+        if after == before {
+            return Ok(());
+        }
+        self.write(at, &after.to_le_bytes())
+    }
+
+    fn word(&self, at: usize) -> Result<u32, Error> {
+        let mut word = 0u32;
+        let read = self.0.file.read_exact_at(word.as_mut_bytes(), at as u64);
+        read.map_err(|e| self.0.error("read its head", e))?;
+        Ok(u32::from_le(word))
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.0.file.write_all_at(bytes, at as u64).map_err(|e| self.0.error("steer it", e))
+    }
+}
+
+// What `request` writes at once lies in one piece.
+const _: () = assert!(
+    offset_of!(FileHeader, request_length) == offset_of!(FileHeader, request_kind) + 4
+        && offset_of!(FileHeader, request_time_ns) == offset_of!(FileHeader, request_kind) + 8
+        && offset_of!(FileHeader, request_value) == offset_of!(FileHeader, request_kind) + 16
+        && offset_of!(FileHeader, request_text) == offset_of!(FileHeader, request_kind) + 24
+);

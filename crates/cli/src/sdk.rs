@@ -1,0 +1,125 @@
+//! `heaptide sdk`: writes what programs are built with into one directory.
+//!
+//! A list of what was written stays there, with a fingerprint of each file: what is not in it, or
+//! was changed since, is somebody else's and is not overwritten.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::error::Error;
+use crate::library;
+use crate::options::SdkOptions;
+use crate::source;
+
+/// Headers, monitors and the Python package, by the path below the directory.
+static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
+
+/// The list of what was written: a fingerprint and a path a line.
+const LIST: &str = "share/heaptide/files";
+/// Where pkg-config looks.
+const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
+
+/// Writes the files, or lists them.
+pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
+    let files = files();
+    let Some(directory) = &options.directory else {
+        source::print(|out| files.keys().try_for_each(|path| writeln!(out, "DIR/{path}")))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let directory = std::path::absolute(directory)?;
+    let ours = written_before(&directory);
+    let foreign = |path: &&String| {
+        let there = fs::symlink_metadata(directory.join(path)).is_ok();
+        there && !is_ours(&directory.join(path), &files[*path], ours.get(*path))
+    };
+    if let Some(path) = files.keys().find(foreign) {
+        let shown = directory.join(path);
+        return Err(Error::new(format!(
+            "{}: is there already and was not written by `heaptide sdk`, or was changed since; \
+             name another directory or move it away",
+            shown.display()
+        )));
+    }
+    // First the list, so that what an interrupted run leaves is known as ours by the next.
+    let now = files.iter().map(|(path, bytes)| (path.as_str(), library::fingerprint(bytes)));
+    let before = ours.iter().flat_map(|(path, prints)| prints.iter().map(|&p| (path.as_str(), p)));
+    write_list(&directory, now.clone().chain(before))?;
+    for (path, bytes) in &files {
+        write(&directory.join(path), bytes)?;
+    }
+    write_list(&directory, now)?;
+    println!("{} files in {}", files.len(), directory.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All files by path.
+fn files() -> BTreeMap<String, Vec<u8>> {
+    let carried = FILES.iter().map(|&(path, bytes)| (path.to_owned(), bytes.to_vec()));
+    let mut files: BTreeMap<String, Vec<u8>> = carried.collect();
+    files.insert(format!("lib/{}", library::NAME), library::CARRIED.to_vec());
+    files.insert(PKG_CONFIG.to_owned(), pkg_config().into_bytes());
+    files
+}
+
+/// The library comes first among the libraries, and is kept although no object names it yet: its
+/// malloc stands before others.
+fn pkg_config() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         includedir=${{prefix}}/include\n\
+         libdir=${{prefix}}/lib\n\
+         \n\
+         Name: heaptide\n\
+         Description: {}\n\
+         Version: {}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -Wl,--push-state,--no-as-needed -lheaptide \
+         -Wl,--pop-state\n",
+        env!("CARGO_PKG_DESCRIPTION"),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn write_list<'a>(
+    directory: &Path,
+    files: impl Iterator<Item = (&'a str, u64)>,
+) -> Result<(), Error> {
+    let lines: String = files.map(|(path, print)| format!("{print:016x} {path}\n")).collect();
+    write(&directory.join(LIST), lines.as_bytes())
+}
+
+/// What earlier runs wrote here: fingerprints by path.
+fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
+    let list = fs::read_to_string(directory.join(LIST)).unwrap_or_default();
+    let mut before: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (print, path) in list.lines().filter_map(|line| line.split_once(' ')) {
+        if let Ok(print) = u64::from_str_radix(print, 16) {
+            before.entry(path.to_owned()).or_default().push(print);
+        }
+    }
+    before
+}
+
+/// Whether the file is what would be written, or what was.
+fn is_ours(file: &Path, bytes: &[u8], before: Option<&Vec<u64>>) -> bool {
+    fs::read(file).is_ok_and(|there| {
+        let print = library::fingerprint(&there);
+        there == bytes || before.is_some_and(|before| before.contains(&print))
+    })
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent).map_err(|e| Error::file(parent, "make the directory", e))?;
+    }
+    // In its place in one step: a program may have the library loaded.
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(format!(".{}.new", std::process::id()));
+    let written = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, file));
+    written.map_err(|e| {
+        let _ = fs::remove_file(&draft); // if it exists; the first error is the one to tell
+        Error::file(file, "write it", e)
+    })
+}

@@ -1,0 +1,116 @@
+//! Values of options as people type them: bytes, times, signals.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+/// Snapshots follow each other at this distance at least: copying takes time, too.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// The first signal that programs may use as they like; libc keeps the two before for itself.
+const REAL_TIME_FIRST: i32 = 34;
+/// The last signal.
+const REAL_TIME_LAST: i32 = 64;
+
+/// Bytes: `4096`, `4K`, `1M`, `2G`, in powers of 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let expected = || "expected bytes, such as 4096, 4K or 1M".to_owned();
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let number = whole(digits).ok_or_else(expected)?;
+    // The top bit of a threshold has a meaning of its own.
+    number.checked_mul(factor).filter(|&n| n < 1 << 63).ok_or_else(expected)
+}
+
+/// A time: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time from 10ms on, such as 500ms, 10s or 2m".to_owned();
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
+    let (number, unit) = text.split_at(unit);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(expected()),
+    };
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let seconds = number.parse::<f64>().ok().filter(|_| plain).ok_or_else(expected)? * scale;
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| expected())?;
+    if time < SHORTEST { Err(expected()) } else { Ok(time) }
+}
+
+/// A signal by name (`USR2`, `SIGUSR2`, `RTMIN+1`) or number; its number.
+pub fn signal(text: &str) -> Result<i32, String> {
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let number = match (whole(text), name.strip_prefix("RTMIN")) {
+        (Some(number), _) => i32::try_from(number).ok(),
+        (None, Some("")) => Some(REAL_TIME_FIRST),
+        (None, Some(more)) => {
+            let above = more.strip_prefix('+').and_then(whole);
+            above.and_then(|above| i32::try_from(above).ok()?.checked_add(REAL_TIME_FIRST))
+        }
+        (None, None) => format!("SIG{name}").parse::<Signal>().ok().map(|signal| signal as i32),
+    };
+    let known =
+        |&n: &i32| Signal::try_from(n).is_ok() || (REAL_TIME_FIRST..=REAL_TIME_LAST).contains(&n);
+    let number = number
+        .filter(known)
+        .ok_or("expected the name or number of a signal, such as USR2 or RTMIN+1")?;
+    match Signal::try_from(number) {
+        Ok(signal @ (Signal::SIGKILL | Signal::SIGSTOP)) => {
+            Err(format!("no program gets to see {signal}; choose another"))
+        }
+        _ => Ok(number),
+    }
+}
+
+/// Digits only: no sign, no spaces.
+fn whole(digits: &str) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_with_and_without_a_unit() {
+        assert_eq!(bytes("0"), Ok(0));
+        assert_eq!(bytes("4096"), Ok(4096));
+        assert_eq!(bytes("4k"), Ok(4096));
+        assert_eq!(bytes("3M"), Ok(3 << 20));
+        for bad in ["", "K", "-1", "+1", "1.5K", "1KB", "4 K", "9223372036854775808", "9999999999G"]
+        {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        for bad in
+            ["", "10", "s", "-1s", "1e3s", "infs", "9ms", "0s", "1d", "99999999999999999999h"]
+        {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn signals_by_name_and_number() {
+        assert_eq!(signal("USR2"), Ok(12));
+        assert_eq!(signal("sigusr1"), Ok(10));
+        assert_eq!(signal("10"), Ok(10));
+        assert_eq!(signal("RTMIN+2"), Ok(36));
+        for bad in ["", "0", "KILL", "19", "33", "65", "-1", "RTMIN+31", "RTMIN-1", "NOPE"] {
+            assert!(signal(bad).is_err(), "{bad}");
+        }
+    }
+}
