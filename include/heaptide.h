@@ -7,8 +7,8 @@
 //
 // Rules for everything here, unless a comment says otherwise:
 // - Any thread may call it, at any time: before main, in constructors and destructors, at exit.
-// - Not from signal handlers. The recorder ignores calls from a handler that interrupted it, but the
-//   first call of a module looks the recorder up, which a handler must not do.
+// - Not from signal handlers: there a call may do nothing, and a module's first call, which looks
+//   the recorder up, is not safe.
 // - Nothing prints, throws or aborts, and errno stays as it was.
 // - Names are zero-terminated, of any length, and copied.
 // - "Not loaded" says what a call does without the recorder, or where the recorder is of another
@@ -31,8 +31,7 @@
 extern "C" {
 #endif
 
-// ---------------------------------------------------------------------------------------------
-// Types shared with the recorder
+// ---- Types shared with the recorder
 
 // Figures of a process, a thread, a scope, a window or a measurement.
 struct heaptide_figures {
@@ -144,8 +143,7 @@ struct heaptide_interface {
     size_t (*monitor_options)(const char *library, size_t length, char *buffer, size_t size);
 };
 
-// ---------------------------------------------------------------------------------------------
-// Finding the recorder: once a module, at its first call
+// ---- Finding the recorder: once a module, at its first call
 
 // Memory that all translation units of a module (the program, one shared library) share.
 #define HEAPTIDE_SHARED_ __attribute__((weak, visibility("hidden")))
@@ -217,8 +215,7 @@ static inline int heaptide_recording(void)
     return t ? t->recording() : 0;
 }
 
-// ---------------------------------------------------------------------------------------------
-// Names of scopes, as numbers: the same name has the same number in all modules of a process
+// ---- Names of scopes, as numbers: the same name has the same number in all modules of a process
 
 // The number of the name `value` of attribute "region". 0: not loaded, or no room.
 static inline uint32_t heaptide_name(const char *value)
@@ -266,8 +263,7 @@ static inline uint32_t heaptide_cached_name_(uint32_t *cached, const char *attri
         heaptide_cached_name_(&heaptide_site_, (attribute), (value));       \
     }))
 
-// ---------------------------------------------------------------------------------------------
-// Scopes: what a thread is doing, as a path of names
+// ---- Scopes: what a thread is doing, as a path of names
 
 // Enters a scope by number. 0, the number of a name that found no room, enters nothing.
 // Not loaded: nothing.
@@ -300,25 +296,21 @@ static inline void heaptide_end_innermost(void)
 // HEAPTIDE_BEGIN). Not loaded: nothing.
 static inline void heaptide_begin(const char *value)
 {
-    if (heaptide_loaded())
-        heaptide_scope_begin(heaptide_name(value));
+    heaptide_scope_begin(heaptide_name(value));
 }
 static inline void heaptide_end(const char *value)
 {
-    if (heaptide_loaded())
-        heaptide_scope_end(heaptide_name(value));
+    heaptide_scope_end(heaptide_name(value));
 }
 
 // Enters and leaves the scope `attribute=value`. Not loaded: nothing.
 static inline void heaptide_begin_string(const char *attribute, const char *value)
 {
-    if (heaptide_loaded())
-        heaptide_scope_begin(heaptide_name_string(attribute, value));
+    heaptide_scope_begin(heaptide_name_string(attribute, value));
 }
 static inline void heaptide_end_string(const char *attribute, const char *value)
 {
-    if (heaptide_loaded())
-        heaptide_scope_end(heaptide_name_string(attribute, value));
+    heaptide_scope_end(heaptide_name_string(attribute, value));
 }
 static inline void heaptide_begin_int(const char *attribute, int64_t value)
 {
@@ -353,8 +345,7 @@ static inline uint64_t heaptide_set_context(uint64_t context)
     return t ? t->set_context(context) : 0;
 }
 
-// ---------------------------------------------------------------------------------------------
-// Labels: what a block is called. 1: done. 0: no block starts there, no room, or not loaded
+// ---- Labels: what a block is called. 1: done. 0: no block starts there, no room, or not loaded
 
 // Names the block that starts at `block`, elements of one byte. Naming it anew moves it there.
 static inline int heaptide_label_block(const void *block, const char *label)
@@ -381,7 +372,7 @@ static inline int heaptide_label_array(const void *block, const char *label, siz
 }
 
 // Names memory that need not be a block: static data, a mapping, a part of a pool. A heap or pool
-// block that starts there is named as such, and not counted twice. `bytes` > 0, `element_bytes` > 0.
+// block that starts there is named as such, not counted twice. `bytes`, `element_bytes` > 0.
 static inline int heaptide_label_region(const void *address, const char *label, size_t bytes,
                                         size_t element_bytes)
 {
@@ -422,9 +413,8 @@ static inline int heaptide_resolve(const void *address, struct heaptide_block *o
     return t ? t->resolve(address, out) : 0;
 }
 
-// ---------------------------------------------------------------------------------------------
-// Pools: what a custom allocator does with the chunks it got. Bytes of a chunk are counted once:
-// as the pool's blocks where there are such, as idle pool space elsewhere.
+// ---- Pools: what a custom allocator does with the chunks it got. Bytes of a chunk are counted
+// once: as the pool's blocks where there are such, as idle pool space elsewhere.
 // 1: done. 0: unknown address or pool, no room, or not loaded
 
 // The pool of this name, made when first named. 0: no room, or not loaded.
@@ -471,8 +461,7 @@ static inline int heaptide_pool_reallocated(const void *old_block, const void *b
     return t ? t->pool_reallocated(old_block, block, requested, usable) : 0;
 }
 
-// ---------------------------------------------------------------------------------------------
-// Windows (of the whole process) and measurements (of one thread)
+// ---- Windows (of the whole process) and measurements (of one thread)
 
 // Opens a window; any thread may close it; windows nest and overlap as they like. Its number, from
 // 1. 0: 64 are open already, or not loaded.
@@ -521,8 +510,7 @@ static inline int heaptide_measure_end(struct heaptide_measurement *measurement,
     return t ? t->measure_end(measurement, out) : 0;
 }
 
-// ---------------------------------------------------------------------------------------------
-// Control
+// ---- Control
 
 // Puts a named point on the timeline. Not loaded: nothing.
 static inline void heaptide_mark_now(const char *name)
@@ -597,8 +585,7 @@ static inline void heaptide_flush(void)
         t->flush();
 }
 
-// ---------------------------------------------------------------------------------------------
-// Own figures, by value, without allocation. Not loaded: all zeros
+// ---- Own figures, by value, without allocation. Not loaded: all zeros
 
 // Of the process since its start.
 static inline struct heaptide_figures heaptide_process_figures(void)
@@ -645,8 +632,7 @@ static inline struct heaptide_histograms heaptide_size_histograms(void)
     return histograms;
 }
 
-// ---------------------------------------------------------------------------------------------
-// Monitors
+// ---- Monitors
 
 // More than the recorder accepts at once are never registered.
 #define HEAPTIDE_MONITORS_ 32

@@ -1,0 +1,448 @@
+//! The C++ interface to a recorder that may or may not be loaded: guards for scopes, measurements
+//! and windows, labels for containers, pools for memory resources, monitors as classes.
+//
+// C++11 and later, header only; the rules of heaptide.h hold here too. Guards undo in their
+// destructors what they did in their constructors, so exceptions pass through them. They are no-ops
+// without the recorder. Only heaptide::create_and_register throws when it is not loaded: a program
+// that asks for a monitor wants to know that there will be none; heaptide::loaded() tells before.
+
+#ifndef HEAPTIDE_HPP
+#define HEAPTIDE_HPP
+
+#include "heaptide.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#if __cplusplus >= 201703L && defined(__has_include)
+#if __has_include(<memory_resource>)
+#include <memory_resource>
+#define HEAPTIDE_MEMORY_RESOURCES 1
+#endif
+#endif
+
+// A scope until the end of the enclosing block. The names are looked up once for each place in the
+// source, so they must be the same at each execution; heaptide::Scope takes any.
+#define HEAPTIDE_SCOPE(value) HEAPTIDE_SCOPE_STRING("region", value)
+#define HEAPTIDE_SCOPE_STRING(attribute, value)                                          \
+    ::heaptide::Scope HEAPTIDE_JOIN_(heaptide_scope_, __COUNTER__)                          \
+    {                                                                                    \
+        ::heaptide::Name { HEAPTIDE_NAME_STRING(attribute, value) }                      \
+    }
+
+// The same with a value that changes from time to time, a string or an integer.
+#define HEAPTIDE_SCOPE_VALUE(attribute, value)                                           \
+    ::heaptide::Scope HEAPTIDE_JOIN_(heaptide_scope_, __COUNTER__) { (attribute), (value) }
+
+// A scope of attribute "function" with the enclosing function's name.
+#define HEAPTIDE_FUNCTION HEAPTIDE_SCOPE_STRING("function", __func__)
+
+#define HEAPTIDE_JOIN_(a, b) HEAPTIDE_JOIN_AGAIN_(a, b)
+#define HEAPTIDE_JOIN_AGAIN_(a, b) a##b
+
+namespace heaptide {
+
+using Figures = ::heaptide_figures;
+using Histograms = ::heaptide_histograms;
+using Block = ::heaptide_block;
+
+/// Whether the recorder is in this process.
+inline bool loaded() noexcept { return heaptide_loaded() != 0; }
+
+/// Whether this process is recorded.
+inline bool recording() noexcept { return heaptide_recording() != 0; }
+
+/// Something was asked for that needs the recorder, which is not loaded.
+class not_loaded : public std::runtime_error {
+public:
+    /// `what` names the thing asked for.
+    explicit not_loaded(const std::string &what)
+        : std::runtime_error("heaptide: " + what +
+                             ": the recorder is not loaded; run the program with `heaptide run`")
+    {
+    }
+};
+
+// ---- Scopes and contexts
+
+/// A scope's name as a number, for hot code: looked up once, valid in the whole process.
+struct Name {
+    std::uint32_t number; ///< 0: not loaded, or no room.
+};
+
+/// The name `value` of an attribute.
+inline Name name(const std::string &value, const std::string &attribute = "region") noexcept
+{
+    const heaptide_interface *t = heaptide_table_();
+    return Name{t ? t->intern(attribute.data(), attribute.size(), value.data(), value.size()) : 0};
+}
+
+/// The integer `value` of an attribute.
+inline Name name(std::int64_t value, const char *attribute) noexcept
+{
+    return Name{heaptide_name_int(attribute, value)};
+}
+
+/// What a thread is doing, from construction to destruction.
+class Scope {
+public:
+    /// Enters a scope by a name looked up before.
+    explicit Scope(Name name) noexcept : name_(name.number) { heaptide_scope_begin(name_); }
+
+    /// Enters `region=value`.
+    explicit Scope(const char *value) noexcept : Scope(Name{heaptide_name(value)}) {}
+    explicit Scope(const std::string &value) noexcept : Scope(heaptide::name(value)) {}
+
+    /// Enters `attribute=value`.
+    Scope(const char *attribute, const char *value) noexcept
+        : Scope(Name{heaptide_name_string(attribute, value)})
+    {
+    }
+    Scope(const char *attribute, const std::string &value) noexcept
+        : Scope(Name{value_of(attribute, value)})
+    {
+    }
+    template <typename Integer,
+              typename = typename std::enable_if<std::is_integral<Integer>::value>::type>
+    Scope(const char *attribute, Integer value) noexcept
+        : Scope(Name{heaptide_name_int(attribute, static_cast<std::int64_t>(value))})
+    {
+    }
+
+    Scope(const Scope &) = delete;
+    Scope &operator=(const Scope &) = delete;
+
+    /// Leaves the scope, and those that were entered in it and not left.
+    ~Scope() { heaptide_scope_end(name_); }
+
+private:
+    static std::uint32_t value_of(const char *attribute, const std::string &value) noexcept
+    {
+        const heaptide_interface *t = heaptide_table_();
+        return t ? t->intern(attribute, strlen(attribute), value.data(), value.size()) : 0;
+    }
+
+    std::uint32_t name_;
+};
+
+/// A scope path, to be carried to the threads that work for it.
+class Context {
+public:
+    /// The path outside of all scopes.
+    Context() noexcept : path_(0) {}
+
+    /// The calling thread's path.
+    static Context current() noexcept { return Context(heaptide_context()); }
+
+    /// The figures of the path in all threads, with those below it or alone.
+    Figures inclusive() const noexcept { return heaptide_scope_figures(path_, 1); }
+    Figures exclusive() const noexcept { return heaptide_scope_figures(path_, 0); }
+
+    friend bool operator==(Context a, Context b) noexcept { return a.path_ == b.path_; }
+    friend bool operator!=(Context a, Context b) noexcept { return a.path_ != b.path_; }
+
+private:
+    friend class ContextGuard;
+    explicit Context(std::uint64_t path) noexcept : path_(path) {}
+
+    std::uint64_t path_;
+};
+
+/// Puts the calling thread into a context, and back into its own at the end.
+class ContextGuard {
+public:
+    explicit ContextGuard(Context context) noexcept : before_(heaptide_set_context(context.path_))
+    {
+    }
+    ContextGuard(const ContextGuard &) = delete;
+    ContextGuard &operator=(const ContextGuard &) = delete;
+    ~ContextGuard() { heaptide_set_context(before_); }
+
+private:
+    std::uint64_t before_;
+};
+
+// ---- Measurements, windows, pauses
+
+/// Measures what this thread allocates and frees until end() or destruction. Measurements of a
+/// thread nest like blocks of source do.
+class Measure {
+public:
+    Measure() noexcept { heaptide_measure_begin(&measurement_); }
+    Measure(const Measure &) = delete;
+    Measure &operator=(const Measure &) = delete;
+    ~Measure() { end(); }
+
+    /// Ends it, and tells its figures; at a second call all zeros.
+    Figures end() noexcept
+    {
+        Figures figures = Figures();
+        if (running_)
+            heaptide_measure_end(&measurement_, &figures);
+        running_ = false;
+        return figures;
+    }
+
+private:
+    heaptide_measurement measurement_ = heaptide_measurement();
+    bool running_ = true;
+};
+
+/// A named interval of the whole process, until close() or destruction, in whatever thread.
+class Window {
+public:
+    explicit Window(const char *name) noexcept : number_(heaptide_window_open(name)) {}
+    explicit Window(const std::string &name) noexcept : Window(name.c_str()) {}
+    Window(Window &&other) noexcept : number_(other.number_) { other.number_ = 0; }
+    Window(const Window &) = delete;
+    Window &operator=(const Window &) = delete;
+    ~Window() { close(); }
+
+    /// The figures so far; all zeros once it is closed.
+    Figures figures() const noexcept
+    {
+        Figures figures = Figures();
+        heaptide_window_figures(number_, &figures);
+        return figures;
+    }
+
+    /// Closes it, and tells its figures; at a second call all zeros.
+    Figures close() noexcept
+    {
+        Figures figures = Figures();
+        heaptide_window_close(number_, &figures);
+        number_ = 0;
+        return figures;
+    }
+
+private:
+    std::uint32_t number_;
+};
+
+/// Whose allocations are not recorded while a Pause lives.
+enum class Of { thread = 0, process = 1 };
+
+/// Pauses recording; pauses nest.
+class Pause {
+public:
+    explicit Pause(Of of = Of::thread) noexcept : of_(static_cast<int>(of)) { heaptide_pause(of_); }
+    Pause(const Pause &) = delete;
+    Pause &operator=(const Pause &) = delete;
+    ~Pause() { heaptide_resume(of_); }
+
+private:
+    int of_;
+};
+
+// ---- Labels: true if done, false if nothing is there to be named, or not loaded
+
+/// Names the memory of a vector: its capacity as the block, its elements as the dimension. A vector
+/// that grows moves to another block, which has to be named anew.
+template <typename T, typename Allocator>
+bool label(const std::vector<T, Allocator> &vector, const char *name) noexcept
+{
+    return heaptide_label_array(vector.data(), name, sizeof(T), vector.size()) != 0;
+}
+
+/// Names the memory of a string, if it has any outside of the object.
+template <typename Char, typename Traits, typename Allocator>
+bool label(const std::basic_string<Char, Traits, Allocator> &string, const char *name) noexcept
+{
+    return heaptide_label_array(string.data(), name, sizeof(Char), string.size()) != 0;
+}
+
+/// Names the object of a pointer.
+template <typename T, typename Deleter>
+bool label(const std::unique_ptr<T, Deleter> &pointer, const char *name) noexcept
+{
+    return heaptide_label_array(pointer.get(), name, sizeof(T), 1) != 0;
+}
+
+/// Names the array of a pointer; it does not know its length.
+template <typename T, typename Deleter>
+bool label(const std::unique_ptr<T[], Deleter> &pointer, const char *name,
+           std::size_t count) noexcept
+{
+    return heaptide_label_array(pointer.get(), name, sizeof(T), count) != 0;
+}
+
+/// Names an array, wherever it is.
+template <typename T, std::size_t Count>
+bool label(const std::array<T, Count> &array, const char *name) noexcept
+{
+    return heaptide_label_region(array.data(), name, sizeof array, sizeof(T)) != 0;
+}
+template <typename T, std::size_t Count>
+bool label(const T (&array)[Count], const char *name) noexcept
+{
+    return heaptide_label_region(&array, name, sizeof array, sizeof(T)) != 0;
+}
+
+/// What holds an address; `kind` 0 if that is unknown.
+inline Block resolve(const void *address) noexcept
+{
+    Block block = Block();
+    heaptide_resolve(address, &block);
+    return block;
+}
+
+// ---- Pools of C++17 memory resources
+
+#ifdef HEAPTIDE_MEMORY_RESOURCES
+
+/// Stands between a pooling resource and where its chunks come from, and reports the chunks.
+///
+///     heaptide::PoolChunks chunks("arena");
+///     std::pmr::unsynchronized_pool_resource arena(&chunks);
+///     heaptide::PoolBlocks blocks("arena", &arena);
+///     std::pmr::vector<int> vector(&blocks);
+class PoolChunks : public std::pmr::memory_resource {
+public:
+    /// Chunks of the pool `name`, taken from `upstream`.
+    explicit PoolChunks(const char *name, std::pmr::memory_resource *upstream =
+                                              std::pmr::new_delete_resource()) noexcept
+        : pool_(heaptide_pool_named(name)), upstream_(upstream)
+    {
+    }
+
+private:
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override
+    {
+        void *chunk = upstream_->allocate(bytes, alignment);
+        heaptide_pool_add(pool_, chunk, bytes);
+        return chunk;
+    }
+    void do_deallocate(void *chunk, std::size_t bytes, std::size_t alignment) override
+    {
+        heaptide_pool_remove(chunk);
+        upstream_->deallocate(chunk, bytes, alignment);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
+    {
+        return this == &other;
+    }
+
+    std::uint32_t pool_;
+    std::pmr::memory_resource *upstream_;
+};
+
+/// Stands between a pooling resource and its users, and reports the blocks.
+class PoolBlocks : public std::pmr::memory_resource {
+public:
+    /// Blocks of the pool `name`, handed out by `resource`.
+    PoolBlocks(const char *name, std::pmr::memory_resource *resource) noexcept
+        : pool_(heaptide_pool_named(name)), resource_(resource)
+    {
+    }
+
+private:
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override
+    {
+        void *block = resource_->allocate(bytes, alignment);
+        heaptide_pool_allocated(pool_, block, bytes, bytes);
+        return block;
+    }
+    void do_deallocate(void *block, std::size_t bytes, std::size_t alignment) override
+    {
+        heaptide_pool_freed(block);
+        resource_->deallocate(block, bytes, alignment);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
+    {
+        return this == &other;
+    }
+
+    std::uint32_t pool_;
+    std::pmr::memory_resource *resource_;
+};
+
+#endif
+
+// ---- Monitors
+
+/// Code that runs at each allocation and each release, on the thread that makes it, once for each
+/// outermost operation. Several threads are in a monitor at once. It may allocate, which is neither
+/// recorded nor told to monitors, and take locks of its own; an exception ends the program.
+class Monitor {
+public:
+    Monitor() = default;
+    Monitor(const Monitor &) = delete;
+    Monitor &operator=(const Monitor &) = delete;
+    virtual ~Monitor() = default;
+
+    /// After the real allocation.
+    virtual void allocated(void *block, std::size_t requested, std::size_t usable) = 0;
+    /// Before the real release.
+    virtual void freed(void *block, std::size_t usable) = 0;
+
+private:
+    template <typename T, typename... Arguments>
+    friend T *create_and_register(Arguments &&...arguments);
+    friend bool deregister(Monitor *monitor) noexcept;
+
+    static void on_allocated(void *context, void *block, std::size_t requested,
+                             std::size_t usable) noexcept
+    {
+        static_cast<Monitor *>(context)->allocated(block, requested, usable);
+    }
+    static void on_freed(void *context, void *block, std::size_t usable) noexcept
+    {
+        static_cast<Monitor *>(context)->freed(block, usable);
+    }
+    static void on_destroy(void *context) noexcept
+    {
+        Pause pause;
+        delete static_cast<Monitor *>(context);
+    }
+
+    /// Its number; 0 if it could not be registered.
+    std::uint64_t register_itself(const char *name) noexcept
+    {
+        heaptide_monitor monitor = heaptide_monitor();
+        monitor.version = HEAPTIDE_MONITOR_VERSION;
+        monitor.size = sizeof monitor;
+        monitor.name = name;
+        monitor.context = this;
+        monitor.allocated = on_allocated;
+        monitor.freed = on_freed;
+        monitor.destroy = on_destroy;
+        return id_ = heaptide_register(&monitor);
+    }
+
+    std::uint64_t id_ = 0;
+};
+
+/// Makes a monitor of type T and registers it. The recorder owns it: it is destroyed once, by
+/// deregister(), at exit, or when the library that registered it is unloaded. What its constructor
+/// and its destructor allocate is not told to monitors. Throws not_loaded without the recorder,
+/// std::runtime_error if there is no room for another monitor, and what T's constructor throws.
+template <typename T, typename... Arguments>
+T *create_and_register(Arguments &&...arguments)
+{
+    static_assert(std::is_base_of<Monitor, T>::value, "T derives from heaptide::Monitor");
+    if (!loaded())
+        throw not_loaded("a monitor cannot be registered");
+    Pause pause;
+    std::unique_ptr<T> made(new T(std::forward<Arguments>(arguments)...));
+    if (!static_cast<Monitor *>(made.get())->register_itself("C++"))
+        throw std::runtime_error("heaptide: a monitor cannot be registered: no room for another");
+    return made.release();
+}
+
+/// Takes a monitor away and destroys it, once no other thread is in it. True: done. False: it is
+/// not registered, or not loaded.
+inline bool deregister(Monitor *monitor) noexcept
+{
+    return monitor && heaptide_deregister(monitor->id_) != 0;
+}
+
+} // namespace heaptide
+
+#endif
