@@ -1,17 +1,18 @@
 //! Lanes: who writes which counters. A thread has one lane from its first allocation to its exit;
 //! threads of the same name that never overlap share one after the other.
 
+use crate::index::Index;
 use crate::modules::Range;
 use crate::process::{Process, State, process, start};
 use crate::profile::Cursor;
 use crate::real::Real;
 use crate::record::Entry;
 use crate::tls::{thread_pointer, tls};
-use crate::{modules, peak, profile, sites, sys};
+use crate::{figures, measurements, modules, peak, profile, scopes, sites, sys};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode};
+use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode, Scope, Sums};
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Frame, Work};
 
@@ -38,8 +39,8 @@ pub struct LaneState {
     pub record: *mut Lane,
     pub header: *mut FileHeader,
     pub live: peak::Live,
-    /// Bytes to allocate until the next sample.
-    pub until_sample: i64,
+    /// Usable bytes allocated at which the next sample is due.
+    pub next_sample: u64,
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
     pub last_block: *mut u8,
     /// The node asked for last, and its site.
@@ -62,7 +63,23 @@ pub struct LaneState {
     pub work: Work,
     pub nodes: Cursor,
     pub site_records: Cursor,
-    pub index_of_sites: sites::Index,
+    pub keys: Cursor,
+    pub scopes: Cursor,
+    pub index_of_sites: Index,
+    pub index_of_scopes: Index,
+    /// Scopes of other lanes and the lane's own of the same path.
+    pub translations: [[u32; 2]; scopes::TRANSLATIONS],
+    /// The scope path that the thread is in; the root's outside of all scopes.
+    pub scope: *mut Scope,
+    pub root_scope: u32,
+    /// Scopes that were entered but found no place.
+    pub unplaced: u32,
+    /// Some of the `FLAG_` bits.
+    pub flags: u32,
+    /// Odd while the thread calls monitors.
+    pub calling: AtomicU32,
+    /// What the lane's sums were when the thread took it.
+    pub before: Sums,
     pub recall: *mut [u64; 2],
     pub memos: *mut Memo,
     /// Whether memos are worth a look ([`crate::stacks`]), and stacks that were not the last one.
@@ -308,7 +325,7 @@ fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
 }
 
 /// All lanes so far.
-fn all(p: &Process) -> &'static [*mut LaneState] {
+pub fn all(p: &Process) -> &'static [*mut LaneState] {
     let table = p.lanes.load(Relaxed);
     if table.is_null() {
         return &[];
@@ -352,9 +369,10 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         (*record).name = *name;
         (*record).index = index as u32;
         (*state).record = record;
-        if (*p.header()).mode == Mode::Stacks as u32 {
+        if (*p.header()).mode != Mode::Counters as u32 {
+            (*state).root_scope = scopes::create_root(index as u32);
             (*state).base_site = sites::create(&mut *state, 0);
-            if (*state).base_site == 0 {
+            if (*state).base_site == 0 || (*state).root_scope == 0 {
                 sys::unmap(memory, parts.all);
                 return core::ptr::null_mut();
             }
@@ -382,8 +400,13 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         most.fetch_max(in_use, Relaxed);
         state.live.begin(p);
         state.last_block = core::ptr::null_mut();
-        (state.last_node, state.last_site) = (0, state.base_site);
         (state.depth, state.cut) = (0, 0);
+        state.before = figures::of_lane(state);
+        state.next_sample = 0;
+        resume_scope(state);
+        let paused = if (*t).paused > 0 { FLAG_PAUSED } else { 0 };
+        let measured = if measurements::are_going_on() { FLAG_MEASURED } else { 0 };
+        state.flags = paused | measured;
         state.credit = 256;
         state.generation = p.generation.load(Relaxed);
         state.ranges = [Range::EMPTY; RANGES];
@@ -401,6 +424,33 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         (*state.record).tid = tid;
         (*state.record).threads += 1;
         state.mode = (*p.header()).mode;
+    }
+}
+
+/// In [`LaneState::flags`]: the thread is paused.
+pub const FLAG_PAUSED: u32 = 1;
+/// It measures itself.
+pub const FLAG_MEASURED: u32 = 2;
+
+/// Puts a thread that takes a lane where it was in the lane it had, or outside of all scopes.
+fn resume_scope(state: &mut LaneState) {
+    state.unplaced = 0;
+    state.last_node = sites::NO_NODE;
+    if state.root_scope == 0 {
+        return;
+    }
+    let t = tls();
+    scopes::go(state, state.root_scope);
+    // SAFETY: the thread's own block.
+    unsafe {
+        match core::mem::take(&mut (*t).carried) {
+            // Ends of scopes that a fork's parent began close nothing here.
+            0 => state.unplaced = (*t).depth,
+            scope => {
+                let own = scopes::translated(state, scope);
+                scopes::go(state, own);
+            }
+        }
     }
 }
 
@@ -486,6 +536,7 @@ fn watch_exit(lane: *mut LaneState) {
 
 extern "C" fn thread_exits(_: *mut u8) {
     give_back();
+    forget_thread();
 }
 
 /// Gives the thread's lane back, unless it is inside the recorder.
@@ -504,6 +555,14 @@ fn give_back() {
     }
 }
 
+/// The thread is gone for good.
+fn forget_thread() {
+    let t = tls();
+    // SAFETY: the thread's own block.
+    unsafe { ((*t).depth, (*t).carried, (*t).paused) = (0, 0, 0) };
+    measurements::give_back();
+}
+
 /// The calling thread has a new name: it goes on in another lane, or its unused lane takes the
 /// name.
 pub fn renamed_self() {
@@ -515,12 +574,16 @@ pub fn renamed_self() {
             return;
         }
         let record = (*lane).record;
-        if (*record).allocations == 0 && (*record).frees_here == 0 && (*record).threads == 1 {
+        let quiet = (*record).usable_bytes == 0 && (*record).freed_classes.iter().sum::<u64>() == 0;
+        if quiet && (*record).threads == 1 {
             (*record).name = sys::thread_name();
             return;
         }
         if (*record).name == sys::thread_name() {
             return;
+        }
+        if !(*lane).scope.is_null() && (*lane).scope != scopes::at((*lane).root_scope) {
+            (*t).carried = scopes::id((*lane).scope);
         }
         give_back();
         (*t).released -= 1;
@@ -549,14 +612,4 @@ pub fn before_confinement(strict: bool) {
     }
     profile::reserve_ahead(p, AHEAD);
     p.confined.fetch_max(if strict { 2 } else { 1 }, Relaxed);
-}
-
-/// Sums over all lanes: allocations, frees, usable bytes, live bytes.
-pub fn sums(p: &Process) -> [u64; 4] {
-    all(p).iter().fold([0; 4], |[a, f, u, l], &lane| {
-        // SAFETY: records stay mapped; a torn sum is a sample's business.
-        let r = unsafe { &*(*lane).record };
-        let live = r.usable_bytes.wrapping_sub(r.freed_here_bytes);
-        [a + r.allocations, f + r.frees_here, u + r.usable_bytes, l.wrapping_add(live)]
-    })
 }

@@ -16,11 +16,20 @@
     reason = "this is the crate that lives among raw pointers; everything else forbids it"
 )]
 
+mod attended;
+mod control;
 mod end;
 mod extended;
+mod figures;
 mod hooks;
+mod index;
+mod interface;
 mod lane;
+mod measurements;
 mod modules;
+mod moments;
+mod monitors;
+mod names;
 mod operators;
 mod options;
 mod peak;
@@ -28,6 +37,8 @@ mod process;
 mod profile;
 mod real;
 mod record;
+mod regions;
+mod scopes;
 mod shadow;
 mod sites;
 mod stacks;
@@ -35,6 +46,7 @@ mod sys;
 mod timeline;
 mod tls;
 mod watched;
+mod windows;
 
 // Without LTO core refers to it; hidden, so that it stands in front of nobody's.
 core::arch::global_asm!(

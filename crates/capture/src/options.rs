@@ -17,31 +17,54 @@ pub struct Options {
     pub mode: Mode,
     /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
     pub reuse: bool,
+    /// `HEAPTIDE_START=off`: recording begins turned off.
+    pub start_off: bool,
+    /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
+    /// front, only for those below.
+    pub threshold: Option<(u64, bool)>,
+    /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
+    pub snapshot_every_ns: u64,
+    /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
+    pub snapshot_signal: u32,
 }
 
 impl Options {
     /// None if this process is not to be recorded (`HEAPTIDE_FOLLOW` names another, or
     /// `HEAPTIDE_MODE=off`).
     pub fn read() -> Option<Options> {
-        let memory = sys::map_private(ENVIRONMENT_MAX);
-        if memory.is_null() {
-            return None;
-        }
-        // SAFETY: fresh zeroed memory of this length, released below and not used after.
-        let buffer = unsafe { core::slice::from_raw_parts_mut(memory, ENVIRONMENT_MAX) };
-        let path = Path::new(b"/proc/self/environ\0")?;
-        let options = match sys::read_file(path, buffer) {
-            Ok(environment) => parse(environment),
-            Err(_) => parse(b""),
-        };
-        // SAFETY: `options` holds copies only.
-        unsafe { sys::unmap(memory, ENVIRONMENT_MAX) };
-        options
+        with_environment(parse)?
     }
 }
 
+/// Calls `use_it` with the environment that the process was started with; none if there is no
+/// memory.
+pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let memory = sys::map_private(ENVIRONMENT_MAX);
+    if memory.is_null() {
+        return None;
+    }
+    // SAFETY: fresh zeroed memory of this length, released below and not used after.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(memory, ENVIRONMENT_MAX) };
+    let environment = Path::new(b"/proc/self/environ\0").map(|path| sys::read_file(path, buffer));
+    let result = match environment {
+        Some(Ok(environment)) => use_it(environment),
+        _ => use_it(b""),
+    };
+    // SAFETY: the result borrows nothing of it.
+    unsafe { sys::unmap(memory, ENVIRONMENT_MAX) };
+    Some(result)
+}
+
 fn parse(environment: &[u8]) -> Option<Options> {
-    let mut options = Options { output: Text::new(), mode: Mode::Stacks, reuse: true };
+    let mut options = Options {
+        output: Text::new(),
+        mode: Mode::Stacks,
+        reuse: true,
+        start_off: false,
+        threshold: None,
+        snapshot_every_ns: 0,
+        snapshot_signal: 0,
+    };
     for entry in environment.split(|&b| b == 0) {
         let Some(rest) = entry.strip_prefix(b"HEAPTIDE_") else {
             continue;
@@ -53,18 +76,39 @@ fn parse(environment: &[u8]) -> Option<Options> {
         match (name, value) {
             (b"OUTPUT", value) => options.output.push(value),
             (b"MODE", b"counters") => options.mode = Mode::Counters,
+            (b"MODE", b"scopes") => options.mode = Mode::Scopes,
             (b"MODE", b"off") => return None,
             (b"REUSE", b"off") => options.reuse = false,
-            (b"FOLLOW", pid) if number(pid) != Some(sys::getpid()) => return None,
+            (b"START", b"off") => options.start_off = true,
+            (b"THRESHOLD", [b'<', bytes @ ..]) => {
+                options.threshold = number(bytes).map(|bytes| (bytes, true));
+            }
+            (b"THRESHOLD", bytes) => options.threshold = number(bytes).map(|bytes| (bytes, false)),
+            (b"SNAPSHOT_EVERY", seconds) => options.snapshot_every_ns = nanoseconds(seconds),
+            (b"SNAPSHOT_SIGNAL", signal) => {
+                options.snapshot_signal = number(signal).unwrap_or(0) as u32;
+            }
+            (b"FOLLOW", pid) if number(pid) != Some(sys::getpid() as u64) => return None,
             _ => {}
         }
     }
     Some(options)
 }
 
-fn number(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0u32, |n, &b| match b {
-        b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u32),
+/// Decimal seconds, with a fraction or without; 0 if it is no number.
+fn nanoseconds(seconds: &[u8]) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    let point = seconds.iter().position(|&b| b == b'.').unwrap_or(seconds.len());
+    let whole = number(&seconds[..point]).unwrap_or(0);
+    let digits = seconds.get(point + 1..).unwrap_or(b"");
+    let places = digits.len().min(9);
+    let part = number(&digits[..places]).unwrap_or(0) * 10u64.pow(9 - places as u32);
+    whole.saturating_mul(SECOND).saturating_add(part)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |n, &b| match b {
+        b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u64),
         _ => None,
     })
 }

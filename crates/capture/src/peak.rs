@@ -53,6 +53,7 @@ impl Live {
         if !p.threaded.load(Relaxed) {
             // SAFETY: the header is mapped.
             let peak = unsafe { (*header).peak_bytes } as i64;
+            let peak = peak.min(p.windows.bound());
             self.high = self.high.min((peak - self.others).max(self.own));
         }
         self.low = self.published - BATCH;
@@ -76,6 +77,17 @@ impl Live {
         self.own < self.low && self.publish(p, header)
     }
 
+    /// What this lane's threads allocated minus freed.
+    pub fn own(&self) -> i64 {
+        self.own
+    }
+
+    /// Something else than live has changed what a new high is.
+    pub fn look_again(&mut self, p: &Process, header: *mut FileHeader) {
+        self.fallen = true;
+        self.set_bounds(p, header);
+    }
+
     /// Live as this lane sees it.
     pub fn seen(&self) -> i64 {
         self.own + self.others
@@ -90,6 +102,7 @@ impl Live {
         // SAFETY: the header is mapped.
         unsafe {
             let live = self.seen();
+            p.windows.rise(live, header, true);
             let new_high = live > (*header).peak_bytes as i64;
             if new_high {
                 if self.fallen {
@@ -119,6 +132,9 @@ impl Live {
     pub fn publish(&mut self, p: &Process, header: *mut FileHeader) -> bool {
         let live = self.tell(header);
         let shared = p.threaded.load(Relaxed) && live > 0;
+        if shared {
+            p.windows.rise(live, header, false);
+        }
         let raised = shared && self.raise_shared(p, header, live as u64);
         self.set_bounds(p, header);
         raised

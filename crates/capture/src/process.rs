@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::profile;
 use crate::real::Real;
 use crate::tls::tls;
-use crate::{hooks, shadow, sys};
+use crate::{control, hooks, sys};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -55,9 +55,8 @@ pub struct Process {
     pub growth: Lock,
     /// Lane index of every page of the profile that holds sites.
     pub owners: AtomicPtr<u16>,
-    /// The first level of the shadow table, and the mask of its index.
-    pub shadow: AtomicPtr<AtomicU64>,
-    pub shadow_mask: AtomicUsize,
+    /// Pointer → site.
+    pub shadow: crate::shadow::Table,
     /// Address space is scarce: an RLIMIT_AS, or no overcommit.
     pub scarce: AtomicBool,
     /// All lanes, by index.
@@ -84,10 +83,24 @@ pub struct Process {
     pub timeline: Wiped<profile::Cursor>,
     pub sample_interval: AtomicU64,
     pub sample_count: AtomicU32,
-    /// Strings, modules and lanes are few and share a cursor each, used under `growth`.
+    /// Strings, modules, lanes and their roots are few and share a cursor each, with a lock.
     pub strings: Wiped<profile::Cursor>,
+    pub string_lock: Lock,
     pub lane_records: Wiped<profile::Cursor>,
+    pub root_scopes: Wiped<profile::Cursor>,
     pub module_records: Wiped<profile::Cursor>,
+    /// Names: the newest table, its entries in use, and attributes whose strings are known.
+    pub names: AtomicPtr<AtomicU64>,
+    pub name_count: AtomicU32,
+    pub name_lock: Lock,
+    pub name_records: Wiped<profile::Cursor>,
+    pub attributes: [AtomicU32; 32],
+    pub regions: crate::regions::Regions,
+    pub windows: crate::windows::Windows,
+    pub moments: crate::moments::Moments,
+    pub monitors: crate::monitors::Monitors,
+    /// The last request from outside that a thread took.
+    pub requests_taken: AtomicU32,
     pub start_ns: AtomicU64,
     pub pid: AtomicU32,
 }
@@ -126,6 +139,11 @@ pub struct Held<'a>(&'a Lock);
 const LOCK_TURNS: u32 = 1_000_000;
 
 impl Lock {
+    /// Once, without waiting: for a signal handler, which may have interrupted the holder.
+    pub fn try_acquire(&self) -> Option<Held<'_>> {
+        self.0.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Held(self))
+    }
+
     pub fn acquire(&self) -> Option<Held<'_>> {
         for turn in 0..LOCK_TURNS {
             if self.0.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {
@@ -249,9 +267,10 @@ fn set_up(p: &Process, forked: bool) -> Option<()> {
     p.no_reuse.store(!options.reuse, Relaxed);
     p.scarce.store(address_space_is_scarce(), Relaxed);
     profile::create(p, &options, forked)?;
-    shadow::create(p)?;
+    p.shadow.create(p)?;
     lane::create_table(p)?;
     lane::create_key();
+    control::prepare(p, &options);
     if options.mode == Mode::Stacks {
         // Now, while `/proc` is in reach: a guest may change its root.
         p.modules.list_all(p);

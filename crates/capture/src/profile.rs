@@ -256,8 +256,13 @@ fn command(p: &Process) -> u32 {
 /// Stores a string; its reference, or 0 if there is no room.
 pub fn string(p: &Process, text: &[u8]) -> u32 {
     let text = &text[..text.len().min(STRING_MAX)];
-    let bytes = (size_of::<StringHeader>() + text.len()).next_multiple_of(STRING_GRANULE as usize);
-    // SAFETY: strings are stored at the start and under the module lock, by one thread at a time.
+    // One more, so that a zero always follows.
+    let bytes = size_of::<StringHeader>() + text.len() + 1;
+    let bytes = bytes.next_multiple_of(STRING_GRANULE as usize);
+    let Some(_held) = p.string_lock.acquire() else {
+        return 0;
+    };
+    // SAFETY: the cursor is used under the lock.
     let cursor = unsafe { &mut *p.strings.0.get() };
     let at = cursor.take(Kind::Strings, 0, bytes);
     if at.is_null() {

@@ -3,7 +3,7 @@
 use crate::lane::{Inside, LaneState};
 use crate::process::process;
 use crate::stacks::OTHER_STACKS;
-use crate::{shadow, sites, stacks, timeline};
+use crate::{attended, regions, sites, stacks, timeline};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, Mode, size_class};
@@ -37,14 +37,35 @@ const MAYBE_UNMAPPED: u64 = 64 << 10;
 /// A block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+    if inside.lane().is_attended() {
+        return attended::allocated(inside, block, requested, usable);
+    }
+    record_allocated(inside, block, requested, usable);
+}
+
+#[inline(always)]
+pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
-    if lane.mode == Mode::Counters as u32 {
+    if lane.mode == Mode::Stacks as u32 {
+        allocated_here(inside, block, requested, usable);
+    } else if lane.mode == Mode::Scopes as u32 {
+        let site = site_of_scope(lane);
+        allocated_at(lane, site, block, requested, usable);
+    } else {
         lane.live.grow(process(), lane.header, usable as i64);
         count_plainly(lane, requested);
         lane.last_block = block;
         count(lane, requested, usable);
-    } else {
-        allocated_here(inside, block, requested, usable);
+    }
+}
+
+/// The same where a threshold may say that this request gets no stack.
+pub fn allocated_attended(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+    let entry = inside.entry();
+    let lane = inside.lane();
+    match site_of_mode(lane, entry, requested) {
+        Some(site) => allocated_at(lane, site, block, requested, usable),
+        None => record_allocated(inside, block, requested, usable),
     }
 }
 
@@ -54,10 +75,16 @@ fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64, usable: u
     let entry = inside.entry();
     let lane = inside.lane();
     let site = site_here(lane, entry);
-    if !shadow::put(block, site) {
-        return process().lost(Loss::NoShadow);
+    allocated_at(lane, site, block, requested, usable);
+}
+
+#[inline(always)]
+fn allocated_at(lane: &mut LaneState, site: u32, block: *mut u8, requested: u64, usable: u64) {
+    let p = process();
+    if !p.shadow.put(block, site) {
+        return p.lost(Loss::NoShadow);
     }
-    let rose = lane.live.grow(process(), lane.header, usable as i64);
+    let rose = lane.live.grow(p, lane.header, usable as i64);
     // SAFETY: the site is the lane's, and the lane is this thread's; the header is mapped.
     unsafe { sites::allocated(site, requested, usable, (*lane.header).epoch, rose) };
     lane.last_block = block;
@@ -68,27 +95,66 @@ fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64, usable: u
 #[inline(always)]
 fn site_here(lane: &mut LaneState, entry: Entry) -> u32 {
     let node = stacks::capture(lane, entry.registers());
-    match sites::of_node(lane, node) {
-        0 => {
-            process().lost(Loss::NoSite);
-            lane.base_site
-        }
-        site => site,
+    let site = sites::of_node(lane, node);
+    or_base(lane, site)
+}
+
+#[inline(always)]
+fn site_of_scope(lane: &mut LaneState) -> u32 {
+    let site = sites::of_scope(lane);
+    or_base(lane, site)
+}
+
+#[inline(always)]
+fn or_base(lane: &LaneState, site: u32) -> u32 {
+    if site == 0 {
+        process().lost(Loss::NoSite);
+        return lane.base_site;
     }
+    site
+}
+
+/// The site for an event of the mode; none where there are no sites.
+#[inline(always)]
+fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<u32> {
+    if lane.mode == Mode::Counters as u32 {
+        return None;
+    }
+    if lane.mode == Mode::Scopes as u32 {
+        return Some(site_of_scope(lane));
+    }
+    match attended::gap(lane, requested) {
+        Some(gap) => {
+            let node = stacks::gap(lane, gap);
+            let site = sites::of_node(lane, node);
+            Some(or_base(lane, site))
+        }
+        None => Some(site_here(lane, entry)),
+    }
+}
+
+/// The stack-tree node of the caller of an interface function; 0 in modes without stacks.
+pub fn node_here(inside: &mut Inside) -> u32 {
+    let entry = inside.entry();
+    let lane = inside.lane();
+    if lane.mode != Mode::Stacks as u32 {
+        return 0;
+    }
+    stacks::capture(lane, entry.registers())
 }
 
 #[inline(always)]
 fn count(lane: &mut LaneState, requested: u64, usable: u64) {
     // SAFETY: the lane's own record.
-    unsafe {
+    let allocated = unsafe {
         let record = &mut *lane.record;
-        record.allocations += 1;
+        record.requested_bytes += requested;
         record.usable_bytes += usable;
         record.requested_classes[size_class(requested)] += 1;
         record.usable_classes[size_class(usable)] += 1;
-    }
-    lane.until_sample -= usable as i64;
-    if lane.until_sample < 0 {
+        record.usable_bytes
+    };
+    if allocated >= lane.next_sample {
         timeline::sample(lane);
     }
 }
@@ -97,14 +163,21 @@ fn count(lane: &mut LaneState, requested: u64, usable: u64) {
 fn count_plainly(lane: &mut LaneState, requested: u64) {
     // SAFETY: the lane's own record.
     let record = unsafe { &mut *lane.record };
-    record.requested_bytes += requested;
     record.largest_bytes = record.largest_bytes.max(requested);
 }
 
 /// A block of `usable` bytes is about to be freed.
 #[inline(always)]
 pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
-    let lane = inside.lane();
+    if inside.lane().is_attended() {
+        return attended::freed(inside, block, usable);
+    }
+    record_freed(inside.lane(), block, usable);
+}
+
+/// False if the block was not known.
+#[inline(always)]
+pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     let temporary = lane.last_block == block;
     if temporary {
         lane.last_block = core::ptr::null_mut();
@@ -114,21 +187,22 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
         // SAFETY: the lane's own record.
         unsafe { (*lane.record).temporary += temporary as u64 };
     } else {
-        let site = shadow::take(block);
+        let site = process().shadow.take(block);
         if site == 0 {
             unmatched(lane);
-            return;
+            return false;
         }
-        charge_free(lane, site, usable, temporary);
+        charge_free(lane, block, site, usable, temporary);
     }
     count_free(lane, usable);
+    true
 }
 
 /// Charges a free to the site that allocated, and takes it off live.
 #[inline(always)]
-fn charge_free(lane: &mut LaneState, site: u32, usable: u64, temporary: bool) {
+fn charge_free(lane: &mut LaneState, block: *mut u8, site: u32, usable: u64, temporary: bool) {
     let rose = lane.live.shrink(process(), lane.header, -(usable as i64));
-    charge_site(lane, site, usable, temporary, rose);
+    charge_site(lane, block, site, usable, temporary, rose);
     if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
         process().generation.fetch_add(1, Relaxed);
     }
@@ -136,25 +210,39 @@ fn charge_free(lane: &mut LaneState, site: u32, usable: u64, temporary: bool) {
 
 /// `rose`: the change that the free is part of made a new peak.
 #[inline(always)]
-fn charge_site(lane: &LaneState, site: u32, usable: u64, temporary: bool, rose: bool) {
+fn charge_site(
+    lane: &LaneState,
+    block: *mut u8,
+    site: u32,
+    usable: u64,
+    temporary: bool,
+    rose: bool,
+) {
+    if sites::is_labelled(site) {
+        regions::block_ended(block, site, lane.index);
+    }
     // SAFETY: the header is mapped.
     let epoch = unsafe { (*lane.header).epoch };
     if sites::owner(site) == lane.index {
         // SAFETY: the site is the lane's, and the lane is this thread's.
         unsafe { sites::freed(site, usable, epoch, temporary, rose) };
     } else {
-        sites::freed_remotely(site, usable, epoch);
+        sites::freed_remotely(site, 1, usable, epoch);
     }
 }
 
+/// The ledger of whoever frees: of the scope that the thread is in, or of the lane alone.
 #[inline(always)]
 fn count_free(lane: &mut LaneState, usable: u64) {
-    // SAFETY: the lane's own record.
+    // SAFETY: the lane's own records.
     unsafe {
-        let record = &mut *lane.record;
-        record.frees_here += 1;
-        record.freed_here_bytes += usable;
-        record.freed_classes[size_class(usable)] += 1;
+        (*lane.record).freed_classes[size_class(usable)] += 1;
+        if lane.mode == Mode::Counters as u32 {
+            (*lane.record).freed_here_bytes += usable;
+        } else {
+            (*lane.scope).frees_here += 1;
+            (*lane.scope).freed_here_bytes += usable;
+        }
     }
 }
 
@@ -173,14 +261,17 @@ fn unmatched(lane: &LaneState) {
 #[inline(never)]
 pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     let p = process();
-    if p.shadow.load(Relaxed).is_null() || p.header().is_null() {
+    if !p.shadow.is_made() || p.header().is_null() {
         return;
     }
-    let site = shadow::take(block);
+    let site = p.shadow.take(block);
     if site != 0 {
+        if sites::is_labelled(site) {
+            regions::block_ended(block, site, regions::NOBODY);
+        }
         // SAFETY: the header is mapped while the shadow is.
         let epoch = unsafe { (*p.header()).epoch };
-        sites::freed_remotely(site, usable(), epoch);
+        sites::freed_remotely(site, 1, usable(), epoch);
     }
 }
 
@@ -190,24 +281,25 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
 pub fn failed(inside: &mut Inside) {
     let entry = inside.entry();
     let lane = inside.lane();
-    if lane.mode == Mode::Counters as u32 {
-        // SAFETY: the lane's own record.
-        unsafe { (*lane.record).failed += 1 };
+    if lane.is_attended() && !attended::failed(lane) {
         return;
     }
-    let site = site_here(lane, entry);
-    // SAFETY: the lane's own site.
-    unsafe {
-        let s = sites::at(site);
-        (*s).failed = (*s).failed.saturating_add(1);
+    // SAFETY: the lane's own record.
+    unsafe { (*lane.record).failed += 1 };
+    if let Some(site) = site_of_mode(lane, entry, 0) {
+        // SAFETY: the lane's own site.
+        unsafe {
+            let s = sites::at(site);
+            (*s).failed = (*s).failed.saturating_add(1);
+        }
     }
 }
 
 /// A reallocation in progress: the old block is forgotten before the real call, for another thread
 /// may get its address at once, and put back if the call fails.
 pub struct Moving {
-    block: *mut u8,
-    usable: u64,
+    pub block: *mut u8,
+    pub usable: u64,
     site: u32,
 }
 
@@ -215,57 +307,71 @@ impl Moving {
     #[inline(always)]
     pub fn begin(inside: &mut Inside, block: *mut u8, usable: u64) -> Moving {
         let counters = inside.lane().mode == Mode::Counters as u32;
-        let site = if counters { 0 } else { shadow::take(block) };
+        let site = if counters { 0 } else { process().shadow.take(block) };
         Moving { block, usable, site }
     }
 
     /// It failed: the old block is as it was.
     pub fn failed(self, inside: &mut Inside) {
         if self.site != 0 {
-            shadow::put(self.block, self.site);
+            process().shadow.put(self.block, self.site);
         }
         failed(inside);
     }
 
     /// It was a request for nothing, and the old block was freed.
     pub fn freed(self, inside: &mut Inside) {
-        let lane = inside.lane();
-        self.release_old(lane);
+        if inside.lane().is_attended() {
+            return attended::released(inside, self);
+        }
+        self.release_old(inside.lane());
     }
 
     /// It succeeded: one allocation here, one free of the old block. Moved: both were live for a
     /// moment. In place: only the difference ever was.
     #[inline(always)]
     pub fn done(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+        if inside.lane().is_attended() {
+            return attended::reallocated(inside, self, block, requested, usable);
+        }
+        self.record(inside, block, requested, usable);
+    }
+
+    /// Whether the old block was one that is recorded.
+    pub fn is_known(&self, lane: &LaneState) -> bool {
+        lane.mode == Mode::Counters as u32 || self.site != 0
+    }
+
+    pub fn record(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
         let entry = inside.entry();
         let lane = inside.lane();
-        let counters = lane.mode == Mode::Counters as u32;
-        let known = counters || self.site != 0;
-        let site = if counters { 0 } else { site_here(lane, entry) };
-        if !counters && !shadow::put(block, site) {
-            process().lost(Loss::NoShadow);
+        let p = process();
+        let site = site_of_mode(lane, entry, requested);
+        if let Some(site) = site
+            && !p.shadow.put(block, site)
+        {
+            p.lost(Loss::NoShadow);
             return self.release_old(lane);
         }
-        let in_place = block == self.block && known;
+        let in_place = block == self.block && self.is_known(lane);
         let change = usable as i64 - if in_place { self.usable as i64 } else { 0 };
         let rose = if change > 0 {
-            lane.live.grow(process(), lane.header, change)
+            lane.live.grow(p, lane.header, change)
         } else {
-            lane.live.shrink(process(), lane.header, change)
+            lane.live.shrink(p, lane.header, change)
         };
-        if in_place && !counters {
-            charge_site(lane, self.site, self.usable, false, rose);
+        if in_place && site.is_some() {
+            charge_site(lane, self.block, self.site, self.usable, false, rose);
         }
-        if counters {
-            count_plainly(lane, requested);
-            // SAFETY: the lane's own record.
-            unsafe { (*lane.record).reallocations += 1 };
-        } else {
+        // SAFETY: the lane's own record.
+        unsafe { (*lane.record).reallocations += 1 };
+        match site {
             // SAFETY: the lane's own site; the header is mapped.
-            unsafe {
+            Some(site) => unsafe {
                 sites::allocated(site, requested, usable, (*lane.header).epoch, rose);
                 (*sites::at(site)).reallocations += 1;
-            }
+            },
+            None => count_plainly(lane, requested),
         }
         lane.last_block = core::ptr::null_mut();
         count(lane, requested, usable);
@@ -276,14 +382,13 @@ impl Moving {
         }
     }
 
-    fn release_old(self, lane: &mut LaneState) {
-        let counters = lane.mode == Mode::Counters as u32;
-        if counters {
+    pub fn release_old(self, lane: &mut LaneState) {
+        if lane.mode == Mode::Counters as u32 {
             lane.live.shrink(process(), lane.header, -(self.usable as i64));
         } else if self.site == 0 {
             return unmatched(lane);
         } else {
-            charge_free(lane, self.site, self.usable, false);
+            charge_free(lane, self.block, self.site, self.usable, false);
         }
         count_free(lane, self.usable);
     }
@@ -299,8 +404,8 @@ pub struct MovingNested {
 
 impl MovingNested {
     pub fn begin(block: *mut u8, usable: impl Fn(*mut u8) -> u64) -> MovingNested {
-        let ready = !process().shadow.load(Relaxed).is_null();
-        let site = if ready { shadow::take(block) } else { 0 };
+        let shadow = &process().shadow;
+        let site = if shadow.is_made() { shadow.take(block) } else { 0 };
         let usable = if site != 0 { usable(block) } else { 0 };
         MovingNested { block, usable, site }
     }
@@ -310,56 +415,52 @@ impl MovingNested {
             return;
         }
         if block.is_null() {
-            shadow::put(self.block, self.site);
+            process().shadow.put(self.block, self.site);
         } else {
+            if sites::is_labelled(self.site) {
+                regions::block_ended(self.block, self.site, regions::NOBODY);
+            }
             // SAFETY: the header is mapped while the shadow is.
             let epoch = unsafe { (*process().header()).epoch };
-            sites::freed_remotely(self.site, self.usable, epoch);
+            sites::freed_remotely(self.site, 1, self.usable, epoch);
         }
     }
 }
 
 /// A block was resized in place by a call that has no stack of its own: a reallocation at the
-/// block's site.
+/// block's site, or where another lane's counters are not ours to write, at ours without a stack.
 pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64, after: u64) {
     let lane = inside.lane();
+    let p = process();
     let counters = lane.mode == Mode::Counters as u32;
-    let site = if counters { 0 } else { shadow::take(block) };
-    if !counters {
-        if site == 0 {
-            return;
-        }
-        shadow::put(block, site);
+    let site = if counters { 0 } else { p.shadow.take(block) };
+    if !counters && site == 0 {
+        return;
     }
     let change = after as i64 - before as i64;
     let rose = if change > 0 {
-        lane.live.grow(process(), lane.header, change)
+        lane.live.grow(p, lane.header, change)
     } else {
-        lane.live.shrink(process(), lane.header, change)
+        lane.live.shrink(p, lane.header, change)
     };
+    // SAFETY: the lane's own record.
+    unsafe { (*lane.record).reallocations += 1 };
     if counters {
         count_plainly(lane, requested);
-        // SAFETY: the lane's own record.
-        unsafe { (*lane.record).reallocations += 1 };
-    } else if sites::owner(site) == lane.index {
-        charge_site(lane, site, before, false, rose);
-        // SAFETY: the lane's own site; the header is mapped.
-        unsafe {
-            sites::allocated(site, requested, after, (*lane.header).epoch, rose);
-            (*sites::at(site)).reallocations += 1;
-        }
     } else {
-        // Another lane's counters are not ours to write: the block becomes one of ours, without a
-        // stack.
-        let mine = lane.base_site;
-        shadow::put(block, mine);
-        charge_site(lane, site, before, false, rose);
+        let mine = !sites::is_labelled(site) && sites::owner(site) == lane.index;
+        let now = if mine { site } else { lane.base_site };
+        p.shadow.put(block, now);
+        charge_site(lane, block, site, before, false, rose);
         // SAFETY: the lane's own site; the header is mapped.
         unsafe {
-            sites::allocated(mine, requested, after, (*lane.header).epoch, rose);
-            (*sites::at(mine)).reallocations += 1;
+            sites::allocated(now, requested, after, (*lane.header).epoch, rose);
+            (*sites::at(now)).reallocations += 1;
         }
     }
     count(lane, requested, after);
     count_free(lane, before);
+    if lane.is_attended() {
+        attended::resized(lane, block, before, requested, after);
+    }
 }

@@ -1,4 +1,5 @@
-//! Pointer → site: one word for every 16 bytes of address space that holds blocks.
+//! Pointer → number: one word for every 16 bytes of address space that holds blocks. One table says
+//! the site of every block, another the labelled ones.
 //!
 //! Two levels: the first has a pair of entries for each 4 MiB region of the 47-bit user space, one
 //! for blocks aligned to 16 and one for the few that allocators with tiny classes align to 8 only,
@@ -11,7 +12,7 @@
 use crate::process::{Process, process};
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 const REGION_BITS: u32 = 22;
 const ADDRESS_BITS: u32 = 47;
@@ -24,76 +25,117 @@ const REGIONS_SCARCE: usize = 1 << 13;
 const PAGE_BITS: u32 = 12;
 const LEAF_PAGE_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
 
-/// Maps the first level.
-pub fn create(p: &Process) -> Option<()> {
-    let regions = if p.scarce.load(Relaxed) { REGIONS_SCARCE } else { REGIONS };
-    let bytes = regions * 2 * size_of::<u64>();
-    let root = sys::map_private(bytes);
-    if root.is_null() {
-        return None;
-    }
-    // SAFETY: a fresh mapping; a child makes its own.
-    unsafe { sys::advise(root, bytes, sys::MADV_DONTFORK) }.ok()?;
-    p.shadow_mask.store(regions - 1, Relaxed);
-    p.shadow.store(root as *mut AtomicU64, Relaxed);
-    Some(())
+/// The first level, and the mask of its index. Zero is a table that was not made.
+pub struct Table {
+    root: AtomicPtr<AtomicU64>,
+    mask: AtomicUsize,
 }
 
-#[inline(always)]
-fn entry(block: *const u8) -> &'static AtomicU64 {
-    let p = process();
-    let address = block as usize;
-    let region = (address >> REGION_BITS) & p.shadow_mask.load(Relaxed);
-    let index = region * 2 + ((address >> 3) & 1);
-    // SAFETY: masked to the length of the first level, which is mapped while recording.
-    unsafe { &*p.shadow.load(Relaxed).add(index) }
+impl Table {
+    /// Maps the first level.
+    pub fn create(&self, p: &Process) -> Option<()> {
+        let regions = if p.scarce.load(Relaxed) { REGIONS_SCARCE } else { REGIONS };
+        let bytes = regions * 2 * size_of::<u64>();
+        let root = sys::map_private(bytes);
+        if root.is_null() {
+            return None;
+        }
+        // SAFETY: a fresh mapping; a child makes its own.
+        unsafe { sys::advise(root, bytes, sys::MADV_DONTFORK) }.ok()?;
+        self.mask.store(regions - 1, Relaxed);
+        self.root.store(root as *mut AtomicU64, Relaxed);
+        Some(())
+    }
+
+    pub fn is_made(&self) -> bool {
+        !self.root.load(Relaxed).is_null()
+    }
+
+    #[inline(always)]
+    fn entry(&self, block: u64) -> &'static AtomicU64 {
+        let region = (block as usize >> REGION_BITS) & self.mask.load(Relaxed);
+        let index = region * 2 + ((block as usize >> 3) & 1);
+        // SAFETY: masked to the length of the first level, which is mapped while recording.
+        unsafe { &*self.root.load(Relaxed).add(index) }
+    }
+
+    /// Notes the number of a new block; false if there is no memory for it.
+    #[inline(always)]
+    pub fn put(&self, block: *const u8, number: u32) -> bool {
+        let block = block as u64;
+        let entry = self.entry(block);
+        let Some(leaf) = leaf(entry.load(Acquire), block).or_else(|| new_leaf(entry, block)) else {
+            return false;
+        };
+        word(leaf, block).store(number, Relaxed);
+        true
+    }
+
+    /// The number of a block that is about to be freed, which is then forgotten; 0 if it has none.
+    #[inline(always)]
+    pub fn take(&self, block: *const u8) -> u32 {
+        let block = block as u64;
+        let Some(leaf) = leaf(self.entry(block).load(Acquire), block) else {
+            return 0;
+        };
+        let word = word(leaf, block);
+        let number = word.load(Relaxed);
+        if number != 0 {
+            word.store(0, Relaxed);
+        }
+        number
+    }
+
+    /// The number of the block that begins there; 0 if it has none.
+    pub fn get(&self, block: u64) -> u32 {
+        leaf(self.entry(block).load(Acquire), block)
+            .map_or(0, |leaf| word(leaf, block).load(Relaxed))
+    }
+
+    /// The last block that begins at or before `address` and not before `least`, and its number.
+    /// Parts of the address space where no block ever began cost a look each 4 MiB.
+    pub fn last_before(&self, address: u64, least: u64) -> Option<(u64, u32)> {
+        let mut cell = address & !15;
+        loop {
+            let halves = [cell | 8, cell].map(|half| self.entry(half).load(Acquire));
+            if halves == [0, 0] {
+                let region = cell >> REGION_BITS;
+                cell = (region << REGION_BITS).checked_sub(16)?;
+            } else {
+                for start in [cell | 8, cell] {
+                    let number = self.get(start);
+                    if number != 0 && start <= address {
+                        return (start >= least).then_some((start, number));
+                    }
+                }
+                cell = cell.checked_sub(16)?;
+            }
+            if cell + 16 <= least {
+                return None;
+            }
+        }
+    }
 }
 
 /// The leaf of a block, if its entry is its region's.
 #[inline(always)]
-fn leaf(entry: u64, block: *const u8) -> Option<*mut AtomicU32> {
-    let same = entry >> LEAF_PAGE_BITS == block as u64 >> REGION_BITS;
+fn leaf(entry: u64, block: u64) -> Option<*mut AtomicU32> {
+    let same = entry >> LEAF_PAGE_BITS == block >> REGION_BITS;
     let page = entry & ((1 << LEAF_PAGE_BITS) - 1);
     same.then_some((page << PAGE_BITS) as *mut AtomicU32)
 }
 
 #[inline(always)]
-fn word(leaf: *mut AtomicU32, block: *const u8) -> &'static AtomicU32 {
+fn word(leaf: *mut AtomicU32, block: u64) -> &'static AtomicU32 {
     let index = (block as usize >> 4) & (LEAF_WORDS - 1);
     // SAFETY: a leaf has LEAF_WORDS words and is never unmapped.
     unsafe { &*leaf.add(index) }
 }
 
-/// Notes the site of a new block; false if there is no memory for it.
-#[inline(always)]
-pub fn put(block: *const u8, site: u32) -> bool {
-    let entry = entry(block);
-    let Some(leaf) = leaf(entry.load(Acquire), block).or_else(|| new_leaf(entry, block)) else {
-        return false;
-    };
-    word(leaf, block).store(site, Relaxed);
-    true
-}
-
-/// The site of a block that is about to be freed, which is then forgotten; 0 if it was not
-/// recorded.
-#[inline(always)]
-pub fn take(block: *const u8) -> u32 {
-    let Some(leaf) = leaf(entry(block).load(Acquire), block) else {
-        return 0;
-    };
-    let word = word(leaf, block);
-    let site = word.load(Relaxed);
-    if site != 0 {
-        word.store(0, Relaxed);
-    }
-    site
-}
-
 #[cold]
 #[inline(never)]
-fn new_leaf(entry: &AtomicU64, block: *const u8) -> Option<*mut AtomicU32> {
-    let region = block as u64 >> REGION_BITS;
+fn new_leaf(entry: &AtomicU64, block: u64) -> Option<*mut AtomicU32> {
+    let region = block >> REGION_BITS;
     let taken = entry.load(Acquire) != 0;
     if taken || region >> (ADDRESS_BITS - REGION_BITS) != 0 || !process().may_map() {
         return None;

@@ -1,14 +1,19 @@
-//! Sites: the counters of one (stack, lane). The lane's thread writes its half with plain stores;
+//! Sites: the counters of one (stack, scope path, label, lane). The lane's thread writes its half with plain stores;
 //! whoever else frees a block adds to the other half atomically. Both halves keep what they were at
 //! the peak.
 
 use crate::lane::LaneState;
 use crate::process::process;
-use crate::sys;
+use crate::scopes;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use heaptide_format::{Kind, NODE_GRANULE, Node, PAGE, SITE_GRANULE, Site};
+use heaptide_format::{
+    KEY_BIT, KEY_GRANULE, KEY_LABELLED, Key, Kind, NODE_GRANULE, Node, PAGE, SITE_GRANULE, Site,
+};
+
+/// No node: what [`LaneState::last_node`] is when the scope has changed.
+pub const NO_NODE: u32 = u32::MAX;
 
 /// The record of a site.
 #[inline(always)]
@@ -26,20 +31,20 @@ pub fn owner(site: u32) -> u32 {
 }
 
 /// A new site of this lane; 0 if there is no room.
-pub fn create(lane: &mut LaneState, stack: u32) -> u32 {
+pub fn create(lane: &mut LaneState, key: u32) -> u32 {
     let record = lane.site_records.take(Kind::Sites, lane.index, size_of::<Site>());
     if record.is_null() {
         return 0;
     }
     // SAFETY: fresh zeroed room for a site.
-    unsafe { (*(record as *mut Site)).key = stack };
+    unsafe { (*(record as *mut Site)).key = key };
     lane.site_records.commit(size_of::<Site>());
     let base = process().base.load(Relaxed);
     ((record as u64 - base as u64) / SITE_GRANULE) as u32
 }
 
-/// The lane's site for a stack; 0 if it cannot be made. The node remembers its first site, and
-/// nearly always that is the one; a lane keeps an index of the others.
+/// The lane's site for a stack, where the thread is; 0 if it cannot be made. The node remembers its
+/// first site, and nearly always that is the one; a lane keeps an index of the others.
 #[inline(always)]
 pub fn of_node(lane: &mut LaneState, node: u32) -> u32 {
     if node == lane.last_node {
@@ -55,6 +60,10 @@ pub fn of_node(lane: &mut LaneState, node: u32) -> u32 {
 
 #[inline(always)]
 fn find(lane: &mut LaneState, node: u32) -> u32 {
+    let scope = scopes::id(lane.scope);
+    if scope != lane.root_scope {
+        return of_key(lane, Dimensions { stack: node, scope, ..Dimensions::of(lane) });
+    }
     if node == 0 {
         return lane.base_site;
     }
@@ -63,6 +72,117 @@ fn find(lane: &mut LaneState, node: u32) -> u32 {
         return first;
     }
     find_or_create(lane, node, first)
+}
+
+/// The lane's site for the scope that the thread is in, without a stack; 0 if it cannot be made.
+#[inline(always)]
+pub fn of_scope(lane: &mut LaneState) -> u32 {
+    // SAFETY: the lane's own record.
+    match unsafe { (*lane.scope).site } {
+        0 => first_of_scope(lane),
+        site => site,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn first_of_scope(lane: &mut LaneState) -> u32 {
+    let record = lane.scope;
+    let scope = scopes::id(record);
+    let site = match scope == lane.root_scope {
+        true => lane.base_site,
+        false => of_key(lane, Dimensions { scope, ..Dimensions::of(lane) }),
+    };
+    // SAFETY: the lane's own record.
+    unsafe { (*record).site = site };
+    site
+}
+
+/// What a site stands for, apart from its owner.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Dimensions {
+    pub stack: u32,
+    pub scope: u32,
+    pub label: u32,
+    pub flags: u32,
+    pub lane: u32,
+}
+
+impl Dimensions {
+    /// Those of the lane alone.
+    pub fn of(lane: &LaneState) -> Dimensions {
+        Dimensions { stack: 0, scope: 0, label: 0, flags: 0, lane: lane.index }
+    }
+
+    /// Those of a site, whose scope may be another lane's.
+    pub fn of_site(site: u32) -> Dimensions {
+        // SAFETY: sites and keys stay mapped, and these fields never change.
+        unsafe {
+            let key = (*at(site)).key;
+            let lane = owner(site);
+            if key & KEY_BIT == 0 {
+                return Dimensions { stack: key, scope: 0, label: 0, flags: 0, lane };
+            }
+            let Key { stack, scope, label, flags, lane, .. } = *key_at(key);
+            Dimensions { stack, scope, label, flags, lane }
+        }
+    }
+
+    fn words(self) -> [u32; 5] {
+        [self.stack, self.scope, self.label, self.flags, self.lane]
+    }
+}
+
+/// Whether the blocks of a site have a label, or are a pool's.
+#[inline(always)]
+pub fn is_labelled(site: u32) -> bool {
+    // SAFETY: sites stay mapped; the field never changes.
+    unsafe { (*at(site)).key & KEY_LABELLED != 0 && (*at(site)).key & KEY_BIT != 0 }
+}
+
+/// The key of a site that has one.
+pub fn key_of(site: u32) -> Option<*mut Key> {
+    // SAFETY: sites stay mapped; the field never changes.
+    let key = unsafe { (*at(site)).key };
+    (key & KEY_BIT != 0).then(|| key_at(key))
+}
+
+/// The record that a site's `key` names.
+pub fn key_at(key: u32) -> *mut Key {
+    let base = process().base.load(Relaxed);
+    let offset = (key & !(KEY_BIT | KEY_LABELLED)) as usize * KEY_GRANULE as usize;
+    base.wrapping_add(offset) as *mut Key
+}
+
+/// The lane's site for these dimensions, which are more than a stack; 0 if it cannot be made.
+#[inline(never)]
+pub fn of_key(lane: &mut LaneState, of: Dimensions) -> u32 {
+    let known = lane.index_of_sites.get(of.words());
+    if known != 0 {
+        return known;
+    }
+    let bytes = size_of::<Key>();
+    let record = lane.keys.take(Kind::Keys, lane.index, bytes) as *mut Key;
+    if record.is_null() {
+        return 0;
+    }
+    // SAFETY: fresh zeroed room for a key.
+    unsafe {
+        ((*record).stack, (*record).scope, (*record).label) = (of.stack, of.scope, of.label);
+        ((*record).flags, (*record).lane) = (of.flags, of.lane);
+    }
+    let base = process().base.load(Relaxed);
+    let id = ((record as u64 - base as u64) / KEY_GRANULE) as u32;
+    let labelled = if of.label != 0 || of.flags != 0 { KEY_LABELLED } else { 0 };
+    lane.keys.commit(bytes);
+    let site = create(lane, id | KEY_BIT | labelled);
+    // Without a place in the index the site would be made again and again.
+    if site == 0 || !lane.index_of_sites.insert(of.words(), site) {
+        return 0;
+    }
+    // SAFETY: the record just made.
+    unsafe { (*record).site = site };
+    site
 }
 
 fn first_site(node: u32) -> &'static AtomicU32 {
@@ -75,7 +195,7 @@ fn first_site(node: u32) -> &'static AtomicU32 {
 #[inline(never)]
 fn find_or_create(lane: &mut LaneState, node: u32, first: u32) -> u32 {
     if first != 0 {
-        let known = lane.index_of_sites.get(node);
+        let known = lane.index_of_sites.get([node, 0, 0, 0, 0]);
         if known != 0 {
             return known;
         }
@@ -85,81 +205,11 @@ fn find_or_create(lane: &mut LaneState, node: u32, first: u32) -> u32 {
         return 0;
     }
     let linked = first == 0 && first_site(node).compare_exchange(0, site, AcqRel, Relaxed).is_ok();
-    if !linked && !lane.index_of_sites.insert(node, site) {
+    if !linked && !lane.index_of_sites.insert([node, 0, 0, 0, 0], site) {
         // Without a place in the index the site would be made again and again.
         return lane.base_site;
     }
     site
-}
-
-/// Node → site for the nodes whose first site is another lane's: open addressing, at most half
-/// full.
-#[repr(C)]
-pub struct Index {
-    entries: *mut [u32; 2],
-    capacity: usize,
-    used: usize,
-}
-
-impl Index {
-    const LEAST: usize = 512;
-
-    fn slot(&self, node: u32) -> *mut [u32; 2] {
-        let mut i = (node as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32;
-        loop {
-            // SAFETY: masked to the capacity; an entry is free before the table is full.
-            let entry = unsafe { self.entries.add(i & (self.capacity - 1)) };
-            // SAFETY: as above.
-            let key = unsafe { (*entry)[0] };
-            if key == node || key == 0 {
-                return entry;
-            }
-            i += 1;
-        }
-    }
-
-    fn get(&self, node: u32) -> u32 {
-        if self.capacity == 0 {
-            return 0;
-        }
-        // SAFETY: `slot` gives an entry of the table.
-        unsafe { (*self.slot(node))[1] }
-    }
-
-    /// False if there is no memory.
-    fn insert(&mut self, node: u32, site: u32) -> bool {
-        if self.used * 2 >= self.capacity && !self.enlarge() {
-            return false;
-        }
-        // SAFETY: `slot` gives an entry of the table.
-        unsafe { *self.slot(node) = [node, site] };
-        self.used += 1;
-        true
-    }
-
-    fn enlarge(&mut self) -> bool {
-        let capacity = (self.capacity * 2).max(Index::LEAST);
-        let memory = sys::map_private(capacity * 8);
-        if memory.is_null() || !process().may_map() {
-            return false;
-        }
-        let old = Index { entries: self.entries, capacity: self.capacity, used: 0 };
-        self.entries = memory as *mut [u32; 2];
-        self.capacity = capacity;
-        for i in 0..old.capacity {
-            // SAFETY: within the old table.
-            let [node, site] = unsafe { *old.entries.add(i) };
-            if node != 0 {
-                // SAFETY: `slot` gives an entry of the new table.
-                unsafe { *self.slot(node) = [node, site] };
-            }
-        }
-        if old.capacity > 0 {
-            // SAFETY: the lane's thread alone uses its index.
-            unsafe { sys::unmap(old.entries as *mut u8, old.capacity * 8) };
-        }
-        true
-    }
 }
 
 /// Counts an allocation of the lane. `rose`: it made a new peak, and so belongs to it.
@@ -209,9 +259,9 @@ pub unsafe fn freed(site: u32, usable: u64, epoch: u32, temporary: bool, rose: b
     }
 }
 
-/// Counts a free by somebody else.
+/// Counts frees by somebody else. Both figures may be negative: what was taken comes back.
 #[inline(never)]
-pub fn freed_remotely(site: u32, usable: u64, epoch: u32) {
+pub fn freed_remotely(site: u32, blocks: u64, usable: u64, epoch: u32) {
     // SAFETY: sites stay mapped; these fields are only used atomically.
     unsafe {
         let s = at(site);
@@ -225,7 +275,7 @@ pub fn freed_remotely(site: u32, usable: u64, epoch: u32) {
             peak_frees.store(frees.load(Relaxed), Relaxed);
             peak_bytes.store(bytes.load(Relaxed), Relaxed);
         }
-        frees.fetch_add(1, Relaxed);
+        frees.fetch_add(blocks, Relaxed);
         bytes.fetch_add(usable, Relaxed);
     }
 }

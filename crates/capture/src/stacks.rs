@@ -53,6 +53,12 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
     }
 }
 
+/// The node that stands for stacks left out.
+pub fn gap(lane: &mut LaneState, gap: Gap) -> u32 {
+    let range = lane.stack;
+    Guest { lane, p: process(), range }.child(0, gap as u64, true)
+}
+
 /// A recalled stack pays for this many vain looks at the memos.
 const RECALL_PAYS: i32 = 8;
 /// A lane's credit has this limit.

@@ -10,6 +10,7 @@ pub struct Errno(pub i32);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ESRCH: Errno = Errno(3);
+pub const EFBIG: Errno = Errno(27);
 
 const READ: usize = 0;
 const OPEN: usize = 2;
@@ -23,7 +24,9 @@ const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const UNAME: usize = 63;
 const FCNTL: usize = 72;
+const RENAME: usize = 82;
 const MKDIR: usize = 83;
+const UNLINK: usize = 87;
 const READLINK: usize = 89;
 const GETPPID: usize = 110;
 const PRCTL: usize = 157;
@@ -33,6 +36,7 @@ const EXIT_GROUP: usize = 231;
 const TGKILL: usize = 234;
 const FALLOCATE: usize = 285;
 const PRLIMIT: usize = 302;
+const MEMBARRIER: usize = 324;
 
 pub const O_RDONLY: usize = 0;
 pub const O_RDWR: usize = 2;
@@ -160,6 +164,26 @@ pub fn move_up(fd: Fd, least: usize) -> Fd {
 pub fn mkdir(path: Path<'_>) -> Result<(), Errno> {
     // SAFETY: `path` is zero-terminated.
     unsafe { call(MKDIR, [path.0.as_ptr() as usize, 0o755, 0, 0, 0, 0]) }.map(|_| ())
+}
+
+pub fn rename(from: Path<'_>, to: Path<'_>) -> Result<(), Errno> {
+    let a = [from.0.as_ptr() as usize, to.0.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: both are zero-terminated.
+    unsafe { call(RENAME, a) }.map(|_| ())
+}
+
+pub fn unlink(path: Path<'_>) {
+    // SAFETY: zero-terminated.
+    let _ = unsafe { call(UNLINK, [path.0.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+pub const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
+pub const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 16;
+
+/// Has every thread of the process pass a memory barrier; false if the kernel does not.
+pub fn membarrier(command: usize) -> bool {
+    // SAFETY: no memory is involved.
+    unsafe { call(MEMBARRIER, [command, 0, 0, 0, 0, 0]) }.is_ok()
 }
 
 pub fn readlink<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {

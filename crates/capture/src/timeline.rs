@@ -1,6 +1,8 @@
 //! The process over time: a sample every so many allocated bytes, fewer as the program goes on.
 
-use crate::lane::{self, LaneState};
+use crate::figures;
+use crate::lane::LaneState;
+use crate::moments;
 use crate::peak;
 use crate::process::{Process, process};
 use crate::sys::{self, Path};
@@ -20,7 +22,9 @@ pub fn sample(lane: &mut LaneState) {
     let p = process();
     lane.follow_renaming();
     lane.tell_work();
-    lane.until_sample = p.sample_interval.load(Relaxed).max(INTERVAL) as i64;
+    // SAFETY: the lane's own record.
+    let allocated = unsafe { (*lane.record).usable_bytes };
+    lane.next_sample = allocated + p.sample_interval.load(Relaxed).max(INTERVAL);
     let header = p.header();
     // SAFETY: the header is mapped; the lock is only used atomically.
     let lock = unsafe { core::sync::atomic::AtomicU32::from_ptr(&raw mut (*header).timeline_lock) };
@@ -33,13 +37,15 @@ pub fn sample(lane: &mut LaneState) {
         p.sample_interval.store(p.sample_interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
     }
     lock.store(0, Release);
+    moments::snapshot_if_due(p, p.now(), lane.index);
 }
 
 fn write(p: &Process, lane: &LaneState) {
     let header = p.header();
     let now = p.now();
     let (resident, address_space) = memory(p);
-    let [allocations, frees, usable, live] = lane::sums(p);
+    let sums = figures::sums(p);
+    let live = sums.usable_bytes.wrapping_sub(sums.freed_bytes);
     peak::stamp(p, header);
     // SAFETY: the cursor is used under the timeline's lock; `take` gives room for a sample.
     unsafe {
@@ -56,9 +62,9 @@ fn write(p: &Process, lane: &LaneState) {
             live_bytes: live,
             // Live is summed over lanes, the peak known in batches.
             peak_bytes: (*header).peak_bytes.max(live),
-            allocations,
-            frees,
-            usable_bytes: usable,
+            allocations: sums.allocations,
+            frees: sums.frees,
+            usable_bytes: sums.usable_bytes,
             resident_bytes: resident,
             virtual_bytes: address_space,
         };

@@ -1,6 +1,7 @@
-//! The thread's own 64 bytes: initial-exec TLS, so that reading it can never allocate.
+//! The thread's own 128 bytes: initial-exec TLS, so that reading it can never allocate.
 
 use crate::lane::LaneState;
+use crate::measurements::Measures;
 use core::arch::{asm, global_asm};
 
 global_asm!(
@@ -8,10 +9,10 @@ global_asm!(
     ".hidden heaptide_tls",
     ".globl heaptide_tls",
     ".type heaptide_tls,@object",
-    ".size heaptide_tls,64",
+    ".size heaptide_tls,128",
     ".p2align 6",
     "heaptide_tls:",
-    ".zero 64",
+    ".zero 128",
     ".popsection",
 );
 
@@ -40,6 +41,14 @@ pub struct Tls {
     pub inside_bp: u64,
     /// Entry of a failed operator new[] whose real form is about to ask operator new once more.
     pub retry_sp: u64,
+    /// Measurements that are going on; null if there never were any.
+    pub measures: *mut Measures,
+    /// The scope path to go on in when the thread changes lanes, or 0.
+    pub carried: u32,
+    /// Pauses of this thread.
+    pub paused: u32,
+    /// Scopes open. In a forked child, whose path was the parent's, so many ends belong to none.
+    pub depth: u32,
 }
 
 /// This thread's block.

@@ -5,7 +5,7 @@ use crate::hooks::{Address, NULL, call_real, here};
 use crate::lane::{self, Inside};
 use crate::process::{State, process};
 use crate::real::Real;
-use crate::{end, profile, stacks, sys};
+use crate::{end, monitors, profile, regions, stacks, sys};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -43,13 +43,15 @@ extern "C" fn nothing_opened() -> Address {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
     static REAL: Real = Real::new(b"dlclose\0");
+    let p = process();
+    let may = p.state() == State::Active && p.may_call();
+    if may && let Some(mut inside) = Inside::enter(here()) {
+        monitors::before_unloading(inside.lane());
+    }
     // SAFETY: dlclose's contract.
     let status = unsafe { call_real!(REAL, extern "C" fn(Address) -> i32, (handle), -1) };
-    let p = process();
-    if p.state() == State::Active
-        && p.may_call()
-        && let Some(mut inside) = Inside::enter(here())
-    {
+    if may && let Some(mut inside) = Inside::enter(here()) {
+        monitors::after_unloading(inside.lane());
         p.modules.loads.fetch_add(1, Relaxed);
         p.modules.drop_unmapped(p, inside.lane().buffer());
     }
@@ -59,11 +61,18 @@ pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
     static REAL: Real = Real::new(b"munmap\0");
+    let p = process();
+    if p.regions.foreign.load(Relaxed)
+        && p.state() == State::Active
+        && let Some(mut inside) = Inside::enter(here())
+    {
+        regions::unmapped(inside.lane(), start as u64, bytes as u64);
+    }
     // SAFETY: munmap's contract.
     let status =
         unsafe { call_real!(REAL, extern "C" fn(Address, usize) -> i32, (start, bytes), -1) };
     if stacks::OTHER_STACKS.load(Relaxed) {
-        process().generation.fetch_add(1, Release);
+        p.generation.fetch_add(1, Release);
     }
     status
 }

@@ -47,6 +47,8 @@ pub const KEY_GRANULE: u64 = 64;
 pub const NAME_GRANULE: u64 = 32;
 /// In [`Site::key`]: the rest is the id of a [`Key`] and not of a [`Node`].
 pub const KEY_BIT: u32 = 1 << 31;
+/// In [`Site::key`], with [`KEY_BIT`] and not part of the id: the key has a label or is a pool's.
+pub const KEY_LABELLED: u32 = 1 << 30;
 /// String references are file offsets divided by this; strings start at multiples of it.
 pub const STRING_GRANULE: u64 = 8;
 /// The longest string the recorder stores, in bytes; longer ones are cut.

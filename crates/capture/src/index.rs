@@ -1,0 +1,87 @@
+//! A lane's own index of what it has made: five words to a number, by open addressing.
+
+use crate::process::process;
+use crate::sys;
+
+/// At most half full; empty until it is needed.
+#[repr(C)]
+pub struct Index {
+    entries: *mut Entry,
+    capacity: usize,
+    used: usize,
+}
+
+/// A key and its number; 0 for none.
+type Entry = ([u32; 5], u32);
+
+impl Index {
+    const LEAST: usize = 512;
+
+    fn slot(&self, key: [u32; 5]) -> *mut Entry {
+        let mut hash = 0u64;
+        for word in key {
+            hash = (hash.rotate_left(21) ^ word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        let mut i = (hash >> 32) as usize;
+        loop {
+            // SAFETY: masked to the capacity; an entry is free before the table is full.
+            let entry = unsafe { self.entries.add(i & (self.capacity - 1)) };
+            // SAFETY: as above.
+            let (known, number) = unsafe { *entry };
+            if known == key || number == 0 {
+                return entry;
+            }
+            i += 1;
+        }
+    }
+
+    /// The number of a key, or 0.
+    #[inline(always)]
+    pub fn get(&self, key: [u32; 5]) -> u32 {
+        if self.capacity == 0 {
+            return 0;
+        }
+        // SAFETY: `slot` gives an entry of the table: the key's, or a free one, which says 0.
+        unsafe { (*self.slot(key)).1 }
+    }
+
+    /// False if there is no memory.
+    pub fn insert(&mut self, key: [u32; 5], number: u32) -> bool {
+        if self.used * 2 >= self.capacity && !self.enlarge() {
+            return false;
+        }
+        // SAFETY: `slot` gives an entry of the table.
+        unsafe { *self.slot(key) = (key, number) };
+        self.used += 1;
+        true
+    }
+
+    fn enlarge(&mut self) -> bool {
+        let capacity = (self.capacity * 2).max(Index::LEAST);
+        if !process().may_map() {
+            return false;
+        }
+        let memory = sys::map_private(capacity * size_of::<Entry>());
+        if memory.is_null() {
+            return false;
+        }
+        // SAFETY: a fresh mapping; a child makes its own.
+        let _ = unsafe { sys::advise(memory, capacity * size_of::<Entry>(), sys::MADV_DONTFORK) };
+        let old = Index { entries: self.entries, capacity: self.capacity, used: 0 };
+        self.entries = memory as *mut Entry;
+        self.capacity = capacity;
+        for i in 0..old.capacity {
+            // SAFETY: within the old table.
+            let (key, number) = unsafe { *old.entries.add(i) };
+            if number != 0 {
+                // SAFETY: `slot` gives an entry of the new table.
+                unsafe { *self.slot(key) = (key, number) };
+            }
+        }
+        if old.capacity > 0 {
+            // SAFETY: the lane's thread alone uses its index.
+            unsafe { sys::unmap(old.entries as *mut u8, old.capacity * size_of::<Entry>()) };
+        }
+        true
+    }
+}
