@@ -1,0 +1,70 @@
+//! A monitor that prints at exit how much the program asked for and how much it used at most.
+//
+//     cc -O2 -shared -fPIC -I include -o libtotals.so monitors/c/totals.c
+//     heaptide run --monitor ./libtotals.so -- PROGRAM
+//
+// The smallest monitor there is: relaxed atomic counters, which any number of threads may add to.
+// They cost some ns a call; more where many threads allocate at once and pass the counters' cache
+// line round. histogram.c shows how to avoid that.
+
+#include "heaptide.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static struct {
+    uint64_t requested, allocations, frees;
+    int64_t used, max_used; // usable bytes
+} totals;
+
+static void on_allocated(void *context, void *block, size_t requested, size_t usable)
+{
+    int64_t used, max;
+    (void)context, (void)block;
+    __atomic_fetch_add(&totals.requested, requested, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&totals.allocations, 1, __ATOMIC_RELAXED);
+    used = __atomic_add_fetch(&totals.used, (int64_t)usable, __ATOMIC_RELAXED);
+    max = __atomic_load_n(&totals.max_used, __ATOMIC_RELAXED);
+    // A failed exchange has read the maximum of another thread into `max`.
+    while (used > max && !__atomic_compare_exchange_n(&totals.max_used, &max, used, 1,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
+static void on_freed(void *context, void *block, size_t usable)
+{
+    (void)context, (void)block;
+    __atomic_fetch_add(&totals.frees, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&totals.used, (int64_t)usable, __ATOMIC_RELAXED);
+}
+
+// Nothing calls the monitor any more: plain reads will do.
+static void on_destroy(void *context)
+{
+    (void)context;
+    fprintf(stderr,
+            "totals: total memory requested: %" PRIu64 "\n"
+            "totals: max memory used: %" PRId64 "\n"
+            "totals: presently used: %" PRId64 "\n"
+            "totals: # allocations calls: %" PRIu64 "\n"
+            "totals: # deallocations calls: %" PRIu64 "\n",
+            totals.requested, totals.max_used, totals.used, totals.allocations, totals.frees);
+}
+
+static void create(char *options)
+{
+    struct heaptide_monitor monitor = {
+        .version = HEAPTIDE_MONITOR_VERSION,
+        .size = sizeof monitor,
+        .name = "totals",
+        .allocated = on_allocated,
+        .freed = on_freed,
+        .destroy = on_destroy,
+    };
+    if (*options)
+        fprintf(stderr, "totals: `%s`: it has no options\n", options);
+    else if (!heaptide_register(&monitor))
+        fprintf(stderr, "totals: not registered: no room for another monitor\n");
+}
+
+HEAPTIDE_MONITOR_PLUGIN("libtotals.so", create);
