@@ -1,0 +1,46 @@
+"""Exact scopes in asyncio: each step of a task runs with the task's own scope path.
+
+Without this, the scopes of tasks do not mix either, but what a task allocates after an ``await`` and
+before it next enters or leaves a scope may be charged to the task that ran before it.
+"""
+
+import asyncio
+from typing import Any, Optional
+
+from ._interface import library
+from ._steps import of_task
+
+__all__ = ["install", "run"]
+
+
+class _Factory:
+    """Makes the tasks of a loop, by the factory that it had before."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> Any:
+        steps = of_task(coroutine)
+        if self._before is not None:
+            return self._before(loop, steps, **more)
+        return asyncio.Task(steps, loop=loop, **more)
+
+
+def install(loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
+    """Makes the tasks that this loop (or the running one) creates from now on exact."""
+    if library is None:
+        return
+    loop = asyncio.get_running_loop() if loop is None else loop
+    before = loop.get_task_factory()
+    if not isinstance(before, _Factory):
+        loop.set_task_factory(_Factory(before))  # type: ignore[arg-type]
+
+
+async def _installed(main: Any) -> Any:
+    install()
+    return await main
+
+
+def run(main: Any, **options: Any) -> Any:
+    """``asyncio.run``, with all tasks exact."""
+    return asyncio.run(of_task(_installed(main)), **options)
