@@ -1,7 +1,7 @@
 //! `heaptide run` as a user meets it: streams, signals, status, summary, names; and recordings read
 //! live.
 
-use crate::harness::{Guest, clean, heaptide, profiles, recorded, report, run, scratch};
+use crate::harness::{Guest, clean, heaptide, profiles, recorded, report, run, scratch, until};
 use crate::kill::library;
 use crate::recording::{list, number};
 use serde_json::Value;
@@ -9,19 +9,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a test waits for a guest to come so far.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until something holds, or fails the test.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        std::thread::yield_now();
-    }
-}
 
 #[test]
 fn streams_pass_through() {

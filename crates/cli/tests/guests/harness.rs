@@ -16,6 +16,9 @@ const RUN_LIMIT: Duration = Duration::from_secs(300);
 /// `guest.h`).
 const CHECK_FAILED: i32 = 99;
 
+/// How long a test waits for a guest to come so far.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How often a running guest is looked at.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -114,6 +117,15 @@ pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
     let read = |path| String::from_utf8_lossy(&fs::read(path).expect("output")).into_owned();
     let status = status.code().unwrap_or_else(|| 128 + status.signal().expect("a signal"));
     Outcome { status, stdout: read(out), stderr: read(err) }
+}
+
+/// Waits until something holds, or fails the test.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        std::thread::yield_now();
+    }
 }
 
 /// The report of a recording, whole and held to its own consistency.

@@ -5,6 +5,7 @@
 
 mod allocators;
 mod command;
+mod control;
 mod dangers;
 mod expectations;
 mod harness;

@@ -1,0 +1,452 @@
+//! Programs that are steered from outside while they run: on and off, marks, snapshots, thresholds,
+//! resets; and monitors that are loaded into them.
+
+use crate::expectations::evaluate;
+use crate::harness::{Guest, Outcome, clean, heaptide, profiles, recorded, run, scratch, until};
+use crate::kill::library;
+use crate::recording::{list, number};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// `ctl_steps.c`, recorded, which does a step when it is told to.
+struct Steps {
+    child: Child,
+    tell: Option<ChildStdin>,
+    answers: ChildStdout,
+    recording: PathBuf,
+    place: PathBuf,
+}
+
+impl Steps {
+    /// Starts it under `heaptide run OPTIONS`.
+    fn start(name: &str, options: &[&str]) -> Steps {
+        let place = scratch(name);
+        let program = Guest::read("ctl_steps.c").build("ctl_steps.c", &[]);
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, options);
+        command.arg(program).current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("heaptide");
+        let tell = child.stdin.take();
+        let answers = child.stdout.take().expect("its answers");
+        Steps { child, tell, answers, recording, place }
+    }
+
+    /// Has it do these steps, and waits for each.
+    fn steps(&mut self, letters: &str) {
+        for letter in letters.bytes() {
+            self.tell.as_mut().expect("its input").write_all(&[letter]).expect("tell a step");
+            let mut answer = [0];
+            self.answers.read_exact(&mut answer).expect("the step is done");
+            assert_eq!(answer[0], letter);
+        }
+    }
+
+    /// The program's pid; it runs once it has done a step.
+    fn pid(&self) -> String {
+        let found = profiles(&self.recording);
+        let name = found[0].file_name().expect("a name").to_string_lossy().into_owned();
+        name.split('-').next().expect("a pid").to_owned()
+    }
+
+    /// `heaptide ctl RECORDING WORDS`.
+    fn ctl(&self, words: &[&str]) -> Outcome {
+        run(heaptide().arg("ctl").arg(&self.recording).args(words), &self.place)
+    }
+
+    /// The same, for what the program does at its next allocation: it allocates meanwhile.
+    fn ctl_while_it_allocates(&mut self, words: &[&str]) {
+        let mut command = heaptide();
+        command.arg("ctl").arg(&self.recording).args(words);
+        let mut child = command.stdout(Stdio::null()).spawn().expect("heaptide ctl");
+        let status = loop {
+            self.steps("t");
+            if let Some(status) = child.try_wait().expect("wait for heaptide ctl") {
+                break status;
+            }
+        };
+        assert!(status.success(), "ctl {words:?}: {status}");
+    }
+
+    /// Ends it, and reads the whole recording.
+    fn end(mut self) -> Value {
+        self.finish();
+        self.report(&[])
+    }
+
+    fn finish(&mut self) {
+        self.tell.take();
+        assert_eq!(self.child.wait().expect("wait for heaptide").into_raw(), 0);
+    }
+
+    fn report(&self, options: &[&str]) -> Value {
+        read(&self.recording, options, &self.place)
+    }
+}
+
+impl Drop for Steps {
+    /// A test that failed leaves nothing behind.
+    fn drop(&mut self) {
+        self.tell.take();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(path: &Path, options: &[&str], place: &Path) -> Value {
+    let mut command = heaptide();
+    let outcome = run(command.args(["report", "--format", "json"]).args(options).arg(path), place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+/// What a function allocated.
+fn allocations(report: &Value, function: &str) -> i128 {
+    evaluate(report, &format!("function:{function}"), "allocations")
+}
+
+/// One line, and status 2.
+fn assert_refused(outcome: &Outcome, says: &str) {
+    assert_eq!(outcome.status, 2, "{outcome:?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.starts_with("heaptide: "), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains(says), "`{says}` is not in: {}", outcome.stderr);
+}
+
+#[test]
+fn off_and_on_from_outside() {
+    let mut guest = Steps::start("ctl-off-and-on", &[]);
+    guest.steps("a");
+    let outcome = guest.ctl(&["off"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert_eq!(outcome.stdout, format!("pid {}: recording off, by command\n", guest.pid()));
+    guest.steps("aabf");
+    assert!(guest.ctl(&["status"]).stdout.contains("recording  off, by command"));
+    assert_eq!(guest.ctl(&["on"]).stdout, format!("pid {}: recording on\n", guest.pid()));
+    guest.steps("b");
+    let report = guest.end();
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
+    assert_eq!(evaluate(&report, "function:small", "frees"), 10);
+}
+
+#[test]
+fn a_process_is_steered_by_its_pid() {
+    let mut guest = Steps::start("ctl-by-pid", &[]);
+    guest.steps("a");
+    let (pid, place) = (guest.pid(), guest.place.clone());
+    assert_eq!(run(heaptide().args(["ctl", &pid, "off"]), &place).status, 0);
+    guest.steps("a");
+    assert_eq!(guest.ctl(&["--pid", &pid, "on"]).status, 0);
+    assert_refused(&guest.ctl(&["--pid", "1", "off"]), "no process 1 runs in it; it has");
+    guest.steps("b");
+    let report = guest.end();
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
+}
+
+#[test]
+fn begun_off() {
+    let mut guest = Steps::start("ctl-start-off", &["--start-off"]);
+    guest.steps("a");
+    assert_eq!(guest.ctl(&["on"]).stdout, format!("pid {}: recording on\n", guest.pid()));
+    guest.steps("b");
+    let report = guest.end();
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (0, 5));
+    assert_eq!(evaluate(&report, "totals", "allocations"), 5);
+}
+
+#[test]
+fn marks_from_outside() {
+    let mut guest = Steps::start("ctl-marks", &[]);
+    guest.steps("a");
+    let long = "x".repeat(300);
+    guest.ctl_while_it_allocates(&["mark", "half way"]);
+    guest.ctl_while_it_allocates(&["mark", &long]);
+    let status = guest.ctl(&["status"]).stdout;
+    assert!(status.contains("marks      2\n"), "{status}");
+    assert!(status.contains("  half way\n"), "{status}");
+    assert!(status.contains(&format!("  {}\n", "x".repeat(256))), "{status}");
+    guest.end();
+}
+
+#[test]
+fn an_idle_program_is_marked_later() {
+    let mut guest = Steps::start("ctl-idle", &[]);
+    guest.steps("a");
+    let first = guest.ctl(&["mark", "first"]);
+    assert_eq!(first.status, 0, "{}", first.stderr);
+    assert!(first.stderr.contains("has not allocated since; the mark comes"), "{}", first.stderr);
+    assert_refused(&guest.ctl(&["mark", "second"]), "still waits");
+    guest.steps("t");
+    guest.ctl_while_it_allocates(&["mark", "third"]);
+    let status = guest.ctl(&["status"]).stdout;
+    assert!(status.contains("  first\n") && status.contains("  third\n"), "{status}");
+    assert!(!status.contains("second"), "{status}");
+    guest.end();
+}
+
+#[test]
+fn snapshot_of_a_stopped_program() {
+    let mut guest = Steps::start("ctl-stopped", &[]);
+    guest.steps("a");
+    let pid = guest.pid();
+    let send = |signal: &str| {
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
+    };
+    send("-STOP");
+    until("the stop", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process");
+        stat.contains(") T ")
+    });
+    let taken = guest.ctl(&["snapshot", "while stopped"]);
+    assert_eq!(taken.status, 0, "{}", taken.stderr);
+    assert!(taken.stdout.contains("snapshot 1: "), "{}", taken.stdout);
+    send("-CONT");
+    guest.steps("b");
+    assert_eq!(guest.ctl(&["snapshot"]).status, 0);
+    guest.steps("f");
+    guest.finish();
+    let of = |report: Value| {
+        let live = number(&list(&report, "processes")[0]["totals"], "live_blocks");
+        (allocations(&report, "small"), allocations(&report, "large"), live)
+    };
+    assert_eq!(of(guest.report(&[])), (10, 5, 0));
+    assert_eq!(of(guest.report(&["--snapshot", "1"])), (10, 0, 10));
+    assert_eq!(of(guest.report(&["--snapshot", "2"])), (10, 5, 15));
+    let file = guest.recording.join(format!("{pid}-0.1.snapshot"));
+    assert_eq!(of(read(&file, &[], &guest.place)), (10, 0, 10));
+    let info = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
+    assert!(info.contains(&format!("snapshots of pid {pid} image 0\n")), "{info}");
+    assert!(info.contains("  while stopped\n"), "{info}");
+    for words in [["tree", "--snapshot=1"], ["info", "--snapshot=1"]] {
+        let outcome = run(heaptide().args(words).arg(&guest.recording), &guest.place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    }
+    let mut command = heaptide();
+    command.args(["report", "--snapshot=3"]).arg(&guest.recording);
+    assert_refused(&run(&mut command, &guest.place), "no snapshot 3; it has 1, 2");
+}
+
+#[test]
+fn snapshots_at_an_interval() {
+    let mut guest = Steps::start("ctl-interval", &["--snapshot-every", "20ms"]);
+    guest.steps("a");
+    let snapshot = |n: u32| format!("{}-0.{n}.snapshot", guest.pid());
+    let here = |n: u32| guest.recording.join(snapshot(n));
+    let last = (1..).find(|&n| !here(n).exists()).expect("a number that is free");
+    // One that is begun later: the one that is next may have been begun before.
+    until("two more snapshots", || here(last + 2).exists());
+    guest.steps("b");
+    guest.finish();
+    let number = (last + 1).to_string();
+    let report = guest.report(&["--snapshot", &number]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
+    let report = guest.report(&[]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
+}
+
+#[test]
+fn snapshot_at_a_signal() {
+    let mut guest = Steps::start("ctl-signal", &["--snapshot-on", "usr2"]);
+    guest.steps("auab");
+    guest.finish();
+    let report = guest.report(&["--snapshot", "1"]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
+    let report = guest.report(&[]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (20, 5));
+}
+
+#[test]
+fn stacks_of_some_sizes_only() {
+    for (options, small, large) in [
+        (["--stacks-from", "1K"], 0, 5),
+        (["--stacks-below", "1K"], 10, 0),
+        (["--stacks-from", "0"], 10, 5),
+    ] {
+        let mut guest = Steps::start("ctl-threshold-run", &options);
+        guest.steps("ab");
+        let report = guest.end();
+        let found = (allocations(&report, "small"), allocations(&report, "large"));
+        assert_eq!(found, (small, large), "{options:?}");
+        assert_eq!(evaluate(&report, "totals", "allocations"), 15, "{options:?}");
+    }
+}
+
+#[test]
+fn threshold_from_outside() {
+    let mut guest = Steps::start("ctl-threshold", &[]);
+    guest.steps("ab");
+    guest.ctl_while_it_allocates(&["threshold", "1K"]);
+    assert!(guest.ctl(&["status"]).stdout.contains("stacks of requests from 1024 bytes on"));
+    guest.steps("ab");
+    guest.ctl_while_it_allocates(&["threshold", "--below", "1K"]);
+    assert!(guest.ctl(&["status"]).stdout.contains("stacks of requests below 1024 bytes"));
+    guest.steps("aab");
+    guest.ctl_while_it_allocates(&["threshold", "0"]);
+    assert!(guest.ctl(&["status"]).stdout.contains("stacks of all requests"));
+    guest.steps("ab");
+    let report = guest.end();
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (40, 15));
+}
+
+#[test]
+fn figures_since_a_reset() {
+    let mut guest = Steps::start("ctl-reset", &[]);
+    guest.steps("aab");
+    guest.ctl_while_it_allocates(&["reset"]);
+    let touched = allocations(&guest.report(&[]), "touch");
+    guest.steps("abf");
+    guest.finish();
+    let since = guest.report(&[]);
+    let of = |report: &Value, function: &str, measure: &str| {
+        evaluate(report, &format!("function:{function}"), measure)
+    };
+    assert_eq!(of(&since, "touch", "allocations"), touched);
+    assert_eq!(of(&since, "small", "allocations"), 10);
+    assert_eq!(of(&since, "small", "frees"), 30);
+    assert_eq!(of(&since, "small", "requested_bytes"), 1000);
+    assert_eq!(of(&since, "small", "live_blocks"), 0);
+    assert_eq!(of(&since, "small", "at_peak_blocks"), 30);
+    assert_eq!(of(&since, "large", "allocations"), 5);
+    assert_eq!(of(&since, "large", "largest_bytes"), 5000);
+    let histogram = |report: &Value| -> i128 {
+        let classes = list(&list(report, "processes")[0], "histogram");
+        classes
+            .iter()
+            .filter(|c| number(c, "size_max") == 127)
+            .map(|c| number(c, "requested"))
+            .sum()
+    };
+    assert_eq!(histogram(&since), 10);
+    let whole = guest.report(&["--from-start"]);
+    assert_eq!(of(&whole, "small", "allocations"), 30);
+    assert_eq!(of(&whole, "large", "allocations"), 10);
+    assert_eq!(histogram(&whole), 30);
+    let page = run(heaptide().arg("report").arg(&guest.recording), &guest.place).stdout;
+    assert!(page.contains("since the reset at "), "{page}");
+    // Without the copy there is nothing to take off, and that is said.
+    let baseline = guest.recording.join(format!("{}-0.baseline", guest.pid()));
+    fs::write(&baseline, "garbage").expect("damage the baseline");
+    assert_eq!(of(&guest.report(&[]), "small", "allocations"), 30);
+    let page = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
+    assert!(page.contains("figures are from the start"), "{page}");
+}
+
+#[test]
+fn a_monitor_of_ones_own() {
+    let place = scratch("ctl-monitor");
+    let monitor = place.join("libctl_monitor.so");
+    let source = crate::harness::programs().join("ctl_monitor.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&monitor).arg(source);
+    assert!(compiler.status().expect("cc").success());
+    let out = place.join("counted");
+    let option = format!("{}:{}", monitor.display(), out.display());
+    let mut guest = Steps::start("ctl-monitor-run", &["--monitor", &option]);
+    guest.steps("aabaf");
+    guest.finish();
+    let counted = fs::read_to_string(out).expect("what the monitor wrote");
+    assert_eq!(counted, "allocated 30 freed 30\n");
+    // Where the recorder is not, the library does nothing.
+    let mut command = clean(Command::new("true"));
+    let outcome = run(command.env("LD_PRELOAD", &monitor), &place);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn bad_values_are_one_line() {
+    let place = scratch("ctl-bad-values");
+    fs::write(place.join("text.so"), "no library").expect("a file");
+    fs::create_dir(place.join("a b")).expect("a directory");
+    fs::copy(library(), place.join("a b/lib.so")).expect("a library");
+    fs::copy(library(), place.join("lib.so")).expect("a library");
+    for (options, says) in [
+        (vec!["--monitor", "none.so"], "no such file"),
+        (vec!["--monitor", "text.so:x"], "no 64-bit ELF shared object"),
+        (vec!["--monitor", "/bin/sh"], "is a program"),
+        (vec!["--monitor", "a b/lib.so"], "has a space, colon, semicolon or dollar"),
+        (vec!["--monitor", "lib.so:a;b"], "semicolon"),
+        (vec!["--monitor", "lib.so", "--monitor", "./lib.so"], "is there already"),
+    ] {
+        let mut command = recorded(&place.join("a.heaptide"), &options);
+        let outcome = run(command.arg("true").current_dir(&place), &place);
+        assert_refused(&outcome, says);
+        assert!(!place.join("a.heaptide").exists(), "{options:?} left a recording");
+    }
+    for option in ["--snapshot-every=10", "--snapshot-on=KILL", "--stacks-from=1X"] {
+        let outcome = run(recorded(&place.join("a.heaptide"), &[option]).arg("true"), &place);
+        assert_eq!(outcome.status, 2, "{option}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("expected") || outcome.stderr.contains("choose"));
+    }
+}
+
+#[test]
+fn who_cannot_be_steered() {
+    let mut guest = Steps::start("ctl-not-there", &[]);
+    guest.steps("a");
+    let pid = guest.pid();
+    guest.finish();
+    let place = guest.place.clone();
+    assert_refused(&guest.ctl(&["off"]), "no program runs in it any more");
+    assert_refused(&run(heaptide().args(["ctl", &pid, "off"]), &place), "no such process");
+    let own = std::process::id().to_string();
+    assert_refused(&run(heaptide().args(["ctl", &own, "off"]), &place), "is not being recorded");
+    assert_refused(&run(heaptide().args(["ctl", "none.heaptide", "off"]), &place), "no such");
+}
+
+#[test]
+fn damaged_snapshots_are_told() {
+    let mut guest = Steps::start("ctl-damaged", &[]);
+    guest.steps("a");
+    assert_eq!(guest.ctl(&["snapshot"]).status, 0);
+    guest.finish();
+    let file = guest.recording.join(format!("{}-0.1.snapshot", guest.pid()));
+    let whole = fs::read(&file).expect("the snapshot");
+    for bytes in [&b""[..], b"garbage, and more than eight bytes of it", &whole[..40]] {
+        fs::write(&file, bytes).expect("damage the snapshot");
+        let mut command = heaptide();
+        command.args(["report", "--snapshot=1"]).arg(&guest.recording);
+        assert_refused(&run(&mut command, &guest.place), "snapshot");
+        let info = run(heaptide().arg("info").arg(&guest.recording), &guest.place);
+        assert_eq!(info.status, 0, "{}", info.stderr);
+        assert!(info.stdout.contains("1  unreadable: "), "{}", info.stdout);
+    }
+}
+
+#[test]
+fn built_with_the_sdk() {
+    let place = scratch("sdk");
+    let sdk = |words: &[&str]| run(heaptide().arg("sdk").args(words).current_dir(&place), &place);
+    assert!(sdk(&[]).stdout.contains("DIR/lib/libheaptide.so\n"));
+    assert_eq!(sdk(&["it"]).status, 0);
+    assert_eq!(sdk(&["it"]).status, 0, "what is ours can be written again");
+    let flags = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "heaptide"])
+        .env("PKG_CONFIG_PATH", place.join("it/lib/pkgconfig"))
+        .output();
+    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
+        return crate::harness::skip("the pkg-config file needs pkg-config");
+    };
+    let flags = String::from_utf8(flags.stdout).expect("UTF-8");
+    let source = crate::harness::programs().join("leaks.c");
+    // The library stands before the program on the line, as after it.
+    for order in [0, 1] {
+        let program = place.join(format!("program-{order}"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-g", "-fno-builtin", "-o"]).arg(&program);
+        let mut words = vec![source.to_str().expect("UTF-8")];
+        words.splice(order..order, flags.split_whitespace());
+        assert!(compiler.args(words).status().expect("cc").success());
+        let recording = place.join(format!("{order}.heaptide"));
+        let mut command = clean(Command::new(&program));
+        let bare = run(command.env("HEAPTIDE_MODE", "off").current_dir(&place), &place);
+        assert_eq!(bare.status, 0);
+        let mut command = clean(Command::new(&program));
+        run(command.env("HEAPTIDE_OUTPUT", &recording).current_dir(&place), &place);
+        assert!(evaluate(&read(&recording, &[], &place), "totals", "allocations") > 0);
+    }
+    fs::write(place.join("it/include/heaptide.h"), "my own").expect("change a file");
+    assert_refused(&sdk(&["it"]), "it/include/heaptide.h: is there already");
+    assert_eq!(fs::read_to_string(place.join("it/include/heaptide.h")).expect("it"), "my own");
+}

@@ -1,0 +1,48 @@
+//! Does one step for each letter on standard input, and answers with the letter when it is done.
+//
+// a: small allocates 10 blocks of 100 bytes. b: large allocates 5 blocks of 5000 bytes. f: release
+// frees all of them. t: touch allocates and frees one byte. u: USR2 comes. q, or the end: exits.
+#include "guest.h"
+#include <signal.h>
+
+enum { KEPT = 4096 };
+static void *kept[KEPT];
+static int held;
+
+static NOINLINE void small(void)
+{
+    for (int i = 0; i < 10 && held < KEPT; i++)
+        kept[held++] = keep(malloc(100));
+    stay();
+}
+static NOINLINE void large(void)
+{
+    for (int i = 0; i < 5 && held < KEPT; i++)
+        kept[held++] = keep(malloc(5000));
+    stay();
+}
+static NOINLINE void release(void)
+{
+    while (held > 0)
+        free(kept[--held]);
+    stay();
+}
+static NOINLINE void touch(void) { free(keep(malloc(1))); stay(); }
+
+int main(void)
+{
+    char step;
+    while (read(0, &step, 1) == 1 && step != 'q') {
+        switch (step) {
+        case 'a': small(); break;
+        case 'b': large(); break;
+        case 'f': release(); break;
+        case 't': touch(); break;
+        case 'u': raise(SIGUSR2); break;
+        default: return 98;
+        }
+        if (write(1, &step, 1) != 1)
+            return 97;
+    }
+    return 0;
+}
