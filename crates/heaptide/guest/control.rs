@@ -1,0 +1,64 @@
+//! Control: what is off is not seen, what was seen stays so.
+
+use crate::block;
+use heaptide::{
+    Threshold, flush, loaded, pause, pause_process, process_active, recording, reset,
+    thread_active, threshold, totals, turn_off, turn_on,
+};
+use std::thread;
+
+/// How many allocations of the process the closure adds.
+fn seen(work: impl FnOnce()) -> u64 {
+    let before = totals().allocations;
+    work();
+    totals().allocations - before
+}
+
+pub fn run() {
+    assert_eq!(thread_active() && process_active(), recording());
+    assert!(loaded() || !recording());
+    let each = u64::from(recording());
+    assert_eq!(seen(|| drop(block(100))), each);
+    paused(each);
+    let early = block(100);
+    turn_off();
+    assert!(!process_active());
+    let live = totals().live_blocks;
+    assert_eq!(seen(|| drop(block(100))), 0);
+    drop(early);
+    assert_eq!(totals().live_blocks, live - each as i64);
+    turn_on();
+    assert_eq!(seen(|| drop(block(100))), each);
+    threshold(Threshold::From(4096));
+    drop(block(100));
+    drop(block(5000));
+    threshold(Threshold::All);
+    flush();
+    drop(block(1 << 20));
+    assert_eq!(reset(), recording());
+    assert!(totals().requested_bytes < 1 << 20);
+    drop(block(12_345));
+}
+
+fn paused(each: u64) {
+    let inside = seen(|| {
+        let _outer = pause();
+        {
+            let _inner = pause();
+            drop(block(100));
+        }
+        assert!(!thread_active());
+        drop(block(100));
+    });
+    assert_eq!(inside, 0);
+    assert_eq!(thread_active(), recording());
+    // Another thread is recorded while this one is paused.
+    let other = {
+        let _paused = pause();
+        thread::spawn(|| seen(|| drop(block(100)))).join().unwrap()
+    };
+    assert_eq!(other, each);
+    let _paused = pause_process();
+    assert!(!process_active());
+    assert_eq!(thread::spawn(|| seen(|| drop(block(100)))).join().unwrap(), 0);
+}
