@@ -387,12 +387,14 @@ pub(crate) fn histograms() -> Histograms {
 }
 
 /// Hands a monitor over: the recorder owns it until it destroys it. 0: refused, and dropped here.
-pub(crate) fn monitor_register(name: &CStr, monitor: Registered) -> u64 {
+pub(crate) fn monitor_register(mut name: [u8; 32], monitor: Registered) -> u64 {
+    // It has to end with a zero, whatever it is.
+    name[31] = 0;
     let context = Box::into_raw(Box::new(monitor));
     let raw = RawMonitor {
         version: 1,
         size: size_of::<RawMonitor>() as u32,
-        name: name.as_ptr(),
+        name: name.as_ptr().cast(),
         context: context.cast(),
         allocated: Some(allocated),
         freed: Some(freed),

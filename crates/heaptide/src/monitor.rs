@@ -2,7 +2,6 @@
 
 use crate::interface;
 use std::cell::Cell;
-use std::ffi::CString;
 use std::fmt;
 use std::ptr;
 
@@ -82,11 +81,19 @@ pub fn register(name: &str, monitor: Box<dyn Monitor>) -> Result<Registration, N
     if !interface::loaded() {
         return Err(NotRegistered::NotLoaded);
     }
-    let name = CString::new(name.replace('\0', "")).unwrap_or_default();
-    match interface::monitor_register(&name, Registered { monitor }) {
+    match interface::monitor_register(kept_name(name), Registered { monitor }) {
         0 => Err(NotRegistered::Refused),
         id => Ok(Registration { id }),
     }
+}
+
+/// As much of a name as the recorder keeps, with a zero behind it. Not on the heap: the monitor would
+/// see that freed.
+fn kept_name(name: &str) -> [u8; 32] {
+    let mut kept = [0; 32];
+    let text = name.bytes().take_while(|byte| *byte != 0);
+    kept[..31].iter_mut().zip(text).for_each(|(to, from)| *to = from);
+    kept
 }
 
 /// A registered monitor; dropping this takes it back, and returns when no thread is in it any more.
