@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 
 use crate::glue::is_glue;
 use crate::measure::Measure;
-use crate::model::{FrameId, LaneId, Measures, Module, ModuleId, Process, SizeClass, StackId};
+use crate::model::{
+    FrameId, LaneId, Measures, Module, ModuleId, Moved, Process, Site, SiteKind, SizeClass, StackId,
+};
 
 /// What a row of a report stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,18 +239,78 @@ fn stacks(process: &Process) -> Vec<Group> {
     sums.into_iter().map(group).collect()
 }
 
-/// Sums over lanes, in order of stack.
-fn by_stack(process: &Process) -> Vec<(StackId, Measures)> {
-    let mut rows: Vec<_> = process.sites.iter().map(|site| (site.stack, &site.measures)).collect();
-    rows.sort_by_key(|row| row.0);
-    let mut sums: Vec<(StackId, Measures)> = Vec::new();
-    for (stack, measures) in rows {
-        match sums.last_mut().filter(|sum| sum.0 == stack) {
-            Some(sum) => sum.1.add(measures),
-            None => sums.push((stack, *measures)),
+/// Sums over scopes, labels and lanes, in order of stack.
+///
+/// ```
+/// use heaptide_analysis::aggregate::by_stack;
+/// # let mut bytes = vec![0; 4096];
+/// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+/// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+/// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+/// let live: u64 = by_stack(&process).iter().map(|row| row.1.live_bytes).sum();
+/// assert_eq!(live, process.totals.live_bytes);
+/// ```
+pub fn by_stack(process: &Process) -> Vec<(StackId, Measures)> {
+    let mut rows: Vec<_> = process.sites.iter().collect();
+    rows.sort_by_key(|site| site.stack);
+    let same = |a: &&Site, b: &&Site| a.stack == b.stack;
+    rows.chunk_by(same).map(|sites| (sites[0].stack, Sum::over(sites.iter().copied()))).collect()
+}
+
+/// Adds sites up to what the process did: a block that was labelled is one block, memory that is
+/// not from the allocator is left out, and so is what pools give out, but for the live bytes that
+/// were taken off the pool's chunks for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    all: Measures,
+    moved: Moved,
+}
+
+impl Sum {
+    /// The sum over sites.
+    pub fn over<'a>(sites: impl IntoIterator<Item = &'a Site>) -> Measures {
+        let mut sum = Sum::default();
+        sites.into_iter().for_each(|site| sum.add(site));
+        sum.total()
+    }
+
+    /// Adds a site.
+    pub fn add(&mut self, site: &Site) {
+        let Site { kind, moved, ref measures, .. } = *site;
+        match kind {
+            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
+            SiteKind::PoolBlock => self.all.add(&Measures {
+                live_bytes: measures.live_bytes,
+                at_peak_bytes: measures.at_peak_bytes,
+                ..Measures::default()
+            }),
+            SiteKind::Heap | SiteKind::PoolChunk => {
+                // What a label says is no request.
+                let said = moved.blocks > 0 && moved.blocks >= measures.allocations;
+                let largest_bytes = if said { 0 } else { measures.largest_bytes };
+                self.all.add(&Measures { largest_bytes, ..*measures });
+                let sum = u64::saturating_add;
+                self.moved = Moved {
+                    blocks: sum(self.moved.blocks, moved.blocks),
+                    usable_bytes: sum(self.moved.usable_bytes, moved.usable_bytes),
+                    requested_bytes: sum(self.moved.requested_bytes, moved.requested_bytes),
+                };
+            }
         }
     }
-    sums
+
+    /// The sum.
+    pub fn total(&self) -> Measures {
+        let Sum { all, moved } = self;
+        Measures {
+            allocations: all.allocations.saturating_sub(moved.blocks),
+            frees: all.frees.saturating_sub(moved.blocks),
+            requested_bytes: all.requested_bytes.saturating_sub(moved.requested_bytes),
+            usable_bytes: all.usable_bytes.saturating_sub(moved.usable_bytes),
+            freed_bytes: all.freed_bytes.saturating_sub(moved.usable_bytes),
+            ..*all
+        }
+    }
 }
 
 /// Groups by a thing that frames have, numbered below `count`; sites without a stack are under

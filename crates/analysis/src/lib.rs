@@ -11,10 +11,13 @@
 pub mod aggregate;
 mod baseline;
 mod error;
+mod facts;
 pub mod glue;
 pub mod measure;
 pub mod metadata;
 pub mod model;
+pub mod named;
+mod naming;
 mod pack;
 pub mod reader;
 pub mod recording;

@@ -1,8 +1,11 @@
-//! The tables every view is made of: a star of sites round stacks, lanes and modules.
+//! The tables every view is made of: a star of sites round stacks, scopes, labels and lanes.
 //!
 //! Everything is plain data with typed ids; a view reads the tables and never the profile file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use heaptide_format::MarkKind;
 
 /// Index into [`Process::stacks`]; 0 is the empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -15,6 +18,14 @@ pub struct FrameId(pub u32);
 /// Index into [`Process::lanes`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LaneId(pub u32);
+
+/// Index into [`Process::scopes`]; 0 is no scope.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct ScopeId(pub u32);
+
+/// Index into [`Process::labels`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LabelId(pub u32);
 
 /// Index into [`Process::modules`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -60,7 +71,8 @@ pub struct Process {
     pub end: End,
     /// What was recorded.
     pub mode: Mode,
-    /// Sums over the sites (mode stacks) or lanes (mode counters), with the process-wide peak.
+    /// Sums over the sites, each block once (see [`crate::aggregate::Sum`]), with the
+    /// process-wide peak.
     pub totals: Measures,
     /// When the peak was reached, nanoseconds from the start.
     pub peak_time_ns: u64,
@@ -80,8 +92,16 @@ pub struct Process {
     pub frames: Vec<Frame>,
     /// The stack tree: parents come before children; entry 0 is the root and has no frame.
     pub stacks: Vec<StackNode>,
+    /// Scope paths, merged over the lanes: parents come before children; entry 0 is no scope.
+    pub scopes: Vec<Scope>,
+    /// Distinct labels, and pools.
+    pub labels: Vec<Label>,
     /// The facts.
     pub sites: Vec<Site>,
+    /// Windows in order of their begin.
+    pub windows: Vec<Window>,
+    /// Marks in order of time.
+    pub marks: Vec<Mark>,
     /// Samples in order of time.
     pub timeline: Vec<heaptide_format::Sample>,
     /// Unwinder: frames stepped by rule, and rules evaluated.
@@ -227,13 +247,133 @@ pub struct StackNode {
     pub frame: FrameId,
 }
 
-/// The counters of one (stack, lane).
+/// A scope path, and the sums over its lanes that no site has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scope {
+    /// The path around it.
+    pub parent: ScopeId,
+    /// The attribute of its name, such as `region`; empty for no scope.
+    pub attribute: Arc<str>,
+    /// The value of its name, an integer in decimal; empty for no scope.
+    pub value: Arc<str>,
+    /// How often it was entered.
+    pub entered: u64,
+    /// Frees made inside, but not in scopes inside it, of whosever blocks.
+    pub frees_here: u64,
+    /// Their bytes.
+    pub freed_here_bytes: u64,
+}
+
+/// The name of blocks, or of a pool.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Label {
+    /// What it is.
+    pub name: Arc<str>,
+    /// Whether it names a pool.
+    pub pool: bool,
+}
+
+/// A named interval of the whole process. Counts are what happened between its begin and its end,
+/// or until the profile was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// What it was called.
+    pub name: Arc<str>,
+    /// Whether it has not ended.
+    pub open: bool,
+    /// When it began, nanoseconds from the start.
+    pub begin_time_ns: u64,
+    /// When it ended; of an open one, 0.
+    pub end_time_ns: u64,
+    /// Successful allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// Failed allocations.
+    pub failed: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+    /// Net change of live blocks.
+    pub live_blocks: i64,
+    /// Net change of live bytes.
+    pub live_bytes: i64,
+    /// Highest live bytes of the process while it was open.
+    pub peak_bytes: u64,
+    /// `peak_bytes` is exact within this many bytes.
+    pub peak_bound_bytes: u64,
+}
+
+/// Something that was said or done at a moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// Its name; empty if it has none.
+    pub name: Arc<str>,
+    /// What it stands for.
+    pub kind: MarkKind,
+    /// The lane it was set on; none if from outside.
+    pub lane: Option<LaneId>,
+    /// Of snapshots and resets, their number from 1.
+    pub number: u32,
+    /// Usable bytes live.
+    pub live_bytes: u64,
+}
+
+/// What memory a site counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub enum SiteKind {
+    /// Blocks from the allocator.
+    #[default]
+    Heap,
+    /// Labelled memory that is not from the allocator. In no total.
+    Outside,
+    /// Blocks of a pool whose chunks are from the allocator. Their live bytes are part of the
+    /// totals, in the place of the chunk's; their events are in no total.
+    PoolBlock,
+    /// Blocks of a pool in memory that is not from the allocator. In no total.
+    OutsidePoolBlock,
+    /// Chunks of a pool, from the allocator; what is live here is idle pool space.
+    PoolChunk,
+    /// Chunks of a pool that are not from the allocator; likewise. In no total.
+    OutsidePoolChunk,
+}
+
+/// The counters of one stack, scope path, label and lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site {
     /// The stack's innermost frame.
     pub stack: StackId,
+    /// The scope path.
+    pub scope: ScopeId,
+    /// The label, or the pool.
+    pub label: Option<LabelId>,
     /// The allocating lane.
     pub lane: LaneId,
-    /// Its measures.
+    /// What memory it is.
+    pub kind: SiteKind,
+    /// Its measures. A block that was labelled was freed in the site it was allocated at and
+    /// allocated in the one with the label: `moved` says what sums are to leave out.
     pub measures: Measures,
+    /// What came by labelling.
+    pub moved: Moved,
+    /// Of a pool's chunks: bytes lent to the pool's blocks now. Neither freed nor live here.
+    pub lent_bytes: u64,
+}
+
+/// What came to a site by labelling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub usable_bytes: u64,
+    /// What they were said to hold, which their site has as requested.
+    pub requested_bytes: u64,
 }

@@ -16,6 +16,8 @@ use heaptide_format::{ExtentHeader, FileHeader, Kind, StringHeader};
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
+use crate::baseline::Before;
+use crate::named::{self, Ids, Named};
 use crate::{Error, pack};
 
 /// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
@@ -45,10 +47,14 @@ pub struct Profile {
     pub nodes: Vec<Node>,
     /// Lanes in order of their index.
     pub lanes: Vec<format::Lane>,
-    /// Counters of each stack and lane.
+    /// Counters of each stack, scope path, label and lane.
     pub sites: Vec<Site>,
+    /// Names, scopes, windows and marks; empty in version 1.
+    pub named: Named,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
+    /// What had been counted at the last reset; none if figures are from the start.
+    pub before: Option<Box<Before>>,
     /// What a person should know about how complete this is.
     pub notes: Vec<String>,
 }
@@ -92,13 +98,25 @@ pub struct Node {
     pub place: u32,
 }
 
-/// The counters of one stack and lane.
+/// The counters of one stack, scope path, label and lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
+    /// The record's id in the file.
+    pub id: u32,
     /// Index of the innermost frame's node plus one; 0 without a stack.
     pub node: u32,
-    /// Index of the lane as the file says; it may be one without a record.
+    /// Index into [`Named::scopes`] plus one; 0 for no scope.
+    pub scope: u32,
+    /// Index into [`Named::names`] plus one, of the label or pool; 0 for none.
+    pub label: u32,
+    /// Index of the lane that allocated, as the file says; it may be one without a record.
     pub lane: u32,
+    /// Its key's `KEY_` flags.
+    pub flags: u32,
+    /// What came by labelling, in blocks, usable and requested bytes.
+    pub moved: [u64; 3],
+    /// Bytes lent to blocks of a pool.
+    pub lent_bytes: i64,
     /// The record.
     pub counters: format::Site,
 }
@@ -163,12 +181,16 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     let strings = Strings { bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
     let tree = Nodes::read(&walk, &modules, &by_index);
-    let sites = sites(&walk, &tree);
+    let (named, ids) = named::read(&walk, &strings, &header);
+    let keyed = header.version > 1;
+    let sites = sites(&walk, &tree, keyed.then_some(&ids));
     let mut timeline: Vec<_> =
         walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();
     timeline.sort_by_key(|s| s.time_ns);
     let mut lanes: Vec<_> = walk.records::<format::Lane>(Kind::Lanes).map(|r| r.1).collect();
     lanes.sort_by_key(|lane| lane.index);
+    let mut notes = walk.notes;
+    notes.extend(mismatch(&named, &header));
     Ok(Profile {
         mode,
         program: strings.get(header.program).unwrap_or_default(),
@@ -180,9 +202,25 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         nodes: tree.nodes,
         lanes,
         sites,
+        named,
         timeline,
-        notes: walk.notes,
+        before: None,
+        notes,
     })
+}
+
+/// What to say of scopes that were ended out of turn.
+fn mismatch(named: &Named, header: &FileHeader) -> Option<String> {
+    let (ended, open) = named.mismatch.as_ref()?;
+    let times = header.losses[format::Loss::ScopeMismatch as usize];
+    let (ends, were) = if times == 1 { ("end", "was") } else { ("ends", "were") };
+    let while_open = match open.is_empty() {
+        true => "no scope was open".to_owned(),
+        false => format!("`{open}` was open"),
+    };
+    Some(format!(
+        "scope `{ended}` was ended while {while_open}; {times} such {ends} {were} repaired"
+    ))
 }
 
 fn damaged(path: &Path, what: String) -> Error {
@@ -226,9 +264,9 @@ pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
 }
 
 /// The committed part of one extent.
-struct Extent {
+pub(crate) struct Extent {
     kind: Kind,
-    lane: u32,
+    pub(crate) lane: u32,
     /// Offset of the first record.
     start: usize,
     /// One past the last committed byte that the file has.
@@ -236,7 +274,7 @@ struct Extent {
 }
 
 /// The extents of a file, checked once.
-struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     bytes: &'a [u8],
     extents: Vec<Extent>,
     notes: Vec<String>,
@@ -301,13 +339,21 @@ impl<'a> Walk<'a> {
         self.extents.iter().filter(move |extent| extent.kind == kind)
     }
 
+    /// Bytes of the file that are there.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn ranges(&self, kind: Kind) -> Vec<(usize, usize)> {
         self.of(kind).map(|extent| (extent.start, extent.end)).collect()
     }
 
     /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
     /// left out.
-    fn records<T: FromBytes>(&self, kind: Kind) -> impl Iterator<Item = (&Extent, T, usize)> {
+    pub(crate) fn records<T: FromBytes>(
+        &self,
+        kind: Kind,
+    ) -> impl Iterator<Item = (&Extent, T, usize)> {
         self.of(kind).flat_map(move |extent| {
             let records = self.bytes[extent.start..extent.end].chunks_exact(size_of::<T>());
             records.enumerate().filter_map(move |(i, record)| {
@@ -319,14 +365,14 @@ impl<'a> Walk<'a> {
 }
 
 /// The strings of a file; a reference is valid only into a committed part of a strings extent.
-struct Strings<'a> {
+pub(crate) struct Strings<'a> {
     bytes: &'a [u8],
     /// Ascending.
     ranges: Vec<(usize, usize)>,
 }
 
 impl<'a> Strings<'a> {
-    fn raw(&self, reference: u32) -> &'a [u8] {
+    pub(crate) fn raw(&self, reference: u32) -> &'a [u8] {
         self.find(reference).unwrap_or_default()
     }
 
@@ -417,7 +463,7 @@ fn look_up(by_granule: &[u32], id: u32) -> u32 {
 
 /// Orders nodes so that each comes after its parent: pairs of index and parent plus one. Where
 /// parents form a circle, the circle is cut and its first node becomes an outermost one.
-fn callers_first(parents: &[u32]) -> Vec<(u32, u32)> {
+pub(crate) fn callers_first(parents: &[u32]) -> Vec<(u32, u32)> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
         New,
@@ -484,12 +530,31 @@ fn place(node: &format::Node, modules: &[Module], by_index: &FxHashMap<u64, u32>
     }
 }
 
-fn sites(walk: &Walk, tree: &Nodes) -> Vec<Site> {
-    let records = walk.records::<format::Site>(Kind::Sites);
-    records
-        .map(|(extent, counters, _)| {
-            let node = look_up(&tree.by_granule, counters.key);
-            Site { node, lane: extent.lane, counters }
-        })
-        .collect()
+/// The sites; without `ids` (version 1) each has a stack and nothing else.
+fn sites(walk: &Walk, tree: &Nodes, ids: Option<&Ids>) -> Vec<Site> {
+    let site = |(extent, counters, offset): (&Extent, format::Site, usize)| {
+        let id = (offset as u64 / format::SITE_GRANULE) as u32;
+        let (scope, label, flags) = (0, 0, 0);
+        let node = look_up(&tree.by_granule, counters.key);
+        let lane = extent.lane;
+        let (moved, lent_bytes) = ([0; 3], 0);
+        let plain = Site { id, node, scope, label, lane, flags, moved, lent_bytes, counters };
+        let Some(ids) = ids.filter(|_| counters.key & format::KEY_BIT != 0) else {
+            return plain;
+        };
+        let Some(key) = ids.key(counters.key) else {
+            return Site { node: 0, ..plain };
+        };
+        Site {
+            node: look_up(&tree.by_granule, key.stack),
+            scope: ids.scope(key.scope),
+            label: ids.name(key.label),
+            lane: key.lane,
+            flags: key.flags,
+            moved: [key.moved_blocks, key.moved_bytes, key.moved_requested_bytes],
+            lent_bytes: key.lent_bytes as i64,
+            ..plain
+        }
+    };
+    walk.records::<format::Site>(Kind::Sites).map(site).collect()
 }

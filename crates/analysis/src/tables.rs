@@ -3,10 +3,12 @@
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
+use crate::aggregate::Sum;
+use crate::facts::{self, Facts};
 use crate::model::{
-    Frame, FrameId, Lane, LaneId, Measures, Mode, Module, ModuleId, Process, Site, SizeClass,
-    StackId, StackNode,
+    Frame, FrameId, Mode, Module, ModuleId, Process, SizeClass, StackId, StackNode,
 };
+use crate::naming;
 use crate::reader::{self, NO_MODULE, Profile};
 use crate::recording::Ending;
 use crate::symbols::{ModuleKey, Symbols};
@@ -15,14 +17,19 @@ use crate::symbols::{ModuleKey, Symbols};
 pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
     let (frames, frames_of_place) = frames(&profile, symbols);
     let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
-    let mut facts = Facts::new(&profile);
-    match profile.mode {
-        format::Mode::Stacks | format::Mode::Scopes => facts.add_sites(&profile, &stack_of_node),
-        format::Mode::Counters => facts.add_lane_sites(&profile),
-    }
-    let (lanes, sites) = facts.finish();
-    let mut totals = Measures::default();
-    sites.iter().for_each(|site| totals.add(&site.measures));
+    let (scopes, scope_of_path) = naming::scopes(&profile);
+    let (labels, label_of_name) = naming::labels(&profile);
+    let of = facts::Dimensions {
+        stack_of_node: &stack_of_node,
+        scope_of_path: &scope_of_path,
+        label_of_name: &label_of_name,
+    };
+    let Facts { lanes, sites, ids } = Facts::of(&profile, &of);
+    let mut totals = Sum::default();
+    sites.iter().for_each(|site| totals.add(site));
+    let mut totals = totals.total();
+    let windows = naming::windows(&profile);
+    let marks = naming::marks(&profile, &ids);
     let header = &profile.header;
     totals.peak_bytes = header.peak_bytes;
     Process {
@@ -44,11 +51,18 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         peak_bound_bytes: header.peak_bound_bytes,
         unmatched_frees: header.unmatched_frees,
         losses: losses(header),
-        histogram: histogram(&profile.lanes),
+        histogram: match &profile.before {
+            Some(before) => histogram(&before.histograms(&profile.lanes)),
+            None => histogram(&profile.lanes),
+        },
         lanes,
         frames,
         stacks,
+        scopes,
+        labels,
         sites,
+        windows,
+        marks,
         unwinder: (header.frames_stepped, header.rules_evaluated),
         lanes_at_once: header.lanes_at_once,
         modules: profile.modules.into_iter().map(module).collect(),
@@ -133,6 +147,10 @@ fn mark(place: &reader::Place) -> Option<&'static str> {
         _ if place.module != NO_MODULE => None,
         mark if mark == format::Gap::TooDeep as u64 => Some("[deeper frames cut]"),
         mark if mark == format::Gap::NoRoom as u64 => Some("[frames not stored]"),
+        mark if mark == format::Gap::BelowThreshold as u64 => Some("[below the stack threshold]"),
+        mark if mark == format::Gap::AboveThreshold as u64 => {
+            Some("[not below the stack threshold]")
+        }
         _ => None,
     }
 }
@@ -156,150 +174,4 @@ fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>,
         of_node.push(stack);
     }
     (stacks, of_node)
-}
-
-/// Sites and lanes as they are put together.
-struct Facts {
-    sites: Vec<Site>,
-    lanes: Vec<Lane>,
-    ids: FxHashMap<u32, LaneId>,
-}
-
-impl Facts {
-    fn new(profile: &Profile) -> Facts {
-        let mut facts = Facts { sites: Vec::new(), lanes: Vec::new(), ids: FxHashMap::default() };
-        for lane in &profile.lanes {
-            let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
-            let name = String::from_utf8_lossy(name).into_owned();
-            let id = facts.lane(lane.index, || name);
-            facts.lanes[id.0 as usize].threads = lane.threads;
-        }
-        facts
-    }
-
-    /// The lane of an index; one that has sites but no record (its extent was lost) gets a name
-    /// made up.
-    fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
-        *self.ids.entry(index).or_insert_with(|| {
-            self.lanes.push(Lane { name: name(), threads: 0, measures: Measures::default() });
-            LaneId((self.lanes.len() - 1) as u32)
-        })
-    }
-
-    /// Mode stacks: a row for each site, and what a lane freed on the lane's row without a stack,
-    /// so that sums over sites are the totals.
-    fn add_sites(&mut self, profile: &Profile, stack_of_node: &[StackId]) {
-        let mut base = FxHashMap::default();
-        for site in &profile.sites {
-            let lane = self.lane(site.lane, || format!("lane {}", site.lane));
-            let stack = stack_of_node[site.node as usize];
-            let measures = site_measures(&site.counters, profile.header.epoch);
-            if stack == StackId(0) {
-                base.entry(lane).or_insert(self.sites.len());
-            }
-            self.sites.push(Site { stack, lane, measures });
-        }
-        for record in &profile.lanes {
-            let here = Measures {
-                frees_here: record.frees_here,
-                freed_here_bytes: record.freed_here_bytes,
-                ..Measures::default()
-            };
-            let lane = self.lane(record.index, String::new);
-            match base.get(&lane) {
-                Some(&site) => self.sites[site].measures.add(&here),
-                None => self.sites.push(Site { stack: StackId(0), lane, measures: here }),
-            }
-        }
-    }
-
-    /// Mode counters: a row for each lane. Frees are known where they were made, not whose blocks
-    /// they were: where a lane freed more than it allocated, the excess is taken off other lanes'
-    /// live, in order.
-    fn add_lane_sites(&mut self, profile: &Profile) {
-        let first = self.sites.len();
-        let (mut blocks, mut bytes) = (0, 0);
-        for record in &profile.lanes {
-            let lane = self.lane(record.index, String::new);
-            let measures = lane_measures(record);
-            blocks += i128::from(measures.frees.saturating_sub(measures.allocations));
-            bytes += i128::from(measures.freed_bytes.saturating_sub(measures.usable_bytes));
-            self.sites.push(Site { stack: StackId(0), lane, measures });
-        }
-        for Site { measures, .. } in &mut self.sites[first..] {
-            take(&mut measures.live_blocks, &mut blocks);
-            take(&mut measures.live_bytes, &mut bytes);
-        }
-    }
-
-    /// Sums lanes up and leaves out rows that say nothing.
-    fn finish(mut self) -> (Vec<Lane>, Vec<Site>) {
-        self.sites.retain(|site| site.measures != Measures::default());
-        for site in &self.sites {
-            self.lanes[site.lane.0 as usize].measures.add(&site.measures);
-        }
-        (self.lanes, self.sites)
-    }
-}
-
-fn take(from: &mut u64, excess: &mut i128) {
-    let part = i128::from(*from).min(*excess);
-    *from -= part as u64;
-    *excess -= part;
-}
-
-/// A site's row. The counters of a live profile are of slightly different moments: no difference
-/// goes below 0.
-fn site_measures(site: &format::Site, epoch: u32) -> Measures {
-    let frees = site.frees.saturating_add(site.remote_frees);
-    let freed_bytes = site.freed_bytes.saturating_add(site.remote_freed_bytes);
-    let (owner_blocks, owner_bytes) = match site.epoch >= epoch {
-        true => (site.peak_blocks, site.peak_bytes),
-        false => (
-            site.allocations.saturating_sub(site.frees),
-            site.usable_bytes.saturating_sub(site.freed_bytes),
-        ),
-    };
-    let (remote_blocks, remote_bytes) = match site.remote_epoch >= epoch {
-        true => (site.remote_peak_frees, site.remote_peak_freed_bytes),
-        false => (site.remote_frees, site.remote_freed_bytes),
-    };
-    Measures {
-        allocations: site.allocations,
-        frees,
-        reallocations: site.reallocations,
-        failed: site.failed.into(),
-        requested_bytes: site.requested_bytes,
-        usable_bytes: site.usable_bytes,
-        freed_bytes,
-        live_blocks: site.allocations.saturating_sub(frees),
-        live_bytes: site.usable_bytes.saturating_sub(freed_bytes),
-        peak_bytes: 0,
-        at_peak_blocks: owner_blocks.saturating_sub(remote_blocks),
-        at_peak_bytes: owner_bytes.saturating_sub(remote_bytes),
-        temporary: site.temporary,
-        cross_thread_frees: site.remote_frees,
-        largest_bytes: site.largest_bytes,
-        frees_here: 0,
-        freed_here_bytes: 0,
-    }
-}
-
-fn lane_measures(lane: &format::Lane) -> Measures {
-    Measures {
-        allocations: lane.allocations,
-        frees: lane.frees_here,
-        reallocations: lane.reallocations,
-        failed: lane.failed,
-        requested_bytes: lane.requested_bytes,
-        usable_bytes: lane.usable_bytes,
-        freed_bytes: lane.freed_here_bytes,
-        live_blocks: lane.allocations.saturating_sub(lane.frees_here),
-        live_bytes: lane.usable_bytes.saturating_sub(lane.freed_here_bytes),
-        temporary: lane.temporary,
-        largest_bytes: lane.largest_bytes,
-        frees_here: lane.frees_here,
-        freed_here_bytes: lane.freed_here_bytes,
-        ..Measures::default()
-    }
 }

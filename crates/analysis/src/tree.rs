@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::aggregate::{FunctionId, Functions};
+use crate::aggregate::{FunctionId, Functions, by_stack};
 use crate::measure::Measure;
 use crate::model::{Process, StackId};
 
@@ -78,10 +78,9 @@ impl Tree {
                 && growing.nodes[parent as usize].function == Some(function);
             of_stack.push(if folds { parent } else { growing.child(parent, function) });
         }
-        for site in &process.sites {
-            let StackId(stack) = site.stack;
+        for (StackId(stack), measures) in by_stack(process) {
             let node = &mut growing.nodes[of_stack[stack as usize] as usize];
-            node.own = measure.combine().of(node.own, measure.of(&site.measures));
+            node.own = measure.combine().of(node.own, measure.of(&measures));
         }
         Tree::finish(growing.nodes, measure)
     }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use heaptide_analysis::aggregate::{FunctionId, Functions};
+use heaptide_analysis::aggregate::{FunctionId, Functions, by_stack};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{FrameId, Measures, ModuleId, Process, StackId};
 
@@ -30,12 +30,9 @@ pub struct Hotspot {
 pub fn hotspots(process: &Process, measure: Measure) -> Vec<Hotspot> {
     let measure = measure.of_sites();
     let responsible = responsible_frames(process);
-    let mut stacks: HashMap<StackId, Measures> = HashMap::new();
-    for site in process.sites.iter().filter(|s| measure.of(&s.measures) > 0) {
-        stacks.entry(site.stack).or_default().add(&site.measures);
-    }
     let mut groups: HashMap<Key, Hotspot> = HashMap::new();
-    for (stack, measures) in stacks {
+    let with_value = by_stack(process).into_iter().filter(|row| measure.of(&row.1) > 0);
+    for (stack, measures) in with_value {
         let frame = responsible.get(stack.0 as usize).copied().flatten();
         let group = groups.entry(Key::of(process, frame)).or_insert_with(|| Hotspot {
             frame,

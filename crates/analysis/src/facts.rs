@@ -1,0 +1,287 @@
+//! The facts: a row for each site, and the sums of lanes.
+
+use heaptide_format as format;
+use rustc_hash::FxHashMap;
+
+use crate::aggregate::Sum;
+use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId};
+use crate::reader::{self, Profile};
+
+/// What the ids of a profile's sites have become.
+pub(crate) struct Dimensions<'a> {
+    /// By index of the node plus one.
+    pub(crate) stack_of_node: &'a [StackId],
+    /// By index of the scope path plus one.
+    pub(crate) scope_of_path: &'a [ScopeId],
+    /// By index of the name plus one.
+    pub(crate) label_of_name: &'a [Option<LabelId>],
+}
+
+/// Sites and lanes as they are put together.
+pub(crate) struct Facts {
+    pub(crate) sites: Vec<Site>,
+    pub(crate) lanes: Vec<Lane>,
+    /// Lanes by their index in the file.
+    pub(crate) ids: FxHashMap<u32, LaneId>,
+}
+
+impl Facts {
+    /// Puts them together.
+    pub(crate) fn of(profile: &Profile, of: &Dimensions) -> Facts {
+        let mut facts = Facts { sites: Vec::new(), lanes: Vec::new(), ids: FxHashMap::default() };
+        for lane in &profile.lanes {
+            let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
+            let name = String::from_utf8_lossy(name).into_owned();
+            let id = facts.lane(lane.index, || name);
+            facts.lanes[id.0 as usize].threads = lane.threads;
+        }
+        match profile.mode {
+            format::Mode::Counters => facts.add_lane_sites(profile),
+            format::Mode::Stacks | format::Mode::Scopes => {
+                facts.add_sites(profile, of);
+                facts.add_frees_here(profile, of);
+            }
+        }
+        facts.finish()
+    }
+
+    /// The lane of an index; one that has sites but no record (its extent was lost) gets a name
+    /// made up.
+    fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
+        *self.ids.entry(index).or_insert_with(|| {
+            self.lanes.push(Lane { name: name(), threads: 0, measures: Measures::default() });
+            LaneId((self.lanes.len() - 1) as u32)
+        })
+    }
+
+    /// A row for each site.
+    fn add_sites(&mut self, profile: &Profile, of: &Dimensions) {
+        for site in &profile.sites {
+            let lane = self.lane(site.lane, || format!("lane {}", site.lane));
+            let [blocks, usable_bytes, requested_bytes] = site.moved;
+            let mut moved = Moved { blocks, usable_bytes, requested_bytes };
+            let measures_of = |site: &reader::Site| site_measures(site, profile.header.epoch);
+            let mut measures = measures_of(site);
+            if let Some(before) = &profile.before {
+                before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
+            }
+            self.sites.push(Site {
+                stack: of.stack_of_node[site.node as usize],
+                scope: of.scope_of_path[site.scope as usize],
+                label: of.label_of_name[site.label as usize],
+                lane,
+                kind: kind(site.flags),
+                measures,
+                moved,
+                lent_bytes: lent(site),
+            });
+        }
+    }
+
+    /// What was freed in each lane and scope, on the row of that lane and scope that has no stack
+    /// and no label, so that both ledgers add up by lane and by scope.
+    fn add_frees_here(&mut self, profile: &Profile, of: &Dimensions) {
+        let mut rows: FxHashMap<(LaneId, ScopeId), usize> = FxHashMap::default();
+        for (site, index) in self.sites.iter().zip(0..) {
+            let plain = site.stack == StackId(0) && site.label.is_none();
+            if plain && site.kind == SiteKind::Heap {
+                rows.entry((site.lane, site.scope)).or_insert(index);
+            }
+        }
+        let mut left = FxHashMap::default();
+        let lanes = match &profile.before {
+            Some(before) => before.histograms(&profile.lanes),
+            None => profile.lanes.clone(),
+        };
+        for record in &lanes {
+            let lane = self.lane(record.index, String::new);
+            left.insert(lane, lane_frees(profile, record));
+        }
+        for (path, &scope) in profile.named.scopes.iter().zip(&of.scope_of_path[1..]) {
+            let index = path.counters.lane;
+            let lane = self.lane(index, || format!("lane {index}"));
+            let here = (path.counters.frees_here, path.counters.freed_here_bytes);
+            self.add_here(&mut rows, lane, scope, here);
+            if let Some((frees, bytes)) = left.get_mut(&lane) {
+                (*frees, *bytes) = (frees.saturating_sub(here.0), bytes.saturating_sub(here.1));
+            }
+        }
+        // Version 1 had no scopes; else what no scope had room for.
+        for record in &profile.lanes {
+            let lane = self.lane(record.index, String::new);
+            let here = left.remove(&lane).unwrap_or_default();
+            self.add_here(&mut rows, lane, ScopeId(0), here);
+        }
+    }
+
+    fn add_here(
+        &mut self,
+        rows: &mut FxHashMap<(LaneId, ScopeId), usize>,
+        lane: LaneId,
+        scope: ScopeId,
+        (frees_here, freed_here_bytes): (u64, u64),
+    ) {
+        if frees_here == 0 && freed_here_bytes == 0 {
+            return;
+        }
+        let row = *rows.entry((lane, scope)).or_insert_with(|| {
+            self.sites.push(Site { scope, ..row(lane, Measures::default()) });
+            self.sites.len() - 1
+        });
+        let here = Measures { frees_here, freed_here_bytes, ..Measures::default() };
+        self.sites[row].measures.add(&here);
+    }
+
+    /// Mode counters: a row for each lane. Frees are known where they were made, not whose blocks
+    /// they were: where a lane freed more than it allocated, the excess is taken off other lanes'
+    /// live, in order.
+    fn add_lane_sites(&mut self, profile: &Profile) {
+        let first = self.sites.len();
+        let (mut blocks, mut bytes) = (0, 0);
+        for record in &profile.lanes {
+            let lane = self.lane(record.index, String::new);
+            let measures_of = |lane: &format::Lane| lane_measures(profile, lane);
+            let mut measures = measures_of(record);
+            if let Some(before) = &profile.before {
+                before.take_off_lane(record.index, &mut measures, measures_of);
+            }
+            let all = measures_of(record);
+            blocks += i128::from(all.frees.saturating_sub(all.allocations));
+            bytes += i128::from(all.freed_bytes.saturating_sub(all.usable_bytes));
+            self.sites.push(row(lane, measures));
+        }
+        for Site { measures, .. } in &mut self.sites[first..] {
+            take(&mut measures.live_blocks, &mut blocks);
+            take(&mut measures.live_bytes, &mut bytes);
+        }
+    }
+
+    /// Sums lanes up and leaves out rows that say nothing.
+    fn finish(mut self) -> Facts {
+        self.sites.retain(|site| site.measures != Measures::default());
+        let mut sums = vec![Sum::default(); self.lanes.len()];
+        self.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
+        for (lane, sum) in self.lanes.iter_mut().zip(sums) {
+            lane.measures = sum.total();
+        }
+        self
+    }
+}
+
+fn row(lane: LaneId, measures: Measures) -> Site {
+    Site {
+        stack: StackId(0),
+        scope: ScopeId(0),
+        label: None,
+        lane,
+        kind: SiteKind::Heap,
+        measures,
+        moved: Moved::default(),
+        lent_bytes: 0,
+    }
+}
+
+fn kind(flags: u32) -> SiteKind {
+    let has = |flag| flags & flag != 0;
+    match has(format::KEY_OUTSIDE) {
+        _ if has(format::KEY_POOL_BLOCK) && has(format::KEY_OUTSIDE) => SiteKind::OutsidePoolBlock,
+        _ if has(format::KEY_POOL_BLOCK) => SiteKind::PoolBlock,
+        true if has(format::KEY_POOL_CHUNK) => SiteKind::OutsidePoolChunk,
+        false if has(format::KEY_POOL_CHUNK) => SiteKind::PoolChunk,
+        true => SiteKind::Outside,
+        false => SiteKind::Heap,
+    }
+}
+
+fn take(from: &mut u64, excess: &mut i128) {
+    let part = i128::from(*from).min(*excess);
+    *from -= part as u64;
+    *excess -= part;
+}
+
+/// A difference of two counters that may be of slightly different moments, or of one that is below
+/// zero: what was put back into a site by another lane is a negative free.
+fn difference(up: u64, down: u64) -> u64 {
+    not_negative(up.wrapping_sub(down))
+}
+
+fn not_negative(n: u64) -> u64 {
+    if n > i64::MAX as u64 { 0 } else { n }
+}
+
+fn lent(site: &reader::Site) -> u64 {
+    site.lent_bytes.max(0) as u64
+}
+
+/// A site's row. No difference goes below 0.
+fn site_measures(site: &reader::Site, epoch: u32) -> Measures {
+    let record = &site.counters;
+    let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
+    let gone_bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));
+    let (owner_blocks, owner_bytes) = match record.epoch >= epoch {
+        true => (record.peak_blocks, record.peak_bytes),
+        false => (
+            record.allocations.wrapping_sub(record.frees),
+            record.usable_bytes.wrapping_sub(record.freed_bytes),
+        ),
+    };
+    let (remote_blocks, remote_bytes) = match record.remote_epoch >= epoch {
+        true => (record.remote_peak_frees, record.remote_peak_freed_bytes),
+        false => (record.remote_frees, record.remote_freed_bytes),
+    };
+    Measures {
+        allocations: record.allocations,
+        frees,
+        reallocations: record.reallocations,
+        failed: record.failed.into(),
+        requested_bytes: record.requested_bytes,
+        usable_bytes: record.usable_bytes,
+        freed_bytes: gone_bytes.saturating_sub(lent(site)),
+        live_blocks: difference(record.allocations, frees),
+        live_bytes: difference(record.usable_bytes, gone_bytes),
+        peak_bytes: 0,
+        at_peak_blocks: difference(owner_blocks, remote_blocks),
+        at_peak_bytes: difference(owner_bytes, remote_bytes),
+        temporary: record.temporary,
+        cross_thread_frees: not_negative(record.remote_frees),
+        largest_bytes: record.largest_bytes,
+        frees_here: 0,
+        freed_here_bytes: 0,
+    }
+}
+
+/// Frees made by a lane, and their bytes as far as the lane knows them.
+fn lane_frees(profile: &Profile, lane: &format::Lane) -> (u64, u64) {
+    match profile.header.version {
+        1 => (lane.frees_here, lane.freed_here_bytes),
+        _ => (sum(&lane.freed_classes), lane.freed_here_bytes),
+    }
+}
+
+fn sum(classes: &[u64]) -> u64 {
+    classes.iter().fold(0, |a, &b| a.saturating_add(b))
+}
+
+fn lane_measures(profile: &Profile, lane: &format::Lane) -> Measures {
+    let (frees_here, freed_here_bytes) = lane_frees(profile, lane);
+    let allocations = match profile.header.version {
+        1 => lane.allocations,
+        _ => sum(&lane.requested_classes),
+    };
+    Measures {
+        allocations,
+        frees: frees_here,
+        reallocations: lane.reallocations,
+        failed: lane.failed,
+        requested_bytes: lane.requested_bytes,
+        usable_bytes: lane.usable_bytes,
+        freed_bytes: freed_here_bytes,
+        live_blocks: allocations.saturating_sub(frees_here),
+        live_bytes: lane.usable_bytes.saturating_sub(freed_here_bytes),
+        temporary: lane.temporary,
+        largest_bytes: lane.largest_bytes,
+        frees_here,
+        freed_here_bytes,
+        ..Measures::default()
+    }
+}
