@@ -147,9 +147,11 @@ unsafe extern "C" fn heaptide_intern_int(
 /// As [`bytes`].
 #[inline(always)]
 unsafe fn intern(attribute: *const u8, length: usize, value: Value<'_>) -> u32 {
-    // SAFETY: as promised.
-    let attribute =
-        if attribute.is_null() { names::REGION } else { unsafe { bytes(attribute, length) } };
+    let attribute = match attribute.is_null() {
+        true => names::REGION,
+        // SAFETY: as promised.
+        false => unsafe { bytes(attribute, length) },
+    };
     if process().state() != State::Active && heaptide_recording() == 0 {
         return 0;
     }
@@ -436,10 +438,10 @@ extern "C" fn heaptide_monitor_deregister(id: u64) -> i32 {
     match Inside::enter(here()) {
         Some(mut inside) => monitors::deregister(inside.lane(), id) as i32,
         // From one of its own callbacks.
-        // SAFETY: the thread's own lane, which its callback's caller also only reads.
         None => {
-            unsafe { (*tls()).lane.as_ref() }.is_some_and(|lane| monitors::deregister(lane, id))
-                as i32
+            // SAFETY: the thread's own lane, which its callback's caller also only reads.
+            let lane = unsafe { (*tls()).lane.as_ref() };
+            lane.is_some_and(|lane| monitors::deregister(lane, id)) as i32
         }
     }
 }

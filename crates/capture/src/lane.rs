@@ -39,6 +39,10 @@ pub struct LaneState {
     pub record: *mut Lane,
     pub header: *mut FileHeader,
     pub live: peak::Live,
+    /// The scope path that the thread is in; the root's outside of all scopes.
+    pub scope: *mut Scope,
+    /// Some of the `FLAG_` bits.
+    pub flags: u32,
     /// Usable bytes allocated at which the next sample is due.
     pub next_sample: u64,
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
@@ -69,13 +73,9 @@ pub struct LaneState {
     pub index_of_scopes: Index,
     /// Scopes of other lanes and the lane's own of the same path.
     pub translations: [[u32; 2]; scopes::TRANSLATIONS],
-    /// The scope path that the thread is in; the root's outside of all scopes.
-    pub scope: *mut Scope,
     pub root_scope: u32,
     /// Scopes that were entered but found no place.
     pub unplaced: u32,
-    /// Some of the `FLAG_` bits.
-    pub flags: u32,
     /// Odd while the thread calls monitors.
     pub calling: AtomicU32,
     /// What the lane's sums were when the thread took it.
@@ -161,14 +161,13 @@ impl Inside {
     #[inline(always)]
     pub fn enter(entry: Entry) -> Option<Inside> {
         let t = tls();
-        // SAFETY: the thread's own block; a lane in `fast` is mapped for as long as the process
-        // lives.
+        // SAFETY: the thread's own block; a lane is mapped for as long as the process lives.
         unsafe {
-            let lane = (*t).fast;
-            if lane.is_null() || (*lane).mode == 0 {
+            let lane = (*t).lane;
+            if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
                 return enter_slow(entry);
             }
-            (&raw mut (*t).fast).write_volatile(core::ptr::null_mut());
+            (&raw mut (*t).inside).write_volatile(1);
             (&raw mut (*t).inside_sp).write_volatile(entry.sp);
             (&raw mut (*t).inside_bp).write_volatile(entry.bp);
             Some(Inside { lane: NonNull::new_unchecked(lane) })
@@ -190,7 +189,7 @@ impl Inside {
     /// The lane of the calling thread.
     #[inline(always)]
     pub fn lane(&mut self) -> &mut LaneState {
-        // SAFETY: `fast` is null while this exists, so nobody else makes a reference to the lane.
+        // SAFETY: `inside` is set while this exists, so nobody else makes a reference to the lane.
         unsafe { self.lane.as_mut() }
     }
 }
@@ -199,7 +198,7 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the thread's own block.
-        unsafe { (&raw mut (*tls()).fast).write_volatile(self.lane.as_ptr()) };
+        unsafe { (&raw mut (*tls()).inside).write_volatile(0) };
     }
 }
 
@@ -215,8 +214,10 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         }
         let mut lane = (*t).lane;
         if !lane.is_null() && (*lane).mode == 0 {
-            // A forked child: the lane was the parent's.
-            *t = core::mem::zeroed();
+            // A forked child: the lane was the parent's, and the scope path. Pauses and measurements
+            // go on.
+            ((*t).lane, (*t).inside, (*t).busy) = (core::ptr::null_mut(), 0, 0);
+            ((*t).released, (*t).retry_sp, (*t).carried) = (0, 0, 0);
             lane = core::ptr::null_mut();
         }
         if !lane.is_null() {
@@ -245,7 +246,7 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
             }
             (*t).lane = lane;
         }
-        (*t).fast = core::ptr::null_mut();
+        (*t).inside = 1;
         ((*t).inside_sp, (*t).inside_bp) = (entry.sp, entry.bp);
         NonNull::new(lane).map(|lane| Inside { lane })
     }
@@ -545,10 +546,9 @@ fn give_back() {
     // SAFETY: the thread's own block and lane.
     unsafe {
         let lane = (*t).lane;
-        if lane.is_null() || (*t).fast != lane || (*lane).mode == 0 {
+        if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
             return;
         }
-        (*t).fast = core::ptr::null_mut();
         (*t).lane = core::ptr::null_mut();
         (*t).released += 1;
         (*lane).release();
@@ -570,7 +570,7 @@ pub fn renamed_self() {
     // SAFETY: the thread's own block, lane and record.
     unsafe {
         let lane = (*t).lane;
-        if lane.is_null() || (*t).fast != lane || (*lane).mode == 0 {
+        if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
             return;
         }
         let record = (*lane).record;

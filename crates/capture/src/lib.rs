@@ -45,6 +45,7 @@ mod stacks;
 mod sys;
 mod timeline;
 mod tls;
+mod usual;
 mod watched;
 mod windows;
 

@@ -27,12 +27,12 @@ pub struct Live {
     /// Above this, or below `low`, something is to be done.
     high: i64,
     low: i64,
+    /// Live has fallen since the last new high.
+    fallen: bool,
     /// What the other lanes had when last asked.
     others: i64,
     /// The part of `own` that the others know.
     published: i64,
-    /// Live has fallen since the last new high.
-    fallen: bool,
 }
 
 impl Live {
@@ -78,8 +78,27 @@ impl Live {
     }
 
     /// What this lane's threads allocated minus freed.
+    #[inline(always)]
     pub fn own(&self) -> i64 {
         self.own
+    }
+
+    /// Up to this it may rise without a word to anybody.
+    #[inline(always)]
+    pub fn high(&self) -> i64 {
+        self.high
+    }
+
+    /// Whether it may fall to this without one.
+    #[inline(always)]
+    pub fn may_fall_to(&self, own: i64) -> bool {
+        self.fallen && own >= self.low
+    }
+
+    /// It rises or falls where that was found to be so.
+    #[inline(always)]
+    pub fn set_own(&mut self, own: i64) {
+        self.own = own;
     }
 
     /// Something else than live has changed what a new high is.

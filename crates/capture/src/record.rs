@@ -3,7 +3,7 @@
 use crate::lane::{Inside, LaneState};
 use crate::process::process;
 use crate::stacks::OTHER_STACKS;
-use crate::{attended, regions, sites, stacks, timeline};
+use crate::{attended, regions, sites, stacks, timeline, usual};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, Mode, size_class};
@@ -32,11 +32,18 @@ impl Entry {
 
 /// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
 /// perhaps.
-const MAYBE_UNMAPPED: u64 = 64 << 10;
+pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 
 /// A block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+    if !usual::allocated(inside.lane(), block, requested, usable) {
+        allocated_somehow(inside, block, requested, usable);
+    }
+}
+
+#[inline(never)]
+fn allocated_somehow(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     if inside.lane().is_attended() {
         return attended::allocated(inside, block, requested, usable);
     }
@@ -69,8 +76,8 @@ pub fn allocated_attended(inside: &mut Inside, block: *mut u8, requested: u64, u
     }
 }
 
-/// The same with its stack; apart, so that counting alone needs few registers.
-#[inline(never)]
+/// The same with its stack.
+#[inline(always)]
 fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
@@ -169,6 +176,13 @@ fn count_plainly(lane: &mut LaneState, requested: u64) {
 /// A block of `usable` bytes is about to be freed.
 #[inline(always)]
 pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
+    if !usual::freed(inside.lane(), block, usable) {
+        freed_somehow(inside, block, usable);
+    }
+}
+
+#[inline(never)]
+fn freed_somehow(inside: &mut Inside, block: *mut u8, usable: u64) {
     if inside.lane().is_attended() {
         return attended::freed(inside, block, usable);
     }

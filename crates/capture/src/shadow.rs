@@ -11,6 +11,7 @@
 
 use crate::process::{Process, process};
 use crate::sys;
+use core::sync::atomic::Ordering;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -57,6 +58,13 @@ impl Table {
         let index = region * 2 + ((block as usize >> 3) & 1);
         // SAFETY: masked to the length of the first level, which is mapped while recording.
         unsafe { &*self.root.load(Relaxed).add(index) }
+    }
+
+    /// The word of a block, if there is memory for it.
+    #[inline(always)]
+    pub fn word(&self, block: *const u8, order: Ordering) -> Option<&'static AtomicU32> {
+        let block = block as u64;
+        leaf(self.entry(block).load(order), block).map(|leaf| word(leaf, block))
     }
 
     /// Notes the number of a new block; false if there is no memory for it.

@@ -18,18 +18,21 @@ global_asm!(
 
 /// Zero in a new thread, before anything of ours has run in it.
 ///
-/// | fast | lane | busy | the thread is |
+/// | lane | inside | busy | the thread is |
 /// |---|---|---|---|
-/// | lane | lane | 0 | outside the recorder |
-/// | null | lane | 0 | inside a hook |
-/// | null | null | 0 | new, or has given its lane back |
-/// | null | null | 1 | getting a lane, or a thread that could not get one and is not to try now |
+/// | lane | 0 | 0 | outside the recorder |
+/// | lane | 1 | 0 | inside a hook |
+/// | null | 0 | 0 | new, or has given its lane back |
+/// | null | 0 | 1 | getting a lane, or a thread that could not get one and is not to try now |
+///
+/// Entering a hook stores a constant: a pointer taken away and put back would make every event wait
+/// for the store of the one before.
 #[repr(C)]
 pub struct Tls {
-    /// The lane, while the thread may enter a hook.
-    pub fast: *mut LaneState,
     /// The lane, as long as the thread has one.
     pub lane: *mut LaneState,
+    /// Whether the thread is inside a hook.
+    pub inside: u32,
     /// Set while a lane is being got.
     pub busy: u32,
     /// How often the thread gave a lane back: once in its exit, more if destructors allocated after
