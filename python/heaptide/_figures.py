@@ -65,7 +65,7 @@ def figures(context: Optional["_scopes.Context"] = None, inclusive: bool = False
     """
     raw = RawFigures()
     if library is not None:
-        path = _scopes.synchronise() if context is None else context.path
+        path = _scopes.current_path() if context is None else context.path
         library.scope(path, int(inclusive), raw)
     return _taken(raw)
 

@@ -54,20 +54,18 @@ _innermost: "contextvars.ContextVar[Optional[Entered]]" = contextvars.ContextVar
 _thread = _Thread()
 
 
-def synchronise() -> int:
-    """Makes the thread's native path that of the logical context, and returns it."""
+def current_path() -> int:
+    """The native path of the logical context, which the thread may not have at this moment."""
     if library is None:
         return 0
-    native: int = library.context()
     mine = _innermost.get()
     if _thread.last is mine:
         # The same as before: native scopes that were opened within it are right too.
+        native: int = library.context()
         if mine is None:
             _thread.base = native
         return native
-    path = _thread.base if mine is None else mine.path
-    library.set_context(path)
-    return path
+    return _thread.base if mine is None else mine.path
 
 
 def enter(change: Callable[[], None]) -> Entered:
@@ -76,7 +74,9 @@ def enter(change: Callable[[], None]) -> Entered:
     entered = Entered(_innermost.get())
     entered.outer_last = _thread.last
     entered.outer_native = library.context()
-    entered.before = synchronise()
+    entered.before = current_path()
+    if entered.before != entered.outer_native:
+        library.set_context(entered.before)
     change()
     entered.path = library.context()
     _innermost.set(entered)
@@ -211,8 +211,21 @@ def scoped(function: Function) -> Function:
     return scope("function", name)(function)
 
 
+def _own(path: int) -> int:
+    """The calling thread's number for a path, which may come from another thread."""
+    if library is None:
+        return path
+    before = library.set_context(path)
+    own: int = library.context()
+    library.set_context(before)
+    return own
+
+
 class Context:
-    """A scope path, to be carried to other threads or callbacks: `context` and `run_in`."""
+    """A scope path, to be carried to other threads or callbacks: `context` and `run_in`.
+
+    It belongs to the process: in a child of a fork it is none.
+    """
 
     __slots__ = ("path",)
 
@@ -220,10 +233,10 @@ class Context:
         self.path = path
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Context) and self.path == other.path
+        return isinstance(other, Context) and _own(self.path) == _own(other.path)
 
-    def __hash__(self) -> int:
-        return hash(self.path)
+    # Each thread has a number of its own for a path.
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return "<heaptide.Context {:#x}>".format(self.path)
@@ -231,7 +244,7 @@ class Context:
 
 def context() -> Context:
     """The scope path of the calling thread or task."""
-    return Context(synchronise())
+    return Context(current_path())
 
 
 def run_in(context: Context, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:

@@ -17,7 +17,7 @@ class Path:
 
     def __init__(self, number: int, owns_variable: bool) -> None:
         # The path of where it was made, which its own is within.
-        self.native = _scopes.synchronise()
+        self.native = _scopes.current_path()
         self.base = self.native
         self.innermost: Optional[Entered] = _scopes._innermost.get()
         self.last = self.innermost
