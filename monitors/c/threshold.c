@@ -5,8 +5,8 @@
 //     heaptide run --monitor ./libthreshold.so:min=1M,skip=3 -- PROGRAM
 //     heaptide run --monitor ./libthreshold.so:live=500M,action=snapshot -- PROGRAM
 //
-// The first aborts at the fourth request of 1 MiB or more, for a debugger or a core file; the second
-// shows what is live when 500 MiB are exceeded. `max=BYTES` limits the range from above.
+// The first aborts at the fourth request of 1 MiB or more, for a debugger or a core file; the
+// second shows what is live when 500 MiB are exceeded. `max=BYTES` limits the range from above.
 
 #include "heaptide.h"
 

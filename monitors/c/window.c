@@ -5,15 +5,15 @@
 //     heaptide run --monitor ./libwindow.so -- PROGRAM
 //     heaptide run --monitor ./libwindow.so:from=1000,to=2000 -- PROGRAM
 //
-// The program marks the part itself: it defines two empty functions and calls them, from any thread,
-// once or repeatedly,
+// The program, position independent as usual, marks the part itself, from any thread, once or
+// repeatedly: it calls two functions if they are there.
 //
-//     void heaptide_window_monitor_begin(void) {}
-//     void heaptide_window_monitor_end(void) {}
+//     void heaptide_window_monitor_begin(void) __attribute__((weak));
+//     if (heaptide_window_monitor_begin)
+//         heaptide_window_monitor_begin();
 //
-// and is linked with -rdynamic so that the loader sees them. Preloaded, the functions of this
-// library come first, and the program's calls reach it; without it they do nothing. A program that
-// cannot be changed is told by its count of allocations: the part from the N-th to before the M-th.
+// A shared library may define them empty and call them instead: this one, preloaded, comes first.
+// A program that cannot be changed is told by its count of allocations: from the N-th to the M-th.
 //
 // A block is known as the window's own by a table of the addresses that were allocated in it.
 
@@ -119,8 +119,8 @@ static void end(void)
     __atomic_store_n(&open_now, 0, __ATOMIC_RELAXED);
     windows++;
     fprintf(stderr,
-            "window %u: requested %" PRIu64 " added %" PRId64 " peak %" PRId64 " allocations %" PRIu64
-            " frees %" PRIu64 " of its own %" PRIu64 " not yet freed %" PRIu64 " blocks %" PRIu64
+            "window %u: requested %" PRIu64 " added %" PRId64 " peak %" PRId64
+            " allocations %" PRIu64 " frees %" PRIu64 " of its own %" PRIu64 " not yet freed %" PRIu64 " blocks %" PRIu64
             " bytes\n",
             windows, figures.requested, figures.added, figures.max_added, figures.allocations,
             figures.frees, figures.own_frees, figures.kept_blocks, figures.kept_bytes);
@@ -162,9 +162,7 @@ static void on_allocated(void *context, void *block, size_t requested, size_t us
     pthread_mutex_lock(&lock);
     if (number && number == from)
         begin();
-    if (number && number >= to)
-        end();
-    if (open_now) {
+    if (open_now && number <= (by_count ? to : 0)) {
         figures.requested += requested;
         figures.allocations++;
         figures.added += (int64_t)usable;
@@ -177,6 +175,8 @@ static void on_allocated(void *context, void *block, size_t requested, size_t us
             figures.kept_bytes += usable;
         }
     }
+    if (number && number >= to)
+        end();
     pthread_mutex_unlock(&lock);
 }
 
@@ -227,8 +227,8 @@ static int read_options(char *options)
         }
         by_count = 1;
     }
-    if (more < 0 || (by_count && !(0 < from && from < to))) {
-        fprintf(stderr, "window: options: expected from=N,to=M with 0 < N < M\n");
+    if (more < 0 || (by_count && !(0 < from && from <= to))) {
+        fprintf(stderr, "window: options: expected from=N,to=M with 0 < N <= M\n");
         return 0;
     }
     return 1;

@@ -1,0 +1,73 @@
+//! A monitor that prints at exit how much the program asked for and how much it used at most.
+//
+//     c++ -O2 -shared -fPIC -I include -o libtotals.so monitors/cpp/totals.cpp
+//     heaptide run --monitor ./libtotals.so -- PROGRAM
+//
+// The smallest monitor there is: relaxed atomic counters, which any number of threads may add to.
+// They cost some ns a call; more where many threads allocate at once and pass the counters' cache
+// line round. histogram.cpp shows how to avoid that.
+
+#include "heaptide.hpp"
+
+#include <atomic>
+#include <cstdio>
+
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+class Totals final : public heaptide::Monitor {
+public:
+    void allocated(void *, std::size_t requested, std::size_t usable) override
+    {
+        requested_.fetch_add(requested, relaxed);
+        allocations_.fetch_add(1, relaxed);
+        const long long used = used_.fetch_add(bytes(usable), relaxed) + bytes(usable);
+        long long max = max_used_.load(relaxed);
+        // A failed exchange has read the maximum of another thread into `max`.
+        while (used > max && !max_used_.compare_exchange_weak(max, used, relaxed))
+            continue;
+    }
+
+    void freed(void *, std::size_t usable) override
+    {
+        frees_.fetch_add(1, relaxed);
+        used_.fetch_sub(bytes(usable), relaxed);
+    }
+
+    // Nothing calls the monitor any more when it is destroyed.
+    ~Totals() override
+    {
+        std::fprintf(stderr,
+                     "totals: total memory requested: %llu\n"
+                     "totals: max memory used: %lld\n"
+                     "totals: presently used: %lld\n"
+                     "totals: # allocations calls: %llu\n"
+                     "totals: # deallocations calls: %llu\n",
+                     requested_.load(), max_used_.load(), used_.load(), allocations_.load(),
+                     frees_.load());
+    }
+
+private:
+    static long long bytes(std::size_t size) { return static_cast<long long>(size); }
+
+    std::atomic<unsigned long long> requested_{0}, allocations_{0}, frees_{0};
+    std::atomic<long long> used_{0}, max_used_{0}; // usable bytes
+};
+
+void create(char *options)
+{
+    if (*options) {
+        std::fprintf(stderr, "totals: `%s`: it has no options\n", options);
+        return;
+    }
+    try {
+        heaptide::create_and_register<Totals>();
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "totals: %s\n", error.what());
+    }
+}
+
+} // namespace
+
+HEAPTIDE_MONITOR_PLUGIN("libtotals.so", create);

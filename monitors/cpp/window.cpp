@@ -1,0 +1,185 @@
+//! A monitor that prints the figures of a part of the run, and what was allocated in it and not
+//! freed in it.
+//
+//     c++ -O2 -shared -fPIC -I include -o libwindow.so monitors/cpp/window.cpp
+//     heaptide run --monitor ./libwindow.so -- PROGRAM
+//     heaptide run --monitor ./libwindow.so:from=1000,to=2000 -- PROGRAM
+//
+// The program, position independent as usual, marks the part itself, from any thread, once or
+// repeatedly: it calls two functions if they are there.
+//
+//     extern "C" void heaptide_window_monitor_begin() __attribute__((weak));
+//     if (heaptide_window_monitor_begin)
+//         heaptide_window_monitor_begin();
+//
+// A shared library may define them empty and call them instead: this one, preloaded, comes first.
+// A program that cannot be changed is told by its count of allocations: from the N-th to the M-th.
+//
+// A block is known as the window's own by a table of the addresses that were allocated in it. A
+// monitor may use the standard library like this: what its containers allocate is not reported.
+
+#include "heaptide.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <pthread.h>
+#include <unordered_map>
+
+namespace {
+
+class Window final : public heaptide::Monitor {
+public:
+    Window(std::uint64_t from, std::uint64_t to) : from_(from), to_(to)
+    {
+        current = this;
+        pthread_atfork(before_fork, after_fork, after_fork);
+    }
+
+    // A window that is still open ends with the program.
+    ~Window() override
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        current = nullptr;
+        end();
+    }
+
+    void begin()
+    {
+        if (open_)
+            return;
+        own_.clear();
+        figures_ = Figures();
+        open_ = true;
+    }
+
+    void end()
+    {
+        if (!open_)
+            return;
+        open_ = false;
+        std::size_t kept = 0;
+        for (const auto &block : own_)
+            kept += block.second;
+        std::fprintf(stderr,
+                     "window %u: requested %zu added %lld peak %lld allocations %zu frees %zu "
+                     "of its own %zu not yet freed %zu blocks %zu bytes\n",
+                     ++number_, figures_.requested, figures_.added, figures_.max_added,
+                     figures_.allocations, figures_.frees, figures_.own_frees, own_.size(), kept);
+    }
+
+    // Only one who marks the part himself.
+    bool by_count() const { return from_ != 0; }
+
+    void allocated(void *block, std::size_t requested, std::size_t usable) override
+    {
+        const std::uint64_t number = by_count() ? 1 + count_.fetch_add(1) : 0;
+        if (!open_ && (number == 0 || number != from_))
+            return;
+        std::lock_guard<std::mutex> hold(lock);
+        if (number && number == from_)
+            begin();
+        if (open_ && number <= to_) {
+            figures_.requested += requested;
+            figures_.allocations++;
+            figures_.added += static_cast<long long>(usable);
+            if (figures_.added > figures_.max_added)
+                figures_.max_added = figures_.added;
+            own_[block] = usable;
+        }
+        if (number && number >= to_)
+            end();
+    }
+
+    void freed(void *block, std::size_t usable) override
+    {
+        if (!open_)
+            return;
+        std::lock_guard<std::mutex> hold(lock);
+        if (!open_)
+            return;
+        figures_.frees++;
+        figures_.added -= static_cast<long long>(usable);
+        figures_.own_frees += own_.erase(block);
+    }
+
+    // One mutex for all: simple, and fast enough for a part of a run. Outside of the window threads
+    // do not take it. It outlives the monitor, for those who mark the end when it is gone.
+    static std::mutex lock;
+    static Window *current;
+
+private:
+    struct Figures {
+        std::size_t requested = 0, allocations = 0, frees = 0, own_frees = 0;
+        long long added = 0, max_added = 0; // usable bytes over the begin
+    };
+
+    // A fork waits until nobody is in the table: the child inherits it whole.
+    static void before_fork() { lock.lock(); }
+    static void after_fork() { lock.unlock(); }
+
+    const std::uint64_t from_, to_;
+    std::atomic<std::uint64_t> count_{0};
+    std::atomic<bool> open_{false}; // written under the lock, read without
+    unsigned number_ = 0;
+    Figures figures_;
+    std::unordered_map<void *, std::size_t> own_;
+};
+
+std::mutex Window::lock;
+Window *Window::current;
+
+// Printing and clearing the table allocate and free: that is nothing to record.
+void mark(void (Window::*what)())
+{
+    heaptide::Pause pause;
+    std::lock_guard<std::mutex> hold(Window::lock);
+    if (Window::current && !Window::current->by_count())
+        (Window::current->*what)();
+}
+
+bool read_options(char *options, std::uint64_t &from, std::uint64_t &to)
+{
+    const char *name, *value;
+    int more;
+    while ((more = heaptide_next_option(&options, &name, &value)) > 0) {
+        const bool is_from = std::string(name) == "from";
+        if (!(is_from || std::string(name) == "to")
+            || !heaptide_option_number(value, is_from ? &from : &to)) {
+            std::fprintf(stderr, "window: `%s=%s`: expected from=N,to=M\n", name, value);
+            return false;
+        }
+    }
+    const bool given = from || to;
+    if (more < 0 || (given && !(0 < from && from <= to))) {
+        std::fprintf(stderr, "window: options: expected from=N,to=M with 0 < N <= M\n");
+        return false;
+    }
+    return true;
+}
+
+void create(char *options)
+{
+    std::uint64_t from = 0, to = 0;
+    if (!read_options(options, from, to))
+        return;
+    try {
+        heaptide::create_and_register<Window>(from, to);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "window: %s\n", error.what());
+    }
+}
+
+} // namespace
+
+// What the program calls.
+extern "C" __attribute__((visibility("default"))) void heaptide_window_monitor_begin()
+{
+    mark(&Window::begin);
+}
+extern "C" __attribute__((visibility("default"))) void heaptide_window_monitor_end()
+{
+    mark(&Window::end);
+}
+
+HEAPTIDE_MONITOR_PLUGIN("libwindow.so", create);
