@@ -176,7 +176,9 @@ pub enum Extent {
     Inclusive,
 }
 
-/// A scope path, to be carried to other threads, tasks or callbacks.
+/// A scope path, to be carried to other threads, tasks or callbacks. It belongs to the process: in a
+/// child of a fork it is none. Two are equal if they are of the same scopes, whichever threads they
+/// come from.
 ///
 /// ```
 /// use heaptide::{Context, scope};
@@ -190,8 +192,18 @@ pub enum Extent {
 /// .join()
 /// .unwrap();
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Context(pub(crate) u64);
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Context) -> bool {
+        // Each thread has a number of its own for a path: what this one has for both.
+        let own = |context: &Context| context.run(interface::context);
+        self.0 == other.0 || own(self) == own(other)
+    }
+}
+
+impl Eq for Context {}
 
 impl Context {
     /// Outside all scopes.
