@@ -172,6 +172,10 @@ impl Locked<'_> {
         wait: Wait,
     ) -> Result<Answer, Error> {
         let before = self.word(offset_of!(FileHeader, request))?;
+        if before != self.word(offset_of!(FileHeader, answered))? {
+            // Its command may have been killed before it set the bit.
+            self.set_bits(COMMAND_REQUEST, true)?;
+        }
         match self.answer(before, wait)? {
             Answer::Done => {}
             Answer::Waits => return Ok(Answer::Behind),

@@ -9,23 +9,53 @@ use heaptide_format::Request;
 use crate::control::{Answer, Control, Wait};
 use crate::error::Error;
 use crate::options::{Action, CtlOptions};
-use crate::{FAILED, status};
+use crate::{FAILED, source, status};
 
 /// A threshold's value says by this bit that stacks are for requests below it.
 const BELOW: u64 = 1 << 63;
+
+/// Processes that are asked at the same time: each may take its time to answer.
+const AT_ONCE: usize = 64;
+
+/// What is to be printed.
+#[derive(Default)]
+struct Said {
+    /// On standard output.
+    done: String,
+    /// What is still to come, on standard error.
+    later: Option<String>,
+}
 
 /// Does it with each process asked for.
 pub fn ctl(options: &CtlOptions) -> Result<ExitCode, Error> {
     let found = find(&options.target, options.pid)?;
     let mut all_done = true;
-    for running in &found {
-        let done = Control::open(running).and_then(|control| act(&control, &options.action));
-        if let Err(error) = done {
-            eprintln!("heaptide: {error}");
-            all_done = false;
+    for some in found.chunks(AT_ONCE) {
+        for said in all_of(some, &options.action) {
+            match said {
+                Ok(said) => {
+                    source::print(|out| out.write_all(said.done.as_bytes()))?;
+                    said.later.iter().for_each(|later| eprintln!("heaptide: {later}"));
+                }
+                Err(error) => {
+                    eprintln!("heaptide: {error}");
+                    all_done = false;
+                }
+            }
         }
     }
     Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Does it with these processes at the same time; the results are in their order.
+fn all_of(some: &[Running], action: &Action) -> Vec<Result<Said, Error>> {
+    std::thread::scope(|scope| {
+        let one =
+            |running| scope.spawn(move || Control::open(running).and_then(|c| act(&c, action)));
+        let threads: Vec<_> = some.iter().map(one).collect();
+        let died = |_| Err(Error::new("a thread of this command ended early"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
+    })
 }
 
 /// The processes asked for that run and are recorded; one at least.
@@ -63,28 +93,25 @@ fn find(target: &Path, chosen: Option<u32>) -> Result<Vec<Running>, Error> {
     Ok(found)
 }
 
-fn act(control: &Control, action: &Action) -> Result<(), Error> {
+fn act(control: &Control, action: &Action) -> Result<Said, Error> {
     let pid = control.running().pid;
     let ask = |kind, value, text: &str, what: &str, done: &str| {
         let answer = control.request(kind, value, text, Wait::Patiently)?;
-        tell(pid, answer, what, done)
+        told(pid, answer, what, format!("pid {pid}: {done}\n"))
     };
     match action {
         Action::On | Action::Off => {
-            let on = matches!(action, Action::On);
-            control.turn(on)?;
-            println!("pid {pid}: recording {}", status::on_or_off(&control.header()?));
-            Ok(())
+            control.turn(matches!(action, Action::On))?;
+            let is = status::on_or_off(&control.header()?);
+            Ok(Said { done: format!("pid {pid}: recording {is}\n"), later: None })
         }
         Action::Snapshot { name } => {
             let name = name.as_deref().unwrap_or_default();
             let (number, file, answer) = control.snapshot(name, Wait::Patiently)?;
-            println!("pid {pid}: snapshot {number}: {}", file.display());
-            match answer {
-                // It is there, with its name and time in it; only the timeline does not show it.
-                Answer::Behind | Answer::Ended => Ok(()),
-                answer => tell(pid, answer, "its mark", ""),
-            }
+            let done = format!("pid {pid}: snapshot {number}: {}\n", file.display());
+            // It is there, with its name and time in it: at worst the timeline does not show it.
+            let later = told(pid, answer, "its mark", String::new()).ok().and_then(|s| s.later);
+            Ok(Said { done, later })
         }
         Action::Mark { name } => ask(Request::Mark, 0, name, "the mark", "marked"),
         Action::Threshold { bytes, below } => {
@@ -93,27 +120,24 @@ fn act(control: &Control, action: &Action) -> Result<(), Error> {
         }
         Action::Reset => ask(Request::Reset, 0, "", "the reset", "figures count from here"),
         Action::Flush => ask(Request::Flush, 0, "", "the flush", "flushed"),
-        Action::Status => status::print(control),
+        Action::Status => Ok(Said { done: status::of(control)?, later: None }),
     }
 }
 
-/// Says what became of a request; nothing if there is nothing to say.
-fn tell(pid: u32, answer: Answer, what: &str, done: &str) -> Result<(), Error> {
+/// What became of a request.
+fn told(pid: u32, answer: Answer, what: &str, done: String) -> Result<Said, Error> {
     match answer {
-        Answer::Done if done.is_empty() => {}
-        Answer::Done => println!("pid {pid}: {done}"),
-        Answer::Waits => eprintln!(
-            "heaptide: pid {pid}: the program has not allocated since; {what} comes when it next does"
-        ),
-        Answer::Behind => {
-            return Err(Error::new(format!(
-                "pid {pid}: an earlier request still waits for the program's next allocation; \
-                 try {what} again after that"
-            )));
+        Answer::Done => Ok(Said { done, later: None }),
+        Answer::Waits => {
+            let later = format!(
+                "pid {pid}: the program has not allocated since; {what} comes when it next does"
+            );
+            Ok(Said { done: String::new(), later: Some(later) })
         }
-        Answer::Ended => {
-            return Err(Error::new(format!("pid {pid}: the program ended before {what}")));
-        }
+        Answer::Behind => Err(Error::new(format!(
+            "pid {pid}: an earlier request still waits for the program's next allocation; \
+             try {what} again after that"
+        ))),
+        Answer::Ended => Err(Error::new(format!("pid {pid}: the program ended before {what}"))),
     }
-    Ok(())
 }

@@ -106,10 +106,11 @@ fn is_recording(path: &Path) -> bool {
     entries.flatten().all(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let suffixes = [PROFILE_SUFFIX, SNAPSHOT_SUFFIX, BASELINE_SUFFIX];
-        // A snapshot whose taker was killed is `PID-IMAGE.NUMBER.snapshot.PID.new`.
-        suffixes.iter().any(|suffix| name.ends_with(suffix))
-            || name.contains(SNAPSHOT_SUFFIX) && name.ends_with(".new")
+        // One whose writer was killed has more behind its name: `PID-IMAGE.baseline.new`.
+        const COPIES: [&str; 2] = [SNAPSHOT_SUFFIX, BASELINE_SUFFIX];
+        name.ends_with(PROFILE_SUFFIX)
+            || COPIES.iter().any(|copy| name.ends_with(copy))
+            || COPIES.iter().any(|copy| name.contains(copy)) && name.ends_with(".new")
             || matches!(&*name, "recording.json" | "symbols.json")
     })
 }

@@ -1,13 +1,15 @@
 //! `heaptide ctl REC status`: what a running program's recorder is set to and has been told.
 
+use std::fmt::Write;
+use std::path::Path;
+
 use heaptide_analysis::snapshot::{self, Snapshot};
 use heaptide_format::{
-    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader,
+    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind,
 };
 
 use crate::control::Control;
 use crate::error::Error;
-use crate::source;
 
 /// On or off, and by whom.
 pub fn on_or_off(header: &FileHeader) -> String {
@@ -37,27 +39,38 @@ fn threshold(header: &FileHeader) -> String {
     }
 }
 
-/// Prints it.
-pub fn print(control: &Control) -> Result<(), Error> {
+/// All of it, as lines.
+pub fn of(control: &Control) -> Result<String, Error> {
     let header = control.header()?;
     let running = control.running();
-    let directory = running.file.parent().unwrap_or(std::path::Path::new("."));
+    let profile = heaptide_analysis::reader::read(&running.file)?;
+    let directory = running.file.parent().unwrap_or(Path::new("."));
     let mut snapshots = snapshot::all(directory)?;
     snapshots.retain(|s| (s.pid, s.image) == (header.pid, header.image));
-    source::print(|out| {
-        writeln!(out, "pid {} image {}: {}", running.pid, header.image, running.file.display())?;
-        writeln!(out, "  recording  {}", on_or_off(&header))?;
-        writeln!(out, "  threshold  {}", threshold(&header))?;
-        if header.resets > 0 {
-            let (resets, at) = (header.resets, seconds(header.reset_time_ns));
-            writeln!(out, "  resets     {resets}, the last at {at}")?;
-        }
-        if header.request != header.answered {
-            writeln!(out, "  waiting    a request, for the program's next allocation")?;
-        }
-        writeln!(out, "  snapshots  {}", snapshots.len())?;
-        snapshots.iter().try_for_each(|s| writeln!(out, "    {}", line(s)))
-    })
+    let mut out = String::new();
+    let (pid, image, file) = (running.pid, header.image, running.file.display());
+    let _ = writeln!(out, "pid {pid} image {image}: {file}");
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(out, "  {name:<10} {value}");
+    };
+    row("recording", on_or_off(&header));
+    row("threshold", threshold(&header));
+    if header.resets > 0 {
+        row("resets", format!("{}, the last at {}", header.resets, seconds(header.reset_time_ns)));
+    }
+    if header.request != header.answered {
+        row("waiting", "a request, for the program's next allocation".to_owned());
+    }
+    row("snapshots", snapshots.len().to_string());
+    for snapshot in &snapshots {
+        row("", line(snapshot));
+    }
+    let marks = profile.named.marks.iter().filter(|m| m.record.kind == MarkKind::Mark as u32);
+    row("marks", marks.clone().count().to_string());
+    for mark in marks {
+        row("", format!("      {:>12}  {}", seconds(mark.record.time_ns), mark.name));
+    }
+    Ok(out)
 }
 
 /// Number, time and name of a snapshot.

@@ -123,6 +123,7 @@ fn off_and_on_from_outside() {
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     assert_eq!(outcome.stdout, format!("pid {}: recording off, by command\n", guest.pid()));
     guest.steps("aabf");
+    guest.ctl_while_it_allocates(&["mark", "while it is off"]);
     assert!(guest.ctl(&["status"]).stdout.contains("recording  off, by command"));
     assert_eq!(guest.ctl(&["on"]).stdout, format!("pid {}: recording on\n", guest.pid()));
     guest.steps("b");
