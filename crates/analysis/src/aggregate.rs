@@ -1,4 +1,4 @@
-//! Sites grouped by function, stack, module, lane or size, and the helpers views walk stacks with.
+//! Sites grouped by function, stack, module, scope, label, lane or size, and the helpers views walk stacks with.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +9,10 @@ use rustc_hash::FxHashMap;
 use crate::glue::is_glue;
 use crate::measure::Measure;
 use crate::model::{
-    FrameId, LaneId, Measures, Module, ModuleId, Moved, Process, Site, SiteKind, SizeClass, StackId,
+    FrameId, LabelId, LaneId, Measures, Module, ModuleId, Moved, Process, ScopeId, Site, SiteKind,
+    SizeClass, StackId,
 };
+use crate::scopes::{self, ScopeSums};
 
 /// What a row of a report stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +23,10 @@ pub enum GroupBy {
     Stack,
     /// A module.
     Module,
+    /// A scope path, over all lanes.
+    Scope,
+    /// A label or a pool.
+    Label,
     /// A lane.
     Lane,
     /// A class of usable sizes.
@@ -30,8 +36,8 @@ pub enum GroupBy {
 impl GroupBy {
     /// Every way to group.
     pub const fn all() -> &'static [GroupBy] {
-        use GroupBy::{Function, Lane, Module, Size, Stack};
-        &[Function, Stack, Module, Lane, Size]
+        use GroupBy::{Function, Label, Lane, Module, Scope, Size, Stack};
+        &[Function, Stack, Module, Scope, Label, Lane, Size]
     }
 
     /// Its name in options.
@@ -40,6 +46,8 @@ impl GroupBy {
             GroupBy::Function => "function",
             GroupBy::Stack => "stack",
             GroupBy::Module => "module",
+            GroupBy::Scope => "scope",
+            GroupBy::Label => "label",
             GroupBy::Lane => "lane",
             GroupBy::Size => "size",
         }
@@ -139,6 +147,10 @@ pub enum Key {
     Stack(StackId),
     /// A module; none for code without a file and allocations without a stack.
     Module(Option<ModuleId>),
+    /// A scope path; the root for none.
+    Scope(ScopeId),
+    /// A label or a pool, and what memory it names.
+    Label(Option<LabelId>, SiteKind),
     /// A lane.
     Lane(LaneId),
     /// Index into [`Process::histogram`].
@@ -188,6 +200,15 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
             through(process, functions, process.modules.len() + 1, of, key)
         }
         GroupBy::Stack => stacks(process),
+        GroupBy::Scope => {
+            let of = |(sums, id): (ScopeSums, u32)| Group {
+                key: Key::Scope(ScopeId(id)),
+                own: sums.own,
+                inclusive: sums.inclusive,
+            };
+            scopes::sums(process, None).into_iter().zip(0..).map(of).collect()
+        }
+        GroupBy::Label => labels(process),
         GroupBy::Lane => {
             let lane = |(lane, id): (&crate::model::Lane, u32)| Group {
                 key: Key::Lane(LaneId(id)),
@@ -231,6 +252,20 @@ fn size((class, id): (&SizeClass, u32)) -> Group {
         ..Measures::default()
     };
     Group { key: Key::Size(id), own: measures, inclusive: measures }
+}
+
+/// What a label names, with the blocks that came by labelling: the row is one label. The row of no
+/// label has them too, as freed.
+fn labels(process: &Process) -> Vec<Group> {
+    let key = |site: &Site| (site.label, site.kind);
+    let mut sites: Vec<&Site> = process.sites.iter().collect();
+    sites.sort_by_key(|site| key(site));
+    let group = |sites: &[&Site]| {
+        let mut own = Measures::default();
+        sites.iter().for_each(|site| own.add(&site.measures));
+        Group { key: Key::Label(sites[0].label, sites[0].kind), own, inclusive: own }
+    };
+    sites.chunk_by(|a, b| key(a) == key(b)).map(group).collect()
 }
 
 fn stacks(process: &Process) -> Vec<Group> {

@@ -22,6 +22,7 @@ mod pack;
 pub mod reader;
 pub mod recording;
 pub mod running;
+pub mod scopes;
 pub mod snapshot;
 pub mod symbols;
 mod tables;

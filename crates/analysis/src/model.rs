@@ -345,6 +345,20 @@ pub enum SiteKind {
     OutsidePoolChunk,
 }
 
+impl SiteKind {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SiteKind::Heap => "heap",
+            SiteKind::Outside => "outside",
+            SiteKind::PoolBlock => "pool_block",
+            SiteKind::OutsidePoolBlock => "outside_pool_block",
+            SiteKind::PoolChunk => "pool_chunk",
+            SiteKind::OutsidePoolChunk => "outside_pool_chunk",
+        }
+    }
+}
+
 /// The counters of one stack, scope path, label and lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site {

@@ -7,6 +7,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Frame, Measures, Mode, Process, Recording, Site};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::json_named;
 use crate::quantity::{rfc3339, seconds};
 
 /// Version of the contract; it changes when a key changes its meaning or goes.
@@ -66,9 +67,9 @@ impl Serialize for Report<'_> {
 }
 
 /// Serializes the items of an iterator one after the other.
-struct Seq<I>(I);
+pub(crate) struct Seq<I>(I);
 
-fn seq<I: Iterator + Clone>(items: I) -> Seq<I> {
+pub(crate) fn seq<I: Iterator + Clone>(items: I) -> Seq<I> {
     Seq(items)
 }
 
@@ -114,6 +115,7 @@ impl Serialize for Image<'_> {
         map.serialize_entry("frames", &seq(frames))?;
         let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
         map.serialize_entry("sites", &seq(sites))?;
+        json_named::serialize_lists(process, &mut map)?;
         serialize_details(process, &mut map)?;
         map.end()
     }
@@ -220,7 +222,10 @@ impl Serialize for Totals<'_> {
 }
 
 /// The measures of a row that is a part of the process: a part has no peak of its own.
-fn serialize_part<M: SerializeMap>(measures: &Measures, map: &mut M) -> Result<(), M::Error> {
+pub(crate) fn serialize_part<M: SerializeMap>(
+    measures: &Measures,
+    map: &mut M,
+) -> Result<(), M::Error> {
     let own = Measure::all().iter().filter(|m| **m != Measure::PeakBytes);
     own.into_iter().try_for_each(|m| map.serialize_entry(m.name(), &m.of(measures)))
 }
@@ -287,8 +292,7 @@ impl Serialize for SiteEntry<'_> {
         let lane = process.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("stack", &stack)?;
-        map.serialize_entry("scope", &[(); 0])?;
-        map.serialize_entry("label", &())?;
+        json_named::serialize_site(process, site, &mut map)?;
         map.serialize_entry("lane", lane)?;
         serialize_part(&site.measures, &mut map)?;
         map.end()
@@ -297,7 +301,10 @@ impl Serialize for SiteEntry<'_> {
 
 fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
     let mut sites: Vec<&Site> = process.sites.iter().collect();
-    sites.sort_by_key(|s| (Reverse(choice.sort.of_sites().of(&s.measures)), s.stack, s.lane));
+    sites.sort_by_key(|s| {
+        let value = choice.sort.of_sites().of(&s.measures);
+        (Reverse(value), s.stack, s.scope, s.label, s.lane)
+    });
     sites.truncate(choice.top.unwrap_or(usize::MAX));
     sites
 }

@@ -7,6 +7,7 @@ pub mod frames;
 pub mod hotspots;
 pub mod info;
 pub mod json;
+mod json_named;
 pub mod names;
 pub mod quantity;
 mod sections;
