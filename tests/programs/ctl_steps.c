@@ -1,7 +1,9 @@
 //! Does one step for each letter on standard input, and answers with the letter when it is done.
 //
 // a: small allocates 10 blocks of 100 bytes. b: large allocates 5 blocks of 5000 bytes. f: release
-// frees all of them. t: touch allocates and frees one byte. u: USR2 comes. q, or the end: exits.
+// frees all of them. t: touch allocates and frees one byte. u: USR2 comes. s: it takes a snapshot
+// of itself. 1, 0: it turns its recording on, off. q, or the end: exits.
+#include "../../include/heaptide.h"
 #include "guest.h"
 #include <signal.h>
 
@@ -39,6 +41,9 @@ int main(void)
         case 'f': release(); break;
         case 't': touch(); break;
         case 'u': raise(SIGUSR2); break;
+        case 's': heaptide_snapshot_now("from inside"); break;
+        case '1': heaptide_turn(1); break;
+        case '0': heaptide_turn(0); break;
         default: return 98;
         }
         if (write(1, &step, 1) != 1)

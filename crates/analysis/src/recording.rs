@@ -245,7 +245,7 @@ impl Parts {
         let ending = |(file, profile): &(PathBuf, Profile)| {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
-            let taken = snapshot::taken(file, &profile.header);
+            let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
             notes.extend(taken.as_ref().map(|taken| taken.says.clone()));
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
             let next_start_ns = self.next_start_ns(&profile.header);
@@ -417,8 +417,6 @@ fn uses(profile: &Profile, module: &ModuleKey) -> bool {
 /// while it runs, else until the last sign of life.
 fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
     let header = &profile.header;
-    let sampled = profile.timeline.last().map_or(0, |sample| sample.time_ns);
-    let seen = header.last_seen_ns.max(header.peak_time_ns).max(sampled);
     let now_ns = || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -428,5 +426,13 @@ fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
         End::Running => Some(now_ns()),
         _ => next_start_ns,
     };
-    end_ns.map_or(0, |end| end.saturating_sub(header.start_realtime_ns)).max(seen)
+    let end_ns = end_ns.map_or(0, |end| end.saturating_sub(header.start_realtime_ns));
+    end_ns.max(seen_ns(profile))
+}
+
+/// The last sign of life, nanoseconds from the start.
+fn seen_ns(profile: &Profile) -> u64 {
+    let header = &profile.header;
+    let sampled = profile.timeline.last().map_or(0, |sample| sample.time_ns);
+    header.last_seen_ns.max(header.peak_time_ns).max(sampled)
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
 use heaptide_format::{
-    BASELINE_SUFFIX, ExtentHeader, FileHeader, PROFILE_SUFFIX, Request, SNAPSHOT_SUFFIX,
+    BASELINE_SUFFIX, ExtentHeader, FileHeader, MarkKind, PROFILE_SUFFIX, Request, SNAPSHOT_SUFFIX,
 };
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
@@ -57,25 +57,43 @@ pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
     Ok(snapshots)
 }
 
+/// Gives snapshots that the program took the names and times of their marks, in a profile or in the
+/// tables made of it: of each mark its kind, number, name and time.
+pub fn name_by_marks<'a>(
+    snapshots: &mut [Snapshot],
+    marks: impl Iterator<Item = (MarkKind, u32, &'a str, u64)> + Clone,
+) {
+    for snapshot in snapshots.iter_mut().filter(|s| s.name.is_empty()) {
+        let is_its = |mark: &(MarkKind, u32, &str, u64)| {
+            (mark.0, mark.1) == (MarkKind::Snapshot, snapshot.number)
+        };
+        if let Some((_, _, name, time_ns)) = marks.clone().find(is_its) {
+            (snapshot.name, snapshot.time_ns) = (name.to_owned(), time_ns);
+        }
+    }
+}
+
 /// The snapshot in a file, if it has the name of one.
 fn read(file: PathBuf) -> Option<Snapshot> {
     let (pid, image, number) = numbers(&file)?;
     let header = head(&file);
-    let (name, time_ns) = header.as_ref().map(|h| noted(h, number)).unwrap_or_default();
+    let seen = |header: &FileHeader| (String::new(), header.last_seen_ns);
+    let moment = |header: &FileHeader| noted(header, number).unwrap_or_else(|| seen(header));
+    let (name, time_ns) = header.as_ref().map(moment).unwrap_or_default();
     let damaged = header.err().map(|e| e.to_string());
     Some(Snapshot { pid, image, number, name, time_ns, file, damaged })
 }
 
-/// Name and time, as the head of a snapshot tells.
-fn noted(header: &FileHeader, number: u32) -> (String, u64) {
+/// Name and time, as the head of a snapshot tells; none if the program took it.
+fn noted(header: &FileHeader, number: u32) -> Option<(String, u64)> {
     let own = header.request_kind == Request::Snapshot as u32
         && header.request_value == u64::from(number);
     if !own {
-        return (String::new(), header.last_seen_ns);
+        return None;
     }
     let length = header.request_text.len().min(header.request_length as usize);
     let name = String::from_utf8_lossy(&header.request_text[..length]).into_owned();
-    (name, header.request_time_ns)
+    Some((name, header.request_time_ns))
 }
 
 /// What a snapshot says of its moment.
@@ -86,10 +104,11 @@ pub(crate) struct Taken {
     pub(crate) time_ns: u64,
 }
 
-/// The moment of a snapshot; none if the file is none.
-pub(crate) fn taken(file: &Path, header: &FileHeader) -> Option<Taken> {
+/// The moment of a snapshot; none if the file is none. Where it is not noted it is that of the last
+/// sign of life, `seen_ns`.
+pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Taken> {
     let (_, _, number) = numbers(file)?;
-    let (name, time_ns) = noted(header, number);
+    let (name, time_ns) = noted(header, number).unwrap_or((String::new(), seen_ns));
     let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
     let seconds = time_ns as f64 / 1e9;
     let says = format!("snapshot {number}{name}, taken {seconds:.3} s after the start");

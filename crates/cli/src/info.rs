@@ -13,10 +13,16 @@ use crate::{source, status};
 /// Prints the description.
 pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
     let recording = source::open(&options.source)?;
-    let snapshots = match recording.path.is_dir() && options.source.snapshot.is_none() {
+    let mut snapshots = match recording.path.is_dir() && options.source.snapshot.is_none() {
         true => snapshot::all(&recording.path)?,
         false => Vec::new(),
     };
+    for of_one in snapshots.chunk_by_mut(|a, b| (a.pid, a.image) == (b.pid, b.image)) {
+        let of = (of_one[0].pid, of_one[0].image);
+        let process = recording.processes.iter().find(|p| (p.pid, p.image) == of);
+        let marks = process.into_iter().flat_map(|p| &p.marks);
+        snapshot::name_by_marks(of_one, marks.map(|m| (m.kind, m.number, &*m.name, m.time_ns)));
+    }
     source::print(|out| {
         info::write(out, &recording)?;
         list(out, &snapshots)

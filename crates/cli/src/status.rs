@@ -47,6 +47,11 @@ pub fn of(control: &Control) -> Result<String, Error> {
     let directory = running.file.parent().unwrap_or(Path::new("."));
     let mut snapshots = snapshot::all(directory)?;
     snapshots.retain(|s| (s.pid, s.image) == (header.pid, header.image));
+    let marks = profile.named.marks.iter();
+    let snapshot_marks = marks.clone().filter(|m| m.record.kind == MarkKind::Snapshot as u32);
+    let told =
+        snapshot_marks.map(|m| (MarkKind::Snapshot, m.record.number, &*m.name, m.record.time_ns));
+    snapshot::name_by_marks(&mut snapshots, told);
     let mut out = String::new();
     let (pid, image, file) = (running.pid, header.image, running.file.display());
     let _ = writeln!(out, "pid {pid} image {image}: {file}");
@@ -65,7 +70,7 @@ pub fn of(control: &Control) -> Result<String, Error> {
     for snapshot in &snapshots {
         row("", line(snapshot));
     }
-    let marks = profile.named.marks.iter().filter(|m| m.record.kind == MarkKind::Mark as u32);
+    let marks = marks.filter(|m| m.record.kind == MarkKind::Mark as u32);
     row("marks", marks.clone().count().to_string());
     for mark in marks {
         row("", format!("      {:>12}  {}", seconds(mark.record.time_ns), mark.name));

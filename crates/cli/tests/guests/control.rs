@@ -25,10 +25,23 @@ impl Steps {
     /// Starts it under `heaptide run OPTIONS`.
     fn start(name: &str, options: &[&str]) -> Steps {
         let place = scratch(name);
-        let program = Guest::read("ctl_steps.c").build("ctl_steps.c", &[]);
         let recording = place.join("a.heaptide");
         let mut command = recorded(&recording, options);
-        command.arg(program).current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(program());
+        Steps::spawn(command, recording, place)
+    }
+
+    /// Starts it without the command, with these variables.
+    fn preload(place: &Path, variables: &[(&str, &str)]) -> Steps {
+        let mut command = clean(Command::new(program()));
+        let recording = place.join("a.heaptide");
+        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+        command.envs(variables.iter().copied());
+        Steps::spawn(command, recording, place.to_owned())
+    }
+
+    fn spawn(mut command: Command, recording: PathBuf, place: PathBuf) -> Steps {
+        command.current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("heaptide");
         let tell = child.stdin.take();
         let answers = child.stdout.take().expect("its answers");
@@ -95,6 +108,10 @@ impl Drop for Steps {
     }
 }
 
+fn program() -> PathBuf {
+    Guest::read("ctl_steps.c").build("ctl_steps.c", &[])
+}
+
 fn read(path: &Path, options: &[&str], place: &Path) -> Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).args(options).arg(path), place);
@@ -144,6 +161,113 @@ fn a_process_is_steered_by_its_pid() {
     guest.steps("b");
     let report = guest.end();
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
+}
+
+#[test]
+fn all_programs_of_a_recording() {
+    let place = scratch("ctl-all");
+    let mut guests = [Steps::preload(&place, &[]), Steps::preload(&place, &[])];
+    guests.iter_mut().for_each(|guest| guest.steps("a"));
+    let taken = guests[0].ctl(&["snapshot", "of both"]);
+    assert_eq!(taken.stdout.lines().count(), 2, "{}", taken.stdout);
+    let off = guests[0].ctl(&["off"]).stdout;
+    assert_eq!(off.matches("recording off, by command\n").count(), 2, "{off}");
+    for guest in &mut guests {
+        guest.steps("b");
+        guest.finish();
+    }
+    for options in [&[][..], &["--snapshot", "1"]] {
+        let report = guests[0].report(options);
+        assert_eq!(list(&report, "processes").len(), 2);
+        assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (20, 0));
+    }
+}
+
+#[test]
+fn the_same_by_variables() {
+    let place = scratch("ctl-variables");
+    let variables = [("HEAPTIDE_START", "off"), ("HEAPTIDE_THRESHOLD", "<1024")];
+    let mut guest = Steps::preload(&place, &variables);
+    guest.steps("ab1ab0ab");
+    guest.finish();
+    let report = guest.report(&[]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
+    assert_eq!(evaluate(&report, "totals", "allocations"), 15);
+}
+
+#[test]
+fn the_last_word_counts() {
+    let mut guest = Steps::start("ctl-last-word", &[]);
+    guest.steps("0");
+    assert_eq!(guest.ctl(&["on"]).status, 0);
+    guest.steps("a1a");
+    assert_eq!(guest.ctl(&["off"]).status, 0);
+    guest.steps("b1b");
+    let report = guest.end();
+    let (small, large) = (allocations(&report, "small"), allocations(&report, "large"));
+    // What the program turned off itself stays off for commands.
+    assert_eq!((small, large), (10, 5));
+}
+
+#[test]
+fn a_command_that_was_killed_is_made_up_for() {
+    use heaptide_format::{FileHeader, Request};
+    use std::mem::offset_of;
+    use std::os::unix::fs::FileExt;
+    let mut guest = Steps::start("ctl-killed", &[]);
+    guest.steps("a");
+    let profile = guest.recording.join(format!("{}-0.profile", guest.pid()));
+    let file = fs::OpenOptions::new().write(true).open(profile).expect("the profile");
+    let write = |at: usize, bytes: &[u8]| file.write_all_at(bytes, at as u64).expect("a write");
+    write(offset_of!(FileHeader, request_kind), &(Request::Mark as u32).to_le_bytes());
+    write(offset_of!(FileHeader, request_length), &4u32.to_le_bytes());
+    write(offset_of!(FileHeader, request_text), b"lost");
+    write(offset_of!(FileHeader, request), &1u32.to_le_bytes());
+    guest.steps("t");
+    guest.ctl_while_it_allocates(&["mark", "found"]);
+    let status = guest.ctl(&["status"]).stdout;
+    assert!(status.contains("  lost\n") && status.contains("  found\n"), "{status}");
+    guest.end();
+}
+
+#[test]
+fn snapshots_of_a_busy_program() {
+    let place = scratch("ctl-busy");
+    let looping = Guest::read("looping.c").build("looping.c", &[]);
+    let (page, recording) = (place.join("page"), place.join("a.heaptide"));
+    fs::write(&page, [0; 4096]).expect("the shared page");
+    let mut command = clean(Command::new(looping));
+    command.arg(&page).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut child = command.spawn().expect("the looping program");
+    until("allocations", || fs::read(&page).expect("the page")[2] > 0);
+    let taken: Vec<Outcome> = (0..5)
+        .map(|_| run(heaptide().arg("ctl").arg(&recording).args(["snapshot", "busy"]), &place))
+        .collect();
+    child.kill().expect("kill the program");
+    child.wait().expect("wait for the program");
+    assert!(taken.iter().all(|o| o.status == 0 && o.stderr.is_empty()), "{taken:?}");
+    let counted: Vec<i128> = (1..=5)
+        .map(|n| {
+            let report = read(&recording, &["--snapshot", &n.to_string()], &place);
+            assert_eq!(list(&report, "processes")[0]["end"]["kind"], "running");
+            evaluate(&report, "totals", "allocations")
+        })
+        .collect();
+    assert!(counted[0] > 0 && counted.is_sorted(), "{counted:?}");
+}
+
+#[test]
+fn snapshot_by_the_program() {
+    let mut guest = Steps::start("ctl-own-snapshot", &[]);
+    guest.steps("asb");
+    assert!(guest.ctl(&["status"]).stdout.contains("  from inside\n"));
+    assert!(guest.ctl(&["snapshot"]).stdout.contains("snapshot 2: "));
+    guest.steps("s");
+    guest.finish();
+    let report = guest.report(&["--snapshot", "1"]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
+    let info = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
+    assert_eq!(info.matches("  from inside\n").count(), 2, "{info}");
 }
 
 #[test]
@@ -332,6 +456,32 @@ fn figures_since_a_reset() {
     assert_eq!(of(&guest.report(&[]), "small", "allocations"), 30);
     let page = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
     assert!(page.contains("figures are from the start"), "{page}");
+}
+
+#[test]
+fn counters_since_a_reset() {
+    for mode in ["counters", "scopes"] {
+        let mut guest = Steps::start("ctl-reset-counters", &["--mode", mode]);
+        guest.steps("aab");
+        guest.ctl_while_it_allocates(&["reset"]);
+        guest.steps("ab");
+        let counted = |options: &[&str], guest: &Steps| {
+            let report = guest.report(options);
+            let process = &list(&report, "processes")[0];
+            let classes = list(process, "histogram").iter();
+            let small: i128 = classes
+                .filter(|c| number(c, "size_max") == 127)
+                .map(|c| number(c, "requested"))
+                .sum();
+            (small, number(&process["totals"], "live_blocks"))
+        };
+        assert_eq!(counted(&[], &guest), (10, 40), "{mode}");
+        assert_eq!(counted(&["--from-start"], &guest), (30, 40), "{mode}");
+        guest.steps("f");
+        guest.finish();
+        assert_eq!(counted(&[], &guest), (10, 0), "{mode}");
+        assert_eq!(counted(&["--from-start"], &guest), (30, 0), "{mode}");
+    }
 }
 
 #[test]
