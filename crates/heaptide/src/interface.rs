@@ -469,10 +469,12 @@ pub(crate) fn monitor_options(own: fn()) -> Option<String> {
         return None;
     }
     // SAFETY: the loader's name of a loaded library, that of this code, ends with a zero.
-    let file = unsafe { CStr::from_ptr(object.file) };
+    let path = unsafe { CStr::from_ptr(object.file) }.to_bytes();
+    // Monitors are known by their file names.
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let ask = |buffer: &mut [u8]| {
         let (start, size) = (buffer.as_mut_ptr().cast(), buffer.len());
-        call!(monitor_options(file.as_ptr(), file.count_bytes(), start, size))
+        call!(monitor_options(file.as_ptr().cast(), file.len(), start, size))
     };
     let length = ask(&mut [0; 1]).checked_sub(1)?;
     let mut buffer = vec![0; length + 1];
@@ -539,4 +541,27 @@ macro_rules! plugin {
             static CONSTRUCTOR: extern "C" fn() = constructor;
         };
     };
+}
+
+/// Defines functions that the program can call by their names in a plug-in, with nothing to take
+/// and to give: a program in C declares them weak, and calls them if they are there.
+///
+/// ```
+/// heaptide::export! {
+///     /// Begins what the monitor is to see.
+///     fn my_monitor_begin() {
+///         println!("begun");
+///     }
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export {
+    ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => { $(
+        $(#[$attribute])*
+        // SAFETY: the name is the plug-in's own to choose; a program that defines it too gets its
+        // own, as with every library.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() $body
+    )* };
 }

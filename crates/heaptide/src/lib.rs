@@ -62,7 +62,9 @@ pub use figures::{Figures, Histograms, SIZE_CLASSES, histograms, measure, thread
 pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };
-pub use monitor::{Monitor, NotRegistered, OptionsError, Registration, options, register};
+pub use monitor::{
+    Monitor, NotRegistered, OptionsError, Registration, option_number, options, register,
+};
 pub use pool::Pool;
 pub use scope::{
     Attached, Context, Extent, Name, REGION, Scope, Value, carried, function_name, in_context,

@@ -184,6 +184,23 @@ pub fn options(text: &str) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
+/// A whole number of an option, with K, M or G (of 1024) behind it or not.
+///
+/// ```
+/// assert_eq!(heaptide::option_number("4K"), Some(4096));
+/// assert_eq!(heaptide::option_number("many"), None);
+/// ```
+pub fn option_number(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().ok().filter(|_| !digits.starts_with('+'))?;
+    number.checked_mul(1 << shift)
+}
+
 /// Starts a plug-in: [`plugin!`](crate::plugin!) calls it from the library's constructor.
 #[doc(hidden)]
 pub fn start_plugin<M: Monitor + 'static>(
@@ -196,10 +213,12 @@ pub fn start_plugin<M: Monitor + 'static>(
         Ok(monitor) => match register(name, Box::new(monitor)) {
             Ok(registration) => registration.keep(),
             Err(NotRegistered::NotLoaded) => {
-                eprintln!("heaptide: monitor {name}: the recorder is not loaded");
+                eprintln!("{name}: not registered: the recorder is not loaded");
             }
-            Err(reason) => eprintln!("{reason}; monitor {name} sees nothing"),
+            Err(NotRegistered::Refused) => {
+                eprintln!("{name}: not registered: nothing is recorded, or there is no room");
+            }
         },
-        Err(reason) => eprintln!("heaptide: monitor {name}: {reason}; it sees nothing"),
+        Err(reason) => eprintln!("{name}: {reason}"),
     }
 }

@@ -30,16 +30,13 @@ impl Monitor for Histogram {
 
 impl Drop for Histogram {
     fn drop(&mut self) {
-        eprintln!(
-            "histogram: {:>20} {:>12} {:>12} {:>12}",
-            "bytes from", "requested", "usable", "freed"
-        );
+        eprintln!("{:>20} {:>14} {:>14} {:>14}", "size from", "requested", "usable", "freed");
         for (bits, class) in self.classes.iter_mut().enumerate() {
             let counts = [&mut class.requested, &mut class.usable, &mut class.freed];
             let [requested, usable, freed] = counts.map(|count| *count.get_mut());
             if requested + usable + freed > 0 {
                 let from = if bits == 0 { 0 } else { 1u64 << (bits - 1) };
-                eprintln!("histogram: {from:>20} {requested:>12} {usable:>12} {freed:>12}");
+                eprintln!("{from:>20} {requested:>14} {usable:>14} {freed:>14}");
             }
         }
     }
@@ -48,7 +45,7 @@ impl Drop for Histogram {
 fn create(options: &str) -> Result<Histogram, OptionsError> {
     match options {
         "" => Ok(Histogram { classes: std::array::from_fn(|_| Class::default()) }),
-        other => Err(OptionsError::new(format!("`{other}`: histogram has no options"))),
+        other => Err(OptionsError::new(format!("`{other}`: it has no options"))),
     }
 }
 

@@ -1,18 +1,23 @@
 //! A monitor that writes a line of figures each so many milliseconds, one file for each process.
 //!
-//! `heaptide run --monitor libperiodic.so:interval=100,file=heap- -- PROGRAM` writes `heap-PID.csv`.
-//! It starts no thread: a line is written by the first call after the interval has passed. While
-//! there is none, nothing changes. A child of a fork goes on in a file of its own.
+//! `heaptide run --monitor ./libperiodic.so:interval=100,file=heap- -- PROGRAM` writes
+//! `heap-PID.csv`; without options each second, `periodic_alloc_PID.csv`. It starts no thread: a
+//! line is written by the first call after the interval has passed; as long as there is none,
+//! nothing changes. A child of a fork goes on in a file of its own. A program that replaces itself
+//! (exec) keeps its number; the next image's file is `heap-PID-1.csv`, and so on.
 
 use heaptide::{Monitor, OptionsError};
 use std::fs::File;
 use std::io::Write;
 use std::process;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-const HEADER: &str = "milliseconds,requested,most_used,used,largest,allocations,frees";
+const HEADER: &str = "timestamp, total-requested, max-actual, present-actual, max-single, \
+                      nAllocs, nDeallocs";
+/// More images of one process than anybody looks at.
+const MAX_IMAGES: u32 = 1000;
 
 struct Periodic {
     start: Instant,
@@ -27,8 +32,8 @@ struct Periodic {
     allocations: AtomicU64,
     frees: AtomicU64,
     requested: AtomicU64,
-    used: AtomicU64,
-    most_used: AtomicU64,
+    used: AtomicI64,
+    max_used: AtomicI64,
     largest: AtomicU64,
 }
 
@@ -45,8 +50,8 @@ impl Periodic {
             allocations: zero(),
             frees: zero(),
             requested: zero(),
-            used: zero(),
-            most_used: zero(),
+            used: AtomicI64::new(0),
+            max_used: AtomicI64::new(0),
             largest: zero(),
         }
     }
@@ -70,27 +75,30 @@ impl Periodic {
         // Only the writer locks it; in a child of a fork it may be locked by nobody for ever.
         let Ok(mut file) = self.file.try_lock() else { return };
         if file.as_ref().is_none_or(|(process, _)| *process != own) {
-            let Ok(mut new) = File::create(format!("{}{own}.csv", self.prefix)) else { return };
+            let Some(mut new) = self.create_file(own) else { return };
             let _ = writeln!(new, "{HEADER}");
             *file = Some((own, new));
         }
-        let figures = [
-            &self.requested,
-            &self.most_used,
-            &self.used,
-            &self.largest,
-            &self.allocations,
-            &self.frees,
-        ];
-        let mut line = now.to_string();
-        for figure in figures {
-            line.push_str(&format!(",{}", figure.load(Relaxed)));
-        }
-        line.push('\n');
+        let (requested, largest) = (self.requested.load(Relaxed), self.largest.load(Relaxed));
+        let (max_used, used) = (self.max_used.load(Relaxed), self.used.load(Relaxed));
+        let (allocations, frees) = (self.allocations.load(Relaxed), self.frees.load(Relaxed));
+        let line =
+            format!("{now}, {requested}, {max_used}, {used}, {largest}, {allocations}, {frees}\n");
         if let Some((_, file)) = &mut *file {
             // In one write, so that a program that is killed leaves whole lines.
             let _ = file.write_all(line.as_bytes());
         }
+    }
+}
+
+impl Periodic {
+    /// A file of this image's own.
+    fn create_file(&self, own: u32) -> Option<File> {
+        let name = |image| match image {
+            0 => format!("{}{own}.csv", self.prefix),
+            _ => format!("{}{own}-{image}.csv", self.prefix),
+        };
+        (0..MAX_IMAGES).find_map(|image| File::create_new(name(image)).ok())
     }
 }
 
@@ -99,15 +107,14 @@ impl Monitor for Periodic {
         self.allocations.fetch_add(1, Relaxed);
         self.requested.fetch_add(requested as u64, Relaxed);
         self.largest.fetch_max(requested as u64, Relaxed);
-        let used = self.used.fetch_add(usable as u64, Relaxed) + usable as u64;
-        self.most_used.fetch_max(used, Relaxed);
+        let used = self.used.fetch_add(usable as i64, Relaxed) + usable as i64;
+        self.max_used.fetch_max(used, Relaxed);
         self.tick();
     }
 
     fn freed(&self, _block: *mut u8, usable: usize) {
         self.frees.fetch_add(1, Relaxed);
-        let less = |used: u64| Some(used.saturating_sub(usable as u64));
-        let _ = self.used.fetch_update(Relaxed, Relaxed, less);
+        self.used.fetch_sub(usable as i64, Relaxed);
         self.tick();
     }
 }
@@ -120,7 +127,7 @@ impl Drop for Periodic {
 }
 
 fn create(options: &str) -> Result<Periodic, OptionsError> {
-    let (mut interval, mut prefix) = (1000, "heap-");
+    let (mut interval, mut prefix) = (1000, "periodic_alloc_");
     for (name, value) in heaptide::options(options) {
         match name {
             "interval" => {

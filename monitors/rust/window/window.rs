@@ -1,114 +1,145 @@
-//! A monitor of a stretch of the program: from its N-th request for memory to its M-th, both
-//! included. At exit it prints what was requested and freed meanwhile, and what of that is still
-//! not freed: at the end of the stretch, and of the process.
+//! A monitor that prints the figures of a part of the run, and what was allocated in it and not
+//! freed in it.
 //!
-//! `heaptide run --monitor libwindow.so:from=1000,to=2000 -- PROGRAM`
+//! `heaptide run --monitor ./libwindow.so -- PROGRAM`, where the program marks the part itself, once
+//! or repeatedly: it calls `heaptide_window_monitor_begin()` and `heaptide_window_monitor_end()` if
+//! they are there. A program that cannot be changed is told by its count of allocations:
+//! `--monitor ./libwindow.so:from=1000,to=2000`.
 
 use heaptide::{Monitor, OptionsError};
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The open window. The program marks its ends by functions without arguments: there is one.
+static OPEN: Mutex<Option<Figures>> = Mutex::new(None);
+/// Whether there is one, read without the lock.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+/// Whether marks count: the monitor was created without from and to.
+static TAKES_MARKS: AtomicBool = AtomicBool::new(false);
+/// The windows that ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
-struct Stretch {
+struct Figures {
+    requested: u64,
     allocations: u64,
     frees: u64,
-    requested: u64,
-    used: i64,
-    most_used: i64,
-    /// Blocks and bytes of the stretch that were not freed when it ended.
-    left: Option<(usize, usize)>,
-    /// Blocks of the stretch that are not freed yet, with their bytes.
-    live: HashMap<usize, usize>,
+    /// Frees of blocks that were allocated in the window.
+    own_frees: u64,
+    /// Usable bytes over the begin.
+    added: i64,
+    max_added: i64,
+    /// Blocks of the window that are not freed yet, with their bytes.
+    kept: HashMap<usize, usize>,
 }
 
-impl Stretch {
-    fn unfreed(&self) -> (usize, usize) {
-        (self.live.len(), self.live.values().sum())
+fn open() -> MutexGuard<'static, Option<Figures>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn begin(open: &mut Option<Figures>) {
+    open.get_or_insert_default();
+    IS_OPEN.store(true, Relaxed);
+}
+
+fn end(open: &mut Option<Figures>) {
+    IS_OPEN.store(false, Relaxed);
+    let Some(figures) = open.take() else { return };
+    let Figures { requested, allocations, frees, own_frees, added, max_added, kept } = figures;
+    let number = ENDED.fetch_add(1, Relaxed) + 1;
+    let (blocks, bytes) = (kept.len(), kept.values().sum::<usize>());
+    eprintln!(
+        "window {number}: requested {requested} added {added} peak {max_added} \
+         allocations {allocations} frees {frees} of its own {own_frees} \
+         not yet freed {blocks} blocks {bytes} bytes"
+    );
+}
+
+heaptide::export! {
+    /// What the program calls where the window begins; printing is nothing to record.
+    fn heaptide_window_monitor_begin() {
+        if TAKES_MARKS.load(Relaxed) {
+            let _paused = heaptide::pause();
+            begin(&mut open());
+        }
+    }
+
+    /// What the program calls where the window ends.
+    fn heaptide_window_monitor_end() {
+        if TAKES_MARKS.load(Relaxed) {
+            let _paused = heaptide::pause();
+            end(&mut open());
+        }
     }
 }
 
 struct Window {
-    from: u64,
-    to: u64,
-    /// Requests so far: before the stretch nothing is locked.
-    requests: AtomicU64,
-    stretch: Mutex<Stretch>,
-}
-
-impl Window {
-    /// Does something with the stretch; should another call have failed, nothing more is said.
-    fn with<R>(&self, work: impl FnOnce(&mut Stretch) -> R) -> Option<R> {
-        self.stretch.lock().ok().map(|mut stretch| work(&mut stretch))
-    }
+    /// The window by the count of allocations; none if it is marked.
+    range: Option<(u64, u64)>,
+    allocations: AtomicU64,
 }
 
 impl Monitor for Window {
     fn allocated(&self, block: *mut u8, requested: usize, usable: usize) {
-        let number = self.requests.fetch_add(1, Relaxed) + 1;
-        if number < self.from || number > self.to {
+        let number = self.range.map(|_| self.allocations.fetch_add(1, Relaxed) + 1);
+        let is = |at: fn((u64, u64)) -> u64| number.is_some() && number == self.range.map(at);
+        let (first, last) = (is(|range| range.0), is(|range| range.1));
+        if !first && !IS_OPEN.load(Relaxed) {
             return;
         }
-        self.with(|stretch| {
-            stretch.allocations += 1;
-            stretch.requested += requested as u64;
-            stretch.used += usable as i64;
-            stretch.most_used = stretch.most_used.max(stretch.used);
-            stretch.live.insert(block.addr(), usable);
-            if number == self.to {
-                stretch.left = Some(stretch.unfreed());
-            }
-        });
+        let mut open = open();
+        if first {
+            begin(&mut open);
+        }
+        let within = number.is_none_or(|number| self.range.is_some_and(|(_, to)| number <= to));
+        if let Some(figures) = open.as_mut().filter(|_| within) {
+            figures.requested += requested as u64;
+            figures.allocations += 1;
+            figures.added += usable as i64;
+            figures.max_added = figures.max_added.max(figures.added);
+            figures.kept.insert(block.addr(), usable);
+        }
+        if last {
+            end(&mut open);
+        }
     }
 
     fn freed(&self, block: *mut u8, usable: usize) {
-        let requests = self.requests.load(Relaxed);
-        if requests < self.from {
+        if !IS_OPEN.load(Relaxed) {
             return;
         }
-        self.with(|stretch| {
-            stretch.live.remove(&block.addr());
-            if requests < self.to {
-                stretch.frees += 1;
-                stretch.used -= usable as i64;
-            }
-        });
+        if let Some(figures) = open().as_mut() {
+            figures.frees += 1;
+            figures.added -= usable as i64;
+            figures.own_frees += u64::from(figures.kept.remove(&block.addr()).is_some());
+        }
     }
 }
 
 impl Drop for Window {
+    /// A window that is still open ends with the program.
     fn drop(&mut self) {
-        let (from, to) = (self.from, self.to);
-        let Ok(stretch) = self.stretch.get_mut() else { return };
-        let end = stretch.unfreed();
-        let left = stretch.left.unwrap_or(end);
-        eprintln!("window: from request {from} to {to}");
-        eprintln!("window: {} bytes requested", stretch.requested);
-        eprintln!("window: {} bytes used at most over the start", stretch.most_used);
-        eprintln!("window: {} allocations", stretch.allocations);
-        eprintln!("window: {} frees", stretch.frees);
-        eprintln!("window: {} blocks, {} bytes not freed when it ended", left.0, left.1);
-        eprintln!("window: {} blocks, {} bytes of it not freed at exit", end.0, end.1);
+        TAKES_MARKS.store(false, Relaxed);
+        end(&mut open());
     }
 }
 
 fn create(options: &str) -> Result<Window, OptionsError> {
     let (mut from, mut to) = (1, u64::MAX);
     for (name, value) in heaptide::options(options) {
-        let number = value.parse().map_err(|_| {
-            OptionsError::new(format!("`{name}={value}`: expected the number of a request"))
-        })?;
-        match name {
-            "from" => from = number,
-            "to" => to = number,
-            _ => return Err(OptionsError::new(format!("`{name}`: expected from=N,to=M"))),
+        match (name, heaptide::option_number(value)) {
+            ("from", Some(number)) => from = number,
+            ("to", Some(number)) => to = number,
+            _ => return Err(OptionsError::new(format!("`{name}={value}`: expected from=N,to=M"))),
         }
     }
     if from == 0 || from > to {
-        return Err(OptionsError::new(format!("from={from},to={to}: expected 1 <= N <= M")));
+        return Err(OptionsError::new("options: expected from=N,to=M with 0 < N <= M"));
     }
-    let (requests, stretch) = (AtomicU64::new(0), Mutex::default());
-    Ok(Window { from, to, requests, stretch })
+    TAKES_MARKS.store(options.is_empty(), Relaxed);
+    let range = (!options.is_empty()).then_some((from, to));
+    Ok(Window { range, allocations: AtomicU64::new(0) })
 }
 
 heaptide::plugin!(create);
