@@ -13,13 +13,25 @@
 //! leaf:A                 sites whose innermost frame is A
 //! depth:A                count: the most frames of A in one stack
 //! lane:A                 lanes of this name
+//! scope:A>B              the scope path of just these values, outermost first; `entered` too
+//! scope:                 no scope
+//! scope+:A>B             the same with all paths inside it
+//! label:A                blocks and memory with this label, or of this pool
+//! label:A/KIND           of these, one kind: heap, outside, pool_block, pool_chunk, …
+//! window:A               the windows of this name: live_bytes and live_blocks are net changes,
+//!                        peak_bytes is the highest one's; `count`, how many there are
+//! mark:A                 count: marks of this name and kind `mark`; `snapshot:A` and so on for the
+//!                        other kinds of marks
 //! ```
+//!
+//! A site counts in `function` and `leaf` as it does in the totals; in `label` with the blocks that
+//! came by labelling. Several sites' `largest_bytes` and `peak_bytes` are the largest of theirs.
 //!
 //! Other header lines: `// build: FLAGS` (`%` stands for the build directory), `// compiler: NAME`,
 //! `// plugin: FILE.so SOURCE FLAGS`, `// args: …`, `// order: varies` (threads or timers decide
 //! which stacks occur), `// losses: allowed` (the danger is one that loses events).
 
-use crate::recording::{frames, function, list, number, sites};
+use crate::recording::{counted, frames, function, list, number, sites};
 use serde_json::Value;
 
 /// One line of known numbers.
@@ -85,7 +97,7 @@ fn failures(report: &Value, expectation: &Expectation) -> Vec<String> {
 }
 
 /// The figure that a selector and a measure name.
-pub fn evaluate(report: &Value, selector: &str, measure: &str) -> i128 {
+pub fn evaluate<'a>(report: &'a Value, selector: &str, measure: &str) -> i128 {
     let (kind, argument) = selector.split_once(':').unwrap_or((selector, ""));
     let processes = list(report, "processes");
     match kind {
@@ -100,6 +112,36 @@ pub fn evaluate(report: &Value, selector: &str, measure: &str) -> i128 {
         "lane" => {
             let lanes = processes.iter().flat_map(|p| list(p, "lanes"));
             lanes.filter(|l| l["name"] == argument).map(|l| number(l, measure)).sum()
+        }
+        "scope" | "scope+" => {
+            let path: Vec<&str> = argument.split('>').filter(|name| !name.is_empty()).collect();
+            let scopes = processes.iter().flat_map(|p| scopes_at(p, &path));
+            let row = |s: &'a Value| if kind == "scope+" { &s["inclusive"] } else { s };
+            let of = |s| if measure == "entered" { s } else { row(s) };
+            combine(scopes.map(|s| number(of(s), measure)), measure)
+        }
+        "label" => {
+            let (name, kind) = match argument.rsplit_once('/') {
+                Some((name, kind)) => (name, Some(kind)),
+                None => (argument, None),
+            };
+            let labels = processes.iter().flat_map(|p| list(p, "labels"));
+            let chosen =
+                labels.filter(|l| l["label"] == name && kind.is_none_or(|kind| l["kind"] == kind));
+            combine(chosen.map(|l| number(l, measure)), measure)
+        }
+        "window" => {
+            let windows = processes.iter().flat_map(|p| list(p, "windows"));
+            let chosen = windows.filter(|w| w["name"] == argument);
+            match measure {
+                "count" => chosen.count() as i128,
+                _ => combine(chosen.map(|w| number(w, measure)), measure),
+            }
+        }
+        "mark" | "snapshot" | "reset" | "on" | "off" => {
+            assert_eq!(measure, "count", "unknown figure of marks: {measure}");
+            let marks = processes.iter().flat_map(|p| list(p, "marks"));
+            marks.filter(|m| m["kind"] == kind && m["name"] == argument).count() as i128
         }
         _ => panic!("unknown selector {selector}"),
     }
@@ -120,11 +162,30 @@ fn sum_where(report: &Value, measure: &str, wanted: impl Fn(&[&str]) -> bool) ->
         let stack: Vec<&str> = frames(process, site).into_iter().map(function).collect();
         wanted(&stack)
     });
-    let values = chosen.map(|(_, site)| number(site, measure));
+    combine(chosen.map(|(_, site)| counted(site, measure)), measure)
+}
+
+/// One value of several rows'.
+fn combine(values: impl Iterator<Item = i128>, measure: &str) -> i128 {
     match measure {
-        "largest_bytes" => values.max().unwrap_or(0),
+        "largest_bytes" | "peak_bytes" => values.max().unwrap_or(0),
         _ => values.sum(),
     }
+}
+
+/// The scopes of a process whose path is just this; the first of the list for none.
+fn scopes_at<'a>(process: &'a Value, path: &[&str]) -> Vec<&'a Value> {
+    let all = list(process, "scopes");
+    let mut at = vec![0];
+    for name in path {
+        let inside = |i: &usize| {
+            let scope = &all[*i];
+            let parent = scope["parent"].as_u64().map(|parent| parent as usize);
+            scope["value"] == *name && parent.is_some_and(|parent| at.contains(&parent))
+        };
+        at = (0..all.len()).filter(inside).collect();
+    }
+    at.into_iter().filter_map(|i| all.get(i)).collect()
 }
 
 fn contains_path(stack: &[&str], path: &[&str]) -> bool {
