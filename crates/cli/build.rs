@@ -42,11 +42,20 @@ fn main() {
 }
 
 /// Directories whose files programs are built with, and where they go.
-const SDK: [(&str, &str); 3] = [
+const SDK: [(&str, &str); 4] = [
+    ("crates/heaptide", "share/heaptide/crates/heaptide"),
     ("include", "include"),
     ("monitors", "share/heaptide/monitors"),
     ("python", "share/heaptide/python"),
 ];
+/// The head of the workspace that crate and monitors in Rust are there.
+const WORKSPACE: &str = "\
+# The crate for programs that Heaptide records, and monitors: `cargo build --release` builds all.
+
+[workspace]
+resolver = \"3\"
+members = [\"crates/heaptide\", \"monitors/rust/*\"]
+";
 /// What tools leave among the sources.
 const LEFT_BEHIND: [&str; 4] = ["__pycache__", "build", "dist", "target"];
 
@@ -60,8 +69,30 @@ fn list_sdk(root: &Path, out: &Path) {
             list_files(&from, to, &mut text);
         }
     }
+    let workspace = out.join("sdk_workspace.toml");
+    fs::write(&workspace, sdk_workspace(root)).expect("the workspace can be written");
+    let to = "share/heaptide/Cargo.toml";
+    writeln!(text, "    ({to:?}, include_bytes!({workspace:?}) as &[u8]),").expect("a string");
     text += "]\n";
     fs::write(out.join("sdk_files.rs"), text).expect("the list can be written");
+}
+
+/// Its manifest: what the members here inherit, they inherit there.
+fn sdk_workspace(root: &Path) -> String {
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
+    let mut text = WORKSPACE.to_owned();
+    let mut inherited = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inherited = line.starts_with("[workspace.");
+            text += if inherited { "\n" } else { "" };
+        }
+        if inherited && !line.trim().is_empty() {
+            text += line;
+            text.push('\n');
+        }
+    }
+    text
 }
 
 fn list_files(from: &Path, to: &str, text: &mut String) {

@@ -44,7 +44,7 @@ pub enum Command {
     Info(InfoOptions),
     /// Steer running programs: recording on and off, snapshots, marks, stack threshold, reset
     Ctl(CtlOptions),
-    /// Write what programs are built with: headers, library, monitors, Python package
+    /// Write what programs are built with: headers, library, monitors, crate, Python package
     Sdk(SdkOptions),
     /// Print the path of libheaptide.so, for LD_PRELOAD without `heaptide run`
     #[command(after_help = LIBRARY_EXAMPLE)]

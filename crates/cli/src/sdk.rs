@@ -13,7 +13,7 @@ use crate::library;
 use crate::options::SdkOptions;
 use crate::source;
 
-/// Headers, monitors and the Python package, by the path below the directory.
+/// Headers, monitors, the Rust crate and the Python package, by the path below the directory.
 static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
 
 /// The list of what was written: a fingerprint and a path a line.
