@@ -94,6 +94,8 @@ pub struct Process {
     pub stacks: Vec<StackNode>,
     /// Scope paths, merged over the lanes: parents come before children; entry 0 is no scope.
     pub scopes: Vec<Scope>,
+    /// How often each lane entered each scope path.
+    pub entered: Vec<Entered>,
     /// Distinct labels, and pools.
     pub labels: Vec<Label>,
     /// The facts.
@@ -262,6 +264,17 @@ pub struct Scope {
     pub frees_here: u64,
     /// Their bytes.
     pub freed_here_bytes: u64,
+}
+
+/// How often a lane entered a scope path; a lane may have several rows of one path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entered {
+    /// The path.
+    pub scope: ScopeId,
+    /// The lane.
+    pub lane: LaneId,
+    /// How often.
+    pub times: u64,
 }
 
 /// The name of blocks, or of a pool.

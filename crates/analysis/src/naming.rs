@@ -6,7 +6,7 @@ use heaptide_format as format;
 use heaptide_format::Sums;
 use rustc_hash::FxHashMap;
 
-use crate::model::{Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Window};
+use crate::model::{Entered, Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Window};
 use crate::named::Name;
 use crate::reader::Profile;
 
@@ -44,6 +44,21 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
         sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(record.freed_here_bytes);
     }
     (scopes, of_path)
+}
+
+/// How often each lane entered each path.
+pub(crate) fn entered(
+    profile: &Profile,
+    scope_of_path: &[ScopeId],
+    lanes: &FxHashMap<u32, LaneId>,
+) -> Vec<Entered> {
+    let paths = profile.named.scopes.iter().zip(&scope_of_path[1..]);
+    let entered = |(path, &scope): (&crate::named::Scope, &ScopeId)| {
+        let lane = *lanes.get(&path.counters.lane)?;
+        let times = path.counters.entered;
+        (times > 0).then_some(Entered { scope, lane, times })
+    };
+    paths.filter_map(entered).collect()
 }
 
 fn scope(parent: ScopeId, name: &Name) -> Scope {

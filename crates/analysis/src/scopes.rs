@@ -67,6 +67,9 @@ impl Process {
         for site in &mut self.sites {
             site.scope = folding.new[site.scope.0 as usize];
         }
+        for entered in &mut self.entered {
+            entered.scope = folding.new[entered.scope.0 as usize];
+        }
         self.scopes = folding.folded;
     }
 }

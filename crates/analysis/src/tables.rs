@@ -28,6 +28,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let mut totals = Sum::default();
     sites.iter().for_each(|site| totals.add(site));
     let mut totals = totals.total();
+    let entered = naming::entered(&profile, &scope_of_path, &ids);
     let windows = naming::windows(&profile);
     let marks = naming::marks(&profile, &ids);
     let header = &profile.header;
@@ -59,6 +60,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         frames,
         stacks,
         scopes,
+        entered,
         labels,
         sites,
         windows,

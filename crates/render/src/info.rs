@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Mode, Process, Recording};
 
 use crate::json::hex;
+use crate::named::mark_says;
 use crate::quantity::{bytes, count, counted, date, duration};
 use crate::text::{command_line, ending};
 
@@ -58,11 +59,32 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     let tables = [(p.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
     let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
     row("tables", tables.join(", "))?;
+    let tables = [
+        (p.scopes.len().saturating_sub(1), "scope path"),
+        (p.labels.len(), "label"),
+        (p.windows.len(), "window"),
+        (p.marks.len(), "mark"),
+    ];
+    if tables.iter().any(|(n, _)| *n > 0) {
+        row("names", tables.map(|(n, what)| counted(n as u64, what)).join(", "))?;
+    }
     row("timeline", counted(p.timeline.len() as u64, "sample"))?;
     let (stepped, evaluated) = (count(p.unwinder.0), count(p.unwinder.1));
     row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
+    marks(out, p)?;
     losses(out, p)?;
     modules(out, p)
+}
+
+fn marks(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    if p.marks.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  marks")?;
+    for mark in &p.marks {
+        writeln!(out, "    {:>12} {}", duration(mark.time_ns), mark_says(mark))?;
+    }
+    Ok(())
 }
 
 fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {

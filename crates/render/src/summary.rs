@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, Process, Recording};
+use heaptide_analysis::model::{End, Mode, Process, Recording, ScopeId};
 
 use crate::frames;
 use crate::hotspots::hotspots;
 use crate::quantity::{bytes, count, duration, percent};
+use crate::scopes;
 use crate::text::{command_line, ending};
 
 /// Exactly five lines about the process that used most: what ran and how it ended, what it
@@ -53,6 +55,9 @@ fn first(recording: &Recording, process: &Process) -> String {
 }
 
 fn holder(process: &Process) -> String {
+    if process.mode == Mode::Scopes {
+        return scope_holder(process);
+    }
     let found = hotspots(process, Measure::AtPeakBytes);
     let Some(frame) = found.first().and_then(|h| h.frame) else {
         return String::new();
@@ -64,6 +69,21 @@ fn holder(process: &Process) -> String {
         None => frames::module_name(process, frame).to_owned(),
     };
     format!(", {share} of it by {name}")
+}
+
+/// The scope that held most.
+fn scope_holder(process: &Process) -> String {
+    let groups = group(process, &Functions::of(process), GroupBy::Scope);
+    let Some(Group { key: Key::Scope(id), own, .. }) =
+        top(groups, Measure::AtPeakBytes, Order::Own, 1).first().copied()
+    else {
+        return String::new();
+    };
+    let share = percent(own.at_peak_bytes, process.totals.at_peak_bytes);
+    match id {
+        ScopeId(0) => format!(", {share} of it in no scope"),
+        id => format!(", {share} of it in {}", scopes::path(process, id, 50)),
+    }
 }
 
 fn next(path: &Path) -> String {

@@ -1,4 +1,4 @@
-//! One table of rows: functions, stacks, modules, lanes or block sizes.
+//! One table of rows: functions, stacks, modules, scopes, labels, lanes or block sizes.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -8,6 +8,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, StackId};
 
 use crate::frames;
+use crate::named;
 use crate::quantity::{bytes, counted, percent, short_count};
 use crate::sections::amount;
 use crate::text::command_line;
@@ -45,8 +46,16 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
     match table.by {
         GroupBy::Size => sizes(out, process),
         GroupBy::Lane => lanes(out, process, measure.of_sites(), rows),
+        GroupBy::Scope | GroupBy::Label if process.mode == Mode::Counters => {
+            writeln!(out, "  recorded with --mode counters: no scopes, no labels")
+        }
+        GroupBy::Scope => scopes(out, process, measure.of_sites(), rows),
+        GroupBy::Label => labels(out, process, measure.of_sites(), rows),
         _ if process.mode == Mode::Counters => {
             writeln!(out, "  recorded with --mode counters: no stacks; see --by lane and --by size")
+        }
+        _ if process.mode == Mode::Scopes => {
+            writeln!(out, "  recorded with --mode scopes: no stacks; see --by scope and --by label")
         }
         GroupBy::Stack => stacks(out, process, measure.of_sites(), rows),
         by => names(out, process, by, measure.of_sites(), rows),
@@ -132,6 +141,18 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
             writeln!(out, "{}", text.trim_end())?;
         }
     }
+    more(out, found, rows)
+}
+
+fn scopes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    writeln!(out, "{} by scope: itself, and with what is inside it\n", measure.name())?;
+    let found = named::scope_rows(out, process, measure, rows)?;
+    more(out, found, rows)
+}
+
+fn labels(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    writeln!(out, "{} by label: blocks and other memory that have one\n", measure.name())?;
+    let found = named::label_rows(out, process, measure, rows)?;
     more(out, found, rows)
 }
 

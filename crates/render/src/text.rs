@@ -7,6 +7,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Mode, Process, Recording};
 
 use crate::frames::file_name;
+use crate::named;
 use crate::names::elide_middle;
 use crate::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::sections;
@@ -181,11 +182,14 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
                 "\nRecorded with --mode counters: no stacks; see --by lane and --by size"
             )?;
         }
-        (Mode::Stacks | Mode::Scopes, Some(measure)) => {
-            sections::sorted(out, process, measure, rows)?
+        (Mode::Scopes, _) => {
+            writeln!(out, "\nRecorded with --mode scopes: no stacks")?;
         }
-        (Mode::Stacks | Mode::Scopes, None) => sections::usual(out, process, rows)?,
+        (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
+        (Mode::Stacks, None) => sections::usual(out, process, rows)?,
     }
+    let measure = page.sort.unwrap_or(Measure::AtPeakBytes).of_sites();
+    named::sections(out, process, measure, rows)?;
     losses(out, process)
 }
 
