@@ -11,8 +11,8 @@ use crate::tls::tls;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::{
-    CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind,
-    REQUEST_TEXT, Request,
+    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader,
+    MarkKind, REQUEST_TEXT, Request,
 };
 
 /// The two words that every event looks at, as one.
@@ -33,6 +33,12 @@ fn own(p: &Process) -> &'static AtomicU32 {
     unsafe { AtomicU32::from_ptr(&raw mut (*p.header()).control) }
 }
 
+/// The commands' half.
+fn commands(p: &Process) -> &'static AtomicU32 {
+    // SAFETY: as above.
+    unsafe { AtomicU32::from_ptr(&raw mut (*p.header()).command_bits) }
+}
+
 pub fn set(p: &Process, bit: u32) {
     own(p).fetch_or(bit, AcqRel);
 }
@@ -44,7 +50,7 @@ pub fn clear(p: &Process, bit: u32) {
 /// What the environment asks for, before the first event.
 pub fn prepare(p: &Process, options: &Options) {
     if options.start_off {
-        set(p, CONTROL_OFF);
+        commands(p).fetch_or(COMMAND_OFF, AcqRel);
     }
     if let Some((bytes, below)) = options.threshold {
         threshold(bytes, below);
@@ -55,16 +61,18 @@ pub fn prepare(p: &Process, options: &Options) {
     }
 }
 
-/// Turns the process on or off, and marks the moment.
+/// Turns the process on or off, and marks the moment. The program's word to go on also ends what a
+/// command or the environment turned off; its word to stop is for the program alone to take back.
 pub fn turn(lane: &LaneState, on: bool) {
     let p = process();
-    let bit = if on {
-        own(p).fetch_and(!CONTROL_OFF, AcqRel)
+    let was_off = lane.process_is_off();
+    if on {
+        clear(p, CONTROL_OFF);
+        commands(p).fetch_and(!COMMAND_OFF, AcqRel);
     } else {
-        own(p).fetch_or(CONTROL_OFF, AcqRel)
-    };
-    let was_on = bit & CONTROL_OFF == 0;
-    if was_on != on {
+        set(p, CONTROL_OFF);
+    }
+    if was_off != lane.process_is_off() {
         let kind = if on { MarkKind::On } else { MarkKind::Off };
         moments::mark(b"", kind, lane.index, 0);
     }

@@ -271,8 +271,8 @@ pub struct FileHeader {
     /// What every event looks at, with `command`: 0, or some of the `CONTROL_` bits, and pauses by
     /// the program from [`CONTROL_PAUSE`] up. Written by the recorder only. Atomic.
     pub control: u32,
-    /// The same from outside, some of the `COMMAND_` bits. Written by commands only, one at a time
-    /// (they lock the file).
+    /// The same from outside, some of the `COMMAND_` bits. Written by commands, one at a time (they
+    /// lock the file), and by a program that turns recording on.
     pub command_bits: u32,
     /// Requests below this many bytes (from this many on, with [`CONTROL_FEWER`]) get no stack.
     pub threshold_bytes: u64,
