@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptide_render::flamegraph;
+use heaptide_analysis::model::Process;
+use heaptide_render::flamegraph::{self, Boxes};
 
 use crate::NO;
 use crate::error::Error;
@@ -14,12 +15,22 @@ use crate::source;
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
-    let recording = source::open(&options.source)?;
+    let mut recording = source::open(&options.source)?;
+    source::fold(&mut recording, options.fold_recursion);
     if !source::has(&recording, options.process) {
         return Ok(ExitCode::from(NO));
     }
     let process = source::largest(&recording, options.process, options.measure);
-    let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
+    let boxes = match (options.scopes, options.scopes_and_stacks) {
+        (true, _) => Boxes::Scopes,
+        (_, true) => Boxes::ScopesAndStacks,
+        _ => Boxes::Stacks,
+    };
+    let fits = |p: &&Process| match boxes {
+        Boxes::Stacks => source::has_stacks(&recording, p),
+        Boxes::Scopes | Boxes::ScopesAndStacks => source::has_scopes(&recording, p),
+    };
+    let Some(process) = process.filter(fits) else {
         return Ok(ExitCode::from(NO));
     };
     let measure = options.measure.of_sites();
@@ -35,7 +46,8 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
         return Err(Error::new(what));
     }
     let mut svg = Vec::new();
-    flamegraph::write(&mut svg, process, measure).map_err(|e| Error::file(&path, "draw it", e))?;
+    flamegraph::write(&mut svg, process, measure, boxes)
+        .map_err(|e| Error::file(&path, "draw it", e))?;
     store(&path, &svg, options.force).map_err(|e| Error::file(&path, "write it", e))?;
     source::print(|out| writeln!(out, "{}", path.display()))?;
     Ok(ExitCode::SUCCESS)

@@ -172,6 +172,9 @@ pub struct ReportOptions {
     /// Show one table of rows of this kind instead of the page
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
     pub by: Option<GroupBy>,
+    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
+    #[arg(long)]
+    pub fold_recursion: bool,
     /// Show this process only
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,
@@ -206,8 +209,17 @@ pub struct TreeOptions {
         default_value = "at_peak_bytes")]
     pub measure: Measure,
     /// Start at the functions that allocate and show their callers below them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scopes")]
     pub bottom_up: bool,
+    /// Show the tree of scopes, not that of functions
+    #[arg(long)]
+    pub scopes: bool,
+    /// Show a tree of scopes for each lane
+    #[arg(long, requires = "scopes")]
+    pub per_lane: bool,
+    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
+    #[arg(long, requires = "scopes")]
+    pub fold_recursion: bool,
     /// Show this many levels
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
@@ -221,7 +233,8 @@ pub struct TreeOptions {
 
 const TREE_EXAMPLE: &str = "\
 Example:
-  heaptide tree app.heaptide --bottom-up --measure live_bytes --min-percent 2";
+  heaptide tree app.heaptide --bottom-up --measure live_bytes --min-percent 2
+  heaptide tree app.heaptide --scopes --per-lane";
 
 /// `heaptide flamegraph`.
 #[derive(Args, Debug)]
@@ -236,6 +249,15 @@ pub struct FlamegraphOptions {
     #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
         default_value = "at_peak_bytes")]
     pub measure: Measure,
+    /// Draw scopes, not functions
+    #[arg(long, conflicts_with = "scopes_and_stacks")]
+    pub scopes: bool,
+    /// Draw scopes, and above them the functions that allocate in them
+    #[arg(long)]
+    pub scopes_and_stacks: bool,
+    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
+    #[arg(long)]
+    pub fold_recursion: bool,
     /// Draw this process only
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,

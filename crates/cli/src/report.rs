@@ -19,7 +19,8 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
             "--by is for text, json has every site; leave out --by or take --format text",
         ));
     }
-    let recording = source::open(&options.source)?;
+    let mut recording = source::open(&options.source)?;
+    source::fold(&mut recording, options.fold_recursion);
     if !source::has(&recording, options.process) && options.format == Format::Text {
         return Ok(ExitCode::from(NO));
     }
@@ -38,8 +39,11 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
             let measure = sort.unwrap_or(Measure::AtPeakBytes);
             let table = table::Table { by, sort, top };
             let process = source::largest(&recording, process, measure);
-            let of_stacks = !matches!(by, GroupBy::Lane | GroupBy::Size);
-            let fits = |p: &&Process| !of_stacks || source::has_stacks(&recording, p);
+            let fits = |p: &&Process| match by {
+                GroupBy::Lane | GroupBy::Size => true,
+                GroupBy::Scope | GroupBy::Label => source::has_scopes(&recording, p),
+                _ => source::has_stacks(&recording, p),
+            };
             let Some(process) = process.filter(fits) else {
                 return Ok(ExitCode::from(NO));
             };

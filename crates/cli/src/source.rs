@@ -66,16 +66,41 @@ pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Opt
     Some(process)
 }
 
+/// Folds recursion of scopes, if asked for.
+pub fn fold(recording: &mut Recording, wanted: bool) {
+    if wanted {
+        recording.processes.iter_mut().for_each(Process::fold_scopes);
+    }
+}
+
 /// Whether a process has stacks; if not, says why.
 pub fn has_stacks(recording: &Recording, process: &Process) -> bool {
-    if process.mode == Mode::Counters {
+    let path = recording.path.display();
+    match process.mode {
+        Mode::Stacks => {}
+        Mode::Scopes => eprintln!(
+            "heaptide: {path}: recorded with --mode scopes, so there are no stacks; \
+             see `heaptide report --by scope` and `heaptide tree --scopes`"
+        ),
+        Mode::Counters => eprintln!(
+            "heaptide: {path}: recorded with --mode counters, so there are no stacks; \
+             see `heaptide report --by lane` and `--by size`"
+        ),
+    }
+    process.mode == Mode::Stacks
+}
+
+/// Whether a process can have scopes and labels; if not, says why.
+pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
+    let counters = process.mode == Mode::Counters;
+    if counters {
         let path = recording.path.display();
         eprintln!(
-            "heaptide: {path}: recorded with --mode counters, so there are no stacks; \
+            "heaptide: {path}: recorded with --mode counters, so there are no scopes and labels; \
              see `heaptide report --by lane` and `--by size`"
         );
     }
-    process.mode == Mode::Stacks
+    !counters
 }
 
 /// Writes to standard output through a buffer.

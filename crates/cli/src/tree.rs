@@ -1,8 +1,9 @@
-//! `heaptide tree`: the call tree as text.
+//! `heaptide tree`: the tree of calls or of scopes as text.
 
 use std::process::ExitCode;
 
-use heaptide_render::tree;
+use heaptide_analysis::model::{Process, Recording};
+use heaptide_render::{scopes, tree};
 
 use crate::NO;
 use crate::error::Error;
@@ -15,9 +16,14 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
         let found = options.min_percent;
         return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
     }
-    let recording = source::open(&options.source)?;
+    let mut recording = source::open(&options.source)?;
+    source::fold(&mut recording, options.fold_recursion);
     if !source::has(&recording, options.process) {
         return Ok(ExitCode::from(NO));
+    }
+    let process = source::largest(&recording, options.process, options.measure);
+    if options.scopes {
+        return of_scopes(options, &recording, process);
     }
     let view = tree::View {
         measure: options.measure,
@@ -25,10 +31,27 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
         depth: options.depth.unwrap_or(usize::MAX),
         min_percent: options.min_percent,
     };
-    let process = source::largest(&recording, options.process, options.measure);
     let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
         return Ok(ExitCode::from(NO));
     };
     source::print(|out| tree::write(out, process, &view))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_scopes(
+    options: &TreeOptions,
+    recording: &Recording,
+    process: Option<&Process>,
+) -> Result<ExitCode, Error> {
+    let view = scopes::View {
+        measure: options.measure,
+        depth: options.depth.unwrap_or(usize::MAX),
+        min_percent: options.min_percent,
+        per_lane: options.per_lane,
+    };
+    let Some(process) = process.filter(|p| source::has_scopes(recording, p)) else {
+        return Ok(ExitCode::from(NO));
+    };
+    source::print(|out| scopes::write(out, process, &view))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -26,6 +26,7 @@ pub(crate) fn scope_rows(
     let groups = group(process, &Functions::of(process), GroupBy::Scope);
     let whole = measure.of(&process.totals);
     let mut shown = top(groups, measure, Order::Inclusive, usize::MAX);
+    shown.retain(|g| g.key != Key::Scope(ScopeId(0)) || measure.of(&g.own) > 0);
     // A scope that allocates says more than the one around it.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     writeln!(
@@ -56,15 +57,19 @@ pub(crate) fn scope_rows(
     Ok(shown.len())
 }
 
-/// Labels in falling order of a measure; how many there are.
+/// Labels in falling order of a measure, and pools too if wanted; how many there are.
 pub(crate) fn label_rows(
     out: &mut dyn Write,
     process: &Process,
     measure: Measure,
     rows: usize,
+    pools: bool,
 ) -> io::Result<usize> {
     let mut groups = group(process, &Functions::of(process), GroupBy::Label);
-    groups.retain(|g| matches!(g.key, Key::Label(Some(_), _)));
+    groups.retain(|g| match g.key {
+        Key::Label(Some(id), _) => pools || !process.labels[id.0 as usize].pool,
+        _ => false,
+    });
     groups.sort_by_key(|g| (Reverse(measure.of(&g.own)), Reverse(g.own.allocations), g.key));
     let whole = measure.of(&process.totals);
     writeln!(
@@ -127,7 +132,7 @@ pub(crate) fn sections(
     let pools = pools(process);
     if process.labels.iter().any(|label| !label.pool) {
         writeln!(out, "\nLabels: {}", measure.name())?;
-        let found = label_rows(out, process, measure, rows)?;
+        let found = label_rows(out, process, measure, rows, false)?;
         more(out, found, rows, "--by label shows all")?;
     }
     if !pools.is_empty() {

@@ -152,7 +152,7 @@ fn scopes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
 
 fn labels(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     writeln!(out, "{} by label: blocks and other memory that have one\n", measure.name())?;
-    let found = named::label_rows(out, process, measure, rows)?;
+    let found = named::label_rows(out, process, measure, rows, true)?;
     more(out, found, rows)
 }
 
