@@ -128,6 +128,14 @@ impl Control {
         Ok((number, file, answer))
     }
 
+    /// Whether the program has answered all requests. If so it need not look for one at each of its
+    /// allocations any more, and is told.
+    pub fn is_settled(&self) -> Result<bool, Error> {
+        let locked = self.lock()?;
+        let number = locked.word(offset_of!(FileHeader, request))?;
+        Ok(locked.answer(number, Wait::No)? != Answer::Waits)
+    }
+
     /// Nanoseconds from the start of the recording.
     fn now_ns(&self) -> u64 {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();

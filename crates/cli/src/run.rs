@@ -18,7 +18,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use crate::launch::{Launch, default_recording};
-use crate::options::RunOptions;
+use crate::options::{Mode, RunOptions};
 use crate::watch::Watch;
 use crate::{Error, library, monitors};
 
@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     let program = find_program(options.program())?;
+    if options.mode != Mode::Stacks && options.stacks_from.or(options.stacks_below).is_some() {
+        return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks"));
+    }
     let monitors = monitors::check(&options.monitors)?;
     let output = options.output.as_deref().map(|path| prepare(path, options.force)).transpose()?;
     let launch = Launch { library: library::path()?, monitors, output, program };

@@ -11,6 +11,9 @@ use heaptide_format::{
 use crate::control::Control;
 use crate::error::Error;
 
+/// Snapshots and marks that are shown, the newest: a screen.
+const SHOWN: usize = 20;
+
 /// On or off, and by whom.
 pub fn on_or_off(header: &FileHeader) -> String {
     let pauses = header.control / CONTROL_PAUSE;
@@ -66,16 +69,21 @@ pub fn of(control: &Control) -> Result<String, Error> {
     if header.request != header.answered {
         row("waiting", "a request, for the program's next allocation".to_owned());
     }
-    row("snapshots", snapshots.len().to_string());
-    for snapshot in &snapshots {
+    row("snapshots", newest(snapshots.len()));
+    for snapshot in &snapshots[snapshots.len().saturating_sub(SHOWN)..] {
         row("", line(snapshot));
     }
-    let marks = marks.filter(|m| m.record.kind == MarkKind::Mark as u32);
-    row("marks", marks.clone().count().to_string());
-    for mark in marks {
+    let marks: Vec<_> = marks.filter(|m| m.record.kind == MarkKind::Mark as u32).collect();
+    row("marks", newest(marks.len()));
+    for mark in &marks[marks.len().saturating_sub(SHOWN)..] {
         row("", format!("      {:>12}  {}", seconds(mark.record.time_ns), mark.name));
     }
     Ok(out)
+}
+
+/// How many there are, and how many of them are shown.
+fn newest(count: usize) -> String {
+    if count > SHOWN { format!("{count}, the last {SHOWN}:") } else { count.to_string() }
 }
 
 /// Number, time and name of a snapshot.

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use heaptide_analysis::running;
 
 use crate::control::{Control, Wait};
-use crate::error::Error;
+
+/// Programs are looked after first so soon, and last so seldom: an idle one may never answer.
+const SETTLE_FIRST: Duration = Duration::from_millis(5);
+const SETTLE_LAST: Duration = Duration::from_secs(5);
 
 /// Takes snapshots until it is dropped.
 pub struct Watch {
@@ -40,16 +43,21 @@ impl Drop for Watch {
 fn watch(recording: PathBuf, every: Duration, stopped: &Receiver<()>) {
     let mut next = Instant::now() + every;
     let mut told = false;
-    while stopped.recv_timeout(next.saturating_duration_since(Instant::now()))
-        == Err(RecvTimeoutError::Timeout)
-    {
+    let mut asked = Vec::new();
+    while settle(&mut asked, next, stopped) {
         // Without a profile yet, or with none left, there is nothing to copy.
-        let found = running::of_recording(&recording).unwrap_or_default();
-        for running in found {
-            let taken = Control::open(&running).and_then(|c| c.snapshot("", Wait::No));
-            if let Some(error) = failure(taken.err(), &running).filter(|_| !told) {
-                eprintln!("heaptide: {error}; later ones may be missing, too");
-                told = true; // once: the output is the program's
+        for running in running::of_recording(&recording).unwrap_or_default() {
+            let taken = Control::open(&running).and_then(|control| {
+                control.snapshot("", Wait::No)?;
+                Ok(control)
+            });
+            match taken {
+                Ok(control) => asked.push(control),
+                Err(error) if running.is_there() && !told => {
+                    eprintln!("heaptide: {error}; later snapshots may be missing, too");
+                    told = true; // once: the output is the program's
+                }
+                Err(_) => {} // it ended meanwhile
             }
         }
         while next <= Instant::now() {
@@ -58,7 +66,21 @@ fn watch(recording: PathBuf, every: Duration, stopped: &Receiver<()>) {
     }
 }
 
-/// The error to tell: none if the process ended meanwhile.
-fn failure(error: Option<Error>, running: &running::Running) -> Option<Error> {
-    error.filter(|_| running.is_there())
+/// Waits until it is time, and meanwhile lets programs that have put the snapshot on their timeline
+/// know that this was all. False: it is over.
+fn settle(asked: &mut Vec<Control>, next: Instant, stopped: &Receiver<()>) -> bool {
+    let mut pause = SETTLE_FIRST;
+    loop {
+        let left = next.saturating_duration_since(Instant::now());
+        let rest = if asked.is_empty() { left } else { left.min(pause) };
+        if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+            return false;
+        }
+        asked.retain(|control| control.is_settled().is_ok_and(|settled| !settled));
+        if Instant::now() >= next {
+            asked.clear();
+            return true;
+        }
+        pause = (pause * 2).min(SETTLE_LAST);
+    }
 }

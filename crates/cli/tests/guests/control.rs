@@ -351,6 +351,9 @@ fn snapshot_of_a_stopped_program() {
     let mut command = heaptide();
     command.args(["report", "--snapshot=3"]).arg(&guest.recording);
     assert_refused(&run(&mut command, &guest.place), "no snapshot 3; it has 1, 2");
+    let again = run(recorded(&guest.recording, &["--force"]).arg("true"), &guest.place);
+    assert_eq!(again.status, 0, "snapshots belong to a recording: {}", again.stderr);
+    assert!(!file.exists());
 }
 
 #[test]
@@ -525,6 +528,9 @@ fn bad_values_are_one_line() {
         assert_refused(&outcome, says);
         assert!(!place.join("a.heaptide").exists(), "{options:?} left a recording");
     }
+    let options = ["--mode", "counters", "--stacks-below", "1K"];
+    let outcome = run(recorded(&place.join("a.heaptide"), &options).arg("true"), &place);
+    assert_refused(&outcome, "are for --mode stacks");
     for option in ["--snapshot-every=10", "--snapshot-on=KILL", "--stacks-from=1X"] {
         let outcome = run(recorded(&place.join("a.heaptide"), &[option]).arg("true"), &place);
         assert_eq!(outcome.status, 2, "{option}: {}", outcome.stderr);
