@@ -2,7 +2,8 @@
 //
 // a: small allocates 10 blocks of 100 bytes. b: large allocates 5 blocks of 5000 bytes. f: release
 // frees all of them. t: touch allocates and frees one byte. u: USR2 comes. s: it takes a snapshot
-// of itself. 1, 0: it turns its recording on, off. q, or the end: exits.
+// of itself. 1, 0: it turns its recording on, off. w: scope `work` allocates 60 bytes and frees
+// what small allocated last. q, or the end: exits.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <signal.h>
@@ -29,6 +30,15 @@ static NOINLINE void release(void)
         free(kept[--held]);
     stay();
 }
+static NOINLINE void work(void)
+{
+    heaptide_begin("work");
+    void *p = keep(malloc(60));
+    free(held > 0 ? kept[--held] : NULL);
+    heaptide_end("work");
+    if (held < KEPT)
+        kept[held++] = p;
+}
 static NOINLINE void touch(void) { free(keep(malloc(1))); stay(); }
 
 int main(void)
@@ -42,6 +52,7 @@ int main(void)
         case 't': touch(); break;
         case 'u': raise(SIGUSR2); break;
         case 's': heaptide_snapshot_now("from inside"); break;
+        case 'w': work(); break;
         case '1': heaptide_turn(1); break;
         case '0': heaptide_turn(0); break;
         default: return 98;

@@ -488,6 +488,26 @@ fn counters_since_a_reset() {
 }
 
 #[test]
+fn scopes_since_a_reset() {
+    for mode in ["stacks", "scopes"] {
+        let mut guest = Steps::start("ctl-reset-scopes", &["--mode", mode]);
+        guest.steps("aww");
+        guest.ctl_while_it_allocates(&["reset"]);
+        guest.steps("www");
+        guest.finish();
+        let counted = |options: &[&str]| {
+            let report = guest.report(options);
+            let scopes = list(&list(&report, "processes")[0], "scopes").to_vec();
+            let work = scopes.iter().find(|s| s["value"] == "work").expect("the scope");
+            ["entered", "allocations", "frees_here", "live_blocks"].map(|m| number(work, m))
+        };
+        // The first work frees a block of small, each later one the block of the work before.
+        assert_eq!(counted(&[]), [3, 3, 3, 1], "{mode}");
+        assert_eq!(counted(&["--from-start"]), [5, 5, 5, 1], "{mode}");
+    }
+}
+
+#[test]
 fn a_monitor_of_ones_own() {
     let place = scratch("ctl-monitor");
     let monitor = place.join("libctl_monitor.so");
