@@ -10,6 +10,7 @@ mod dangers;
 mod expectations;
 mod harness;
 mod kill;
+mod languages;
 mod limits;
 mod real;
 mod recording;

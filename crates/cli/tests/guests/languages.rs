@@ -1,0 +1,389 @@
+//! Programs in Rust and Python that use the interface: each ability, with the recorder and without,
+//! the worked examples, and the monitors in Rust.
+//!
+//! What a program can see of itself it checks itself (`crates/heaptide/guest`, `python/tests`); the
+//! numbers here are read from the recording.
+
+use crate::harness::{
+    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch, skip,
+};
+use crate::real::python;
+use crate::recording::{counted, list, number};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const MONITORS: [&str; 5] = ["totals", "histogram", "window", "periodic", "threshold"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where the guest, the example and the monitors are, built in a target directory of their own.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = directory("languages");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--manifest-path"]).arg(root().join("Cargo.toml"));
+        cargo.arg("--target-dir").arg(&target);
+        cargo.args(["--package", "heaptide-api", "--features", "heaptide-api/tracing"]);
+        cargo.args(["--example", "guest", "--lib", "--bins", "--package", "heaptide-example"]);
+        for monitor in MONITORS {
+            cargo.arg("--package").arg(format!("heaptide-monitor-{monitor}"));
+        }
+        // Flags and wrappers of the outer build are not for guests.
+        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"]
+        {
+            cargo.env_remove(name);
+        }
+        let output = cargo.output().expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        target.join("debug")
+    })
+}
+
+fn guest() -> PathBuf {
+    built().join("examples/guest")
+}
+
+/// Counters that are looked at, summed over sites.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Sums {
+    allocations: i128,
+    requested_bytes: i128,
+    live_blocks: i128,
+    frees_here: i128,
+}
+
+/// A scope path as `attribute=value/attribute=value`; empty outside of scopes.
+fn path(site: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let names = site["scope"].as_array().map_or(&[][..], Vec::as_slice);
+    let names = names.iter().map(|n| format!("{}={}", text(&n["attribute"]), text(&n["value"])));
+    names.collect::<Vec<_>>().join("/")
+}
+
+/// The sums of each scope path of all processes.
+fn by_scope(report: &Value) -> BTreeMap<String, Sums> {
+    let mut sums = BTreeMap::<String, Sums>::new();
+    for site in list(report, "processes").iter().flat_map(|process| list(process, "sites")) {
+        let sum = sums.entry(path(site)).or_default();
+        sum.allocations += counted(site, "allocations");
+        sum.requested_bytes += counted(site, "requested_bytes");
+        sum.live_blocks += counted(site, "live_blocks");
+        sum.frees_here += counted(site, "frees_here");
+    }
+    sums
+}
+
+/// Runs the guest bare and recorded; both must be content. The report of the recording.
+fn ability(name: &str) -> (Value, PathBuf) {
+    let recording = content(name);
+    (report(&recording, &scratch(&format!("rust-{name}-report"))), recording)
+}
+
+/// Runs the guest bare and recorded; both must be content. The recording.
+fn content(name: &str) -> PathBuf {
+    let place = scratch(&format!("rust-{name}"));
+    let done = |command: &mut Command| {
+        let outcome = run(command.arg(name).current_dir(&place), &place);
+        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{name}");
+        assert_eq!(outcome.stdout, format!("{name}: done\n"));
+    };
+    done(&mut clean(Command::new(guest())));
+    let recording = place.join("a.heaptide");
+    done(recorded(&recording, &[]).arg(guest()));
+    recording
+}
+
+/// Allocations, requested bytes and frees made there, of a path that must be known.
+fn expect(sums: &BTreeMap<String, Sums>, path: &str, expected: [i128; 3]) {
+    let found = sums.get(path).unwrap_or_else(|| panic!("no scope `{path}` in {sums:#?}"));
+    let found = [found.allocations, found.requested_bytes, found.frees_here];
+    assert_eq!(found, expected, "allocations, requested bytes, frees in `{path}`");
+}
+
+#[test]
+fn rust_scopes() {
+    let (report, _) = ability("scopes");
+    let sums = by_scope(&report);
+    // Ten blocks and their list; freed in another scope, which both ledgers know.
+    expect(&sums, "region=load", [11, 10_240, 0]);
+    expect(&sums, "region=use", [0, 0, 11]);
+    for n in 0..3 {
+        expect(&sums, &format!("iteration={n}"), [n + 1, (n + 1) * 100, n + 1]);
+    }
+    expect(&sums, "region=dummy1", [1, 11, 1]);
+    expect(&sums, "region=dummy10", [1, 22, 1]);
+    expect(&sums, "region=dummy10/region=dummy1", [1, 33, 1]);
+    let nested = ["function=guest::scopes::nested"; 3];
+    for levels in 1..=3 {
+        expect(&sums, &nested[..levels].join("/"), [1, 70, 1]);
+    }
+    assert_eq!(sums["text=é — as it is"].requested_bytes, 50);
+}
+
+#[test]
+fn rust_contexts() {
+    let (report, _) = ability("contexts");
+    let sums = by_scope(&report);
+    // Starting threads allocates in the scope too, less than a block of theirs each.
+    let shared = sums["region=shared"];
+    assert_eq!((shared.live_blocks, shared.requested_bytes / 1000), (0, 4));
+    for n in 0..30 {
+        expect(&sums, &format!("worker={n}"), [7, 4200, 7]);
+    }
+}
+
+#[test]
+fn rust_tasks() {
+    let (report, _) = ability("tasks");
+    let sums = by_scope(&report);
+    // Five steps of three blocks, and one that the task owns; one a step in a scope of its own.
+    for (task, bytes) in [("first", 1000), ("second", 2000)] {
+        let task = format!("region=executor/task={task}");
+        expect(&sums, &task, [16, 16 * bytes, 16]);
+        expect(&sums, &format!("{task}/region=inner"), [5, 5 * bytes, 5]);
+    }
+    expect(&sums, "held=first", [4, 1200, 4]);
+    expect(&sums, "task=second/held=second", [4, 1600, 4]);
+    expect(&sums, "task=left", [4, 20_000, 4]);
+}
+
+#[test]
+fn rust_spans() {
+    let (report, _) = ability("spans");
+    let sums = by_scope(&report);
+    // What `tracing` allocates for spans in them is less than a block of theirs.
+    let blocks = |path: &str| sums.get(path).map_or(0, |sum| sum.requested_bytes / 800);
+    assert_eq!(blocks("span=outer/span=inner"), 2);
+    assert_eq!(blocks("span=second"), 6);
+    assert_eq!(blocks("span=first/span=child"), 3);
+    assert_eq!(blocks("span=b"), 1);
+}
+
+#[test]
+fn rust_labels() {
+    let (report, _) = ability("labels");
+    let labels = list(&list(&report, "processes")[0], "labels");
+    let live: BTreeMap<&str, (i128, i128)> = labels
+        .iter()
+        .map(|l| (l["label"].as_str().expect("a label"), l))
+        .map(|(name, l)| (name, (number(l, "live_blocks"), number(l, "live_bytes"))))
+        .filter(|(_, live)| live.0 > 0)
+        .collect();
+    let expected =
+        [("cube", (1, 72)), ("first", (1, 1000)), ("matrix", (1, 488)), ("second", (1, 1000))];
+    assert_eq!(live, BTreeMap::from(expected));
+}
+
+#[test]
+fn rust_pools() {
+    let (report, _) = ability("pools");
+    let labels = list(&list(&report, "processes")[0], "labels");
+    let blocks = labels.iter().find(|l| l["label"] == "arena" && l["kind"] == "pool_block");
+    let blocks = blocks.expect("blocks of the pool");
+    assert_eq!((number(blocks, "allocations"), number(blocks, "live_blocks")), (5, 3));
+    assert_eq!(number(blocks, "live_bytes"), 2048 + 2 * 1024);
+}
+
+#[test]
+fn rust_windows_marks_and_snapshots() {
+    let (report, recording) = ability("windows");
+    let process = &list(&report, "processes")[0];
+    let names = |rows: &str| -> Vec<&str> {
+        list(process, rows).iter().map(|row| row["name"].as_str().expect("a name")).collect()
+    };
+    assert_eq!(names("windows"), ["outer", "inner"]);
+    assert_eq!(names("marks"), ["before", "with three", "after", "without"]);
+    let profile = profiles(&recording).pop().expect("a profile");
+    for number in 1..=2 {
+        let snapshot = profile.with_extension(format!("{number}.snapshot"));
+        assert!(snapshot.exists(), "{snapshot:?} is not there");
+    }
+}
+
+#[test]
+fn rust_control() {
+    // After a reset, what is live is more than what was allocated since.
+    let recording = content("control");
+    let mut command = heaptide();
+    command.args(["report", "--format", "json"]).arg(&recording);
+    let outcome = run(&mut command, &scratch("rust-control-report"));
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("a report");
+    let totals = &list(&report, "processes")[0]["totals"];
+    // Since the reset: the block after it, and what the program prints.
+    let requested = number(totals, "requested_bytes");
+    assert!((12_345..20_000).contains(&requested), "{requested} bytes since the reset");
+}
+
+#[test]
+fn rust_monitors() {
+    ability("monitors");
+    ability("deregistered");
+}
+
+/// Runs the guest's `work` with a monitor: a hundred requests of a million bytes, two kept.
+fn monitored(test: &str, monitor: &str, options: &str) -> (Outcome, PathBuf) {
+    let place = scratch(&format!("monitor-{test}"));
+    let library = built().join(format!("lib{monitor}.so"));
+    let argument = format!("{}{options}", library.display());
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &["--monitor", &argument]);
+    let outcome = run(command.arg(guest()).arg("work").current_dir(&place), &place);
+    (outcome, place)
+}
+
+/// The number behind this text in the output.
+fn said(outcome: &Outcome, what: &str) -> i64 {
+    let rest = outcome.stderr.split_once(what).map(|(_, rest)| rest);
+    let rest = rest.unwrap_or_else(|| panic!("no `{what}` in {}", outcome.stderr)).trim_start();
+    let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '-')).unwrap_or(rest.len());
+    rest[..end].parse().unwrap_or_else(|e| panic!("{what}: {e}: {}", outcome.stderr))
+}
+
+#[test]
+fn monitor_of_totals() {
+    let (outcome, _) = monitored("totals", "totals", "");
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert_eq!(said(&outcome, "total memory requested:") / 1_000_000, 100);
+    assert_eq!(said(&outcome, "max memory used:") / 1_000_000, 2);
+    assert_eq!(said(&outcome, "presently used:") / 1_000_000, 2);
+    let (allocations, frees) =
+        (said(&outcome, "# allocations calls:"), said(&outcome, "# deallocations calls:"));
+    assert!(allocations >= 101 && (3..20).contains(&(allocations - frees)), "{}", outcome.stderr);
+    let (outcome, _) = monitored("totals-options", "totals", ":verbose");
+    assert_eq!((outcome.status, outcome.stderr.lines().count()), (0, 1), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("totals: `verbose`: it has no options"), "{}", outcome.stderr);
+}
+
+#[test]
+fn monitor_of_sizes() {
+    let (outcome, _) = monitored("histogram", "histogram", "");
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let row = outcome.stderr.lines().find(|line| line.trim_start().starts_with("524288 "));
+    let row: Vec<_> = row.expect("the class of a million bytes").split_whitespace().collect();
+    assert_eq!(row, ["524288", "100", "100", "98"]);
+}
+
+#[test]
+fn monitor_of_a_window() {
+    let (outcome, _) = monitored("window", "window", ":from=20,to=69");
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    // Fifty requests of a million bytes, the last of which is not freed when the window ends.
+    assert!(
+        outcome.stderr.contains("window 1: requested 50000000 ")
+            && outcome.stderr.contains("allocations 50 frees 49 of its own 49 not yet freed 1 "),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn monitor_that_writes_periodically() {
+    let (outcome, place) = monitored("periodic", "periodic", ":interval=1,file=heap-");
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let entries = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.path());
+    let file = entries.filter(|path| path.extension().is_some_and(|e| e == "csv")).last();
+    let text = fs::read_to_string(file.expect("a file")).expect("its text");
+    let mut lines = text.lines();
+    assert_eq!(lines.next().map(|header| header.split(", ").count()), Some(7));
+    let last = lines.next_back().expect("a last line");
+    let figures: Vec<i64> = last.split(", ").map(|f| f.parse().expect("a number")).collect();
+    assert_eq!((figures[1] / 1_000_000, figures[4]), (100, 1_000_000), "{last}");
+}
+
+#[test]
+fn monitor_with_a_threshold() {
+    /// What a program that aborts ends with, as a shell shows it.
+    const ABORTED: i32 = 128 + 6;
+    let (outcome, _) = monitored("threshold", "threshold", ":min=1000000,max=1M,skip=3");
+    assert_eq!(outcome.status, ABORTED, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("threshold: request of 1000000 bytes, number 4"));
+    let (outcome, _) = monitored("threshold-live", "threshold", ":live=1500000");
+    assert_eq!(outcome.status, ABORTED, "{}", outcome.stderr);
+    let (outcome, _) = monitored("threshold-high", "threshold", ":live=3M");
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn rust_example() {
+    let place = scratch("rust-example");
+    let program = built().join("heaptide-example");
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, bare.stdout.as_str()), (0, "sum of all histograms: 9481.1\n"));
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    let mut lines = outcome.stdout.lines();
+    assert_eq!(lines.next(), Some("an event takes 52 blocks, 21200 bytes"));
+    assert_eq!(lines.next(), Some("20 blocks of the event loop are kept"));
+    let sums = by_scope(&report(&recording, &place));
+    for event in 0..20 {
+        expect(&sums, &format!("event={event}/region=read"), [1, 12_000, 0]);
+        expect(&sums, &format!("event={event}/region=tracks"), [51, 9200, 0]);
+        // The hits, the list and all tracks but the best.
+        expect(&sums, &format!("event={event}"), [0, 0, 51]);
+    }
+    assert_eq!(sums["region=calibration"].requested_bytes, 80_000);
+    assert_eq!(sums["region=histograms"].requested_bytes / 8000, 4);
+}
+
+/// Runs Python with the package on its path, bare or recorded.
+fn python_at(place: &Path, command: Command, arguments: &[&str]) -> Option<Outcome> {
+    let mut command = command;
+    command.arg(python()?).args(arguments).current_dir(place);
+    command.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(run(&mut command, place))
+}
+
+#[test]
+fn python_package() {
+    let place = scratch("python-package");
+    let tests = root().join("python");
+    let tests = tests.to_str().expect("a path in UTF-8");
+    let arguments = ["-W", "error", "-m", "unittest", "discover", "-s", tests, "-t", tests];
+    let recording = place.join("a.heaptide");
+    for command in [clean(Command::new("env")), recorded(&recording, &[])] {
+        let Some(outcome) = python_at(&place, command, &arguments) else {
+            return skip("python3 is not installed");
+        };
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("\nOK"), "{}", outcome.stderr);
+    }
+    let report = report(&recording, &place);
+    let sums = by_scope(&report);
+    let mib = |path: &str| sums.get(path).map(|sum| sum.requested_bytes >> 20);
+    assert_eq!(mib("region=python load"), Some(3));
+    assert_eq!(mib("region=python load/iteration=7"), Some(2));
+    // What was freed there is of other scopes.
+    assert!(sums["region=python use"].frees_here >= 2);
+    assert_eq!((0..20).filter_map(|n| mib(&format!("worker={n}"))).sum::<i128>(), 60);
+}
+
+#[test]
+fn python_example() {
+    let place = scratch("python-example");
+    let program = root().join("examples/python/pages.py");
+    let program = program.to_str().expect("a path in UTF-8");
+    let Some(bare) = python_at(&place, clean(Command::new("env")), &[program]) else {
+        return skip("python3 is not installed");
+    };
+    assert_eq!((bare.status, bare.stdout.as_str()), (0, "bytes of all pages: 8388608\n"));
+    let recording = place.join("a.heaptide");
+    let outcome = python_at(&place, recorded(&recording, &[]), &[program]).expect("python");
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert!(outcome.stdout.starts_with("the index takes 1048577 bytes\n"), "{}", outcome.stdout);
+    let sums = by_scope(&report(&recording, &place));
+    let mib = |path: &str| sums.get(path).map(|sum| sum.requested_bytes >> 20);
+    for page in 0..4 {
+        // Eight parts of 256 KiB; joined, and copied; copied for the thread.
+        assert_eq!(mib(&format!("page={page}/region=receive")), Some(2));
+        assert_eq!(mib(&format!("page={page}/region=join")), Some(4));
+        assert_eq!(mib(&format!("page={page}/region=pack")), Some(2));
+    }
+    assert_eq!(mib("region=index"), Some(1));
+}

@@ -1,0 +1,78 @@
+"""A worked example: pages are fetched by tasks that take turns, and the recording knows which page
+and which part of the work each block belongs to.
+
+    pip install ./python
+    heaptide run -o pages.heaptide -- python3 examples/python/pages.py
+    heaptide report --by scope pages.heaptide
+    heaptide tree --scopes pages.heaptide
+
+Each of four pages is received in eight parts of 256 KiB, joined to a body of 2 MiB, and packed by a
+thread; the index of 1 MiB stays. Without the recorder the program does the same, and prints no
+figures.
+"""
+
+import asyncio
+import zlib
+
+import heaptide
+import heaptide.asyncio
+
+PAGES = 4
+PARTS = 8
+PART_BYTES = 256 * 1024
+INDEX_BYTES = 1024 * 1024
+
+
+async def receive(page):
+    """The parts of a page, one after the other, as from a network."""
+    parts = []
+    for number in range(PARTS):
+        with heaptide.scope("receive"):
+            parts.append(bytearray(PART_BYTES))
+            parts[-1][0] = page + number
+        await asyncio.sleep(0)
+    return parts
+
+
+@heaptide.scope("join")
+def join(parts):
+    body = bytearray(b"".join(parts))
+    heaptide.label("body", body)
+    return body
+
+
+def pack(body):
+    """Runs on a thread of the pool, in the scope of the page that it was submitted in."""
+    with heaptide.scope("pack"):
+        return len(zlib.compress(bytes(body)))
+
+
+async def page(number, pool):
+    with heaptide.scope("page", number):
+        body = join(await receive(number))
+        packed = await asyncio.get_running_loop().run_in_executor(pool, pack, body)
+        return len(body), packed
+
+
+async def pages():
+    with heaptide.ThreadPoolExecutor(2) as pool:
+        return await asyncio.gather(*(page(number, pool) for number in range(PAGES)))
+
+
+def main():
+    with heaptide.scope("index"), heaptide.measure() as made:
+        index = bytearray(INDEX_BYTES)
+    if heaptide.recording():
+        print("the index takes", made.figures.largest_bytes, "bytes")
+    with heaptide.window("pages") as window:
+        # All tasks of this loop keep their scopes exactly, whenever they run.
+        done = heaptide.asyncio.run(pages())
+    heaptide.mark("pages done")
+    if heaptide.recording():
+        print("pages took", window.figures.requested_bytes >> 20, "MiB in all")
+    print("bytes of all pages:", sum(body for body, _ in done))
+    return index
+
+
+if __name__ == "__main__":
+    KEPT = main()
