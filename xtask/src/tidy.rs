@@ -112,10 +112,12 @@ fn words(text: &Text) -> Vec<Problem> {
     problems
 }
 
-/// Code that the compiler cannot check stays in the crate that lives in the guest, and in guests.
+/// Code that the compiler cannot check stays in the crate that lives in the guest, in the file
+/// through which programs in Rust reach it, and in guests.
 fn danger(text: &Text) -> Vec<Problem> {
     const KEYWORD: &str = concat!("un", "safe");
-    let allowed = ["crates/capture/", "tests/programs/"].iter().any(|d| text.path.starts_with(d));
+    let places = ["crates/capture/", "crates/heaptide/src/interface.rs", "tests/programs/"];
+    let allowed = places.iter().any(|place| text.path.starts_with(place));
     if !text.path.ends_with(".rs") || allowed {
         return Vec::new();
     }

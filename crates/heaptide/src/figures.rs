@@ -112,7 +112,7 @@ pub fn histograms() -> Histograms {
 /// is not in it: for that there are [windows](crate::Window).
 ///
 /// ```
-/// let (text, figures) = heaptide::measure(|| String::from("forty-two bytes, of which few are used"));
+/// let (text, figures) = heaptide::measure(|| String::from("a text of its own"));
 /// if heaptide::recording() {
 ///     assert_eq!((figures.allocations, figures.frees), (1, 0));
 ///     assert_eq!(figures.requested_bytes, text.len() as u64);

@@ -87,8 +87,8 @@ pub fn register(name: &str, monitor: Box<dyn Monitor>) -> Result<Registration, N
     }
 }
 
-/// As much of a name as the recorder keeps, with a zero behind it. Not on the heap: the monitor would
-/// see that freed.
+/// As much of a name as the recorder keeps, with a zero behind it. Not on the heap: the monitor
+/// would see that freed.
 fn kept_name(name: &str) -> [u8; 32] {
     let mut kept = [0; 32];
     let text = name.bytes().take_while(|byte| *byte != 0);

@@ -176,9 +176,9 @@ pub enum Extent {
     Inclusive,
 }
 
-/// A scope path, to be carried to other threads, tasks or callbacks. It belongs to the process: in a
-/// child of a fork it is none. Two are equal if they are of the same scopes, whichever threads they
-/// come from.
+/// A scope path, to be carried to other threads, tasks or callbacks. It belongs to the process: in
+/// a child of a fork it is none. Two are equal if they are of the same scopes, whichever threads
+/// they come from.
 ///
 /// ```
 /// use heaptide::{Context, scope};

@@ -1,8 +1,8 @@
 //! A monitor that prints the figures of a part of the run, and what was allocated in it and not
 //! freed in it.
 //!
-//! `heaptide run --monitor ./libwindow.so -- PROGRAM`, where the program marks the part itself, once
-//! or repeatedly: it calls `heaptide_window_monitor_begin()` and `heaptide_window_monitor_end()` if
+//! `heaptide run --monitor ./libwindow.so -- PROGRAM`, where the program marks the part itself,
+//! once or repeatedly: it calls `heaptide_window_monitor_begin()` and `heaptide_window_monitor_end()` if
 //! they are there. A program that cannot be changed is told by its count of allocations:
 //! `--monitor ./libwindow.so:from=1000,to=2000`.
 
