@@ -196,6 +196,23 @@ fn the_same_by_variables() {
 }
 
 #[test]
+fn snapshots_at_an_interval_by_variable() {
+    let place = scratch("ctl-interval-variable");
+    let mut guest = Steps::preload(&place, &[("HEAPTIDE_SNAPSHOT_EVERY", "0.01")]);
+    guest.steps("a");
+    let file = |n: u32| guest.recording.join(format!("{}-0.{n}.snapshot", guest.pid()));
+    let files = [file(1), file(2), file(3)];
+    until("three snapshots", || {
+        guest.steps("t");
+        files.iter().all(|file| file.exists())
+    });
+    guest.steps("b");
+    guest.finish();
+    let report = guest.report(&["--snapshot", "2"]);
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
+}
+
+#[test]
 fn the_last_word_counts() {
     let mut guest = Steps::start("ctl-last-word", &[]);
     guest.steps("0");
