@@ -8,6 +8,7 @@ two differ, the thread has switched, and its native path is set right before any
 
 import contextvars
 import functools
+import os
 import threading
 from concurrent import futures
 from types import TracebackType
@@ -127,6 +128,10 @@ def _number(attribute: str, value: Value) -> int:
 # Names that were asked for, with their numbers. Values of loops do not fill it: see `number_of`.
 _numbers: dict = {}
 _NUMBERS_LIMIT = 4096
+
+if library is not None and hasattr(os, "register_at_fork"):
+    # A child has a profile of its own, with numbers of its own.
+    os.register_at_fork(after_in_child=_numbers.clear)
 
 
 def number_of(attribute: str, value: Value) -> int:

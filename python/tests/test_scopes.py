@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import os
 import threading
 import unittest
 
@@ -67,6 +68,24 @@ class Paths(unittest.TestCase):
             one = path()
         with heaptide.scope("dummy10"):
             self.assertNotEqual(path(), one)
+
+    @recorded
+    def test_a_child_of_a_fork(self):
+        """It has a recording of its own, and begins outside of all scopes."""
+        with heaptide.scope("forked"):
+            bytearray(2 * MIB)
+        with heaptide.scope("forking"):
+            child = os.fork()
+            if child == 0:
+                failed = 1
+                try:
+                    outside = path() == 0
+                    with heaptide.scope("forked"):
+                        bytearray(3 * MIB)
+                        failed = int(not outside or allocated() != 3)
+                finally:
+                    os._exit(failed)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     @recorded
     def test_one_object_entered_again(self):

@@ -359,6 +359,8 @@ fn python_package() {
     let mib = |path: &str| sums.get(path).map(|sum| sum.requested_bytes >> 20);
     assert_eq!(mib("region=python load"), Some(3));
     assert_eq!(mib("region=python load/iteration=7"), Some(2));
+    // Two before it forks, three in the child.
+    assert_eq!(mib("region=forked"), Some(5));
     // What was freed there is of other scopes.
     assert!(sums["region=python use"].frees_here >= 2);
     assert_eq!((0..20).filter_map(|n| mib(&format!("worker={n}"))).sum::<i128>(), 60);
