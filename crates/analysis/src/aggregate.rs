@@ -1,4 +1,5 @@
-//! Sites grouped by function, stack, module, scope, label, lane or size, and the helpers views walk stacks with.
+//! Sites grouped by function, stack, module, scope, label, lane or size, and the helpers views walk
+//! stacks with.
 
 use std::borrow::Cow;
 use std::fmt;

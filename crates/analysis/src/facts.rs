@@ -59,7 +59,12 @@ impl Facts {
         for site in &profile.sites {
             let lane = self.lane(site.lane, || format!("lane {}", site.lane));
             let [blocks, usable_bytes, requested_bytes] = site.moved;
-            let mut moved = Moved { blocks, usable_bytes, requested_bytes };
+            let record = &site.counters;
+            let mut moved = Moved {
+                blocks: blocks.min(record.allocations),
+                usable_bytes: usable_bytes.min(record.usable_bytes),
+                requested_bytes: requested_bytes.min(record.requested_bytes),
+            };
             let measures_of = |site: &reader::Site| site_measures(site, profile.header.epoch);
             let mut measures = measures_of(site);
             if let Some(before) = &profile.before {

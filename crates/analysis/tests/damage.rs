@@ -5,8 +5,8 @@ mod builder;
 use std::path::Path;
 
 use builder::{ProfileBuilder, Scratch, site};
-use heaptide_analysis::model::Recording;
-use heaptide_analysis::reader;
+use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::{reader, scopes};
 use heaptide_format as format;
 
 /// A profile with several extents of each kind.
@@ -20,8 +20,20 @@ fn profile() -> ProfileBuilder {
             parent = p.node(lane, app, 0x1000_0000 + 16 * depth, parent);
             p.site(lane, site(parent, depth + 1, 32));
         }
-        p.lane(lane, "lane", |record| record.frees_here = 1);
+        p.lane(lane, "lane", |record| record.freed_classes[3] = 1);
     }
+    let label = p.name("label", "matrix");
+    for lane in 0..3 {
+        let mut scope = p.scope(lane, 0, 0, |_| {});
+        for depth in 0..100 {
+            let name = p.name_int("level", depth);
+            scope = p.scope(lane, scope, name, |s| s.entered = 1);
+            let key = p.key(lane, |key| (key.scope, key.label) = (scope, label));
+            p.site(lane, site(key, 1, 32));
+        }
+    }
+    p.window("w", |window| window.open = 1);
+    p.mark(format::Mark { time_ns: 1, name: 1, kind: 1, lane: 0, number: 0, live_bytes: 0 });
     p
 }
 
@@ -47,7 +59,16 @@ fn survives(bytes: &[u8]) -> bool {
     }
     for site in &profile.sites {
         assert!(site.node as usize <= profile.nodes.len());
+        assert!(site.scope as usize <= profile.named.scopes.len());
+        assert!(site.label as usize <= profile.named.names.len());
     }
+    for (index, scope) in profile.named.scopes.iter().enumerate() {
+        assert!(scope.parent as usize <= index);
+        assert!(scope.name as usize <= profile.named.names.len());
+    }
+    let mut process = Process::from_bytes(bytes, Path::new("x.profile")).expect("it was read");
+    process.fold_scopes();
+    assert_eq!(scopes::sums(&process, None).len(), process.scopes.len());
     for place in &profile.places {
         assert!(
             place.module == reader::NO_MODULE || (place.module as usize) < profile.modules.len()
@@ -66,7 +87,7 @@ fn a_file_cut_anywhere_keeps_what_is_left() {
         assert!(sites >= last, "{sites} sites of the first {end} bytes, {last} of fewer");
         last = sites;
     }
-    assert_eq!(last, 600);
+    assert_eq!(last, 900);
     let scratch = Scratch::new("cut");
     let file = scratch.write("12-0.profile", &whole[..whole.len() - 4096]);
     let recording = Recording::open(&file).unwrap();

@@ -10,9 +10,12 @@ use std::mem::offset_of;
 
 use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind, VERSION};
-use heaptide_analysis::symbols::{ModuleKey, Name, Symbols};
+use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_format as format;
-use heaptide_format::{ExtentHeader, FileHeader, Lane, Module, Node, Sample, Site, StringHeader};
+use heaptide_format::{
+    ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample, Scope, Site,
+    StringHeader, Sums, Window,
+};
 use zerocopy::FromZeros;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -73,7 +76,8 @@ fn offsets_of_heads() {
         magic version mode pid ppid image forked start_realtime_ns start_monotonic_ns program
         command host max_depth file_end peak_bytes peak_time_ns peak_bound_bytes epoch end_kind
         end_code lanes_at_once end_time_ns last_seen_ns published_live unmatched_frees
-        frames_stepped rules_evaluated losses stamped_peak timeline_lock reserved
+        frames_stepped rules_evaluated losses stamped_peak timeline_lock resets
+        control command_bits threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
     );
     record!(ExtentHeader:
         magic kind reserved lane sequence length committed pad
@@ -90,7 +94,7 @@ fn offsets_of_records() {
         key parent first next last site flags
     );
     record!(Site:
-        stack epoch allocations requested_bytes usable_bytes frees freed_bytes largest_bytes
+        key epoch allocations requested_bytes usable_bytes frees freed_bytes largest_bytes
         temporary peak_blocks peak_bytes reallocations failed remote_epoch remote_frees
         remote_freed_bytes remote_peak_frees remote_peak_freed_bytes
     );
@@ -99,6 +103,21 @@ fn offsets_of_records() {
         requested_bytes reallocations failed largest_bytes temporary requested_classes
         usable_classes freed_classes reserved
     );
+    record!(Name: attribute kind value hash reserved);
+    record!(Scope:
+        parent name entered frees_here freed_here_bytes site first next last children lane reserved
+    );
+    record!(Key:
+        stack scope label lane flags site size moved_blocks moved_bytes moved_requested_bytes
+        lent_bytes
+    );
+    record!(Sums:
+        allocations frees reallocations failed requested_bytes usable_bytes freed_bytes
+    );
+    record!(Window:
+        name open begin_time_ns end_time_ns begin end peak_bytes peak_bound_bytes reserved
+    );
+    record!(Mark: time_ns name kind lane number live_bytes);
     record!(Sample:
         time_ns live_bytes peak_bytes allocations frees usable_bytes resident_bytes virtual_bytes
     );
@@ -115,11 +134,26 @@ fn numbers() {
         ("EXTENT_HEADER", format::EXTENT_HEADER.to_string()),
         ("NODE_GRANULE", format::NODE_GRANULE.to_string()),
         ("SITE_GRANULE", format::SITE_GRANULE.to_string()),
+        ("KEY_GRANULE", format::KEY_GRANULE.to_string()),
+        ("NAME_GRANULE", format::NAME_GRANULE.to_string()),
+        ("KEY_BIT", format::KEY_BIT.to_string()),
+        ("KEY_LABELLED", format::KEY_LABELLED.to_string()),
         ("STRING_GRANULE", format::STRING_GRANULE.to_string()),
         ("STRING_MAX", format::STRING_MAX.to_string()),
         ("SIZE_CLASSES", format::SIZE_CLASSES.to_string()),
         ("ADDRESS_BITS", format::ADDRESS_BITS.to_string()),
         ("NODE_EXACT_PC", format::NODE_EXACT_PC.to_string()),
+        ("KEY_OUTSIDE", format::KEY_OUTSIDE.to_string()),
+        ("KEY_POOL_BLOCK", format::KEY_POOL_BLOCK.to_string()),
+        ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),
+        ("CONTROL_OFF", format::CONTROL_OFF.to_string()),
+        ("CONTROL_MONITORS", format::CONTROL_MONITORS.to_string()),
+        ("CONTROL_THRESHOLD", format::CONTROL_THRESHOLD.to_string()),
+        ("CONTROL_FEWER", format::CONTROL_FEWER.to_string()),
+        ("CONTROL_PAUSE", format::CONTROL_PAUSE.to_string()),
+        ("COMMAND_OFF", format::COMMAND_OFF.to_string()),
+        ("COMMAND_REQUEST", format::COMMAND_REQUEST.to_string()),
+        ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),
     ];
     let found = rows(&document(), "Numbers").split_off(2);
     let found: Vec<_> = found.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
@@ -163,7 +197,8 @@ fn json_files() {
     let symbols = Symbols::read(&scratch).unwrap().unwrap();
     let module = ModuleKey { path: "/bin/app".to_owned(), build_id: vec![0xab, 0xab] };
     let names: Vec<_> = symbols.module(&module).unwrap().get(4405).unwrap().collect();
-    let name = |function, line| Name { function: Some(function), file: Some("app.c"), line };
+    let name =
+        |function, line| symbols::Name { function: Some(function), file: Some("app.c"), line };
     assert_eq!(names, [name("main", Some(7)), name("helper", Some(3))]);
 }
 

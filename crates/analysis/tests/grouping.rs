@@ -55,6 +55,7 @@ fn rows(process: &Process, functions: &Functions, groups: &[Group]) -> Vec<(Stri
         Key::Size(class) => process.histogram[class as usize].size_max.to_string(),
         Key::Stack(stack) => process.path_of(stack).iter().map(|&f| process.label(f)).collect(),
         Key::Function(None) | Key::Module(None) => "none".to_owned(),
+        Key::Scope(_) | Key::Label(..) => "all".to_owned(),
     };
     let row = |g: &Group| (label(g.key), g.own.usable_bytes, g.inclusive.usable_bytes);
     groups.iter().map(row).collect()
@@ -87,6 +88,8 @@ fn stacks_modules_and_lanes() {
         &[("abc", 1000, 1000), ("abbbd", 100, 100), ("abbc", 30, 30), ("", 7, 7)],
     );
     check(GroupBy::Module, Order::Own, &[("module", 1130, 1130), ("none", 7, 7)]);
+    check(GroupBy::Scope, Order::Own, &[("all", 1137, 1137)]);
+    check(GroupBy::Label, Order::Own, &[("all", 1137, 1137)]);
     check(GroupBy::Lane, Order::Own, &[("main", 1117, 1117), ("other", 20, 20)]);
 }
 

@@ -33,9 +33,10 @@ fn check_sums(process: &Process) {
     }
 }
 
-/// Two lanes: main → work → two allocating places.
+/// Two lanes: main → work → two allocating places. Of version 1, which lanes still had counters in.
 fn two_lanes() -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+    p.header.version = 1;
     p.program("/bin/app", &["app", "", "a b"]);
     p.header.peak_bytes = 1000;
     p.header.peak_time_ns = 7;
@@ -169,14 +170,31 @@ fn counters_have_a_row_for_each_lane_and_exact_sums() {
         (lane.allocations, lane.usable_bytes) = (1, 10);
         (lane.frees_here, lane.freed_here_bytes) = (7, 70);
     });
-    let process = open("counters", &p);
+    p.header.version = 1;
+    check_counters(&open("counters-1", &p));
+    // Since version 2 the classes are the counts.
+    let mut p = ProfileBuilder::new(format::Mode::Counters, 12, 0);
+    p.header.peak_bytes = 90;
+    p.lane(0, "maker", |lane| {
+        (lane.requested_classes[3], lane.requested_classes[4]) = (9, 1);
+        (lane.usable_bytes, lane.requested_bytes) = (100, 80);
+        lane.largest_bytes = 20;
+    });
+    p.lane(1, "breaker", |lane| {
+        (lane.requested_classes[4], lane.usable_bytes) = (1, 10);
+        (lane.freed_classes[4], lane.freed_here_bytes) = (7, 70);
+    });
+    check_counters(&open("counters", &p));
+}
+
+fn check_counters(process: &Process) {
     assert_eq!(process.mode, Mode::Counters);
     let live: Vec<_> = process.sites.iter().map(|s| s.measures.live_bytes).collect();
     assert_eq!(live, [40, 0], "the second freed 60 bytes of the first");
     let m = process.totals;
     assert_eq!((m.live_blocks, m.live_bytes, m.frees, m.frees_here), (4, 40, 7, 7));
     assert_eq!((m.peak_bytes, m.at_peak_bytes, m.largest_bytes), (90, 0, 20));
-    check_sums(&process);
+    check_sums(process);
 }
 
 #[test]
@@ -233,12 +251,12 @@ fn a_parent_may_come_later_in_the_file() {
 fn marks_and_exact_addresses() {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     let app = p.module("/nowhere/app", BASE, &[]);
-    let deep = p.node(0, 0, format::Mark::TooDeep as u64, 0);
+    let deep = p.node(0, 0, format::Gap::TooDeep as u64, 0);
     let key = u64::from(app) << format::ADDRESS_BITS | (BASE + 0x50);
     let flags = format::NODE_EXACT_PC;
     let signal = p.node_of(0, format::Node { key, parent: deep, flags, ..NO_NODE });
     let jit = p.node(0, 0, 0x1234_5679, signal);
-    let cut = p.node(0, 0, format::Mark::NoRoom as u64, jit);
+    let cut = p.node(0, 0, format::Gap::NoRoom as u64, jit);
     p.site(0, site(cut, 1, 8));
     let process = open("marks", &p);
     let labels: Vec<_> =
@@ -284,7 +302,10 @@ fn measures_have_one_name_each() {
         "{error}"
     );
     let error = "file".parse::<aggregate::GroupBy>().unwrap_err().to_string();
-    assert_eq!(error, "cannot group by `file`; expected one of function stack module lane size");
+    assert_eq!(
+        error,
+        "cannot group by `file`; expected one of function stack module scope label lane size"
+    );
 }
 
 #[test]
@@ -300,13 +321,13 @@ fn foreign_and_newer_files_are_refused_with_a_reason() {
     p.header.version = 9;
     assert_eq!(
         says(&p.finish()),
-        "x.profile: it says version 9, this heaptide reads up to 1; update heaptide to read it"
+        "x.profile: it says version 9, this heaptide reads up to 2; update heaptide to read it"
     );
     p.header.version = 0;
     assert!(says(&p.finish()).contains("version 0"));
     let mut p = two_lanes();
     p.header.mode = 7;
-    assert!(says(&p.finish()).contains("mode 7, expected 1 or 2"));
+    assert!(says(&p.finish()).contains("mode 7, expected 1 to 3"));
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptide_format::{
-    ADDRESS_BITS, EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, Lane, MAGIC, Mode,
-    Module, Node, PAGE, STRING_GRANULE, Sample, Site, StringHeader, VERSION,
+    ADDRESS_BITS, EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, KEY_BIT, KEY_GRANULE,
+    KEY_LABELLED, Key, Kind, Lane, MAGIC, Mark, Mode, Module, NAME_GRANULE, Name, Node, PAGE,
+    STRING_GRANULE, Sample, Scope, Site, StringHeader, VERSION, Window,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -103,6 +104,58 @@ impl ProfileBuilder {
         self.record(Kind::Lanes, index, lane.as_bytes());
     }
 
+    /// A name with a text as its value; returns its id.
+    pub fn name(&mut self, attribute: &str, value: &str) -> u32 {
+        let value = self.string(value).into();
+        self.name_of(attribute, 0, value)
+    }
+
+    /// A name with an integer as its value.
+    pub fn name_int(&mut self, attribute: &str, value: i64) -> u32 {
+        self.name_of(attribute, 1, value as u64)
+    }
+
+    fn name_of(&mut self, attribute: &str, kind: u32, value: u64) -> u32 {
+        let attribute = self.string(attribute);
+        let name = Name { attribute, kind, value, hash: 0, reserved: 0 };
+        (self.record(Kind::Names, 0, name.as_bytes()) as u64 / NAME_GRANULE) as u32
+    }
+
+    /// A scope path of a lane, a root without parent and name; returns its id.
+    pub fn scope(
+        &mut self,
+        lane: u32,
+        parent: u32,
+        name: u32,
+        change: impl FnOnce(&mut Scope),
+    ) -> u32 {
+        let mut scope = Scope::new_zeroed();
+        (scope.lane, scope.parent, scope.name) = (lane, parent, name);
+        change(&mut scope);
+        (self.record(Kind::Scopes, lane, scope.as_bytes()) as u64 / KEY_GRANULE) as u32
+    }
+
+    /// A key; returns what a site with it has as `key`.
+    pub fn key(&mut self, owner: u32, change: impl FnOnce(&mut Key)) -> u32 {
+        let mut key = Key::new_zeroed();
+        key.lane = owner;
+        change(&mut key);
+        let id = (self.record(Kind::Keys, owner, key.as_bytes()) as u64 / KEY_GRANULE) as u32;
+        let labelled = if key.label != 0 || key.flags != 0 { KEY_LABELLED } else { 0 };
+        KEY_BIT | labelled | id
+    }
+
+    pub fn window(&mut self, name: &str, change: impl FnOnce(&mut Window)) {
+        let mut window = Window::new_zeroed();
+        window.name = self.string(name);
+        change(&mut window);
+        self.record(Kind::Windows, 0, window.as_bytes());
+    }
+
+    pub fn mark(&mut self, mark: Mark) {
+        self.record(Kind::Marks, 0, mark.as_bytes());
+    }
+
     pub fn sample(&mut self, sample: Sample) {
         self.record(Kind::Timeline, 0, sample.as_bytes());
     }
@@ -185,9 +238,9 @@ impl ProfileBuilder {
 pub const NO_NODE: Node = Node { key: 0, parent: 0, first: 0, next: 0, last: 0, site: 0, flags: 0 };
 
 /// A site of `blocks` live blocks of `bytes` each, asked for two bytes smaller.
-pub fn site(stack: u32, blocks: u64, bytes: u64) -> Site {
+pub fn site(key: u32, blocks: u64, bytes: u64) -> Site {
     let mut site = Site::new_zeroed();
-    site.stack = stack;
+    site.key = key;
     site.allocations = blocks;
     site.requested_bytes = blocks * (bytes - 2);
     site.usable_bytes = blocks * bytes;
