@@ -50,6 +50,13 @@ impl Recording {
     /// The same of a snapshot, or from the start in spite of a reset.
     ///
     /// Errors: as [`Recording::open`]; and no process has such a snapshot.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::Recording;
+    /// use heaptide_analysis::recording::Choice;
+    /// let choice = Choice { snapshot: Some(2), from_start: false };
+    /// assert!(Recording::open_of("missing.heaptide".as_ref(), choice).is_err());
+    /// ```
     pub fn open_of(path: &Path, choice: Choice) -> Result<Recording, Error> {
         Recording::put_together(Parts::read(path, choice)?, path, &Blazesym, &mut |_, _| {})
     }

@@ -22,6 +22,12 @@ pub struct Running {
 
 impl Running {
     /// Whether the process still writes to it.
+    ///
+    /// ```
+    /// use heaptide_analysis::running::Running;
+    /// let nobody = Running { pid: u32::MAX, file: "12-0.profile".into() };
+    /// assert!(!nobody.is_there() && !nobody.is_stopped());
+    /// ```
     pub fn is_there(&self) -> bool {
         maps_file(self.pid, &self.file)
     }
