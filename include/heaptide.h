@@ -775,13 +775,13 @@ static inline int heaptide_option_number(const char *value, uint64_t *out)
 // Makes a shared library a monitor plug-in: when it is loaded beside the recorder, preloaded in
 // either order or by `heaptide run --monitor`, `create(options)` is called with its options as text
 // that it may cut up, empty without any. What create() allocates is not recorded. Without the
-// recorder nothing is called; options longer than 4095 bytes are refused with a line on stderr.
-// `library` is the file's name, as a string.
+// recorder, or with `--mode off`, nothing is called; options longer than 4095 bytes are refused
+// with a line on stderr. `library` is the file's name, as a string.
 #define HEAPTIDE_MONITOR_PLUGIN(library, create)                                         \
     static __attribute__((constructor, used)) void heaptide_plugin_start_(void)          \
     {                                                                                    \
         char options[HEAPTIDE_OPTIONS_BYTES_];                                           \
-        if (!heaptide_loaded())                                                          \
+        if (!heaptide_recording())                                                       \
             return;                                                                      \
         heaptide_pause(0);                                                               \
         if (heaptide_monitor_text((library), options, sizeof options) > sizeof options)  \

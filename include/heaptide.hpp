@@ -422,13 +422,17 @@ private:
 /// Makes a monitor of type T and registers it. The recorder owns it: it is destroyed once, by
 /// deregister(), at exit, or when the library that registered it is unloaded. What its constructor
 /// and its destructor allocate is not told to monitors. Throws not_loaded without the recorder,
-/// std::runtime_error if there is no room for another monitor, and what T's constructor throws.
+/// std::runtime_error if the process is not recorded, as with `--mode off`, or has no room for
+/// another monitor, and what T's constructor throws.
 template <typename T, typename... Arguments>
 T *create_and_register(Arguments &&...arguments)
 {
     static_assert(std::is_base_of<Monitor, T>::value, "T derives from heaptide::Monitor");
     if (!loaded())
         throw not_loaded("a monitor cannot be registered");
+    if (!recording())
+        throw std::runtime_error("heaptide: a monitor cannot be registered: "
+                                 "this process is not recorded, see HEAPTIDE_MODE");
     Pause pause;
     std::unique_ptr<T> made(new T(std::forward<Arguments>(arguments)...));
     if (!static_cast<Monitor *>(made.get())->register_itself("C++"))

@@ -306,8 +306,15 @@ fn compiler_of(source: &Path) -> &'static str {
 /// Compiles into a file of its own name first: tests build the same program at the same time.
 fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
     let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-    let header = changed(&programs().join("guest.h"));
-    let newest: Option<SystemTime> = changed(source).max(header);
+    let include = programs().join("../../include");
+    let headers = [
+        programs().join("guest.h"),
+        programs().join("api_guest.h"),
+        include.join("heaptide.h"),
+        include.join("heaptide.hpp"),
+    ];
+    let newest: Option<SystemTime> = headers.iter().map(|h| changed(h)).max().flatten();
+    let newest = newest.max(changed(source));
     if changed(target) > newest {
         return;
     }

@@ -9,6 +9,7 @@ mod control;
 mod dangers;
 mod expectations;
 mod harness;
+mod interface;
 mod kill;
 mod languages;
 mod limits;

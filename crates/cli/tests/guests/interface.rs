@@ -1,0 +1,425 @@
+//! The interface for programs, in C and C++: a known answer for each ability, with the recorder and
+//! without; every way to link a program; the monitors that come with the headers.
+
+use crate::expectations::evaluate;
+use crate::harness::{
+    Guest, Outcome, check, check_with, clean, profiles, programs, recorded, report, run, scratch,
+    skip,
+};
+use crate::kill::library;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names a test after what its program shows; the numbers are in the program.
+macro_rules! abilities {
+    ($($name:ident $file:literal)*) => {
+        $(#[test]
+        fn $name() {
+            check($file);
+        })*
+        const CHECKED: &[&str] = &[$($file),*];
+    };
+}
+
+abilities! {
+    scope_paths "api_scopes.c"
+    hundred_thousand_names "api_names.c"
+    scopes_of_threads "api_threads.c"
+    labels "api_labels.c"
+    pools "api_pools.c"
+    windows "api_windows.c"
+    measurements "api_measure.cpp"
+    off_pause_threshold "api_control.c"
+    marks_snapshots_reset "api_moments.c"
+    own_figures "api_figures.c"
+    guards_of_cpp "api_guards.cpp"
+    monitor_calls "api_monitor.cpp"
+    monitor_and_every_form "api_monitor_forms.cpp"
+    monitors_come_and_go "api_monitor_race.c"
+    monitor_unloaded "api_monitor_dlclose.c"
+    monitors_at_exit "api_monitor_exit.cpp"
+}
+
+/// Programs of this prefix that the tests below run.
+const ELSEWHERE: [&str; 4] =
+    ["api_absent.c", "api_guest.h", "api_monitor_late.c", "api_monitored.c"];
+
+#[test]
+fn every_program_of_the_interface_has_a_test() {
+    let files = fs::read_dir(programs()).expect("the programs").flatten();
+    let names = files.map(|entry| entry.file_name().into_string().expect("a name in UTF-8"));
+    for file in names.filter(|name| name.starts_with("api_")) {
+        let tested = CHECKED.contains(&&*file) || ELSEWHERE.contains(&&*file);
+        assert!(tested, "no test runs {file}");
+    }
+}
+
+/// Monitors are told the same of every allocator.
+fn monitored_under(allocator: &str) {
+    let path = format!("/usr/lib/{}-linux-gnu/{allocator}", std::env::consts::ARCH);
+    if !Path::new(&path).exists() {
+        return skip(&format!("{allocator} is not installed"));
+    }
+    for program in ["api_monitor.cpp", "api_monitor_forms.cpp"] {
+        check_with(program, &format!("{program}-{allocator}"), &[], &[("LD_PRELOAD", &path)]);
+        let linked = format!("{program}-linked-{allocator}");
+        check_with(program, &linked, &["-Wl,--no-as-needed", &path], &[]);
+    }
+}
+
+#[test]
+fn monitors_under_tcmalloc() {
+    monitored_under("libtcmalloc_minimal.so.4");
+}
+
+#[test]
+fn monitors_under_jemalloc() {
+    monitored_under("libjemalloc.so.2");
+}
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+/// Compilers of C, or of C++, that this machine has.
+fn compilers(names: [&'static str; 2]) -> Vec<&'static str> {
+    names.into_iter().filter(|name| is_there(name)).collect()
+}
+
+fn root() -> PathBuf {
+    programs().join("../..")
+}
+
+/// Runs a compiler at the root of the repository.
+fn compile(compiler: &str, words: &[&str]) {
+    let output = Command::new(compiler).args(words).current_dir(root()).output();
+    let output = output.unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{compiler} {words:?}: {said}");
+}
+
+const STRICT: [&str; 7] =
+    ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"];
+
+#[test]
+fn headers_without_a_warning() {
+    let check = |compiler: &str, language: &str, standard: &str, header: &str| {
+        let standard = format!("-std={standard}");
+        let words = ["-x", language, &standard, "-include", header, "/dev/null"];
+        compile(compiler, &[&STRICT, &words[..]].concat());
+    };
+    for compiler in compilers(["gcc", "clang"]) {
+        for standard in ["c99", "c11", "c17", "gnu17"] {
+            check(compiler, "c", standard, "include/heaptide.h");
+        }
+    }
+    for compiler in compilers(["g++", "clang++"]) {
+        for standard in ["c++98", "c++11", "c++14", "c++17", "c++20", "c++2b"] {
+            check(compiler, "c++", standard, "include/heaptide.h");
+            if standard != "c++98" {
+                check(compiler, "c++", standard, "include/heaptide.hpp");
+            }
+        }
+    }
+}
+
+/// The header finds the recorder, or finds that there is none, in every kind of program.
+#[test]
+fn every_way_to_link() {
+    let place = scratch("every-way-to-link");
+    let kinds =
+        [&["-fPIE", "-pie"][..], &["-fno-pie", "-no-pie"], &["-static"], &["-static-pie", "-fPIE"]];
+    let linkers = ["bfd", "gold", "lld"].map(|name| (name, is_there(&format!("ld.{name}"))));
+    for compiler in compilers(["gcc", "clang"]) {
+        for (linker, _) in linkers.iter().filter(|(_, is_there)| *is_there) {
+            for kind in kinds {
+                for optimized in ["-O0", "-O2"] {
+                    // Gold leaves relocations in such programs that nobody applies.
+                    if *linker == "gold" && kind[0] == "-static-pie" {
+                        continue;
+                    }
+                    let linker = format!("-fuse-ld={linker}");
+                    let flags = [kind, &[optimized, &linker]].concat();
+                    link_and_look(compiler, &flags, kind[0].starts_with("-static"), &place);
+                }
+            }
+        }
+    }
+}
+
+fn link_and_look(compiler: &str, flags: &[&str], is_static: bool, place: &Path) {
+    let program = place.join("program");
+    let target = program.to_str().expect("a path in UTF-8");
+    let words = ["-fno-builtin", "tests/programs/api_absent.c", "-o", target];
+    compile(compiler, &[flags, &words].concat());
+    let bare = run(&mut clean(Command::new(&program)), place);
+    assert_eq!((bare.status, &*bare.stdout), (0, "absent\n"), "{compiler} {flags:?}");
+    if !is_static {
+        let mut command = clean(Command::new(&program));
+        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", place.join("a.heaptide"));
+        let outcome = run(&mut command, place);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "there\n"), "{compiler} {flags:?}");
+    }
+}
+
+/// `-lheaptide` instead of a preload.
+#[test]
+fn linked_with_the_recorder() {
+    let place = scratch("linked-with-the-recorder");
+    let library = library();
+    let beside = library.parent().expect("a directory").to_str().expect("a path in UTF-8");
+    let program = place.join("program");
+    let (search, found) = (format!("-L{beside}"), format!("-Wl,-rpath,{beside}"));
+    for needed in ["-Wl,--as-needed", "-Wl,--no-as-needed"] {
+        let target = program.to_str().expect("a path in UTF-8");
+        let words = ["-g", "-O2", "-fno-builtin", "tests/programs/api_absent.c", "-o", target];
+        compile("cc", &[&words[..], &[needed, &search, &found, "-lheaptide"]].concat());
+        let recording = place.join("a.heaptide");
+        let _ = fs::remove_dir_all(&recording);
+        let mut command = clean(Command::new(&program));
+        let outcome = run(command.env("HEAPTIDE_OUTPUT", &recording), &place);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "there\n"), "{needed}");
+        let report = report(&recording, &place);
+        assert_eq!(evaluate(&report, "leaf:block", "allocations"), 1, "{needed}");
+    }
+}
+
+/// A monitor of `monitors/`, built by the command that its source documents.
+fn monitor(language: &str, name: &str, place: &Path) -> PathBuf {
+    let suffix = if language == "c" { "c" } else { "cpp" };
+    let source = root().join(format!("monitors/{language}/{name}.{suffix}"));
+    let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
+    let line = text.lines().find_map(|line| line.strip_prefix("//     c"));
+    let command = format!("c{}", line.expect("a command"));
+    let file = format!("lib{name}.so");
+    let target = place.join(&file);
+    let path = target.to_str().expect("a path in UTF-8");
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let words: Vec<&str> = words.into_iter().map(|w| if w == file { path } else { w }).collect();
+    compile(words[0], &[&words[1..], &["-Wall", "-Wextra", "-Wpedantic", "-Werror"]].concat());
+    target
+}
+
+/// A directory with `api_monitored.c` to run under monitors.
+struct Monitored {
+    program: PathBuf,
+    place: PathBuf,
+    language: &'static str,
+}
+
+impl Monitored {
+    fn new(language: &'static str, test: &str) -> Monitored {
+        let program = Guest::read("api_monitored.c").build("api_monitored.c", &[]);
+        Monitored { program, place: scratch(&format!("{test}-{language}")), language }
+    }
+
+    fn recording(&self) -> PathBuf {
+        self.place.join("a.heaptide")
+    }
+
+    /// `heaptide run --monitor libNAME.so:OPTIONS -- PROGRAM ARGUMENTS`
+    fn run(&self, name: &str, options: &str, arguments: &[&str]) -> Outcome {
+        let library = monitor(self.language, name, &self.place);
+        let path = library.to_str().expect("a path in UTF-8");
+        let given = if options.is_empty() { path.to_owned() } else { format!("{path}:{options}") };
+        let _ = fs::remove_dir_all(self.recording());
+        let mut command = recorded(&self.recording(), &["--monitor", &given]);
+        command.arg(&self.program).args(arguments).current_dir(&self.place);
+        run(&mut command, &self.place)
+    }
+
+    /// What a monitor prints about a run that ends well.
+    fn prints(&self, name: &str, options: &str) -> String {
+        let outcome = self.run(name, options, &[]);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "done\n"), "{}", outcome.stderr);
+        let report = report(&self.recording(), &self.place);
+        assert_eq!(evaluate(&report, "leaf:block", "allocations"), 103);
+        // The monitor's own are not recorded; one is the C++ library's, made when it is loaded.
+        assert!(evaluate(&report, "totals", "allocations") <= 104, "{report}");
+        outcome.stderr
+    }
+}
+
+const LANGUAGES: [&str; 2] = ["c", "cpp"];
+
+/// The figures of `api_monitored.c`.
+const TOTALS: &str = "totals: total memory requested: 6250\n\
+                      totals: max memory used: 1304\n\
+                      totals: presently used: 0\n\
+                      totals: # allocations calls: 103\n\
+                      totals: # deallocations calls: 103\n";
+
+#[test]
+fn totals_monitor() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "totals-monitor");
+        assert_eq!(monitored.prints("totals", ""), TOTALS);
+    }
+}
+
+#[test]
+fn monitors_preloaded_in_either_order() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "monitors-preloaded");
+        let totals = monitor(language, "totals", &monitored.place);
+        let (library, totals) = (library(), totals.display().to_string());
+        let library = library.display();
+        let with = |preload: String| {
+            let mut command = clean(Command::new(&monitored.program));
+            command.env("LD_PRELOAD", preload).env("HEAPTIDE_OUTPUT", monitored.recording());
+            run(&mut command, &monitored.place)
+        };
+        for preload in [format!("{library}:{totals}"), format!("{totals}:{library}")] {
+            assert_eq!(with(preload).stderr, TOTALS);
+        }
+        let alone = with(totals);
+        assert_eq!((alone.status, &*alone.stdout, &*alone.stderr), (0, "done\n", ""));
+    }
+}
+
+#[test]
+fn totals_of_a_forked_child() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "totals-forked");
+        let said = monitored.run("totals", "", &["fork"]).stderr;
+        // The child has its parent's counts, and ends first.
+        assert!(said.contains("# allocations calls: 113\n"), "{said}");
+        assert!(said.ends_with(TOTALS), "{said}");
+        assert_eq!(said.lines().count(), 10, "{said}");
+    }
+}
+
+#[test]
+fn histogram_monitor() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "histogram-monitor");
+        let said = monitored.prints("histogram", "");
+        let rows: Vec<Vec<&str>> =
+            said.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        let of = |from: &str| rows.iter().find(|row| row[0] == from).expect("a row")[1];
+        let found = ["0", "1", "2", "4", "8", "16", "32", "64", "128", "512"].map(of);
+        assert_eq!(found, ["1", "1", "2", "4", "8", "16", "32", "37", "1", "1"], "{said}");
+        for (column, rows) in [1, 2, 3].map(|column| (column, &rows)) {
+            let sum: u64 = rows.iter().map(|row| row[column].parse::<u64>().expect("n")).sum();
+            assert_eq!(sum, 103, "{said}");
+        }
+    }
+}
+
+#[test]
+fn window_monitor() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "window-monitor");
+        assert_eq!(
+            monitored.prints("window", ""),
+            "window 1: requested 300 added -800 peak 304 allocations 2 frees 2 of its own 1 \
+             not yet freed 1 blocks 200 bytes\n"
+        );
+        // The second to the third are those of the part that the program marks.
+        assert_eq!(
+            monitored.prints("window", "from=2,to=3"),
+            "window 1: requested 300 added 304 peak 304 allocations 2 frees 0 of its own 0 \
+             not yet freed 2 blocks 304 bytes\n"
+        );
+    }
+}
+
+/// The CSV files of a run: the rows, each a list of figures, without the header.
+fn csv_files(place: &Path) -> Vec<Vec<Vec<i64>>> {
+    let entries = fs::read_dir(place).expect("the directory").flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "csv")).collect();
+    files.sort();
+    let rows = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a CSV file");
+        let mut lines = text.lines();
+        let header = "timestamp, total-requested, max-actual, present-actual, max-single, \
+                      nAllocs, nDeallocs";
+        assert_eq!(lines.next(), Some(header));
+        let figures = |line: &str| line.split(", ").map(|n| n.parse().expect("n")).collect();
+        lines.map(figures).collect()
+    };
+    files.iter().map(rows).collect()
+}
+
+#[test]
+fn periodic_monitor() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "periodic-monitor");
+        // However long the run takes, the last line has the final figures.
+        assert_eq!(monitored.prints("periodic", "interval=5,file=heap-"), "");
+        let files = csv_files(&monitored.place);
+        assert_eq!(files.len(), 1);
+        let last = files[0].last().expect("a line");
+        assert_eq!(last[1..], [6250, 1304, 0, 1000, 103, 103]);
+        let times: Vec<i64> = files[0].iter().map(|row| row[0]).collect();
+        assert!(times.is_sorted(), "{times:?}");
+    }
+}
+
+#[test]
+fn periodic_monitor_of_a_forked_child() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "periodic-forked");
+        let outcome = monitored.run("periodic", "interval=1000000,file=heap-", &["fork"]);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        let mut ends: Vec<Vec<i64>> = csv_files(&monitored.place)
+            .iter()
+            .map(|rows| rows.last().expect("a line")[1..].to_vec())
+            .collect();
+        ends.sort();
+        assert_eq!(ends, [[6250, 1304, 0, 1000, 103, 103], [6350, 1304, 0, 1000, 113, 113]]);
+    }
+}
+
+#[test]
+fn threshold_monitor_aborts() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "threshold-aborts");
+        let outcome = monitored.run("threshold", "min=90,max=150,skip=2", &[]);
+        assert_eq!(outcome.status, 128 + 6, "{}", outcome.stderr);
+        // 100, then 90 and 91 of the loop.
+        assert_eq!(outcome.stderr, "threshold: request of 91 bytes, number 3\n");
+    }
+}
+
+#[test]
+fn threshold_monitor_takes_a_snapshot() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "threshold-snapshot");
+        let said = monitored.prints("threshold", "live=1K,action=snapshot");
+        assert_eq!(said, "threshold: live total of 1104 bytes, number 1\n");
+        let profile = &profiles(&monitored.recording())[0];
+        let snapshot = report(&profile.with_extension("1.snapshot"), &monitored.place);
+        assert_eq!(evaluate(&snapshot, "totals", "live_bytes"), 1104);
+    }
+}
+
+#[test]
+fn bad_options_of_monitors() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "bad-options");
+        for (name, options, says) in [
+            ("totals", "verbose", "totals: `verbose`: it has no options\n"),
+            ("histogram", "x=1", "histogram: `x=1`: it has no options\n"),
+            ("window", "from=1,bis=2", "window: `bis=2`: expected from=N,to=M\n"),
+            ("window", "from=5,to=4", "window: options: expected from=N,to=M with 0 < N <= M\n"),
+            (
+                "periodic",
+                "interval=0",
+                "periodic: `interval=0`: expected interval=MILLISECONDS,file=PREFIX\n",
+            ),
+            (
+                "threshold",
+                "min=1,action=explode",
+                "threshold: `action=explode`: expected min=BYTES,max=BYTES,live=BYTES,\
+                 skip=COUNT,action=abort|snapshot\n",
+            ),
+        ] {
+            assert_eq!(monitored.prints(name, options), says);
+        }
+    }
+}
