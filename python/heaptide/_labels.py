@@ -116,7 +116,7 @@ class Block(NamedTuple):
     label: Optional[str]
     # The size of an element, and the index of the one that the address is in.
     element_bytes: int
-    index: int
+    index: int  # type: ignore[assignment]
     dimensions: Tuple[int, ...]
     # "heap", "pool", "chunk" or "other".
     kind: str

@@ -126,7 +126,7 @@ def _number(attribute: str, value: Value) -> int:
 
 
 # Names that were asked for, with their numbers. Values of loops do not fill it: see `number_of`.
-_numbers: dict = {}
+_numbers: "dict[tuple[str, str], int]" = {}
 _NUMBERS_LIMIT = 4096
 
 if library is not None and hasattr(os, "register_at_fork"):
@@ -199,7 +199,8 @@ class scope:
     def __call__(self, function: Function) -> Function:
         from ._steps import wrapped
 
-        return wrapped(function, self._attribute, self._value)
+        call: Function = wrapped(function, self._attribute, self._value)
+        return call
 
 
 def scoped(function: Function) -> Function:
@@ -212,8 +213,8 @@ def scoped(function: Function) -> Function:
     ... def load(path):
     ...     return bytearray(100)
     """
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", "?")
-    return scope("function", name)(function)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return scope("function", str(name))(function)
 
 
 def _own(path: int) -> int:

@@ -33,7 +33,7 @@ def install(loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
     loop = asyncio.get_running_loop() if loop is None else loop
     before = loop.get_task_factory()
     if not isinstance(before, _Factory):
-        loop.set_task_factory(_Factory(before))  # type: ignore[arg-type]
+        loop.set_task_factory(_Factory(before))
 
 
 async def _installed(main: Any) -> Any:
