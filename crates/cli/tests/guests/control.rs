@@ -539,6 +539,20 @@ fn a_monitor_of_ones_own() {
     guest.finish();
     let counted = fs::read_to_string(out).expect("what the monitor wrote");
     assert_eq!(counted, "allocated 30 freed 30\n");
+    // Preloaded by hand, before the recorder or after it.
+    let (recorder, monitor_first) = (library(), monitor.display().to_string());
+    let recorder = recorder.display();
+    let orders = [format!("{monitor_first}:{recorder}"), format!("{recorder}:{monitor_first}")];
+    for (n, order) in orders.iter().enumerate() {
+        let out = place.join(format!("counted-{n}"));
+        let named = format!("libother.so:x;libctl_monitor.so:{}", out.display());
+        let variables = [("LD_PRELOAD", order.as_str()), ("HEAPTIDE_MONITORS", &named)];
+        let mut guest = Steps::preload(&scratch(&format!("ctl-monitor-{n}")), &variables);
+        guest.steps("aaf");
+        guest.finish();
+        assert_eq!(fs::read_to_string(out).expect("its counts"), "allocated 20 freed 20\n");
+        assert_eq!(allocations(&guest.report(&[]), "small"), 20);
+    }
     // Where the recorder is not, the library does nothing.
     let mut command = clean(Command::new("true"));
     let outcome = run(command.env("LD_PRELOAD", &monitor), &place);
