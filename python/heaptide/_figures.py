@@ -134,7 +134,7 @@ class measure:
 
     >>> with measure() as load:
     ...     data = bytearray(100000)
-    >>> if loaded():
+    >>> if recording():
     ...     assert load.figures.largest_bytes > 100000
 
     Measurements may be nested; the outer one includes the inner. They belong to a thread: in a task
