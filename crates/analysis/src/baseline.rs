@@ -18,6 +18,8 @@ use crate::snapshot;
 /// What had been counted at the last reset.
 #[derive(Debug)]
 pub struct Before {
+    /// When that was, seconds from the start.
+    since_s: f64,
     sites: FxHashMap<u32, Site>,
     lanes: FxHashMap<u32, format::Lane>,
 }
@@ -31,13 +33,12 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) {
     let at = profile.header.reset_time_ns as f64 / 1e9;
     match matching(&baseline, profile) {
         Ok(before) => {
-            profile.notes.push(format!("figures are since the reset at {at:.3} s"));
             take_off_scopes(profile, &before);
             let unmatched = &mut profile.header.unmatched_frees;
             *unmatched = unmatched.saturating_sub(before.header.unmatched_frees);
             let sites = before.sites.into_iter().map(|site| (site.id, site)).collect();
             let lanes = before.lanes.into_iter().map(|lane| (lane.index, lane)).collect();
-            profile.before = Some(Box::new(Before { sites, lanes }));
+            profile.before = Some(Box::new(Before { since_s: at, sites, lanes }));
         }
         Err(why) => profile.notes.push(format!(
             "figures are from the start: those before the reset at {at:.3} s are not known ({why})"
@@ -82,6 +83,11 @@ fn take_off_scopes(profile: &mut Profile, before: &Profile) {
 }
 
 impl Before {
+    /// What the figures are of, for a person.
+    pub(crate) fn says(&self) -> String {
+        format!("since the reset at {:.3} s", self.since_s)
+    }
+
     /// Takes off what a site had counted; `measures_of` makes its row of its record.
     pub(crate) fn take_off_site(
         &self,

@@ -110,6 +110,8 @@ pub struct Process {
     pub unwinder: (u64, u64),
     /// Lanes that had threads at the same time, at most.
     pub lanes_at_once: u32,
+    /// What the figures are of, where it is not the whole run: a snapshot, the time since a reset.
+    pub part: Option<String>,
     /// What a person should know about how complete this is: a file cut short, a module that
     /// changed.
     pub notes: Vec<String>,

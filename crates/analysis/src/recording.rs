@@ -113,8 +113,13 @@ impl Process {
         let profile = reader::parse(bytes, path)?;
         let end = noted_end(&profile.header).unwrap_or(End::Unknown);
         let duration_ns = duration_ns(&profile, end, None);
-        let ending =
-            Ending { file: path.to_owned(), end, duration_ns, notes: profile.notes.clone() };
+        let ending = Ending {
+            file: path.to_owned(),
+            end,
+            duration_ns,
+            part: None,
+            notes: profile.notes.clone(),
+        };
         Ok(tables::process(profile, &Symbols::default(), ending))
     }
 }
@@ -190,6 +195,7 @@ pub(crate) struct Ending {
     pub(crate) file: PathBuf,
     pub(crate) end: End,
     pub(crate) duration_ns: u64,
+    pub(crate) part: Option<String>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -253,14 +259,16 @@ impl Parts {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
             let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
-            notes.extend(taken.as_ref().map(|taken| taken.says.clone()));
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
+            let reset = profile.before.as_ref().map(|before| before.says());
+            let parts: Vec<String> = taken.iter().map(|t| t.says.clone()).chain(reset).collect();
+            let part = (!parts.is_empty()).then(|| parts.join(", "));
             let next_start_ns = self.next_start_ns(&profile.header);
             let duration_ns = match taken {
                 Some(taken) => taken.time_ns,
                 None => duration_ns(profile, end, next_start_ns),
             };
-            Ending { file: file.clone(), end, duration_ns, notes }
+            Ending { file: file.clone(), end, duration_ns, part, notes }
         };
         self.profiles.iter().map(ending).collect()
     }

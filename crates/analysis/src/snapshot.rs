@@ -121,7 +121,7 @@ pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Ta
     let (name, time_ns) = noted(header, number).unwrap_or((String::new(), seen_ns));
     let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
     let seconds = time_ns as f64 / 1e9;
-    let says = format!("snapshot {number}{name}, taken {seconds:.3} s after the start");
+    let says = format!("snapshot {number}{name}, {seconds:.3} s after the start");
     Some(Taken { says, time_ns })
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         command: profile.command,
         host: profile.host,
         timeline: profile.timeline,
+        part: ending.part,
         notes: ending.notes,
     }
 }

@@ -46,6 +46,9 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         Mode::Stacks => "stacks",
         Mode::Scopes => "scopes",
     };
+    if let Some(part) = &p.part {
+        row("figures", part.clone())?;
+    }
     row("mode", mode.to_owned())?;
     row("file", p.file.display().to_string())?;
     let bound = match p.peak_bound_bytes {

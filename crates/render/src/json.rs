@@ -135,6 +135,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
     let losses = process.losses.iter().map(|&(name, meaning, count)| Loss { name, meaning, count });
     map.serialize_entry("losses", &seq(losses))?;
+    map.serialize_entry("part", &process.part)?;
     map.serialize_entry("notes", &process.notes)?;
     let modules = process.modules.iter().map(|m| ModuleEntry {
         path: &m.path,

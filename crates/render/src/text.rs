@@ -207,7 +207,11 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         date(process.start_realtime_ns),
         duration(process.duration_ns),
         ending(process.end)
-    )
+    )?;
+    match &process.part {
+        Some(part) => writeln!(out, "  figures  {part}"),
+        None => Ok(()),
+    }
 }
 
 fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {

@@ -361,6 +361,8 @@ fn snapshot_of_a_stopped_program() {
     let info = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
     assert!(info.contains(&format!("snapshots of pid {pid} image 0\n")), "{info}");
     assert!(info.contains("  while stopped\n"), "{info}");
+    let part = guest.report(&["--snapshot", "1"])["processes"][0]["part"].to_string();
+    assert!(part.starts_with(r#""snapshot 1 \"while stopped\", "#), "{part}");
     for words in [["tree", "--snapshot=1"], ["info", "--snapshot=1"]] {
         let outcome = run(heaptide().args(words).arg(&guest.recording), &guest.place);
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);
@@ -469,7 +471,7 @@ fn figures_since_a_reset() {
     assert_eq!(of(&whole, "large", "allocations"), 10);
     assert_eq!(histogram(&whole), 30);
     let page = run(heaptide().arg("report").arg(&guest.recording), &guest.place).stdout;
-    assert!(page.contains("since the reset at "), "{page}");
+    assert!(page.contains("  figures  since the reset at "), "{page}");
     // Without the copy there is nothing to take off, and that is said.
     let baseline = guest.recording.join(format!("{}-0.baseline", guest.pid()));
     fs::write(&baseline, "garbage").expect("damage the baseline");
