@@ -181,8 +181,11 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
         let in_use = lent.get(&(id, kind)).copied().unwrap_or(0);
         match pools.last_mut().filter(|pool| pool.name == name) {
             Some(pool) => {
-                (pool.in_use, pool.idle) = (pool.in_use + in_use, pool.idle + g.own.live_bytes)
+                pool.in_use = pool.in_use.saturating_add(in_use);
+                pool.idle = pool.idle.saturating_add(g.own.live_bytes);
             }
+            None => pools.push(Pool { name, in_use, idle: g.own.live_bytes, blocks: 0 }),
+        }
             None => pools.push(Pool { name, in_use, idle: g.own.live_bytes, blocks: 0 }),
         }
     }
@@ -190,7 +193,7 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
         let Key::Label(Some(id), _) = g.key else { continue };
         let name = &*process.labels[id.0 as usize].name;
         if let Some(pool) = pools.iter_mut().find(|pool| pool.name == name) {
-            pool.blocks += g.own.live_blocks;
+            pool.blocks = pool.blocks.saturating_add(g.own.live_blocks);
         }
     }
     pools.sort_by_key(|pool| Reverse(pool.in_use.saturating_add(pool.idle)));

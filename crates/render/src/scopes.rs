@@ -78,7 +78,8 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
         writeln!(out, "\nlane {}, {}", lane.name, counted(lane.threads.into(), "thread"))?;
         let mut entered = vec![0u64; process.scopes.len()];
         for row in process.entered.iter().filter(|row| row.lane == lane_id) {
-            entered[row.scope.0 as usize] += row.times;
+            let times = &mut entered[row.scope.0 as usize];
+            *times = times.saturating_add(row.times);
         }
         let sums = scopes::sums(process, Some(lane_id));
         Printer { process, view, measure, whole, least, sums, entered }.print(out)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::*;
-use heaptide_render::{flamegraph, info, json, summary, table, text, tree};
+use heaptide_render::{flamegraph, info, json, scopes, summary, table, text, tree};
 use serde_json::Value;
 
 type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
@@ -88,8 +88,21 @@ fn row(n: u64, size: u64, freed: u64, at_peak: u64, temporary: u64) -> Measures 
     }
 }
 
+fn site(stack: u32, scope: u32, lane: u32, measures: Measures) -> Site {
+    Site {
+        stack: StackId(stack),
+        scope: ScopeId(scope),
+        label: None,
+        lane: LaneId(lane),
+        kind: SiteKind::Heap,
+        measures,
+        moved: Moved::default(),
+        lent_bytes: 0,
+    }
+}
+
 fn sites() -> Vec<Site> {
-    let site = |stack, lane, measures| Site { stack: StackId(stack), lane: LaneId(lane), measures };
+    let site = |stack, lane, measures| site(stack, 0, lane, measures);
     vec![
         site(7, 0, row(1000, 4104, 900, 1000, 0)),
         site(8, 0, row(10, 131_080, 10, 4, 6)),
@@ -164,12 +177,97 @@ fn process() -> Process {
         modules: modules(),
         frames: frames(),
         stacks: stacks(),
+        scopes: vec![scope(0, "", "", 0)],
+        entered: Vec::new(),
+        labels: Vec::new(),
         sites,
+        windows: Vec::new(),
+        marks: Vec::new(),
         timeline: Vec::new(),
         unwinder: (12_345, 67),
         lanes_at_once: 2,
+        part: None,
         notes: vec!["libstripped.so has changed since: its frames have no names".to_owned()],
     }
+}
+
+fn scope(parent: u32, attribute: &str, value: &str, entered: u64) -> Scope {
+    Scope {
+        parent: ScopeId(parent),
+        attribute: attribute.into(),
+        value: value.into(),
+        entered,
+        frees_here: 0,
+        freed_here_bytes: 0,
+    }
+}
+
+/// The process with scopes `load` and `load > step=2`, labels, a pool, windows and marks.
+fn annotated() -> Process {
+    let mut p = process();
+    p.scopes.push(scope(0, "region", "load", 3));
+    p.scopes.push(scope(1, "step", "2", 1500));
+    let entered = |scope, lane, times| Entered { scope: ScopeId(scope), lane: LaneId(lane), times };
+    p.entered = vec![entered(1, 0, 2), entered(1, 1, 1), entered(2, 0, 1500)];
+    (p.sites[0].scope, p.sites[1].scope, p.sites[3].scope) = (ScopeId(2), ScopeId(1), ScopeId(1));
+    let label = |name: &str, pool| Label { name: name.into(), pool };
+    p.labels = vec![label("matrix", false), label("arena", true), label("table", false)];
+    let named = |label, kind, measures, lent_bytes| Site {
+        label: Some(LabelId(label)),
+        kind,
+        lent_bytes,
+        ..site(7, 2, 0, measures)
+    };
+    let chunk = Measures { live_bytes: 6000, live_blocks: 1, ..row(1, 16_384, 0, 1, 0) };
+    // Forty blocks of the first site got a label, ten of them were freed.
+    let here = row(890, 4104, 890, 0, 0);
+    p.sites[0].measures = Measures {
+        frees_here: here.frees_here,
+        freed_here_bytes: here.freed_here_bytes,
+        ..row(1000, 4104, 930, 960, 0)
+    };
+    p.sites.push(Site {
+        moved: Moved { blocks: 40, usable_bytes: 40 * 4104, requested_bytes: 40 * 4096 },
+        ..named(0, SiteKind::Heap, row(40, 4104, 10, 40, 0), 0)
+    });
+    p.sites.push(named(1, SiteKind::OutsidePoolChunk, chunk, 10_384));
+    p.sites.push(named(1, SiteKind::OutsidePoolBlock, row(12, 5192, 10, 2, 0), 0));
+    p.sites.push(named(2, SiteKind::Outside, row(1, 65_536, 0, 1, 0), 0));
+    let window = |name: &str, open, begin_time_ns, live_bytes: i64, peak_bytes| Window {
+        name: name.into(),
+        open,
+        begin_time_ns,
+        end_time_ns: if open { 0 } else { 900_000_000 },
+        allocations: 1200,
+        frees: 300,
+        reallocations: 2,
+        failed: 0,
+        requested_bytes: 5_000_000,
+        usable_bytes: 5_100_000,
+        freed_bytes: 5_100_000u64.saturating_add_signed(-live_bytes),
+        live_blocks: 900,
+        live_bytes,
+        peak_bytes,
+        peak_bound_bytes: 0,
+    };
+    p.windows = vec![
+        window("event 1", false, 100_000_000, -4096, 3_000_000),
+        window("event 2", true, 950_000_000, 70_000, 4_000_000),
+    ];
+    let mark = |time_ns, name: &str, kind, number| Mark {
+        time_ns,
+        name: name.into(),
+        kind,
+        lane: None,
+        number,
+        live_bytes: 2_000_000,
+    };
+    p.marks = vec![
+        mark(50_000_000, "warm", MarkKind::Mark, 0),
+        mark(60_000_000, "before", MarkKind::Snapshot, 1),
+        mark(70_000_000, "", MarkKind::Off, 0),
+    ];
+    p
 }
 
 /// A second image that did little.
@@ -186,8 +284,9 @@ fn small() -> Process {
         command: vec!["sh".to_owned()],
         end: End::Exec,
         totals: Measures { peak_bytes: 24, at_peak_bytes: 24, at_peak_blocks: 1, ..totals },
-        sites: vec![Site { stack: StackId(3), lane: LaneId(0), measures: totals }],
+        sites: vec![site(3, 0, 0, totals)],
         losses: Vec::new(),
+        part: None,
         notes: Vec::new(),
         unmatched_frees: 0,
         ..process()
@@ -249,6 +348,89 @@ fn tables() {
         let found = written(|out| table::write(out, &process(), &table));
         expect(&format!("by_{}.txt", by.name()), &found);
     }
+}
+
+#[test]
+fn tables_of_scopes_and_labels() {
+    let process = annotated();
+    for by in [GroupBy::Scope, GroupBy::Label] {
+        let table = table::Table { by, sort: None, top: None };
+        let found = written(|out| table::write(out, &process, &table));
+        expect(&format!("named_by_{}.txt", by.name()), &found);
+    }
+}
+
+#[test]
+fn what_a_program_said_is_on_its_page() {
+    let all = recording(vec![annotated()]);
+    expect("named_page.txt", &written(|out| text::write(out, &all, &PAGE)));
+    expect("named_info.txt", &written(|out| info::write(out, &all)));
+    let without_stacks = recording(vec![Process { mode: Mode::Scopes, ..annotated() }]);
+    expect("scopes_page.txt", &written(|out| text::write(out, &without_stacks, &PAGE)));
+    let five = summary(&without_stacks, Path::new("app.heaptide"));
+    assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
+    let table = table::Table { by: GroupBy::Function, sort: None, top: None };
+    let found = written(|out| table::write(out, &without_stacks.processes[0], &table));
+    assert!(
+        found.ends_with("recorded with --mode scopes: no stacks; see --by scope and --by label\n")
+    );
+}
+
+#[test]
+fn trees_of_scopes() {
+    let view = scopes::View {
+        measure: Measure::AtPeakBytes,
+        depth: usize::MAX,
+        min_percent: 0.0,
+        per_lane: false,
+    };
+    expect("tree_scopes.txt", &written(|out| scopes::write(out, &annotated(), &view)));
+    let view = scopes::View { per_lane: true, ..view };
+    expect("tree_scopes_lanes.txt", &written(|out| scopes::write(out, &annotated(), &view)));
+}
+
+#[test]
+fn flame_graphs_of_scopes() {
+    let draw =
+        |boxes| written(|out| flamegraph::write(out, &annotated(), Measure::AtPeakBytes, boxes));
+    let svg = draw(flamegraph::Boxes::Scopes);
+    assert!(svg.contains("<title>load (") && svg.contains("<title>step=2 ("), "{svg}");
+    assert!(!svg.contains("read_all"), "{svg}");
+    let svg = draw(flamegraph::Boxes::ScopesAndStacks);
+    assert!(svg.contains("<title>step=2 (") && svg.contains("<title>read_all ("), "{svg}");
+}
+
+#[test]
+fn json_of_scopes_and_labels() {
+    let report = as_json(&recording(vec![annotated()]), &ALL);
+    let process = &report["processes"][0];
+    let first = &process["sites"][0];
+    let load = serde_json::json!({"attribute": "region", "value": "load"});
+    let step = serde_json::json!({"attribute": "step", "value": "2"});
+    assert_eq!(first["scope"], serde_json::json!([load, step]));
+    assert_eq!((&first["label"], &first["kind"]), (&Value::Null, &"heap".into()));
+    let scopes = &process["scopes"];
+    assert_eq!((&scopes[0]["parent"], &scopes[2]["parent"]), (&Value::Null, &1.into()));
+    assert_eq!((&scopes[2]["value"], &scopes[2]["entered"]), (&"2".into(), &1500.into()));
+    for measure in Measure::all().iter().filter(|m| **m != Measure::PeakBytes) {
+        let all = &scopes[0]["inclusive"][measure.name()];
+        assert_eq!(all, &process["totals"][measure.name()], "{measure}");
+    }
+    assert_eq!(process["labels"][0]["label"], "matrix");
+    assert_eq!(process["labels"][0]["allocations"], 40);
+    assert_eq!(
+        (&process["labels"][2]["kind"], &process["labels"][2]["lent_bytes"]),
+        (&"outside_pool_chunk".into(), &10_384.into())
+    );
+    assert_eq!(
+        (&process["windows"][0]["live_bytes"], &process["windows"][1]["end_s"]),
+        (&(-4096).into(), &Value::Null)
+    );
+    let mark = &process["marks"][1];
+    assert_eq!(
+        (&mark["kind"], &mark["number"], &mark["name"]),
+        (&"snapshot".into(), &1.into(), &"before".into())
+    );
 }
 
 #[test]
@@ -376,7 +558,9 @@ fn json_of_one_process() {
 
 #[test]
 fn a_flame_graph_has_every_function_and_the_units() {
-    let svg = written(|out| flamegraph::write(out, &process(), Measure::AtPeakBytes));
+    let svg = written(|out| {
+        flamegraph::write(out, &process(), Measure::AtPeakBytes, flamegraph::Boxes::Stacks)
+    });
     for part in [
         "app --input 'a file.txt' · at_peak_bytes",
         "pid 4242: 4.66 MiB (4,886,400 bytes) live at the peak, 1.25 s after the start",
@@ -394,7 +578,12 @@ fn a_flame_graph_has_every_function_and_the_units() {
 #[test]
 fn nothing_is_not_drawn() {
     let nothing = Process { sites: Vec::new(), ..process() };
-    let error = flamegraph::write(&mut Vec::new(), &nothing, Measure::AtPeakBytes);
+    let error = flamegraph::write(
+        &mut Vec::new(),
+        &nothing,
+        Measure::AtPeakBytes,
+        flamegraph::Boxes::Stacks,
+    );
     assert_eq!(
         error.expect_err("no sites").to_string(),
         "at_peak_bytes of pid 4242 is 0: nothing to draw"
