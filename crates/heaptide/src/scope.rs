@@ -148,11 +148,13 @@ impl Scope {
         if interface::loaded() { Scope::begin(value.intern(attribute)) } else { Scope::none() }
     }
 
+    #[inline]
     pub(crate) fn begin(name: u32) -> Scope {
         interface::scope_begin(name);
         Scope { name, on_this_thread: PhantomData }
     }
 
+    #[inline]
     fn none() -> Scope {
         Scope { name: 0, on_this_thread: PhantomData }
     }
