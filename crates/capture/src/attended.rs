@@ -5,7 +5,7 @@
 use crate::lane::{FLAG_MEASURED, FLAG_PAUSED, Inside, LaneState};
 use crate::process::process;
 use crate::record::{self, Moving};
-use crate::{control, measurements, monitors};
+use crate::{control, measurements, monitors, usual};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{
     COMMAND_OFF, COMMAND_REQUEST, CONTROL_FEWER, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE,
@@ -16,7 +16,19 @@ impl LaneState {
     /// Whether events of this thread are looked at twice.
     #[inline(always)]
     pub fn is_attended(&self) -> bool {
-        control::words(self.header).load(Relaxed) | self.flags as u64 != 0
+        self.flags != 0 || self.is_watched()
+    }
+
+    /// Whether events of the whole process are.
+    #[inline(always)]
+    pub fn is_watched(&self) -> bool {
+        control::words(self.header).load(Relaxed) != 0
+    }
+
+    /// Sets or clears a flag.
+    pub fn flag(&mut self, bit: u32, on: bool) {
+        self.flags = if on { self.flags | bit } else { self.flags & !bit };
+        usual::settle(self);
     }
 
     /// Whether allocations of this thread are not recorded now.

@@ -86,7 +86,7 @@ pub fn pause(lane: &mut LaneState, whole_process: bool) {
     }
     // SAFETY: the thread's own block.
     unsafe { (*tls()).paused += 1 };
-    lane.flags |= FLAG_PAUSED;
+    lane.flag(FLAG_PAUSED, true);
 }
 
 /// One pause less; none if there is none.
@@ -102,7 +102,7 @@ pub fn resume(lane: &mut LaneState, whole_process: bool) {
         let paused = &mut (*tls()).paused;
         *paused = paused.saturating_sub(1);
         if *paused == 0 {
-            lane.flags &= !FLAG_PAUSED;
+            lane.flag(FLAG_PAUSED, false);
         }
     }
 }

@@ -9,7 +9,7 @@
 use crate::lane::Inside;
 use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
-use crate::{extended, operators, watched};
+use crate::{extended, operators, usual, watched};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -133,7 +133,7 @@ pub fn resolve_allocator() -> bool {
     if malloc.is_in(b"libc.so.6") && HEADERS.load(Relaxed) == 0 {
         HEADERS.store(Headers::Checking as u32, Relaxed);
     }
-    malloc.object == usable.object
+    malloc.object == usable.object && REAL_FREE.get() != 0 && REAL_MALLOC.get() != 0
 }
 
 pub type Address = *mut u8;
@@ -160,12 +160,26 @@ pub fn usable(block: Address) -> u64 {
     trusted_header(block).unwrap_or_else(|| usable_by_call(block))
 }
 
+/// Whether glibc's block headers are.
+#[inline(always)]
+pub fn headers_are_trusted() -> bool {
+    HEADERS.load(Relaxed) == Headers::Trusted as u32
+}
+
+/// The usable size of a block whose header is trusted; none for a mapping.
+#[inline(always)]
+pub fn usable_of_small(block: Address) -> Option<u64> {
+    // SAFETY: a live block of glibc's, which has a header there.
+    let size = unsafe { *(block as *const u64).sub(1) };
+    (size & 2 == 0).then_some((size & !7).wrapping_sub(8))
+}
+
 /// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in
 /// the word before the block, flags in its low bits. Bit 1: the chunk is a mapping, which has two
 /// words of overhead instead of one.
 #[inline(always)]
 fn trusted_header(block: Address) -> Option<u64> {
-    if HEADERS.load(Relaxed) != Headers::Trusted as u32 {
+    if !headers_are_trusted() {
         return None;
     }
     // SAFETY: a live block of glibc's, which has a header there.
@@ -236,11 +250,15 @@ pub fn allocate_or(
         if !operators::is_retry(inside.entry()) {
             record::failed(&mut inside);
         }
-    } else {
-        let requested = requested as u64;
-        record::allocated(&mut inside, block, requested, usable_new(block, requested));
+    } else if !usual::allocated(inside.lane(), block, requested as u64) {
+        allocated(&mut inside, block, requested as u64);
     }
     block
+}
+
+#[inline(never)]
+fn allocated(inside: &mut Inside, block: Address, requested: u64) {
+    record::allocated(inside, block, requested, usable_new(block, requested));
 }
 
 /// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size
@@ -355,7 +373,7 @@ unsafe extern "C" fn posix_memalign_body(
         if status != 0 {
             record::failed(&mut inside);
         } else if !(*out).is_null() {
-            record::allocated(&mut inside, *out, size as u64, usable_new(*out, size as u64));
+            allocated(&mut inside, *out, size as u64);
         }
         status
     }
@@ -433,14 +451,30 @@ fn reallocate_nested(old: Address, call: impl FnOnce() -> Address) -> Address {
 unsafe extern "C" fn free(block: Address) {
     // The recorder is left before the real call, which then is a jump: no free calls another one in
     // front of us for the same block, and if it did, the block is no longer known.
+    if usual::free(block) {
+        // SAFETY: a thread has a lane, so the allocator was found.
+        let real: extern "C" fn(Address) = unsafe { core::mem::transmute(REAL_FREE.known()) };
+        return real(block);
+    }
+    // SAFETY: free's own contract.
+    unsafe { free_somehow(block) }
+}
+
+#[inline(never)]
+unsafe fn free_somehow(block: Address) {
+    freed(block);
+    // SAFETY: as the caller promises.
+    unsafe { call_real!(REAL_FREE, extern "C" fn(Address), (block), ()) }
+}
+
+#[inline(always)]
+fn freed(block: Address) {
     if !block.is_null() {
         match Inside::enter(here()) {
             Some(mut inside) => record::freed(&mut inside, block, usable(block)),
             None => record::freed_nested(block, || usable(block)),
         }
     }
-    // SAFETY: free's own contract.
-    unsafe { call_real!(REAL_FREE, extern "C" fn(Address), (block), ()) }
 }
 
 #[unsafe(no_mangle)]
@@ -454,6 +488,9 @@ unsafe extern "C" fn cfree(block: Address) {
 pub fn release(block: Address, call: impl FnOnce()) {
     if block.is_null() {
         return;
+    }
+    if usual::free(block) {
+        return call();
     }
     let Some(mut inside) = Inside::enter(here()) else {
         record::freed_nested(block, || usable(block));

@@ -8,6 +8,7 @@ use crate::profile::Cursor;
 use crate::real::Real;
 use crate::record::Entry;
 use crate::tls::{thread_pointer, tls};
+use crate::usual::{self, LEAVES, Leaf};
 use crate::{figures, measurements, modules, peak, profile, scopes, sites, sys};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -43,6 +44,8 @@ pub struct LaneState {
     pub scope: *mut Scope,
     /// Some of the `FLAG_` bits.
     pub flags: u32,
+    /// `mode`, where events of the thread may be usual ([`crate::usual`]), else 0.
+    pub quick: u32,
     /// Usable bytes allocated at which the next sample is due.
     pub next_sample: u64,
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
@@ -72,6 +75,8 @@ pub struct LaneState {
     pub index_of_sites: Index,
     pub index_of_scopes: Index,
     /// Scopes of other lanes and the lane's own of the same path.
+    /// Leaves of the shadow table used last.
+    pub leaves: [Leaf; LEAVES],
     pub translations: [[u32; 2]; scopes::TRANSLATIONS],
     pub root_scope: u32,
     /// Scopes that were entered but found no place.
@@ -424,7 +429,9 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.in_use.store(1, Release);
         (*state.record).tid = tid;
         (*state.record).threads += 1;
+        state.leaves = [Leaf::NONE; LEAVES];
         state.mode = (*p.header()).mode;
+        usual::settle(state);
     }
 }
 

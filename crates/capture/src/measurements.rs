@@ -51,7 +51,7 @@ pub fn begin(lane: &mut LaneState, out: &mut Measurement) {
     measures.stack[measures.depth] = Measure { figures: Figures::default(), number };
     measures.depth += 1;
     (out.depth, out.number) = (measures.depth as u64, number);
-    lane.flags |= FLAG_MEASURED;
+    lane.flag(FLAG_MEASURED, true);
 }
 
 /// Ends it and those inside it that were not ended; none if it is not going on.
@@ -72,7 +72,7 @@ pub fn end(lane: &mut LaneState, which: &mut Measurement) -> Option<Figures> {
         }
     }
     if measures.depth == 0 {
-        lane.flags &= !FLAG_MEASURED;
+        lane.flag(FLAG_MEASURED, false);
     }
     Some(figures)
 }

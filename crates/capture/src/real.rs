@@ -285,6 +285,12 @@ impl Real {
         if address != 0 { address } else { self.resolve() }
     }
 
+    /// The same for one that was looked up before, as the allocator's are before the first event.
+    #[inline(always)]
+    pub fn known(&self) -> usize {
+        self.address.load(Relaxed)
+    }
+
     #[cold]
     #[inline(never)]
     fn resolve(&self) -> usize {

@@ -3,7 +3,7 @@
 use crate::lane::{Inside, LaneState};
 use crate::process::process;
 use crate::stacks::OTHER_STACKS;
-use crate::{attended, regions, sites, stacks, timeline, usual};
+use crate::{attended, regions, shadow, sites, stacks, timeline, usual};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, Mode, size_class};
@@ -37,16 +37,11 @@ pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 /// A block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
-    if !usual::allocated(inside.lane(), block, requested, usable) {
-        allocated_somehow(inside, block, requested, usable);
-    }
-}
-
-#[inline(never)]
-fn allocated_somehow(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
-    if inside.lane().is_attended() {
+    let lane = inside.lane();
+    if lane.is_attended() {
         return attended::allocated(inside, block, requested, usable);
     }
+    usual::settle(lane);
     record_allocated(inside, block, requested, usable);
 }
 
@@ -88,8 +83,10 @@ fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64, usable: u
 #[inline(always)]
 fn allocated_at(lane: &mut LaneState, site: u32, block: *mut u8, requested: u64, usable: u64) {
     let p = process();
-    if !p.shadow.put(block, site) {
-        return p.lost(Loss::NoShadow);
+    match usual::find_word(lane, block) {
+        Some(word) => word.store(site, Relaxed),
+        None if p.shadow.put(block, site) => {}
+        None => return p.lost(Loss::NoShadow),
     }
     let rose = lane.live.grow(p, lane.header, usable as i64);
     // SAFETY: the site is the lane's, and the lane is this thread's; the header is mapped.
@@ -174,15 +171,8 @@ fn count_plainly(lane: &mut LaneState, requested: u64) {
 }
 
 /// A block of `usable` bytes is about to be freed.
-#[inline(always)]
-pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
-    if !usual::freed(inside.lane(), block, usable) {
-        freed_somehow(inside, block, usable);
-    }
-}
-
 #[inline(never)]
-fn freed_somehow(inside: &mut Inside, block: *mut u8, usable: u64) {
+pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     if inside.lane().is_attended() {
         return attended::freed(inside, block, usable);
     }
@@ -201,7 +191,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
         // SAFETY: the lane's own record.
         unsafe { (*lane.record).temporary += temporary as u64 };
     } else {
-        let site = process().shadow.take(block);
+        let site = usual::find_word(lane, block).map_or(0, shadow::take_word);
         if site == 0 {
             unmatched(lane);
             return false;

@@ -11,11 +11,10 @@
 
 use crate::process::{Process, process};
 use crate::sys;
-use core::sync::atomic::Ordering;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-const REGION_BITS: u32 = 22;
+pub const REGION_BITS: u32 = 22;
 const ADDRESS_BITS: u32 = 47;
 const LEAF_WORDS: usize = 1 << (REGION_BITS - 4);
 const LEAF_BYTES: usize = LEAF_WORDS * size_of::<u32>();
@@ -62,9 +61,9 @@ impl Table {
 
     /// The word of a block, if there is memory for it.
     #[inline(always)]
-    pub fn word(&self, block: *const u8, order: Ordering) -> Option<&'static AtomicU32> {
+    pub fn word(&self, block: *const u8) -> Option<&'static AtomicU32> {
         let block = block as u64;
-        leaf(self.entry(block).load(order), block).map(|leaf| word(leaf, block))
+        leaf(self.entry(block).load(Acquire), block).map(|leaf| word(leaf, block))
     }
 
     /// Notes the number of a new block; false if there is no memory for it.
@@ -86,12 +85,7 @@ impl Table {
         let Some(leaf) = leaf(self.entry(block).load(Acquire), block) else {
             return 0;
         };
-        let word = word(leaf, block);
-        let number = word.load(Relaxed);
-        if number != 0 {
-            word.store(0, Relaxed);
-        }
-        number
+        take_word(word(leaf, block))
     }
 
     /// The number of the block that begins there; 0 if it has none.
@@ -123,6 +117,16 @@ impl Table {
             }
         }
     }
+}
+
+/// What a word says, which it then no longer does.
+#[inline(always)]
+pub fn take_word(word: &AtomicU32) -> u32 {
+    let number = word.load(Relaxed);
+    if number != 0 {
+        word.store(0, Relaxed);
+    }
+    number
 }
 
 /// The leaf of a block, if its entry is its region's.

@@ -1,100 +1,208 @@
-//! The usual event, without a call: nothing new, no new peak, no sample due, nobody watching.
+//! The usual event, without a call: nothing new, no new peak, no sample due, nobody watching, and
+//! an allocator whose block headers are trusted.
 //!
 //! Each function first looks whether all of that is so, and changes nothing if it is not: then the
-//! general way of [`crate::record`] is taken. Because nothing is called, few registers are needed
-//! and none are saved; that is half of what counting costs.
+//! general way of [`crate::record`] is taken. Because nothing is called, few registers are needed;
+//! that is half of what counting costs. Every counter is written by one instruction.
 
+use crate::hooks;
 use crate::lane::LaneState;
 use crate::process::process;
 use crate::record::MAYBE_UNMAPPED;
 use crate::sites;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use heaptide_format::{Mode, Scope, size_class};
+use crate::tls::tls;
+use core::arch::asm;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use heaptide_format::Mode;
+
+const COUNTERS: u32 = Mode::Counters as u32;
+const SCOPES: u32 = Mode::Scopes as u32;
+
+/// Leaves of the shadow table that a lane remembers, by region; a power of two.
+pub const LEAVES: usize = 16;
+/// What tells a block's leaf: its region, and the half for blocks aligned to 8 only.
+const LEAF_KEY: u64 = !0 << REGION_BITS | 8;
+const REGION_BITS: u32 = crate::shadow::REGION_BITS;
+
+/// A leaf that was used: its key, and the place that its words count from.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Leaf {
+    key: u64,
+    /// Address of the word of address 0, were it in this leaf.
+    origin: u64,
+}
+
+impl Leaf {
+    pub const NONE: Leaf = Leaf { key: !0, origin: 0 };
+}
+
+#[inline(always)]
+fn place(block: u64) -> usize {
+    (block >> REGION_BITS) as usize % LEAVES
+}
+
+/// The shadow word of a block, if its leaf is remembered.
+#[inline(always)]
+fn word(lane: &LaneState, block: u64) -> Option<&'static AtomicU32> {
+    let leaf = &lane.leaves[place(block)];
+    let address = leaf.origin.wrapping_add((block >> 4) * 4);
+    // SAFETY: leaves are never unmapped, and the block is in this one.
+    (leaf.key == block & LEAF_KEY).then(|| unsafe { &*(address as *const AtomicU32) })
+}
+
+/// Remembers a block's leaf.
+#[inline(always)]
+pub fn remember(lane: &mut LaneState, block: *const u8, word: &'static AtomicU32) {
+    let block = block as u64;
+    let origin = (word.as_ptr() as u64).wrapping_sub((block >> 4) * 4);
+    lane.leaves[place(block)] = Leaf { key: block & LEAF_KEY, origin };
+}
 
 /// Counts an allocation; false if it is not usual, or needs a stack.
 #[inline(always)]
-pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64, usable: u64) -> bool {
-    let p = process();
-    // SAFETY: the lane's own records; the header and sites stay mapped.
+pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
+    let mode = lane.quick;
+    // SAFETY: the lane's own records; the header and sites stay mapped. The allocator's headers are
+    // trusted where `quick` is set.
     unsafe {
-        let record = &mut *lane.record;
-        let sum = record.usable_bytes + usable;
-        let own = lane.live.own() + usable as i64;
-        if lane.is_attended() || sum >= lane.next_sample || own > lane.live.high() {
+        if (mode != COUNTERS && mode != SCOPES) || lane.is_watched() {
             return false;
         }
-        if lane.mode == Mode::Scopes as u32 {
+        let Some(usable) = hooks::usable_of_small(block) else {
+            return false;
+        };
+        let record = &mut *lane.record;
+        let own = lane.live.own() + usable as i64;
+        if own > lane.live.high() || record.usable_bytes + usable >= lane.next_sample {
+            return false;
+        }
+        if mode == SCOPES {
             let site = (*lane.scope).site;
-            let Some(word) = p.shadow.word(block, Acquire) else {
+            let s = &mut *sites::at(site);
+            let Some(word) = word(lane, block as u64) else {
                 return false;
             };
-            let s = &mut *sites::at(site);
             if site == 0 || s.epoch != (*lane.header).epoch || requested > s.largest_bytes {
                 return false;
             }
             word.store(site, Relaxed);
-            s.allocations += 1;
-            s.requested_bytes += requested;
-            s.usable_bytes += usable;
-        } else if lane.mode == Mode::Stacks as u32 || requested > record.largest_bytes {
+            add(&mut s.allocations, 1);
+            add(&mut s.requested_bytes, requested);
+            add(&mut s.usable_bytes, usable);
+        } else if requested > record.largest_bytes {
             return false;
         }
         lane.live.set_own(own);
         lane.last_block = block;
-        record.usable_bytes = sum;
-        record.requested_bytes += requested;
-        record.requested_classes[size_class(requested)] += 1;
-        record.usable_classes[size_class(usable)] += 1;
+        add(&mut record.usable_bytes, usable);
+        add(&mut record.requested_bytes, requested);
+        add(record.requested_classes.get_unchecked_mut(class(requested)), 1);
+        add(record.usable_classes.get_unchecked_mut(class(usable)), 1);
     }
     true
 }
 
-/// Counts a free; false if it is not usual.
+/// Enters the recorder, counts a free, and leaves; false if it is not usual.
 #[inline(always)]
-pub fn freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
-    let p = process();
-    // SAFETY: as above.
+pub fn free(block: *mut u8) -> bool {
+    let t = tls();
+    // SAFETY: the thread's own block and lane.
     unsafe {
+        let lane = (*t).lane;
+        if lane.is_null() || (*t).inside != 0 || (*lane).quick == 0 || block.is_null() {
+            return false;
+        }
+        let sp: u64;
+        asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
+        (&raw mut (*t).inside).write_volatile(1);
+        (&raw mut (*t).inside_sp).write_volatile(sp);
+        let done = freed(&mut *lane, block);
+        (&raw mut (*t).inside).write_volatile(0);
+        done
+    }
+}
+
+#[inline(always)]
+fn freed(lane: &mut LaneState, block: *mut u8) -> bool {
+    // SAFETY: as in `allocated`.
+    unsafe {
+        let Some(usable) = hooks::usable_of_small(block) else {
+            return false;
+        };
         let own = lane.live.own() - usable as i64;
-        if lane.is_attended() || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
+        if lane.is_watched() || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
             return false;
         }
         let temporary = lane.last_block == block;
         let record = &mut *lane.record;
-        if lane.mode == Mode::Counters as u32 {
-            record.temporary += temporary as u64;
-            record.freed_here_bytes += usable;
+        if lane.quick == COUNTERS {
+            add(&mut record.freed_here_bytes, usable);
+            if temporary {
+                add(&mut record.temporary, 1);
+                lane.last_block = core::ptr::null_mut();
+            }
         } else {
-            let Some(word) = p.shadow.word(block, Acquire) else {
+            let Some(word) = word(lane, block as u64) else {
                 return false;
             };
             let site = word.load(Relaxed);
             let s = &mut *sites::at(site);
-            let scope: &mut Scope = &mut *lane.scope;
-            if site != scope.site && !is_mine_and_plain(lane.index, site) {
+            if site != (*lane.scope).site && !is_mine_and_plain(lane.index, site) {
                 return false;
             }
             if s.epoch != (*lane.header).epoch || site == 0 {
                 return false;
             }
             word.store(0, Relaxed);
-            s.frees += 1;
-            s.freed_bytes += usable;
-            s.temporary += temporary as u64;
-            scope.frees_here += 1;
-            scope.freed_here_bytes += usable;
-        }
-        if temporary {
-            lane.last_block = core::ptr::null_mut();
+            add(&mut s.frees, 1);
+            add(&mut s.freed_bytes, usable);
+            add(&mut (*lane.scope).frees_here, 1);
+            add(&mut (*lane.scope).freed_here_bytes, usable);
+            if temporary {
+                add(&mut s.temporary, 1);
+                lane.last_block = core::ptr::null_mut();
+            }
         }
         lane.live.set_own(own);
-        record.freed_classes[size_class(usable)] += 1;
+        add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
     }
     true
+}
+
+/// The class of a size that an allocation can have: one scan, where one that may be any number
+/// takes four instructions.
+#[inline(always)]
+fn class(bytes: u64) -> usize {
+    63 - (bytes << 1 | 1).leading_zeros() as usize
+}
+
+/// Adds to a counter that this thread alone writes, in one instruction: a compiler that gathers
+/// counters into vectors makes each event wait for the last one's stores.
+#[inline(always)]
+fn add(counter: &mut u64, n: u64) {
+    // SAFETY: a valid, aligned word.
+    let counter = unsafe { AtomicU64::from_ptr(counter) };
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
 /// Whether a site is the lane's, and not one of labelled blocks. The site of a scope always is.
 #[inline(always)]
 fn is_mine_and_plain(lane: u32, site: u32) -> bool {
     site != 0 && sites::owner(site) == lane && !sites::is_labelled(site)
+}
+
+/// The general way has a look at what keeps a lane from the usual one.
+#[inline(always)]
+pub fn settle(lane: &mut LaneState) {
+    lane.quick = if lane.flags == 0 && hooks::headers_are_trusted() { lane.mode } else { 0 };
+}
+
+/// The shadow word of a block on the general way, remembered for the usual one.
+#[inline(always)]
+pub fn find_word(lane: &mut LaneState, block: *const u8) -> Option<&'static AtomicU32> {
+    let word = process().shadow.word(block)?;
+    remember(lane, block, word);
+    Some(word)
 }
