@@ -9,8 +9,10 @@
 
 #include "heaptide.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { CLASSES = 65, STRIPES = 16 };
 
@@ -24,6 +26,10 @@ static unsigned threads;
 // This thread's stripe, chosen at its first call; 0: not yet. The initial-exec model reads it
 // without a call into the loader, which could allocate.
 static __thread unsigned own_stripe __attribute__((tls_model("initial-exec")));
+
+// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
+// it is a copy of that, out of the way of the program's own descriptors.
+static int report = 2;
 
 static struct stripe *stripe(void)
 {
@@ -61,7 +67,7 @@ static void on_destroy(void *context)
 {
     int class, i;
     (void)context;
-    fprintf(stderr, "%20s %14s %14s %14s\n", "size from", "requested", "usable", "freed");
+    dprintf(report, "%20s %14s %14s %14s\n", "size from", "requested", "usable", "freed");
     for (class = 0; class < CLASSES; class++) {
         uint64_t requested = 0, usable = 0, freed = 0;
         uint64_t from = class ? (uint64_t)1 << (class - 1) : 0;
@@ -71,9 +77,11 @@ static void on_destroy(void *context)
             freed += stripes[i].freed[class];
         }
         if (requested || usable || freed)
-            fprintf(stderr, "%20" PRIu64 " %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", from,
+            dprintf(report, "%20" PRIu64 " %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", from,
                     requested, usable, freed);
     }
+    if (report != 2)
+        close(report);
 }
 
 static void create(char *options)
@@ -86,9 +94,14 @@ static void create(char *options)
         .freed = on_freed,
         .destroy = on_destroy,
     };
-    if (*options)
+    if (*options) {
         fprintf(stderr, "histogram: `%s`: it has no options\n", options);
-    else if (!heaptide_register(&monitor))
+        return;
+    }
+    report = fcntl(2, F_DUPFD_CLOEXEC, 200);
+    if (report < 0)
+        report = 2;
+    if (!heaptide_register(&monitor))
         fprintf(stderr, "histogram: not registered: no room for another monitor\n");
 }
 

@@ -9,13 +9,19 @@
 
 #include "heaptide.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static struct {
     uint64_t requested, allocations, frees;
     int64_t used, max_used; // usable bytes
 } totals;
+
+// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
+// it is a copy of that, out of the way of the program's own descriptors.
+static int report = 2;
 
 static void on_allocated(void *context, void *block, size_t requested, size_t usable)
 {
@@ -42,13 +48,15 @@ static void on_freed(void *context, void *block, size_t usable)
 static void on_destroy(void *context)
 {
     (void)context;
-    fprintf(stderr,
+    dprintf(report,
             "totals: total memory requested: %" PRIu64 "\n"
             "totals: max memory used: %" PRId64 "\n"
             "totals: presently used: %" PRId64 "\n"
             "totals: # allocations calls: %" PRIu64 "\n"
             "totals: # deallocations calls: %" PRIu64 "\n",
             totals.requested, totals.max_used, totals.used, totals.allocations, totals.frees);
+    if (report != 2)
+        close(report);
 }
 
 static void create(char *options)
@@ -61,9 +69,14 @@ static void create(char *options)
         .freed = on_freed,
         .destroy = on_destroy,
     };
-    if (*options)
+    if (*options) {
         fprintf(stderr, "totals: `%s`: it has no options\n", options);
-    else if (!heaptide_register(&monitor))
+        return;
+    }
+    report = fcntl(2, F_DUPFD_CLOEXEC, 200);
+    if (report < 0)
+        report = 2;
+    if (!heaptide_register(&monitor))
         fprintf(stderr, "totals: not registered: no room for another monitor\n");
 }
 

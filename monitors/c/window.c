@@ -19,9 +19,11 @@
 
 #include "heaptide.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 // One mutex for all: simple, and fast enough for a part of a run. Outside of the window, where no
 // block of it is left, threads take it no more.
@@ -46,6 +48,10 @@ static int registered;
 static unsigned windows;
 static uint64_t count, from, to;    // allocations so far, and the options
 static int by_count;
+
+// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
+// it is a copy of that, out of the way of the program's own descriptors.
+static int report = 2;
 
 static size_t place(void *block)
 {
@@ -118,10 +124,10 @@ static void end(void)
         return;
     __atomic_store_n(&open_now, 0, __ATOMIC_RELAXED);
     windows++;
-    fprintf(stderr,
+    dprintf(report,
             "window %u: requested %" PRIu64 " added %" PRId64 " peak %" PRId64
-            " allocations %" PRIu64 " frees %" PRIu64 " of its own %" PRIu64 " not yet freed %" PRIu64 " blocks %" PRIu64
-            " bytes\n",
+            " allocations %" PRIu64 " frees %" PRIu64 " of its own %" PRIu64
+            " not yet freed %" PRIu64 " blocks %" PRIu64 " bytes\n",
             windows, figures.requested, figures.added, figures.max_added, figures.allocations,
             figures.frees, figures.own_frees, figures.kept_blocks, figures.kept_bytes);
 }
@@ -208,6 +214,8 @@ static void on_destroy(void *context)
     free(entries);
     entries = NULL;
     capacity = filled = 0;
+    if (report != 2)
+        close(report);
     pthread_mutex_unlock(&lock);
 }
 
@@ -247,6 +255,9 @@ static void create(char *options)
     if (!read_options(options))
         return;
     pthread_atfork(before_fork, after_fork, after_fork);
+    report = fcntl(2, F_DUPFD_CLOEXEC, 200);
+    if (report < 0)
+        report = 2;
     __atomic_store_n(&registered, 1, __ATOMIC_RELEASE);
     if (!heaptide_register(&monitor)) {
         __atomic_store_n(&registered, 0, __ATOMIC_RELEASE);

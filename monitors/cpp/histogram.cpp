@@ -12,6 +12,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace {
 
@@ -46,6 +48,24 @@ void count(Counter (&counters)[classes], std::size_t bytes)
     counters[bits].fetch_add(1, std::memory_order_relaxed);
 }
 
+// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
+// it is a copy of that, out of the way of the program's own descriptors.
+class Report {
+public:
+    Report() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}
+    Report(const Report &) = delete;
+    Report &operator=(const Report &) = delete;
+    ~Report()
+    {
+        if (copy_ >= 0)
+            close(copy_);
+    }
+    int descriptor() const { return copy_ < 0 ? 2 : copy_; }
+
+private:
+    int copy_;
+};
+
 class Histogram final : public heaptide::Monitor {
 public:
     void allocated(void *, std::size_t requested, std::size_t usable) override
@@ -59,7 +79,8 @@ public:
 
     ~Histogram() override
     {
-        std::fprintf(stderr, "%20s %14s %14s %14s\n", "size from", "requested", "usable", "freed");
+        dprintf(report_.descriptor(), "%20s %14s %14s %14s\n", "size from", "requested", "usable",
+                "freed");
         for (int bits = 0; bits < classes; bits++) {
             unsigned long long requested = 0, usable = 0, freed = 0;
             for (const Stripe &one : stripes) {
@@ -68,10 +89,13 @@ public:
                 freed += one.freed[bits];
             }
             if (requested || usable || freed)
-                std::fprintf(stderr, "%20llu %14llu %14llu %14llu\n",
-                             bits ? 1ull << (bits - 1) : 0, requested, usable, freed);
+                dprintf(report_.descriptor(), "%20llu %14llu %14llu %14llu\n",
+                        bits ? 1ull << (bits - 1) : 0, requested, usable, freed);
         }
     }
+
+private:
+    const Report report_;
 };
 
 void create(char *options)

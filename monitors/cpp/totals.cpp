@@ -11,10 +11,30 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
+
+// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
+// it is a copy of that, out of the way of the program's own descriptors.
+class Report {
+public:
+    Report() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}
+    Report(const Report &) = delete;
+    Report &operator=(const Report &) = delete;
+    ~Report()
+    {
+        if (copy_ >= 0)
+            close(copy_);
+    }
+    int descriptor() const { return copy_ < 0 ? 2 : copy_; }
+
+private:
+    int copy_;
+};
 
 class Totals final : public heaptide::Monitor {
 public:
@@ -38,19 +58,20 @@ public:
     // Nothing calls the monitor any more when it is destroyed.
     ~Totals() override
     {
-        std::fprintf(stderr,
-                     "totals: total memory requested: %llu\n"
-                     "totals: max memory used: %lld\n"
-                     "totals: presently used: %lld\n"
-                     "totals: # allocations calls: %llu\n"
-                     "totals: # deallocations calls: %llu\n",
-                     requested_.load(), max_used_.load(), used_.load(), allocations_.load(),
-                     frees_.load());
+        dprintf(report_.descriptor(),
+                "totals: total memory requested: %llu\n"
+                "totals: max memory used: %lld\n"
+                "totals: presently used: %lld\n"
+                "totals: # allocations calls: %llu\n"
+                "totals: # deallocations calls: %llu\n",
+                requested_.load(), max_used_.load(), used_.load(), allocations_.load(),
+                frees_.load());
     }
 
 private:
     static long long bytes(std::size_t size) { return static_cast<long long>(size); }
 
+    const Report report_;
     std::atomic<unsigned long long> requested_{0}, allocations_{0}, frees_{0};
     std::atomic<long long> used_{0}, max_used_{0}; // usable bytes
 };

@@ -22,11 +22,31 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fcntl.h>
 #include <mutex>
 #include <pthread.h>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace {
+
+// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
+// it is a copy of that, out of the way of the program's own descriptors.
+class Report {
+public:
+    Report() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}
+    Report(const Report &) = delete;
+    Report &operator=(const Report &) = delete;
+    ~Report()
+    {
+        if (copy_ >= 0)
+            close(copy_);
+    }
+    int descriptor() const { return copy_ < 0 ? 2 : copy_; }
+
+private:
+    int copy_;
+};
 
 class Window final : public heaptide::Monitor {
 public:
@@ -61,11 +81,11 @@ public:
         std::size_t kept = 0;
         for (const auto &block : own_)
             kept += block.second;
-        std::fprintf(stderr,
-                     "window %u: requested %zu added %lld peak %lld allocations %zu frees %zu "
-                     "of its own %zu not yet freed %zu blocks %zu bytes\n",
-                     ++number_, figures_.requested, figures_.added, figures_.max_added,
-                     figures_.allocations, figures_.frees, figures_.own_frees, own_.size(), kept);
+        dprintf(report_.descriptor(),
+                "window %u: requested %zu added %lld peak %lld allocations %zu frees %zu "
+                "of its own %zu not yet freed %zu blocks %zu bytes\n",
+                ++number_, figures_.requested, figures_.added, figures_.max_added,
+                figures_.allocations, figures_.frees, figures_.own_frees, own_.size(), kept);
     }
 
     // Only one who marks the part himself.
@@ -118,6 +138,7 @@ private:
     static void before_fork() { lock.lock(); }
     static void after_fork() { lock.unlock(); }
 
+    const Report report_;
     const std::uint64_t from_, to_;
     std::atomic<std::uint64_t> count_{0};
     std::atomic<bool> open_{false}; // written under the lock, read without

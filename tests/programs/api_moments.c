@@ -1,10 +1,16 @@
 //! Marks, snapshots and a reset by the program: what was counted before a reset is not in the report,
 //! but what was live then is freed after it.
 //
-// expect leaf:block allocations=2 frees=3 live_blocks=0
-// expect leaf:kept allocations=0 frees=0 live_blocks=1
-// expect mark:after count=1
-// expect snapshot:first count=1
+// The whole run, since the reset, and the first snapshot:
+//
+// expect leaf:block allocations=3 frees=3 live_blocks=0
+// expect leaf:kept allocations=1 live_blocks=1
+// expect mark:half_way count=1
+// since leaf:block allocations=2 frees=3 live_blocks=0
+// since leaf:kept allocations=0 frees=0 live_blocks=1
+// since mark:after count=1
+// first leaf:block allocations=1 frees=0 live_blocks=1
+// first leaf:kept allocations=1 live_blocks=1
 #include "api_guest.h"
 
 static NOINLINE void *kept(size_t size) { return keep(malloc(size)); }
@@ -16,7 +22,7 @@ int main(void)
     struct heaptide_figures figures;
     keep(kept(100));
     errno = 77;
-    heaptide_mark_now("half way");
+    heaptide_mark_now("half_way");
     first = heaptide_snapshot_now("first");
     second = heaptide_snapshot_now("");
     KNOWN(first == 1 && second == 2);
