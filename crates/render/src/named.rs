@@ -186,8 +186,6 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
             }
             None => pools.push(Pool { name, in_use, idle: g.own.live_bytes, blocks: 0 }),
         }
-            None => pools.push(Pool { name, in_use, idle: g.own.live_bytes, blocks: 0 }),
-        }
     }
     for g in groups.iter().filter(|g| of_kind(g, false)) {
         let Key::Label(Some(id), _) = g.key else { continue };
