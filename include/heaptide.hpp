@@ -241,6 +241,16 @@ private:
     int of_;
 };
 
+/// Puts a named point on the timeline.
+inline void mark(const char *name) noexcept { heaptide_mark_now(name); }
+inline void mark(const std::string &name) noexcept { heaptide_mark_now(name.c_str()); }
+
+/// Writes a copy of the profile as it is now; its number, 0 if it could not be written.
+inline std::uint32_t snapshot(const char *name = "") noexcept
+{
+    return heaptide_snapshot_now(name);
+}
+
 // ---- Labels: true if done, false if nothing is there to be named, or not loaded
 
 /// Names the memory of a vector: its capacity as the block, its elements as the dimension. A vector

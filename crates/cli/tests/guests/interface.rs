@@ -451,3 +451,63 @@ fn bad_options_of_monitors() {
         }
     }
 }
+
+/// A program of `examples/`, built by the command that its source documents, bare and recorded.
+fn example(path: &str, bare_prints: &str, prints: &str) -> Value {
+    let source = root().join(path);
+    let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
+    let name = source.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+    let place = scratch(&format!("example-{name}"));
+    let program = place.join(name);
+    let path = program.to_str().expect("a path in UTF-8");
+    let line = text.lines().find_map(|line| line.strip_prefix("//     c")).expect("a command");
+    let command = format!("c{line}");
+    let words = command.split_whitespace().map(|word| if word == name { path } else { word });
+    let words: Vec<&str> = words.collect();
+    compile(words[0], &[&words[1..], &["-Wall", "-Wextra", "-Wpedantic", "-Werror"]].concat());
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, bare_prints, ""));
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, prints, ""));
+    report(&recording, &place)
+}
+
+#[test]
+fn example_in_c() {
+    let report = example(
+        "examples/c/heat.c",
+        "near the warm edge: 48.069 degrees\n",
+        "a step: 1 allocation of 2000 bytes, 1 free\n\
+         the simulation left 10 blocks\n\
+         its scope asked for 300000 bytes in 110 blocks\n\
+         near the warm edge: 48.069 degrees\n",
+    );
+    let known = "totals allocations=112 requested_bytes=1900000 live_blocks=0\n\
+                 scope:simulate>9>picture allocations=1 requested_bytes=10000\n\
+                 scope+:simulate allocations=110 requested_bytes=300000\n\
+                 label:now allocations=1 requested_bytes=800000\n\
+                 label:picture allocations=10 requested_bytes=100000\n\
+                 window:simulation allocations=110 live_blocks=10";
+    assert_met(&report, &expectations::parse(known, ""));
+}
+
+#[test]
+fn example_in_cpp() {
+    let report = example(
+        "examples/cpp/particles.cpp",
+        "in the middle: 0.504\n",
+        "sorting: 101 allocations of 42400 bytes\n\
+         meanwhile always less than 700 kB were live\n\
+         the largest block: 320000 bytes\n\
+         an address in particles[1234]\n\
+         in the middle: 0.504\n",
+    );
+    let known = "scope:19>move_particles allocations=2 requested_bytes=160000 live_blocks=0\n\
+                 scope:0>sort_into_cells allocations=101 requested_bytes=42400 frees=101\n\
+                 scope:make_particles requested_bytes=320000 entered=1\n\
+                 label:distances allocations=40 requested_bytes=3200000\n\
+                 window:steps count=1\n\
+                 mark:made count=1";
+    assert_met(&report, &expectations::parse(known, ""));
+}
