@@ -530,15 +530,24 @@ impl<F> Drop for Scoped<F> {
 macro_rules! plugin {
     ($create:expr) => {
         const _: () = {
+            static PLUGIN: $crate::monitor::Plugin = $crate::monitor::Plugin::new();
             extern "C" fn constructor() {
                 fn own() {}
-                $crate::monitor::start_plugin(own, env!("CARGO_CRATE_NAME"), $create);
+                PLUGIN.start(own, module_path!(), $create);
             }
-            // SAFETY: the loader calls what stands in this section once, with C's calling
-            // convention, after the libraries that this one needs are ready.
+            extern "C" fn destructor() {
+                PLUGIN.end();
+            }
+            // SAFETY: the loader calls what stands in these sections once, with C's calling
+            // convention: after the libraries that this one needs are ready, and before this one
+            // is unloaded.
             #[used]
             #[unsafe(link_section = ".init_array")]
             static CONSTRUCTOR: extern "C" fn() = constructor;
+            // SAFETY: as above.
+            #[used]
+            #[unsafe(link_section = ".fini_array")]
+            static DESTRUCTOR: extern "C" fn() = destructor;
         };
     };
 }

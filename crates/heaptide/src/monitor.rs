@@ -4,6 +4,7 @@ use crate::interface;
 use std::cell::Cell;
 use std::fmt;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Is called on the allocating thread, once for each outermost operation.
 ///
@@ -201,24 +202,52 @@ pub fn option_number(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// Starts a plug-in: [`plugin!`](crate::plugin!) calls it from the library's constructor.
+/// A plug-in's registration: [`plugin!`](crate::plugin!) starts it in the library's constructor and
+/// ends it in the destructor, when the library is unloaded.
 #[doc(hidden)]
-pub fn start_plugin<M: Monitor + 'static>(
-    own: fn(),
-    name: &str,
-    create: impl FnOnce(&str) -> Result<M, OptionsError>,
-) {
-    let options = interface::monitor_options(own).unwrap_or_default();
-    match create(&options) {
-        Ok(monitor) => match register(name, Box::new(monitor)) {
-            Ok(registration) => registration.keep(),
-            Err(NotRegistered::NotLoaded) => {
-                eprintln!("{name}: not registered: the recorder is not loaded");
-            }
-            Err(NotRegistered::Refused) => {
-                eprintln!("{name}: not registered: nothing is recorded, or there is no room");
-            }
-        },
-        Err(reason) => eprintln!("{name}: {reason}"),
+#[derive(Default)]
+pub struct Plugin {
+    id: AtomicU64,
+}
+
+impl Plugin {
+    /// Nothing is registered yet.
+    pub const fn new() -> Plugin {
+        Plugin { id: AtomicU64::new(0) }
+    }
+
+    /// Registers what `create` makes of the options of the library that `own` is in. It is called
+    /// like the crate that this module is in.
+    pub fn start<M: Monitor + 'static>(
+        &self,
+        own: fn(),
+        module: &str,
+        create: impl FnOnce(&str) -> Result<M, OptionsError>,
+    ) {
+        // Preloaded into a process without the recorder, or with one that records nothing.
+        if !interface::recording() {
+            return;
+        }
+        let _paused = crate::pause();
+        let name = module.split("::").next().unwrap_or(module);
+        let options = interface::monitor_options(own).unwrap_or_default();
+        match create(&options) {
+            Ok(monitor) => match register(name, Box::new(monitor)) {
+                Ok(registration) => {
+                    self.id.store(registration.id, Ordering::Release);
+                    registration.keep();
+                }
+                Err(_) => eprintln!("{name}: not registered: no room for another monitor"),
+            },
+            Err(reason) => eprintln!("{name}: {reason}"),
+        }
+    }
+
+    /// Deregisters it, unless that was done when the process exited.
+    pub fn end(&self) {
+        match self.id.swap(0, Ordering::AcqRel) {
+            0 => {}
+            id => drop(interface::monitor_deregister(id)),
+        }
     }
 }

@@ -68,16 +68,21 @@ thread_local! {
     static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Looks at the spans this thread is in. A thread that is ending may have none any more.
+fn entered<R>(look: impl FnOnce(&mut Vec<Entered>) -> R) -> Option<R> {
+    ENTERED.try_with(|entered| Some(look(&mut *entered.try_borrow_mut().ok()?))).ok()?
+}
+
 /// Whether this span is the innermost that the thread is in: then the thread's path is the span's,
 /// with what was opened within it.
 fn is_innermost(span: &Id) -> bool {
-    ENTERED.with_borrow(|entered| entered.last().is_some_and(|last| last.span == *span))
+    entered(|entered| entered.last().is_some_and(|last| last.span == *span)).unwrap_or(false)
 }
 
 /// The thread's path outside all of its spans.
 fn outside() -> u64 {
-    let first = ENTERED.with_borrow(|entered| entered.first().map(|first| first.before));
-    first.unwrap_or_else(interface::context)
+    let first = entered(|entered| entered.first().map(|first| first.before));
+    first.flatten().unwrap_or_else(interface::context)
 }
 
 /// Gives a span its path, as a scope within its outer one, if it has none yet.
@@ -125,11 +130,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
         if place.own == 0 {
             span.extensions_mut().replace(Place { own: interface::context(), ..place });
         }
-        ENTERED.with_borrow_mut(|entered| entered.push(Entered { span: id.clone(), before }));
+        let kept = entered(|entered| entered.push(Entered { span: id.clone(), before }));
+        if kept.is_none() {
+            interface::set_context(before);
+        }
     }
 
     fn on_exit(&self, id: &Id, _: Context<S>) {
-        ENTERED.with_borrow_mut(|entered| {
+        entered(|entered| {
             let Some(at) = entered.iter().rposition(|entry| entry.span == *id) else {
                 return;
             };

@@ -109,20 +109,28 @@ fn expect(sums: &BTreeMap<String, Sums>, path: &str, expected: [i128; 3]) {
 
 #[test]
 fn rust_scopes() {
-    let (report, _) = ability("scopes");
-    let sums = by_scope(&report);
+    let (report, recording) = ability("scopes");
+    assert_known_scopes(&by_scope(&report));
+    // Without stacks all the same.
+    let (place, again) = (scratch("rust-scopes-mode"), recording.with_extension("scopes"));
+    let mut command = recorded(&again, &["--mode", "scopes"]);
+    assert_eq!(run(command.arg(guest()).arg("scopes"), &place).status, 0);
+    assert_known_scopes(&by_scope(&self::report(&again, &place)));
+}
+
+fn assert_known_scopes(sums: &BTreeMap<String, Sums>) {
     // Ten blocks and their list; freed in another scope, which both ledgers know.
-    expect(&sums, "region=load", [11, 10_240, 0]);
-    expect(&sums, "region=use", [0, 0, 11]);
+    expect(sums, "region=load", [11, 10_240, 0]);
+    expect(sums, "region=use", [0, 0, 11]);
     for n in 0..3 {
-        expect(&sums, &format!("iteration={n}"), [n + 1, (n + 1) * 100, n + 1]);
+        expect(sums, &format!("iteration={n}"), [n + 1, (n + 1) * 100, n + 1]);
     }
-    expect(&sums, "region=dummy1", [1, 11, 1]);
-    expect(&sums, "region=dummy10", [1, 22, 1]);
-    expect(&sums, "region=dummy10/region=dummy1", [1, 33, 1]);
+    expect(sums, "region=dummy1", [1, 11, 1]);
+    expect(sums, "region=dummy10", [1, 22, 1]);
+    expect(sums, "region=dummy10/region=dummy1", [1, 33, 1]);
     let nested = ["function=guest::scopes::nested"; 3];
     for levels in 1..=3 {
-        expect(&sums, &nested[..levels].join("/"), [1, 70, 1]);
+        expect(sums, &nested[..levels].join("/"), [1, 70, 1]);
     }
     assert_eq!(sums["text=é — as it is"].requested_bytes, 50);
 }
@@ -308,6 +316,29 @@ fn monitor_with_a_threshold() {
     assert_eq!(outcome.status, ABORTED, "{}", outcome.stderr);
     let (outcome, _) = monitored("threshold-high", "threshold", ":live=3M");
     assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn monitor_that_is_unloaded() {
+    let place = scratch("monitor-unloaded");
+    let script = "import _ctypes, ctypes, sys
+for _ in range(3):
+    library = ctypes.CDLL(sys.argv[1])
+    block = bytearray(1 << 20)
+    _ctypes.dlclose(library._handle)
+    block = bytearray(2 << 20)
+print('done')";
+    let library = built().join("libtotals.so");
+    let arguments = ["-c", script, library.to_str().expect("a path in UTF-8")];
+    let recording = place.join("a.heaptide");
+    let Some(outcome) = python_at(&place, recorded(&recording, &[]), &arguments) else {
+        return skip("python3 is not installed");
+    };
+    assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "done\n"), "{}", outcome.stderr);
+    // Each saw its own megabyte and nothing of what came after.
+    let requested = outcome.stderr.lines().filter_map(|l| l.split_once("memory requested: "));
+    let mib: Vec<i64> = requested.map(|(_, n)| n.parse::<i64>().expect("bytes") >> 20).collect();
+    assert_eq!(mib, [1, 1, 1], "{}", outcome.stderr);
 }
 
 #[test]
