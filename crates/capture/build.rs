@@ -5,5 +5,6 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-nostdlib");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libheaptide.so");
+    println!("cargo:rustc-check-cfg=cfg(embedded)");
     println!("cargo:rerun-if-changed=build.rs");
 }

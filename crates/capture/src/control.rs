@@ -3,6 +3,7 @@
 
 use crate::lane::{FLAG_PAUSED, LaneState};
 use crate::moments::{self, Patience};
+use crate::monitors;
 use crate::options::Options;
 use crate::process::{Process, process};
 use crate::real::Real;
@@ -11,8 +12,8 @@ use crate::tls::tls;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::{
-    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader,
-    MarkKind, REQUEST_TEXT, Request,
+    COMMAND_OFF, COMMAND_REQUEST, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD,
+    FileHeader, MarkKind, REQUEST_TEXT, Request,
 };
 
 /// The two words that every event looks at, as one.
@@ -55,6 +56,7 @@ pub fn prepare(p: &Process, options: &Options) {
     if let Some((bytes, below)) = options.threshold {
         threshold(bytes, below);
     }
+    monitors::resume(p);
     p.moments.every_ns.store(options.snapshot_every_ns, Relaxed);
     if options.snapshot_signal != 0 {
         snapshot_on(options.snapshot_signal);
@@ -145,6 +147,13 @@ pub fn answer(lane: &mut LaneState) {
     }
     perform(lane);
     answered.store(request, Release);
+    // Its command may have given up and gone. The next one may just have come.
+    let commands = commands(process());
+    commands.fetch_and(!COMMAND_REQUEST, AcqRel);
+    // SAFETY: as above.
+    if unsafe { AtomicU32::from_ptr(&raw mut (*header).request).load(Acquire) } != request {
+        commands.fetch_or(COMMAND_REQUEST, AcqRel);
+    }
 }
 
 fn perform(lane: &mut LaneState) {

@@ -1,12 +1,13 @@
 //! jemalloc's extended interface, recorded where it exists, and what it means where it does not.
 
 use crate::hooks::{
-    Address, NULL, REAL_FREE, REAL_MALLOC, aligned, allocate, call_real, here, reallocate, release,
+    Address, NULL, REAL_FREE, REAL_MALLOC, aligned, allocate, call_real, reallocate, release,
     usable,
 };
 use crate::lane::Inside;
 use crate::real::Real;
 use crate::record::{self, Entry};
+use crate::stacks::here;
 
 /// jemalloc's flags: the logarithm of the alignment in the low bits, then "zeroed".
 const MALLOCX_LG_ALIGN: usize = 63;

@@ -9,8 +9,9 @@
 use crate::lane::Inside;
 use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
+use crate::stacks::here;
 use crate::{extended, operators, usual, watched};
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -217,15 +218,6 @@ fn usable_by_call(block: Address) -> u64 {
         }
     }
     asked
-}
-
-/// The place of a hook that takes no stack.
-#[inline(always)]
-pub fn here() -> Entry {
-    let sp: u64;
-    // SAFETY: reads a register.
-    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
-    Entry { sp, bp: 0 }
 }
 
 /// The common shape: enter, call, record.

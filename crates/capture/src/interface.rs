@@ -4,7 +4,6 @@
 //! monitor or a signal handler, gets nothing done.
 
 use crate::figures::{self, Figures, Histograms};
-use crate::hooks::here;
 use crate::lane::{Inside, LaneState};
 use crate::measurements::{self, Measurement};
 use crate::moments::{self, Patience};
@@ -13,12 +12,14 @@ use crate::names::{self, Value};
 use crate::process::{State, process};
 use crate::record::{self, Entry};
 use crate::regions::{self, Block, Label};
+use crate::stacks::here;
 use crate::tls::tls;
 use crate::{control, options, scopes, windows};
 use core::arch::naked_asm;
 use heaptide_format::{MarkKind, Mode};
 
 /// Functions in the order of `struct heaptide_interface`; each is also exported by its name.
+#[cfg(not(embedded))]
 macro_rules! interface {
     ($($field:ident = $function:ident,)*) => {
         /// As `heaptide.h` has it. Later versions append.
@@ -40,6 +41,32 @@ macro_rules! interface {
             size: size_of::<Interface>() as u32,
             $($field: $function as *const (),)*
         };
+    };
+}
+
+/// The same in a program: C code that is linked into it finds the table, and nothing outside of it
+/// does. It can be written over by that of the library, if that is in the process too.
+#[cfg(embedded)]
+macro_rules! interface {
+    ($($field:ident = $function:ident,)*) => {
+        const FUNCTIONS: usize = [$(stringify!($field)),*].len();
+        /// Bytes of the table.
+        pub const INTERFACE_BYTES: usize = 8 + FUNCTIONS * 8;
+
+        core::arch::global_asm!(
+            ".pushsection .data.heaptide_interface, \"aw\"",
+            ".globl heaptide_interface",
+            ".hidden heaptide_interface",
+            ".type heaptide_interface, @object",
+            ".size heaptide_interface, {bytes}",
+            ".p2align 3",
+            "heaptide_interface:",
+            ".long 1, {bytes}",
+            $(concat!(".quad {", stringify!($field), "}"),)*
+            ".popsection",
+            bytes = const INTERFACE_BYTES,
+            $($field = sym $function,)*
+        );
     };
 }
 
@@ -81,6 +108,20 @@ interface! {
     monitor_register = heaptide_monitor_register,
     monitor_deregister = heaptide_monitor_deregister,
     monitor_options = heaptide_monitor_options,
+    scope_begin_named = heaptide_scope_begin_named,
+    scope_end_named = heaptide_scope_end_named,
+}
+
+/// Where the table is.
+#[cfg(embedded)]
+pub fn table() -> *mut u64 {
+    let table;
+    // SAFETY: takes an address of this very program.
+    unsafe {
+        core::arch::asm!("lea {}, [rip + heaptide_interface]", out(reg) table,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    table
 }
 
 /// The bytes that a caller points at.
@@ -92,12 +133,35 @@ unsafe fn bytes<'a>(text: *const u8, length: usize) -> &'a [u8] {
     if text.is_null() { b"" } else { unsafe { core::slice::from_raw_parts(text, length) } }
 }
 
+/// The attribute that a caller means.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline(always)]
+unsafe fn attribute_of<'a>(attribute: *const u8, length: usize) -> &'a [u8] {
+    // SAFETY: as promised.
+    if attribute.is_null() { names::REGION } else { unsafe { bytes(attribute, length) } }
+}
+
 /// Does something with the thread's lane; the default if there is none, or it is in use.
 #[inline(always)]
 fn with_lane<R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     match Inside::enter(here()) {
         Some(mut inside) => act(inside.lane()),
         None => R::default(),
+    }
+}
+
+/// Does something that needs no lane of its own, only to know which one: so a monitor may ask for it
+/// in its callbacks.
+fn with_lane_index<R: Default>(act: impl FnOnce(u32) -> R) -> R {
+    if let Some(mut inside) = Inside::enter(here()) {
+        return act(inside.lane().index);
+    }
+    // SAFETY: the thread's own lane, which is only read.
+    match unsafe { (*tls()).lane.as_ref() } {
+        Some(lane) if monitors::is_calling(lane) => act(lane.index),
+        _ => R::default(),
     }
 }
 
@@ -112,7 +176,7 @@ fn has_sites(lane: &LaneState) -> bool {
     lane.mode != Mode::Counters as u32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_recording() -> i32 {
     if process().state() == State::New {
         with_lane(|_| ());
@@ -120,7 +184,7 @@ extern "C" fn heaptide_recording() -> i32 {
     (process().state() == State::Active) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_intern(
     attribute: *const u8,
     attribute_length: usize,
@@ -133,7 +197,7 @@ unsafe extern "C" fn heaptide_intern(
     unsafe { intern(attribute, attribute_length, value) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_intern_int(
     attribute: *const u8,
     attribute_length: usize,
@@ -147,33 +211,56 @@ unsafe extern "C" fn heaptide_intern_int(
 /// As [`bytes`].
 #[inline(always)]
 unsafe fn intern(attribute: *const u8, length: usize, value: Value<'_>) -> u32 {
-    let attribute = match attribute.is_null() {
-        true => names::REGION,
-        // SAFETY: as promised.
-        false => unsafe { bytes(attribute, length) },
-    };
+    // SAFETY: as promised.
+    let attribute = unsafe { attribute_of(attribute, length) };
     if process().state() != State::Active && heaptide_recording() == 0 {
         return 0;
     }
     names::intern(attribute, value)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_scope_begin(name: u32) {
     with_sites(|lane| scopes::begin(lane, name));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_scope_end(name: u32) {
     with_sites(|lane| scopes::end(lane, name));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
+unsafe extern "C" fn heaptide_scope_begin_named(
+    attribute: *const u8,
+    attribute_length: usize,
+    value: *const u8,
+    value_length: usize,
+) {
+    // SAFETY: the interface's contract.
+    let (attribute, value) =
+        unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
+    with_sites(|lane| scopes::begin_named(lane, attribute, value));
+}
+
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
+unsafe extern "C" fn heaptide_scope_end_named(
+    attribute: *const u8,
+    attribute_length: usize,
+    value: *const u8,
+    value_length: usize,
+) {
+    // SAFETY: the interface's contract.
+    let (attribute, value) =
+        unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
+    with_sites(|lane| scopes::end_named(lane, attribute, value));
+}
+
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_context() -> u64 {
     with_sites(|lane| scopes::context(lane))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_set_context(context: u64) -> u64 {
     with_sites(|lane| {
         let before = scopes::context(lane);
@@ -182,7 +269,7 @@ extern "C" fn heaptide_set_context(context: u64) -> u64 {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_label(
     address: u64,
     label: *const u8,
@@ -203,12 +290,12 @@ unsafe extern "C" fn heaptide_label(
     with_sites(|lane| regions::label(lane, address, &label, region_bytes as u64)) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_unlabel(address: u64) -> i32 {
     with_sites(|lane| regions::unlabel(lane, address)) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_resolve(address: u64, out: *mut Block) -> i32 {
     let Some(block) = with_sites(|_| regions::resolve(address)) else {
         return 0;
@@ -218,19 +305,19 @@ unsafe extern "C" fn heaptide_resolve(address: u64, out: *mut Block) -> i32 {
     1
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_pool(name: *const u8, length: usize) -> u32 {
     // SAFETY: the interface's contract.
     let name = unsafe { bytes(name, length) };
     with_sites(|_| names::intern(names::POOL, Value::Text(name)))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_add(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
     with_sites(|lane| regions::pool_add(lane, pool, chunk, chunk_bytes as u64)) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_remove(chunk: u64) -> i32 {
     with_sites(|lane| regions::pool_remove(lane, chunk)) as i32
 }
@@ -239,7 +326,7 @@ extern "C" fn heaptide_pool_remove(chunk: u64) -> i32 {
 macro_rules! traced {
     ($symbol:ident = $body:path) => {
         #[unsafe(naked)]
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(embedded), unsafe(no_mangle))]
         unsafe extern "C" fn $symbol() {
             naked_asm!(
 ".cfi_startproc",
@@ -290,12 +377,12 @@ fn with_stack(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, u32) -> bool) -
     act(inside.lane(), stack) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_freed(block: u64) -> i32 {
     with_sites(|lane| regions::pool_freed(lane, block)) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_window_begin(name: *const u8, length: usize) -> u32 {
     // SAFETY: the interface's contract.
     let name = unsafe { bytes(name, length) };
@@ -316,26 +403,26 @@ unsafe fn hand_out(figures: Option<Figures>, out: *mut Figures) -> i32 {
     figures.is_some() as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_window_end(window: u32, out: *mut Figures) -> i32 {
     // SAFETY: the interface's contract.
     unsafe { hand_out(with_lane(|lane| windows::end(lane, window)), out) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_window_figures(window: u32, out: *mut Figures) -> i32 {
     // SAFETY: the interface's contract.
     unsafe { hand_out(with_lane(|lane| windows::figures(lane, window)), out) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_measure_begin(measurement: *mut Measurement) {
     // SAFETY: the interface's contract.
     let measurement = unsafe { &mut *measurement };
     with_lane(|lane| measurements::begin(lane, measurement));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_measure_end(measurement: *mut Measurement, out: *mut Figures) -> i32 {
     // SAFETY: the interface's contract.
     unsafe {
@@ -344,36 +431,36 @@ unsafe extern "C" fn heaptide_measure_end(measurement: *mut Measurement, out: *m
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_mark(name: *const u8, length: usize) {
     // SAFETY: the interface's contract.
     let name = unsafe { bytes(name, length) };
-    with_lane(|lane| moments::mark(name, MarkKind::Mark, lane.index, 0));
+    with_lane_index(|lane| moments::mark(name, MarkKind::Mark, lane, 0));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_snapshot(name: *const u8, length: usize) -> u32 {
     // SAFETY: the interface's contract.
     let name = unsafe { bytes(name, length) };
-    with_lane(|lane| moments::snapshot(name, lane.index, Patience::Waits))
+    with_lane_index(|lane| moments::snapshot(name, lane, Patience::Waits))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_turn(on: i32) {
     with_lane(|lane| control::turn(lane, on != 0));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pause(whole_process: i32) {
     with_lane(|lane| control::pause(lane, whole_process != 0));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_resume(whole_process: i32) {
     with_lane(|lane| control::resume(lane, whole_process != 0));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_active(whole_process: i32) -> i32 {
     with_lane(|lane| match whole_process {
         0 => !lane.is_off(),
@@ -381,34 +468,34 @@ extern "C" fn heaptide_active(whole_process: i32) -> i32 {
     }) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_threshold(limit: usize, below: i32) {
     with_lane(|_| control::threshold(limit as u64, below != 0));
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_reset() -> i32 {
     with_lane(moments::reset) as i32
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_flush() {
     with_lane(control::flush);
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_totals(out: *mut Figures) {
     // SAFETY: the interface's contract.
-    unsafe { out.write(with_lane(|_| figures::totals(process()))) };
+    unsafe { out.write(with_lane_index(|_| figures::totals(process()))) };
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_thread(out: *mut Figures) {
     // SAFETY: the interface's contract.
     unsafe { out.write(with_lane(|lane| figures::thread(lane))) };
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_scope(context: u64, inclusive: i32, out: *mut Figures) -> i32 {
     let figures = with_sites(|_| {
         let path = scopes::scope_of(context)?;
@@ -418,22 +505,22 @@ unsafe extern "C" fn heaptide_scope(context: u64, inclusive: i32, out: *mut Figu
     unsafe { hand_out(figures, out) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_histograms(out: *mut Histograms) {
     // SAFETY: the interface's contract: room for three arrays of numbers, for which zero is one.
     unsafe {
         core::ptr::write_bytes(out, 0, 1);
-        with_lane(|_| figures::histograms(process(), &mut *out));
+        with_lane_index(|_| figures::histograms(process(), &mut *out));
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_monitor_register(monitor: *const Monitor) -> u64 {
     // SAFETY: the interface's contract.
     with_lane(|lane| unsafe { monitors::register(lane, monitor) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_monitor_deregister(id: u64) -> i32 {
     match Inside::enter(here()) {
         Some(mut inside) => monitors::deregister(inside.lane(), id) as i32,
@@ -446,7 +533,7 @@ extern "C" fn heaptide_monitor_deregister(id: u64) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(embedded), unsafe(no_mangle))]
 unsafe extern "C" fn heaptide_monitor_options(
     library: *const u8,
     length: usize,

@@ -9,8 +9,13 @@
 //! From the entry of an allocation to its counters: [`hooks`] → [`lane`] → [`record`] → [`stacks`]
 //! → [`sites`], [`shadow`], [`peak`]. The memory it all lies in is [`profile`]; what all threads
 //! share is [`process`].
+//!
+//! The same sources are the crate `heaptide-embedded` (cfg `embedded`): the recorder within a Rust
+//! program, round its allocator, for programs that no library can be loaded into. It has no hooks;
+//! what stands in their place is [`embedded`].
 
 #![no_std]
+#![cfg_attr(embedded, allow(dead_code, reason = "some of it only hooks of the library use"))]
 #![allow(
     unsafe_code,
     reason = "this is the crate that lives among raw pointers; everything else forbids it"
@@ -18,23 +23,32 @@
 
 mod attended;
 mod control;
+#[cfg(embedded)]
+mod embedded;
 mod end;
+#[cfg(not(embedded))]
 mod extended;
 mod figures;
+#[cfg(not(embedded))]
 mod hooks;
 mod index;
 mod interface;
 mod lane;
+#[cfg(embedded)]
+mod linked;
+mod loader;
 mod measurements;
 mod modules;
 mod moments;
 mod monitors;
 mod names;
+#[cfg(not(embedded))]
 mod operators;
 mod options;
 mod peak;
 mod process;
 mod profile;
+#[cfg(not(embedded))]
 mod real;
 mod record;
 mod regions;
@@ -46,10 +60,18 @@ mod sys;
 mod timeline;
 mod tls;
 mod usual;
+#[cfg(not(embedded))]
 mod watched;
 mod windows;
 
+#[cfg(embedded)]
+pub use embedded::{Recorder, interface};
+// What stands here for hooks and the functions behind them.
+#[cfg(embedded)]
+use {embedded as hooks, linked as real};
+
 // Without LTO core refers to it; hidden, so that it stands in front of nobody's.
+#[cfg(not(embedded))]
 core::arch::global_asm!(
     ".weak rust_eh_personality",
     ".hidden rust_eh_personality",
@@ -57,6 +79,7 @@ core::arch::global_asm!(
     "ud2"
 );
 
+#[cfg(not(embedded))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // Nothing here panics by intent. Whoever gets here by a mistake of ours stays: the other

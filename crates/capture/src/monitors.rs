@@ -4,11 +4,11 @@
 //! store. Whoever takes a monitor away has the kernel make every other thread's stores visible
 //! (membarrier), and then waits for those that are inside: so the calling side needs no fence.
 
-use crate::hooks::here;
 use crate::lane::{self, Inside, LaneState};
 use crate::modules::{self, Range};
 use crate::process::{Lock, Process, process};
 use crate::real::Real;
+use crate::stacks::here;
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_void};
@@ -58,14 +58,52 @@ struct Entry {
     late: AtomicBool,
 }
 
-/// The table of them.
-pub struct Monitors {
+/// The table of them. A forked child has the monitors of its parent, so it lies in memory that is
+/// not wiped.
+struct Monitors {
     entries: [Entry; MONITORS_MAX],
     /// Entries ever used.
     used: AtomicU32,
+}
+
+// SAFETY: what is not atomic is written under the lock, in entries that nobody reads.
+unsafe impl Sync for Monitors {}
+
+static MONITORS: Monitors =
+    Monitors { entries: [const { Entry::none() }; MONITORS_MAX], used: AtomicU32::new(0) };
+
+/// What is each process's own.
+pub struct Watch {
     lock: Lock,
     /// The kernel fences other threads on demand; 0 unknown, 1 yes, 2 no.
     asymmetric: AtomicU32,
+}
+
+impl Entry {
+    const fn none() -> Entry {
+        Entry {
+            state: AtomicU32::new(Slot::Free as u32),
+            turn: AtomicU32::new(0),
+            monitor: UnsafeCell::new(Monitor {
+                version: 0,
+                size: 0,
+                name: core::ptr::null(),
+                context: core::ptr::null_mut(),
+                allocated: None,
+                freed: None,
+                destroy: None,
+            }),
+            code: UnsafeCell::new(Range::EMPTY),
+            late: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Goes on with the monitors of the process that this one is a fork of.
+pub fn resume(p: &Process) {
+    if MONITORS.entries.iter().any(|entry| entry.state.load(Acquire) == Slot::Live as u32) {
+        crate::control::set(p, CONTROL_MONITORS);
+    }
 }
 
 impl Monitors {
@@ -82,17 +120,17 @@ impl Monitors {
 /// `monitor` points at a monitor of the C interface, or at one of an older version.
 pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
     let p = process();
-    let monitors = &p.monitors;
+    let monitors = &MONITORS;
     // SAFETY: as promised; the first two words are those of every version.
     let known = unsafe {
         !monitor.is_null()
             && (*monitor).version == VERSION
             && (*monitor).size as usize >= size_of::<Monitor>()
     };
-    let Some(_held) = known.then(|| monitors.lock.acquire()).flatten() else {
+    let Some(_held) = known.then(|| p.watch.lock.acquire()).flatten() else {
         return 0;
     };
-    prepare_fences(monitors);
+    prepare_fences(p);
     let free = |entry: &Entry| entry.state.load(Acquire) == Slot::Free as u32;
     let Some(place) = monitors.entries.iter().position(free) else {
         return 0;
@@ -121,7 +159,7 @@ pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
 /// one, and `destroy` was called.
 pub fn deregister(lane: &LaneState, id: u64) -> bool {
     let p = process();
-    let Some(entry) = p.monitors.entry(id) else {
+    let Some(entry) = MONITORS.entry(id) else {
         return false;
     };
     let leaves = |state: Slot| {
@@ -136,7 +174,7 @@ pub fn deregister(lane: &LaneState, id: u64) -> bool {
         destroy(entry);
     }
     entry.state.store(Slot::Free as u32, Release);
-    let any = p.monitors.entries.iter().any(|e| e.state.load(Relaxed) != Slot::Free as u32);
+    let any = MONITORS.entries.iter().any(|e| e.state.load(Relaxed) != Slot::Free as u32);
     if !any {
         crate::control::clear(p, CONTROL_MONITORS);
     }
@@ -154,7 +192,7 @@ fn destroy(entry: &Entry) {
 /// Waits until every other thread that may have seen a monitor's old state has left its callbacks.
 fn wait_for_others(p: &Process, lane: &LaneState) -> bool {
     fence(SeqCst);
-    if p.monitors.asymmetric.load(Relaxed) == 1 {
+    if p.watch.asymmetric.load(Relaxed) == 1 {
         sys::membarrier(sys::MEMBARRIER_PRIVATE_EXPEDITED);
     }
     for &other in lane::all(p) {
@@ -176,34 +214,38 @@ fn wait_for_others(p: &Process, lane: &LaneState) -> bool {
     true
 }
 
-fn prepare_fences(monitors: &Monitors) {
-    if monitors.asymmetric.load(Relaxed) == 0 {
-        let allowed =
-            process().may_call() && sys::membarrier(sys::MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
-        monitors.asymmetric.store(if allowed { 1 } else { 2 }, Release);
+fn prepare_fences(p: &Process) {
+    let asymmetric = &p.watch.asymmetric;
+    if asymmetric.load(Relaxed) == 0 {
+        let allowed = p.may_call() && sys::membarrier(sys::MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
+        asymmetric.store(if allowed { 1 } else { 2 }, Release);
     }
 }
 
 /// Tells all monitors, on the calling thread, which is inside the recorder.
 #[inline(always)]
 fn each(lane: &LaneState, call: impl Fn(&Monitor)) {
-    let monitors = &process().monitors;
     let turn = lane.calling.load(Relaxed);
     if turn & 1 != 0 {
         return;
     }
     lane.calling.store(turn.wrapping_add(1), Relaxed);
     compiler_fence(SeqCst);
-    if monitors.asymmetric.load(Relaxed) != 1 {
+    if process().watch.asymmetric.load(Relaxed) != 1 {
         fence(SeqCst);
     }
-    for entry in &monitors.entries[..monitors.used.load(Acquire) as usize] {
+    for entry in &MONITORS.entries[..MONITORS.used.load(Acquire) as usize] {
         if entry.state.load(Acquire) == Slot::Live as u32 {
             // SAFETY: a live entry is not written.
             call(unsafe { &*entry.monitor.get() });
         }
     }
     lane.calling.store(turn.wrapping_add(2), Release);
+}
+
+/// Whether the thread is in a callback.
+pub fn is_calling(lane: &LaneState) -> bool {
+    lane.calling.load(Relaxed) & 1 != 0
 }
 
 /// A block was allocated.
@@ -231,7 +273,7 @@ pub fn freed(lane: &LaneState, block: *mut u8, usable: u64) {
 pub fn before_unloading(lane: &LaneState) {
     let p = process();
     let mut held = false;
-    for entry in &p.monitors.entries[..p.monitors.used.load(Acquire) as usize] {
+    for entry in &MONITORS.entries[..MONITORS.used.load(Acquire) as usize] {
         if entry.late.load(Relaxed) {
             let (live, hold) = (Slot::Live as u32, Slot::Held as u32);
             held |= entry.state.compare_exchange(live, hold, SeqCst, Relaxed).is_ok();
@@ -244,8 +286,7 @@ pub fn before_unloading(lane: &LaneState) {
 
 /// It was, or was not.
 pub fn after_unloading(lane: &mut LaneState) {
-    let p = process();
-    for entry in &p.monitors.entries[..p.monitors.used.load(Acquire) as usize] {
+    for entry in &MONITORS.entries[..MONITORS.used.load(Acquire) as usize] {
         if !entry.late.load(Relaxed) || entry.state.load(Acquire) != Slot::Held as u32 {
             continue;
         }

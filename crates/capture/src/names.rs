@@ -83,11 +83,7 @@ fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     for word in words {
         hash = mix(hash, u64::from_le_bytes(*word));
     }
-    let mut last = [0u8; 8];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    mix(hash, u64::from_le_bytes(last))
+    mix(hash, last_word(rest))
 }
 
 #[inline(always)]
@@ -119,15 +115,44 @@ fn find(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
     }
 }
 
+/// Whether a name is this one.
 #[inline(always)]
-fn is(name: u32, attribute: &[u8], value: Value<'_>) -> bool {
+pub fn is(name: u32, attribute: &[u8], value: Value<'_>) -> bool {
     // SAFETY: names in the table are complete and stay mapped.
     let record = unsafe { &*at(name) };
     let same = match value {
-        Value::Text(wanted) => record.kind == 0 && text(record.value as u32) == wanted,
+        Value::Text(wanted) => record.kind == 0 && is_same(text(record.value as u32), wanted),
         Value::Number(wanted) => record.kind == 1 && record.value as i64 == wanted,
     };
-    same && text(record.attribute) == attribute
+    same && is_same(text(record.attribute), attribute)
+}
+
+/// Equality without a call, as names are short.
+#[inline(always)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let ((words, rest), (others, more)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    a.len() == b.len()
+        && words.iter().zip(others).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
+        && last_word(rest) == last_word(more)
+}
+
+/// Fewer than eight bytes as a number.
+#[inline(always)]
+fn last_word(rest: &[u8]) -> u64 {
+    let n = rest.len();
+    if n >= 4 {
+        let low = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]) as u64;
+        let high = [rest[n - 4], rest[n - 3], rest[n - 2], rest[n - 1]];
+        return low | (u32::from_le_bytes(high) as u64) << ((n - 4) * 8);
+    }
+    match n {
+        0 => 0,
+        _ => {
+            rest[0] as u64
+                | (rest[n / 2] as u64) << (n / 2 * 8)
+                | (rest[n - 1] as u64) << ((n - 1) * 8)
+        }
+    }
 }
 
 #[cold]

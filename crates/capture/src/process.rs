@@ -8,6 +8,7 @@ use crate::lane::{self, LaneState};
 use crate::options::Options;
 use crate::profile;
 use crate::real::Real;
+#[cfg(not(embedded))]
 use crate::tls::tls;
 use crate::{control, hooks, sys};
 use core::cell::UnsafeCell;
@@ -57,6 +58,9 @@ pub struct Process {
     pub owners: AtomicPtr<u16>,
     /// Pointer → site.
     pub shadow: crate::shadow::Table,
+    /// Pointer → size, where the allocator does not tell it.
+    #[cfg(embedded)]
+    pub sizes: crate::shadow::Table,
     /// Address space is scarce: an RLIMIT_AS, or no overcommit.
     pub scarce: AtomicBool,
     /// All lanes, by index.
@@ -98,7 +102,7 @@ pub struct Process {
     pub regions: crate::regions::Regions,
     pub windows: crate::windows::Windows,
     pub moments: crate::moments::Moments,
-    pub monitors: crate::monitors::Monitors,
+    pub watch: crate::monitors::Watch,
     /// The last request from outside that a thread took.
     pub requests_taken: AtomicU32,
     pub start_ns: AtomicU64,
@@ -268,6 +272,8 @@ fn set_up(p: &Process, forked: bool) -> Option<()> {
     p.scarce.store(address_space_is_scarce(), Relaxed);
     profile::create(p, &options, forked)?;
     p.shadow.create(p)?;
+    #[cfg(embedded)]
+    p.sizes.create(p)?;
     lane::create_table(p)?;
     lane::create_key();
     control::prepare(p, &options);
@@ -287,6 +293,7 @@ fn address_space_is_scarce() -> bool {
 }
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
+#[cfg(not(embedded))]
 extern "C" fn loaded() {
     let t = tls();
     // SAFETY: this thread's own block.
@@ -300,6 +307,7 @@ extern "C" fn loaded() {
     crate::end::register();
 }
 
+#[cfg(not(embedded))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;

@@ -5,7 +5,7 @@
 //! thread are its path, however deep.
 
 use crate::lane::LaneState;
-use crate::names;
+use crate::names::{self, Value};
 use crate::process::process;
 use crate::sites::NO_NODE;
 use crate::tls::tls;
@@ -63,6 +63,34 @@ pub fn begin(lane: &mut LaneState, name: u32) {
         }
     }
     begin_other(lane, name);
+}
+
+/// The same by its words. What was entered last from here is often entered again, and is told by a
+/// look at its words: only else are they looked up.
+#[inline(always)]
+pub fn begin_named(lane: &mut LaneState, attribute: &[u8], value: &[u8]) {
+    // SAFETY: the lane's own records.
+    let name = unsafe {
+        match (*lane.scope).last {
+            0 => 0,
+            last => (*at(last)).name,
+        }
+    };
+    if name != 0 && names::is(name, attribute, Value::Text(value)) {
+        return begin(lane, name);
+    }
+    begin(lane, names::intern(attribute, Value::Text(value)));
+}
+
+/// Leaves the scope of these words.
+#[inline(always)]
+pub fn end_named(lane: &mut LaneState, attribute: &[u8], value: &[u8]) {
+    // SAFETY: the lane's own record.
+    let name = unsafe { (*lane.scope).name };
+    if name != 0 && names::is(name, attribute, Value::Text(value)) {
+        return end(lane, name);
+    }
+    end(lane, names::intern(attribute, Value::Text(value)));
 }
 
 #[inline(never)]

@@ -3,7 +3,9 @@
 use crate::lane::{BUFFER, LaneState, MEMOS, RANGES, RECALL};
 use crate::modules::{self, Code, Range};
 use crate::process::{Process, process};
+use crate::record::Entry;
 use crate::sys;
+use core::arch::asm;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_GRANULE, Node};
@@ -51,6 +53,15 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
     } else {
         unwind(lane, p, at, Same::No).0
     }
+}
+
+/// The place of a hook that takes no stack.
+#[inline(always)]
+pub fn here() -> Entry {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    Entry { sp, bp: 0 }
 }
 
 /// The node that stands for stacks left out.

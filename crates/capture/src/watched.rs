@@ -1,10 +1,11 @@
 //! Functions that allocate nothing but change what the recorder knows: code and memory that come
 //! and go, threads that get names, processes that confine themselves, change their rights, or end.
 
-use crate::hooks::{Address, NULL, call_real, here};
+use crate::hooks::{Address, NULL, call_real};
 use crate::lane::{self, Inside};
 use crate::process::{State, process};
 use crate::real::Real;
+use crate::stacks::here;
 use crate::{end, monitors, profile, regions, stacks, sys};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::{Relaxed, Release};

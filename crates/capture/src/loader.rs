@@ -1,0 +1,227 @@
+//! The loader's list of objects, and look-ups in their hash tables.
+//!
+//! By hand and not by dlsym: nothing here allocates, locks or fails half-way, it works in every
+//! libc, before it is initialised, and it also finds libraries that were opened with RTLD_LOCAL.
+
+use core::arch::{asm, global_asm};
+use core::ffi::c_char;
+
+global_asm!(".weak _r_debug", ".weak _dl_debug_addr");
+
+/// An entry of the list (`struct link_map` in link.h; the same in glibc and musl).
+#[repr(C)]
+pub struct LinkMap {
+    address: u64,
+    name: *const c_char,
+    dynamic: *const Dynamic,
+    next: *const LinkMap,
+}
+
+#[repr(C)]
+pub struct Dynamic {
+    tag: i64,
+    value: u64,
+}
+
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+impl LinkMap {
+    /// Whether its dynamic section is this one.
+    pub fn has_dynamic(&self, dynamic: *const Dynamic) -> bool {
+        self.dynamic == dynamic
+    }
+}
+
+/// The objects, in load order; none in a static program.
+pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
+    let mut object = first_object();
+    core::iter::from_fn(move || {
+        // SAFETY: the list is the loader's; entries live as long as their object, and whoever
+        // unloads an object while its functions are being resolved has lost already.
+        let map = unsafe { object.as_ref() }?;
+        object = map.next;
+        Some(map)
+    })
+}
+
+fn first_object() -> *const LinkMap {
+    let glibc: *const usize;
+    let musl: *const *const usize;
+    // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
+    unsafe {
+        asm!("mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
+            "mov {1}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
+            out(reg) glibc, out(reg) musl, options(pure, readonly, nostack));
+    }
+    let debug = if !glibc.is_null() {
+        glibc
+    } else if !musl.is_null() {
+        // SAFETY: musl's `_dl_debug_addr` points at its `struct r_debug`.
+        unsafe { *musl }
+    } else {
+        return core::ptr::null();
+    };
+    // SAFETY: `struct r_debug` has the list's head as its second word.
+    unsafe { *debug.add(1) as *const LinkMap }
+}
+
+/// The file name of an object, without its directory.
+pub fn file_name(map: &LinkMap) -> &[u8] {
+    if map.name.is_null() {
+        return b"";
+    }
+    // SAFETY: the loader's name is a C string.
+    let name = unsafe { core::ffi::CStr::from_ptr(map.name) }.to_bytes();
+    name.rsplit(|&b| b == b'/').next().unwrap_or(name)
+}
+
+/// The tables of one object that a look-up needs.
+struct Tables {
+    symbols: *const Symbol,
+    strings: *const c_char,
+    versions: *const u16,
+    gnu_hash: *const u32,
+    hash: *const u32,
+    base: u64,
+}
+
+/// The address and the size of what an object defines by a name (ended by a zero byte).
+pub fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
+    let tables = tables(map)?;
+    // SAFETY: the tables are those of a loaded object, laid out as the ELF and GNU hash
+    // specifications say.
+    unsafe {
+        let index = if !tables.gnu_hash.is_null() {
+            gnu_hash_find(&tables, name)?
+        } else {
+            sysv_hash_find(&tables, name)?
+        };
+        let symbol = &*tables.symbols.add(index);
+        let address = tables.base.wrapping_add(symbol.value) as usize;
+        const STT_GNU_IFUNC: u8 = 10;
+        if symbol.info & 15 == STT_GNU_IFUNC {
+            let resolver: extern "C" fn() -> usize = core::mem::transmute(address);
+            return Some((resolver(), 0));
+        }
+        Some((address, symbol.size as usize))
+    }
+}
+
+fn tables(map: &LinkMap) -> Option<Tables> {
+    const DT_HASH: i64 = 4;
+    const DT_STRTAB: i64 = 5;
+    const DT_SYMTAB: i64 = 6;
+    const DT_GNU_HASH: i64 = 0x6fff_fef5;
+    const DT_VERSYM: i64 = 0x6fff_fff0;
+    let mut t = Tables {
+        symbols: core::ptr::null(),
+        strings: core::ptr::null(),
+        versions: core::ptr::null(),
+        gnu_hash: core::ptr::null(),
+        hash: core::ptr::null(),
+        base: map.address,
+    };
+    let mut entry = map.dynamic;
+    // SAFETY: the dynamic section ends with tag 0.
+    while let Some(d) = unsafe { entry.as_ref() }.filter(|d| d.tag != 0) {
+        // glibc relocates these pointers, musl and the vDSO leave them relative.
+        let at = if d.value < map.address { d.value + map.address } else { d.value };
+        match d.tag {
+            DT_HASH => t.hash = at as *const u32,
+            DT_STRTAB => t.strings = at as *const c_char,
+            DT_SYMTAB => t.symbols = at as *const Symbol,
+            DT_GNU_HASH => t.gnu_hash = at as *const u32,
+            DT_VERSYM => t.versions = at as *const u16,
+            _ => {}
+        }
+        // SAFETY: not the last entry.
+        entry = unsafe { entry.add(1) };
+    }
+    let usable = !t.symbols.is_null()
+        && !t.strings.is_null()
+        && (!t.gnu_hash.is_null() || !t.hash.is_null());
+    usable.then_some(t)
+}
+
+/// # Safety
+/// `t` is of a loaded object that has a GNU hash table.
+unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
+    let text = &name[..name.len() - 1];
+    let hash = text.iter().fold(5381u32, |h, &b| h.wrapping_mul(33).wrapping_add(b as u32));
+    // SAFETY: header (buckets, first symbol, bloom words, shift), bloom words, buckets, chains.
+    unsafe {
+        let [buckets, first, words, _] = *(t.gnu_hash as *const [u32; 4]);
+        if buckets == 0 {
+            return None;
+        }
+        let bucket_table = t.gnu_hash.add(4 + 2 * words as usize);
+        let chains = bucket_table.add(buckets as usize);
+        let mut i = *bucket_table.add((hash % buckets) as usize);
+        if i < first {
+            return None;
+        }
+        loop {
+            let chained = *chains.add((i - first) as usize);
+            if (chained ^ hash) < 2 && matches(t, i as usize, name) {
+                return Some(i as usize);
+            }
+            if chained & 1 != 0 {
+                return None;
+            }
+            i += 1;
+        }
+    }
+}
+
+/// # Safety
+/// `t` is of a loaded object that has a System V hash table.
+unsafe fn sysv_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
+    let hash = name[..name.len() - 1].iter().fold(0u32, |h, &b| {
+        let h = (h << 4).wrapping_add(b as u32);
+        let high = h & 0xf000_0000;
+        (h ^ (high >> 24)) & !high
+    });
+    // SAFETY: two counts, buckets, chains.
+    unsafe {
+        let [buckets, _] = *(t.hash as *const [u32; 2]);
+        if buckets == 0 {
+            return None;
+        }
+        let mut i = *t.hash.add(2 + (hash % buckets) as usize);
+        while i != 0 {
+            if matches(t, i as usize, name) {
+                return Some(i as usize);
+            }
+            i = *t.hash.add(2 + (buckets + i) as usize);
+        }
+    }
+    None
+}
+
+/// Whether symbol `i` is a defined, default-version function of this name.
+///
+/// # Safety
+/// `i` is within the symbol table of `t`.
+unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
+    const VERSION_HIDDEN: u16 = 0x8000;
+    // SAFETY: as promised; strings end with a zero byte, as `name` does.
+    unsafe {
+        let symbol = &*t.symbols.add(i);
+        if symbol.section == 0 || symbol.value == 0 {
+            return false;
+        }
+        if !t.versions.is_null() && *t.versions.add(i) & VERSION_HIDDEN != 0 {
+            return false;
+        }
+        let text = t.strings.add(symbol.name as usize);
+        name.iter().enumerate().all(|(k, &b)| *text.add(k) as u8 == b)
+    }
+}
