@@ -2,9 +2,9 @@
 //! freed in it.
 //!
 //! `heaptide run --monitor ./libwindow.so -- PROGRAM`, where the program marks the part itself,
-//! once or repeatedly: it calls `heaptide_window_monitor_begin()` and `heaptide_window_monitor_end()` if
-//! they are there. A program that cannot be changed is told by its count of allocations:
-//! `--monitor ./libwindow.so:from=1000,to=2000`.
+//! once or repeatedly: it calls `heaptide_window_monitor_begin()` and
+//! `heaptide_window_monitor_end()` if they are there. A program that cannot be changed is told by
+//! its count of allocations: `--monitor ./libwindow.so:from=1000,to=2000`.
 
 use heaptide::{Monitor, OptionsError};
 use std::collections::HashMap;
