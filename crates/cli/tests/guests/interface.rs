@@ -27,6 +27,7 @@ abilities! {
     scope_paths "api_scopes.c"
     hundred_thousand_names "api_names.c"
     scopes_of_threads "api_threads.c"
+    names_in_a_forked_child "api_fork.c"
     labels "api_labels.c"
     pools "api_pools.c"
     windows "api_windows.c"
@@ -76,6 +77,39 @@ fn marks_snapshots_reset() {
     assert_met(&read(&[]), &expectations::parse(&text, "// since "));
     assert_met(&read(&["--from-start"]), &expectations::parse(&text, "// expect "));
     assert_met(&read(&["--snapshot", "1"]), &expectations::parse(&text, "// first "));
+}
+
+/// Programs that check themselves, in a mode other than the usual one.
+fn in_mode(mode: &str, names: &[&str]) {
+    let place = scratch(&format!("interface-in-mode-{mode}"));
+    for name in names {
+        let program = Guest::read(name).build(name, &[]);
+        let recording = place.join(format!("{name}.heaptide"));
+        let outcome = run(recorded(&recording, &["--mode", mode]).arg(program), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{name}: {}", outcome.stdout);
+    }
+}
+
+#[test]
+fn without_stacks() {
+    in_mode("scopes", &["api_scopes.c", "api_threads.c", "api_labels.c", "api_pools.c"]);
+    in_mode("scopes", &["api_figures.c", "api_guards.cpp"]);
+    in_mode("scopes", &WITHOUT_SITES);
+}
+
+/// What works with counters alone.
+const WITHOUT_SITES: [&str; 6] = [
+    "api_windows.c",
+    "api_measure.cpp",
+    "api_control.c",
+    "api_monitor.cpp",
+    "api_monitor_forms.cpp",
+    "api_monitor_exit.cpp",
+];
+
+#[test]
+fn with_counters_only() {
+    in_mode("counters", &WITHOUT_SITES);
 }
 
 /// Monitors are told the same of every allocator.

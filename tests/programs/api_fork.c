@@ -1,0 +1,50 @@
+//! In a child of a fork the names that its parent looked up are the same: those that places in the
+//! source remember, and those that variables hold.
+//
+// expect scope:in_child requested_bytes=10 entered=1
+// expect scope:before requested_bytes=30 entered=1
+// expect scope:parent>in_child requested_bytes=40 entered=2
+#include "api_guest.h"
+#include <sys/wait.h>
+
+static void in_scope(size_t size)
+{
+    HEAPTIDE_BEGIN("in_child");
+    free(block(size));
+    KNOWN(own(heaptide_context()).requested_bytes == size);
+    HEAPTIDE_END("in_child");
+}
+
+// It begins outside of all scopes; the end of one that its parent began closes nothing.
+static void in_child(uint32_t before)
+{
+    KNOWN(heaptide_recording());
+    in_scope(10);
+    KNOWN(heaptide_name("before") == before);
+    heaptide_scope_begin(before);
+    free(block(30));
+    KNOWN(own(heaptide_context()).requested_bytes == 30);
+    heaptide_scope_end(before);
+    heaptide_end("parent");
+    KNOWN(heaptide_context() == 0);
+}
+
+int main(void)
+{
+    uint32_t before = heaptide_name("before");
+    pid_t child;
+    int status;
+    heaptide_begin("parent");
+    in_scope(20);
+    child = fork();
+    if (child == 0) {
+        in_child(before);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    in_scope(20);
+    heaptide_end("parent");
+    KNOWN(heaptide_context() == 0);
+    say("forked\n");
+    return 0;
+}
