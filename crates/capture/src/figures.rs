@@ -162,12 +162,13 @@ fn add_site(figures: &mut Figures, site: &Site, key: &Key) {
     let frees = site.frees.wrapping_add(site.remote_frees);
     let freed = site.freed_bytes.wrapping_add(site.remote_freed_bytes);
     figures.allocations += site.allocations.wrapping_sub(key.moved_blocks);
-    figures.frees += frees;
+    figures.frees = figures.frees.wrapping_add(frees.wrapping_sub(key.moved_blocks));
     figures.reallocations += site.reallocations;
     figures.failed += site.failed as u64;
     figures.requested_bytes += site.requested_bytes.wrapping_sub(key.moved_requested_bytes);
     figures.usable_bytes += site.usable_bytes.wrapping_sub(key.moved_bytes);
-    figures.freed_bytes += freed.wrapping_sub(key.lent_bytes);
+    let told = freed.wrapping_sub(key.lent_bytes).wrapping_sub(key.moved_bytes);
+    figures.freed_bytes = figures.freed_bytes.wrapping_add(told);
     figures.live_blocks += site.allocations.wrapping_sub(frees) as i64;
     figures.live_bytes += site.usable_bytes.wrapping_sub(freed) as i64;
     figures.largest_bytes = figures.largest_bytes.max(site.largest_bytes);
