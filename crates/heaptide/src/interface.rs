@@ -10,8 +10,10 @@ use crate::figures::{Figures, Histograms};
 use crate::monitor::Registered;
 use crate::task::{Path, Scoped};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::File;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
+use std::os::fd::FromRawFd;
 use std::pin::{Pin, pin};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,10 +109,11 @@ struct ObjectOfAddress {
     address: *mut c_void,
 }
 
-// SAFETY: declared as in <dlfcn.h>; glibc and musl have both, static or not.
+// SAFETY: declared as in <dlfcn.h> and <fcntl.h>; glibc and musl have both, static or not.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
     fn dladdr(address: *const c_void, out: *mut ObjectOfAddress) -> c_int;
+    fn fcntl(descriptor: c_int, command: c_int, ...) -> c_int;
 }
 
 /// Nobody has looked yet.
@@ -481,6 +484,17 @@ pub(crate) fn monitor_options(own: fn()) -> Option<String> {
     ask(&mut buffer);
     buffer.truncate(length);
     Some(String::from_utf8_lossy(&buffer).into_owned())
+}
+
+/// A copy of the standard error output, out of the way of the numbers that programs count on.
+pub(crate) fn copy_of_stderr() -> Option<File> {
+    const DUPLICATE_CLOSED_ON_EXEC: c_int = 1030;
+    const STDERR: c_int = 2;
+    const FIRST: c_int = 200;
+    // SAFETY: this command takes a number and makes a descriptor; none is there to be harmed.
+    let copy = unsafe { fcntl(STDERR, DUPLICATE_CLOSED_ON_EXEC, FIRST) };
+    // SAFETY: it was just made, and nobody else has it.
+    (copy >= 0).then(|| unsafe { File::from_raw_fd(copy) })
 }
 
 /// The parts of a pinned future: its inner one stays pinned, its path may be moved.

@@ -63,7 +63,7 @@ pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };
 pub use monitor::{
-    Monitor, NotRegistered, OptionsError, Registration, option_number, options, register,
+    Monitor, NotRegistered, OptionsError, Registration, Report, option_number, options, register,
 };
 pub use pool::Pool;
 pub use scope::{

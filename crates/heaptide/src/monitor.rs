@@ -3,6 +3,8 @@
 use crate::interface;
 use std::cell::Cell;
 use std::fmt;
+use std::fs::File;
+use std::io::Write;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -200,6 +202,37 @@ pub fn option_number(text: &str) -> Option<u64> {
     };
     let number: u64 = digits.parse().ok().filter(|_| !digits.starts_with('+'))?;
     number.checked_mul(1 << shift)
+}
+
+/// Where a monitor says at the end what it saw: a copy of the standard error output, which many
+/// programs close when they exit, before monitors come to their end.
+///
+/// ```
+/// let report = heaptide::Report::new();
+/// report.say("the monitor begins");
+/// ```
+#[derive(Debug)]
+pub struct Report(Option<File>);
+
+impl Default for Report {
+    fn default() -> Self {
+        Report::new()
+    }
+}
+
+impl Report {
+    /// A copy of what standard error is now. Without one there is nothing to say anything to.
+    pub fn new() -> Report {
+        Report(interface::copy_of_stderr())
+    }
+
+    /// Writes this and the end of the line in one piece.
+    pub fn say(&self, text: &str) {
+        if let Some(mut file) = self.0.as_ref() {
+            // There is nobody to tell that it cannot be told.
+            let _ = file.write_all(format!("{text}\n").as_bytes());
+        }
+    }
 }
 
 /// A plug-in's registration: [`plugin!`](crate::plugin!) starts it in the library's constructor and

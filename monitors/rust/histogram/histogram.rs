@@ -2,7 +2,7 @@
 //!
 //! `heaptide run --monitor libhistogram.so -- PROGRAM`
 
-use heaptide::{Histograms, Monitor, OptionsError, SIZE_CLASSES};
+use heaptide::{Histograms, Monitor, OptionsError, Report, SIZE_CLASSES};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Of one class of sizes.
@@ -15,6 +15,7 @@ struct Class {
 
 struct Histogram {
     classes: [Class; SIZE_CLASSES],
+    report: Report,
 }
 
 impl Monitor for Histogram {
@@ -30,13 +31,17 @@ impl Monitor for Histogram {
 
 impl Drop for Histogram {
     fn drop(&mut self) {
-        eprintln!("{:>20} {:>14} {:>14} {:>14}", "size from", "requested", "usable", "freed");
+        let row = |[from, requested, usable, freed]: [String; 4]| {
+            format!("{from:>20} {requested:>14} {usable:>14} {freed:>14}")
+        };
+        let head = ["size from", "requested", "usable", "freed"];
+        self.report.say(&row(head.map(str::to_owned)));
         for (bits, class) in self.classes.iter_mut().enumerate() {
             let counts = [&mut class.requested, &mut class.usable, &mut class.freed];
             let [requested, usable, freed] = counts.map(|count| *count.get_mut());
             if requested + usable + freed > 0 {
                 let from = if bits == 0 { 0 } else { 1u64 << (bits - 1) };
-                eprintln!("{from:>20} {requested:>14} {usable:>14} {freed:>14}");
+                self.report.say(&row([from, requested, usable, freed].map(|n| n.to_string())));
             }
         }
     }
@@ -44,7 +49,10 @@ impl Drop for Histogram {
 
 fn create(options: &str) -> Result<Histogram, OptionsError> {
     match options {
-        "" => Ok(Histogram { classes: std::array::from_fn(|_| Class::default()) }),
+        "" => Ok(Histogram {
+            classes: std::array::from_fn(|_| Class::default()),
+            report: Report::new(),
+        }),
         other => Err(OptionsError::new(format!("`{other}`: it has no options"))),
     }
 }

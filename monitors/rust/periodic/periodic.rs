@@ -129,16 +129,12 @@ impl Drop for Periodic {
 fn create(options: &str) -> Result<Periodic, OptionsError> {
     let (mut interval, mut prefix) = (1000, "periodic_alloc_");
     for (name, value) in heaptide::options(options) {
-        match name {
-            "interval" => {
-                interval = value.parse().ok().filter(|ms| *ms > 0).ok_or_else(|| {
-                    OptionsError::new(format!("`interval={value}`: expected milliseconds"))
-                })?;
-            }
-            "file" => prefix = value,
+        match (name, heaptide::option_number(value)) {
+            ("interval", Some(milliseconds)) if milliseconds > 0 => interval = milliseconds,
+            ("file", _) => prefix = value,
             _ => {
-                let says = format!("`{name}`: expected interval=MILLISECONDS,file=PREFIX");
-                return Err(OptionsError::new(says));
+                let expected = "expected interval=MILLISECONDS,file=PREFIX";
+                return Err(OptionsError::new(format!("`{name}={value}`: {expected}")));
             }
         }
     }

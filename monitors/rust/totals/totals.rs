@@ -2,7 +2,7 @@
 //!
 //! `heaptide run --monitor libtotals.so -- PROGRAM`
 
-use heaptide::{Monitor, OptionsError};
+use heaptide::{Monitor, OptionsError, Report};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 #[derive(Default)]
@@ -13,6 +13,7 @@ struct Totals {
     max_used: AtomicI64,
     allocations: AtomicU64,
     frees: AtomicU64,
+    report: Report,
 }
 
 impl Monitor for Totals {
@@ -32,11 +33,19 @@ impl Monitor for Totals {
 impl Drop for Totals {
     /// The recorder drops a monitor when the process exits.
     fn drop(&mut self) {
-        eprintln!("totals: total memory requested: {}", self.requested.get_mut());
-        eprintln!("totals: max memory used: {}", self.max_used.get_mut());
-        eprintln!("totals: presently used: {}", self.used.get_mut());
-        eprintln!("totals: # allocations calls: {}", self.allocations.get_mut());
-        eprintln!("totals: # deallocations calls: {}", self.frees.get_mut());
+        let Totals { requested, used, max_used, allocations, frees, report } = self;
+        report.say(&format!(
+            "totals: total memory requested: {}\n\
+             totals: max memory used: {}\n\
+             totals: presently used: {}\n\
+             totals: # allocations calls: {}\n\
+             totals: # deallocations calls: {}",
+            requested.get_mut(),
+            max_used.get_mut(),
+            used.get_mut(),
+            allocations.get_mut(),
+            frees.get_mut(),
+        ));
     }
 }
 

@@ -6,10 +6,10 @@
 //! `heaptide_window_monitor_end()` if they are there. A program that cannot be changed is told by
 //! its count of allocations: `--monitor ./libwindow.so:from=1000,to=2000`.
 
-use heaptide::{Monitor, OptionsError};
+use heaptide::{Monitor, OptionsError, Report};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The open window. The program marks its ends by functions without arguments: there is one.
 static OPEN: Mutex<Option<Figures>> = Mutex::new(None);
@@ -19,6 +19,8 @@ static IS_OPEN: AtomicBool = AtomicBool::new(false);
 static TAKES_MARKS: AtomicBool = AtomicBool::new(false);
 /// The windows that ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
+/// Where they are printed.
+static REPORT: OnceLock<Report> = OnceLock::new();
 
 #[derive(Default)]
 struct Figures {
@@ -49,11 +51,11 @@ fn end(open: &mut Option<Figures>) {
     let Figures { requested, allocations, frees, own_frees, added, max_added, kept } = figures;
     let number = ENDED.fetch_add(1, Relaxed) + 1;
     let (blocks, bytes) = (kept.len(), kept.values().sum::<usize>());
-    eprintln!(
+    REPORT.get_or_init(Report::new).say(&format!(
         "window {number}: requested {requested} added {added} peak {max_added} \
          allocations {allocations} frees {frees} of its own {own_frees} \
          not yet freed {blocks} blocks {bytes} bytes"
-    );
+    ));
 }
 
 heaptide::export! {
@@ -138,6 +140,7 @@ fn create(options: &str) -> Result<Window, OptionsError> {
         return Err(OptionsError::new("options: expected from=N,to=M with 0 < N <= M"));
     }
     TAKES_MARKS.store(options.is_empty(), Relaxed);
+    REPORT.get_or_init(Report::new);
     let range = (!options.is_empty()).then_some((from, to));
     Ok(Window { range, allocations: AtomicU64::new(0) })
 }
