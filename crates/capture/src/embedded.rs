@@ -216,7 +216,7 @@ fn widened_before(layout: Layout) -> Layout {
 /// The inner allocator's function: the allocator, size and alignment.
 type Allocate = unsafe extern "C" fn(*const c_void, usize, usize) -> Address;
 /// The inner allocator's function: the allocator, block, its layout, the new size.
-type Reallocate = unsafe extern "C" fn(*const c_void, Address, Layout, usize) -> Address;
+type Reallocate = unsafe fn(*const c_void, Address, Layout, usize) -> Address;
 
 /// A reallocation as it goes through an entry.
 struct Reallocation {
@@ -301,7 +301,7 @@ unsafe extern "C" fn zeroed_by<A: GlobalAlloc>(
 
 /// # Safety
 /// An allocator and what its `realloc` asks for.
-unsafe extern "C" fn realloc_by<A: GlobalAlloc>(
+unsafe fn realloc_by<A: GlobalAlloc>(
     allocator: *const c_void,
     block: Address,
     layout: Layout,
