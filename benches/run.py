@@ -18,6 +18,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
+import interface
 from goals import Suite
 from measure import Failed, Runner, Workload
 
@@ -25,11 +26,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "programs")
 BIN = os.path.join(HERE, "bin")
 DATA = os.path.join(HERE, "data")
+INCLUDE = os.path.join(HERE, "..", "include")
 RESULTS = os.path.join(HERE, "results")
 
 COMPILE = {
     "micro": ["g++", "-O2", "-g", "-std=c++20", "-fomit-frame-pointer", "-pthread", "micro.cpp"],
     "deeptree": ["g++", "-O2", "-g", "-std=c++20", "-fomit-frame-pointer", "deeptree.cpp"],
+    "annotated": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-pthread", "-I", INCLUDE,
+                  "annotated.c"],
     "rusage": ["gcc", "-O2", "-static", "rusage.c"],
     "libforward.so": ["gcc", "-O2", "-fPIC", "-shared", "-fno-builtin", "forward.c"],
 }
@@ -105,6 +109,8 @@ def groups(suite):
         "ring": suite.crossing_ring,
         "tree": suite.tree_builder,
     }
+    for name in ("inside_scope", "begin_and_end", "monitored", "changing"):
+        named[name.replace("_", "-")] = lambda of=getattr(interface, name): of(suite)
     for name, work in real_programs().items():
         named[name] = lambda work=work: suite.real(work)
     named["start"] = suite.start
