@@ -37,8 +37,7 @@ extern "C" {
 struct heaptide_figures {
     uint64_t allocations, frees, reallocations, failed;       // numbers of calls
     uint64_t requested_bytes, usable_bytes, freed_bytes;      // sums over blocks
-    int64_t live_blocks, live_bytes;                          // live now; windows and measurements:
-                                                              // the change, may be negative
+    int64_t live_blocks, live_bytes;  // live now; window, measurement: the change, may be negative
     uint64_t peak_bytes;     // process: highest live. Window: highest live of the process while it
                              // was open. Measurement: highest rise over its start. Else 0
     uint64_t largest_bytes;  // the largest request; 0 where it is not known (windows)
@@ -97,16 +96,14 @@ struct heaptide_monitor {
 
 #define HEAPTIDE_MONITOR_VERSION 1
 
-// The table that the recorder exports as `heaptide_interface`. Later versions append to it.
-// Here strings are pointer and length. The functions below say what each entry does.
+// The table `heaptide_interface`; later versions append. Strings are pointer and length here.
 struct heaptide_interface {
     uint32_t version;
     uint32_t size;
     int (*recording)(void);
     uint32_t (*intern)(const char *attribute, size_t alen, const char *value, size_t vlen);
     uint32_t (*intern_int)(const char *attribute, size_t alen, int64_t value);
-    void (*scope_begin)(uint32_t name);
-    void (*scope_end)(uint32_t name);
+    void (*scope_begin)(uint32_t name), (*scope_end)(uint32_t name);
     uint64_t (*context)(void);
     uint64_t (*set_context)(uint64_t context);
     int (*label)(const void *address, const char *label, size_t llen, size_t element_bytes,
@@ -128,24 +125,24 @@ struct heaptide_interface {
     void (*mark)(const char *name, size_t length);
     uint32_t (*snapshot)(const char *name, size_t length);
     void (*turn)(int on);
-    void (*pause)(int whole_process);
-    void (*resume)(int whole_process);
+    void (*pause)(int whole_process), (*resume)(int whole_process);
     int (*active)(int whole_process);
     void (*threshold)(size_t bytes, int below);
     int (*reset)(void);
     void (*flush)(void);
-    void (*totals)(struct heaptide_figures *out);
-    void (*thread)(struct heaptide_figures *out);
+    void (*totals)(struct heaptide_figures *out), (*thread)(struct heaptide_figures *out);
     int (*scope)(uint64_t context, int inclusive, struct heaptide_figures *out);
     void (*histograms)(struct heaptide_histograms *out);
     uint64_t (*monitor_register)(const struct heaptide_monitor *monitor);
     int (*monitor_deregister)(uint64_t id);
     size_t (*monitor_options)(const char *library, size_t length, char *buffer, size_t size);
+    void (*scope_begin_named)(const char *attribute, size_t alen, const char *value, size_t vlen);
+    void (*scope_end_named)(const char *attribute, size_t alen, const char *value, size_t vlen);
 };
 
 // ---- Finding the recorder: once a module, at its first call
 
-// Memory that all translation units of a module (the program, one shared library) share.
+// Memory that all parts of a module (the program, one shared library) share.
 #define HEAPTIDE_SHARED_ __attribute__((weak, visibility("hidden")))
 
 // Looked for and not there.
@@ -185,10 +182,7 @@ heaptide_find_(void)
 
 #else
 
-static __attribute__((unused)) const struct heaptide_interface *heaptide_find_(void)
-{
-    return heaptide_found_ = HEAPTIDE_ABSENT_;
-}
+#define heaptide_find_() (heaptide_found_ = HEAPTIDE_ABSENT_)
 
 #endif
 
@@ -239,7 +233,6 @@ static inline uint32_t heaptide_name_int(const char *attribute, int64_t value)
     return t ? t->intern_int(attribute, strlen(attribute), value) : 0;
 }
 
-// What HEAPTIDE_NAME does at each execution.
 static inline uint32_t heaptide_cached_name_(uint32_t *cached, const char *attribute,
                                              const char *value)
 {
@@ -296,21 +289,29 @@ static inline void heaptide_end_innermost(void)
 // HEAPTIDE_BEGIN). Not loaded: nothing.
 static inline void heaptide_begin(const char *value)
 {
-    heaptide_scope_begin(heaptide_name(value));
+    const struct heaptide_interface *t = heaptide_table_();
+    if (t)
+        t->scope_begin_named(NULL, 0, value, strlen(value));
 }
 static inline void heaptide_end(const char *value)
 {
-    heaptide_scope_end(heaptide_name(value));
+    const struct heaptide_interface *t = heaptide_table_();
+    if (t)
+        t->scope_end_named(NULL, 0, value, strlen(value));
 }
 
 // Enters and leaves the scope `attribute=value`. Not loaded: nothing.
 static inline void heaptide_begin_string(const char *attribute, const char *value)
 {
-    heaptide_scope_begin(heaptide_name_string(attribute, value));
+    const struct heaptide_interface *t = heaptide_table_();
+    if (t)
+        t->scope_begin_named(attribute, strlen(attribute), value, strlen(value));
 }
 static inline void heaptide_end_string(const char *attribute, const char *value)
 {
-    heaptide_scope_end(heaptide_name_string(attribute, value));
+    const struct heaptide_interface *t = heaptide_table_();
+    if (t)
+        t->scope_end_named(attribute, strlen(attribute), value, strlen(value));
 }
 static inline void heaptide_begin_int(const char *attribute, int64_t value)
 {

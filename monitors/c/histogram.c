@@ -3,9 +3,10 @@
 //     cc -O2 -shared -fPIC -I include -o libhistogram.so monitors/c/histogram.c
 //     heaptide run --monitor ./libhistogram.so -- PROGRAM
 //
-// The rows are powers of two: 0, 1, 2 and 3, 4 to 7, … The counters are striped: each thread adds to
-// one of 16 copies, so that threads seldom meet on a cache line, and the copies are summed at the
-// end. They are fixed, unlike a copy for each thread, of which 100 000 short threads need as many.
+// The rows are powers of two: 0, 1, 2 and 3, 4 to 7, … The counters are striped: each thread adds
+// to one of 16 copies, so that threads seldom meet on a cache line, and the copies are summed at
+// the end. They are fixed, unlike a copy for each thread, of which 100 000 short threads need as
+// many.
 
 #include "heaptide.h"
 

@@ -1,4 +1,4 @@
-//! A program's own figures: totals, its thread's, a scope's, size classes; asking allocates nothing.
+//! A program's own figures: totals, its thread's, a scope's, size classes.
 //
 // expect leaf:block allocations=9 frees=8
 // build: -pthread

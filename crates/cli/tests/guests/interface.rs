@@ -15,10 +15,12 @@ use std::process::Command;
 /// Names a test after what its program shows; the numbers are in the program.
 macro_rules! abilities {
     ($($name:ident $file:literal)*) => {
-        $(#[test]
-        fn $name() {
-            check($file);
-        })*
+        $(
+            #[test]
+            fn $name() {
+                check($file);
+            }
+        )*
         const CHECKED: &[&str] = &[$($file),*];
     };
 }
@@ -245,6 +247,9 @@ fn linked_with_the_recorder() {
 
 /// A monitor of `monitors/`, built by the command that its source documents.
 fn monitor(language: &str, name: &str, place: &Path) -> PathBuf {
+    if language == "rust" {
+        return crate::languages::monitor(name);
+    }
     let suffix = if language == "c" { "c" } else { "cpp" };
     let source = root().join(format!("monitors/{language}/{name}.{suffix}"));
     let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
@@ -299,7 +304,7 @@ impl Monitored {
     }
 }
 
-const LANGUAGES: [&str; 2] = ["c", "cpp"];
+const LANGUAGES: [&str; 3] = ["c", "cpp", "rust"];
 
 /// The figures of `api_monitored.c`.
 const TOTALS: &str = "totals: total memory requested: 6250\n\
