@@ -461,7 +461,7 @@ fn threshold_monitor_takes_a_snapshot() {
         assert_eq!(said, "threshold: live total of 1104 bytes, number 1\n");
         let profile = &profiles(&monitored.recording())[0];
         let snapshot = report(&profile.with_extension("1.snapshot"), &monitored.place);
-        assert_eq!(evaluate(&snapshot, "totals", "live_bytes"), 1104);
+        assert_eq!(evaluate(&snapshot, "leaf:block", "live_bytes"), 1104);
     }
 }
 

@@ -46,6 +46,11 @@ fn built() -> &'static Path {
     })
 }
 
+/// A monitor of `monitors/rust`.
+pub fn monitor(name: &str) -> PathBuf {
+    built().join(format!("lib{name}.so"))
+}
+
 fn guest() -> PathBuf {
     built().join("examples/guest")
 }
@@ -238,7 +243,7 @@ fn rust_monitors() {
 /// Runs the guest's `work` with a monitor: a hundred requests of a million bytes, two kept.
 fn monitored(test: &str, monitor: &str, options: &str) -> (Outcome, PathBuf) {
     let place = scratch(&format!("monitor-{test}"));
-    let library = built().join(format!("lib{monitor}.so"));
+    let library = self::monitor(monitor);
     let argument = format!("{}{options}", library.display());
     let recording = place.join("a.heaptide");
     let mut command = recorded(&recording, &["--monitor", &argument]);
@@ -328,7 +333,7 @@ for _ in range(3):
     _ctypes.dlclose(library._handle)
     block = bytearray(2 << 20)
 print('done')";
-    let library = built().join("libtotals.so");
+    let library = monitor("totals");
     let arguments = ["-c", script, library.to_str().expect("a path in UTF-8")];
     let recording = place.join("a.heaptide");
     let Some(outcome) = python_at(&place, recorded(&recording, &[]), &arguments) else {
