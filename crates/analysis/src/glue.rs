@@ -41,7 +41,14 @@ const NAMES: &[&str] = &[
     "alloc::alloc::realloc",
     "alloc::alloc::exchange_malloc",
     "alloc::alloc::Global::alloc_impl",
+    "alloc::alloc::Global::alloc_impl_runtime",
     "alloc::alloc::Global::grow_impl",
+    "alloc::alloc::Global::grow_impl_runtime",
+    "<alloc::alloc::Global>::alloc_impl",
+    "<alloc::alloc::Global>::alloc_impl_runtime",
+    "<alloc::alloc::Global>::grow_impl",
+    "<alloc::alloc::Global>::grow_impl_runtime",
+    "alloc::boxed::box_new_uninit",
     "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
     "<alloc::alloc::Global as core::alloc::Allocator>::allocate_zeroed",
     "<alloc::alloc::Global as core::alloc::Allocator>::grow",
@@ -55,7 +62,20 @@ const ENDS: &[&str] = &[
     "__rdl_alloc",
     "__rdl_alloc_zeroed",
     "__rdl_realloc",
+    "__rg_alloc",
+    "__rg_alloc_zeroed",
+    "__rg_realloc",
+    "GlobalAlloc>::alloc",
+    "GlobalAlloc>::alloc_zeroed",
+    "GlobalAlloc>::realloc",
+    "for std::alloc::System>::alloc",
+    "for std::alloc::System>::alloc_zeroed",
+    "for std::alloc::System>::realloc",
 ];
+
+/// Starts of names: methods of a program's own allocator in Rust (`heaptide::Recorder` is one), as
+/// line tables have them, without the type that they are of.
+const STARTS: &[&str] = &["alloc<", "alloc_zeroed<", "realloc<"];
 
 /// Classes whose `allocate` is meant, by the start of their names.
 const ALLOCATORS: &[&str] = &[
@@ -74,11 +94,13 @@ const ALLOCATORS: &[&str] = &[
 /// use heaptide_analysis::glue::is_glue;
 /// assert!(is_glue("operator new(unsigned long)") && is_glue("__rustc::__rust_alloc"));
 /// assert!(is_glue("std::__new_allocator<int>::allocate(unsigned long, void const*)"));
+/// assert!(is_glue("<app::Arena as core::alloc::global::GlobalAlloc>::alloc"));
 /// assert!(!is_glue("std::vector<int>::push_back(int&&)") && !is_glue("mallocate"));
 /// ```
 pub fn is_glue(function: &str) -> bool {
     NAMES.contains(&function)
         || function.starts_with("operator new")
+        || STARTS.iter().any(|start| function.starts_with(start))
         || ENDS.iter().any(|end| function.ends_with(end))
         || function.contains(">::allocate(") && ALLOCATORS.iter().any(|a| function.starts_with(a))
 }
