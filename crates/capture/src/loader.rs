@@ -3,10 +3,8 @@
 //! By hand and not by dlsym: nothing here allocates, locks or fails half-way, it works in every
 //! libc, before it is initialised, and it also finds libraries that were opened with RTLD_LOCAL.
 
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::ffi::c_char;
-
-global_asm!(".weak _r_debug", ".weak _dl_debug_addr");
 
 /// An entry of the list (`struct link_map` in link.h; the same in glibc and musl).
 #[repr(C)]
@@ -57,7 +55,8 @@ fn first_object() -> *const LinkMap {
     let musl: *const *const usize;
     // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
     unsafe {
-        asm!("mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
+        asm!(".weak _r_debug", ".weak _dl_debug_addr",
+            "mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
             "mov {1}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
             out(reg) glibc, out(reg) musl, options(pure, readonly, nostack));
     }
