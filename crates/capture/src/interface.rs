@@ -221,12 +221,12 @@ unsafe fn intern(attribute: *const u8, length: usize, value: Value<'_>) -> u32 {
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_scope_begin(name: u32) {
-    with_sites(|lane| scopes::begin(lane, name));
+    with_sites(|lane| scopes::begin(lane, names::id(name)));
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_scope_end(name: u32) {
-    with_sites(|lane| scopes::end(lane, name));
+    with_sites(|lane| scopes::end(lane, names::id(name)));
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
@@ -314,7 +314,7 @@ unsafe extern "C" fn heaptide_pool(name: *const u8, length: usize) -> u32 {
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_add(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
-    with_sites(|lane| regions::pool_add(lane, pool, chunk, chunk_bytes as u64)) as i32
+    with_sites(|lane| regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64)) as i32
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
@@ -349,7 +349,7 @@ extern "C" fn pool_allocated(
     bp: u64,
 ) -> i32 {
     with_stack(sp, bp, |lane, stack| {
-        regions::pool_allocated(lane, pool, block, requested as u64, usable as u64, stack)
+        regions::pool_allocated(lane, names::id(pool), block, requested as u64, usable as u64, stack)
     })
 }
 

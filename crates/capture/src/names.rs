@@ -1,11 +1,14 @@
 //! Names of scopes, labels and pools: each attribute and value is stored once and then is a number.
 //!
-//! Looked up without a lock, in a table of open addressing that only grows; stored under one.
+//! A program keeps the numbers for good, in forked children too. So they are places in a list that
+//! a child inherits, and each process knows for each what it is called in its own profile. Looked
+//! up without a lock, in a table of open addressing that only grows; stored under one.
 
-use crate::process::{Process, process};
+use crate::process::{Process, Wiped, process};
 use crate::{profile, sys};
-use core::sync::atomic::AtomicU64;
+use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_format::{Kind, NAME_GRANULE, Name, STRING_GRANULE, STRING_MAX, StringHeader};
 
 /// What a scope's attribute is if none is given.
@@ -21,32 +24,77 @@ pub enum Value<'a> {
     Number(i64),
 }
 
+/// Names there may be, and where address space is scarce.
+const NAMES_MAX: usize = 1 << 24;
+const NAMES_MAX_SCARCE: usize = 1 << 18;
 /// Slots of the first table; later ones are twice as large.
 const SLOTS_FIRST: usize = 1024;
 /// Bytes in front of a table; the last word there is its length.
 const HEAD: usize = 64;
-/// The lower half of a slot is a name, the upper half a part of its hash.
+/// The lower half of a slot is a name's place, the upper half a part of its hash.
 const HASH_SHIFT: u32 = 32;
+/// Bytes of the pieces that texts are kept in.
+const PIECE: usize = 256 << 10;
+
+/// A name as all processes of a family know it.
+struct Known {
+    hash: u64,
+    attribute: &'static [u8],
+    value: Value<'static>,
+}
+
+/// The list, its table, and the texts. Written under the lock; a fork finds it complete, for what is
+/// being added is not counted yet.
+struct List {
+    /// The list; place 0 is no name.
+    names: AtomicPtr<Known>,
+    count: AtomicU32,
+    table: AtomicPtr<AtomicU64>,
+    /// Where the next text goes, and what is left of its piece.
+    next: Wiped<(*mut u8, usize)>,
+}
+
+static LIST: List = List {
+    names: AtomicPtr::new(core::ptr::null_mut()),
+    count: AtomicU32::new(0),
+    table: AtomicPtr::new(core::ptr::null_mut()),
+    next: Wiped(UnsafeCell::new((core::ptr::null_mut(), 0))),
+};
 
 /// The number of a name; 0 if there is no room for it.
 #[inline(always)]
 pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
+    let cut = |text: &[u8]| text.len().min(STRING_MAX);
+    let attribute = &attribute[..cut(attribute)];
     let value = match value {
-        Value::Text(text) => Value::Text(&text[..text.len().min(STRING_MAX)]),
+        Value::Text(text) => Value::Text(&text[..cut(text)]),
         number => number,
     };
     let hash = hash_of(attribute, value);
-    let p = process();
-    match find(p, hash, attribute, value) {
-        0 => store(p, hash, attribute, value),
+    match find(hash, attribute, value) {
+        0 => store(process(), hash, attribute, value),
         name => name,
     }
 }
 
-/// The record of a name.
-pub fn at(name: u32) -> *const Name {
+/// What a name is called in this process's profile; 0 if it is none or there is no room.
+#[inline(always)]
+pub fn id(name: u32) -> u32 {
+    let ids = process().name_ids.load(Acquire);
+    if ids.is_null() || name == 0 || name > LIST.count.load(Relaxed) {
+        return id_made(name);
+    }
+    // SAFETY: the array has a word for every name there may be.
+    match unsafe { (*ids.add(name as usize)).load(Acquire) } {
+        0 => id_made(name),
+        id => id,
+    }
+}
+
+/// The record of a name that the profile has.
+pub fn at(id: u32) -> *const Name {
     let base = process().base.load(Relaxed);
-    base.wrapping_add(name as usize * NAME_GRANULE as usize) as *const Name
+    base.wrapping_add(id as usize * NAME_GRANULE as usize) as *const Name
 }
 
 /// The bytes of a stored string; a zero byte follows them.
@@ -58,6 +106,18 @@ pub fn text(string: u32) -> &'static [u8] {
         let length = (*(at as *const StringHeader)).length as usize;
         core::slice::from_raw_parts(at.add(size_of::<StringHeader>()), length)
     }
+}
+
+/// Whether what the profile knows by this id is this name.
+#[inline(always)]
+pub fn is(id: u32, attribute: &[u8], value: Value<'_>) -> bool {
+    // SAFETY: an id that `id` gave.
+    let record = unsafe { &*at(id) };
+    let same = match value {
+        Value::Text(wanted) => record.kind == 0 && is_same(text(record.value as u32), wanted),
+        Value::Number(wanted) => record.kind == 1 && record.value as i64 == wanted,
+    };
+    same && is_same(text(record.attribute), attribute)
 }
 
 #[inline(always)]
@@ -84,47 +144,6 @@ fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
         hash = mix(hash, u64::from_le_bytes(*word));
     }
     mix(hash, last_word(rest))
-}
-
-#[inline(always)]
-fn slots(p: &Process) -> &'static [AtomicU64] {
-    let table = p.names.load(Acquire);
-    if table.is_null() {
-        return &[];
-    }
-    // SAFETY: tables are never unmapped; their length stands in front of them.
-    unsafe { core::slice::from_raw_parts(table, *(table as *const usize).sub(1)) }
-}
-
-#[inline(always)]
-fn find(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
-    let slots = slots(p);
-    if slots.is_empty() {
-        return 0;
-    }
-    let mut i = hash as usize;
-    loop {
-        let slot = slots[i & (slots.len() - 1)].load(Acquire);
-        if slot == 0 {
-            return 0;
-        }
-        if slot >> HASH_SHIFT == hash >> HASH_SHIFT && is(slot as u32, attribute, value) {
-            return slot as u32;
-        }
-        i += 1;
-    }
-}
-
-/// Whether a name is this one.
-#[inline(always)]
-pub fn is(name: u32, attribute: &[u8], value: Value<'_>) -> bool {
-    // SAFETY: names in the table are complete and stay mapped.
-    let record = unsafe { &*at(name) };
-    let same = match value {
-        Value::Text(wanted) => record.kind == 0 && is_same(text(record.value as u32), wanted),
-        Value::Number(wanted) => record.kind == 1 && record.value as i64 == wanted,
-    };
-    same && is_same(text(record.attribute), attribute)
 }
 
 /// Equality without a call, as names are short.
@@ -155,32 +174,193 @@ fn last_word(rest: &[u8]) -> u64 {
     }
 }
 
+
+#[inline(always)]
+fn slots() -> &'static [AtomicU64] {
+    let table = LIST.table.load(Acquire);
+    if table.is_null() {
+        return &[];
+    }
+    // SAFETY: tables are never unmapped; their length stands in front of them.
+    unsafe { core::slice::from_raw_parts(table, *(table as *const usize).sub(1)) }
+}
+
+fn known(name: u32) -> &'static Known {
+    // SAFETY: a place of the list that was filled before it was counted or put into the table.
+    unsafe { &*LIST.names.load(Acquire).add(name as usize) }
+}
+
+#[inline(always)]
+fn find(hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
+    let slots = slots();
+    if slots.is_empty() {
+        return 0;
+    }
+    let mut i = hash as usize;
+    loop {
+        let slot = slots[i & (slots.len() - 1)].load(Acquire);
+        if slot == 0 {
+            return 0;
+        }
+        let same = slot >> HASH_SHIFT == hash >> HASH_SHIFT;
+        if same && known(slot as u32).is(attribute, value) {
+            return slot as u32;
+        }
+        i += 1;
+    }
+}
+
+impl Known {
+    #[inline(always)]
+    fn is(&self, attribute: &[u8], value: Value<'_>) -> bool {
+        let same = match (self.value, value) {
+            (Value::Text(a), Value::Text(b)) => is_same(a, b),
+            (Value::Number(a), Value::Number(b)) => a == b,
+            _ => false,
+        };
+        same && is_same(self.attribute, attribute)
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn store(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
     let Some(_held) = p.name_lock.acquire() else {
         return 0;
     };
-    let known = find(p, hash, attribute, value);
-    if known != 0 {
-        return known;
+    match find(hash, attribute, value) {
+        0 => add(p, hash, attribute, value).unwrap_or(0),
+        known => known,
     }
-    let used = p.name_count.load(Relaxed) as usize;
-    if used * 2 >= slots(p).len() && !enlarge(p) {
+}
+
+/// Under the lock.
+fn add(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
+    let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
+    let name = LIST.count.load(Relaxed) + 1;
+    if name as usize >= most || !p.may_map() {
+        return None;
+    }
+    if LIST.names.load(Relaxed).is_null() {
+        let names = sys::map_private(most * size_of::<Known>()) as *mut Known;
+        if names.is_null() {
+            return None;
+        }
+        LIST.names.store(names, Release);
+    }
+    if name as usize * 2 > slots().len() && !enlarge() {
+        return None;
+    }
+    let attribute = keep(attribute)?;
+    let value = match value {
+        Value::Text(text) => Value::Text(keep(text)?),
+        Value::Number(number) => Value::Number(number),
+    };
+    // SAFETY: a place of the list that nobody reads yet.
+    unsafe { LIST.names.load(Relaxed).add(name as usize).write(Known { hash, attribute, value }) };
+    LIST.count.store(name, Release);
+    insert(slots(), hash, name);
+    Some(name)
+}
+
+/// Keeps a text in memory that children inherit; the attributes that every name has, once.
+fn keep(text: &[u8]) -> Option<&'static [u8]> {
+    if let Some(same) = [REGION, LABEL, POOL].into_iter().find(|known| *known == text) {
+        return Some(same);
+    }
+    // SAFETY: under the lock.
+    let (next, left) = unsafe { &mut *LIST.next.0.get() };
+    if *left < text.len() {
+        let bytes = PIECE.max(text.len());
+        let piece = sys::map_private(bytes);
+        if piece.is_null() {
+            return None;
+        }
+        (*next, *left) = (piece, bytes);
+    }
+    // SAFETY: `left` bytes from `next` on are free, and never given back.
+    unsafe {
+        core::ptr::copy_nonoverlapping(text.as_ptr(), *next, text.len());
+        let kept = core::slice::from_raw_parts(*next, text.len());
+        (*next, *left) = (next.add(text.len()), *left - text.len());
+        Some(kept)
+    }
+}
+
+fn insert(slots: &[AtomicU64], hash: u64, name: u32) {
+    let entry = hash >> HASH_SHIFT << HASH_SHIFT | name as u64;
+    let mut i = hash as usize;
+    while slots[i & (slots.len() - 1)].load(Relaxed) != 0 {
+        i += 1;
+    }
+    slots[i & (slots.len() - 1)].store(entry, Release);
+}
+
+fn enlarge() -> bool {
+    let old = slots();
+    let length = (old.len() * 2).max(SLOTS_FIRST);
+    let memory = sys::map_private(length * size_of::<AtomicU64>() + HEAD);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: fresh zeroed memory: a length in front, then empty slots.
+    let new = unsafe {
+        let table = memory.add(HEAD) as *mut AtomicU64;
+        *(table as *mut usize).sub(1) = length;
+        core::slice::from_raw_parts(table, length)
+    };
+    for name in 1..=LIST.count.load(Relaxed) {
+        insert(new, known(name).hash, name);
+    }
+    LIST.table.store(new.as_ptr() as *mut AtomicU64, Release);
+    true
+}
+
+/// Writes a name into the profile.
+#[cold]
+#[inline(never)]
+fn id_made(name: u32) -> u32 {
+    let p = process();
+    if name == 0 || name > LIST.count.load(Acquire) || p.base.load(Relaxed).is_null() {
         return 0;
     }
-    let name = record(p, hash, attribute, value);
-    if name != 0 {
-        insert(slots(p), hash, name);
-        p.name_count.store(used as u32 + 1, Relaxed);
+    let Some(_held) = p.name_lock.acquire() else {
+        return 0;
+    };
+    let Some(ids) = ids(p) else {
+        return 0;
+    };
+    // SAFETY: the array has a word for every name there may be.
+    let slot = unsafe { &*ids.add(name as usize) };
+    let mut id = slot.load(Acquire);
+    if id == 0 {
+        id = record(p, known(name));
+        slot.store(id, Release);
     }
-    name
+    id
+}
+
+fn ids(p: &Process) -> Option<*const AtomicU32> {
+    let known = p.name_ids.load(Acquire);
+    if !known.is_null() {
+        return Some(known);
+    }
+    let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
+    let bytes = most * size_of::<AtomicU32>();
+    let ids = if p.may_map() { sys::map_private(bytes) } else { core::ptr::null_mut() };
+    if ids.is_null() {
+        return None;
+    }
+    // SAFETY: a fresh mapping; a child makes its own.
+    let _ = unsafe { sys::advise(ids, bytes, sys::MADV_DONTFORK) };
+    p.name_ids.store(ids as *mut AtomicU32, Release);
+    Some(ids as *const AtomicU32)
 }
 
 /// Writes the record, under the lock.
-fn record(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
-    let attribute = attribute_string(p, attribute);
-    let (kind, value) = match value {
+fn record(p: &Process, name: &Known) -> u32 {
+    let attribute = attribute_string(p, name.attribute);
+    let (kind, value) = match name.value {
         Value::Text(text) => (0, profile::string(p, text) as u64),
         Value::Number(number) => (1, number as u64),
     };
@@ -194,7 +374,7 @@ fn record(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
         if at.is_null() {
             return 0;
         }
-        *at = Name { attribute, kind, value, hash, reserved: 0 };
+        *at = Name { attribute, kind, value, hash: name.hash, reserved: 0 };
         cursor.commit(size_of::<Name>());
         ((at as u64 - p.base.load(Relaxed) as u64) / NAME_GRANULE) as u32
     }
@@ -214,42 +394,4 @@ fn attribute_string(p: &Process, attribute: &[u8]) -> u32 {
         }
     }
     profile::string(p, attribute)
-}
-
-fn insert(slots: &[AtomicU64], hash: u64, name: u32) {
-    let entry = hash >> HASH_SHIFT << HASH_SHIFT | name as u64;
-    let mut i = hash as usize;
-    while slots[i & (slots.len() - 1)].load(Relaxed) != 0 {
-        i += 1;
-    }
-    slots[i & (slots.len() - 1)].store(entry, Release);
-}
-
-fn enlarge(p: &Process) -> bool {
-    let old = slots(p);
-    let length = (old.len() * 2).max(SLOTS_FIRST);
-    let bytes = length * size_of::<AtomicU64>() + HEAD;
-    if !p.may_map() {
-        return false;
-    }
-    let memory = sys::map_private(bytes);
-    if memory.is_null() {
-        return false;
-    }
-    // SAFETY: fresh zeroed memory: a length in front, then empty slots.
-    let new = unsafe {
-        let _ = sys::advise(memory, bytes, sys::MADV_DONTFORK);
-        let table = memory.add(HEAD) as *mut AtomicU64;
-        *(table as *mut usize).sub(1) = length;
-        core::slice::from_raw_parts(table, length)
-    };
-    for slot in old {
-        let name = slot.load(Relaxed) as u32;
-        if name != 0 {
-            // SAFETY: names in the table are complete.
-            insert(new, unsafe { (*at(name)).hash }, name);
-        }
-    }
-    p.names.store(new.as_ptr() as *mut AtomicU64, Release);
-    true
 }

@@ -93,9 +93,8 @@ pub struct Process {
     pub lane_records: Wiped<profile::Cursor>,
     pub root_scopes: Wiped<profile::Cursor>,
     pub module_records: Wiped<profile::Cursor>,
-    /// Names: the newest table, its entries in use, and attributes whose strings are known.
-    pub names: AtomicPtr<AtomicU64>,
-    pub name_count: AtomicU32,
+    /// Names: what each is called in the profile, and attributes whose strings are known.
+    pub name_ids: AtomicPtr<AtomicU32>,
     pub name_lock: Lock,
     pub name_records: Wiped<profile::Cursor>,
     pub attributes: [AtomicU32; 32],

@@ -319,7 +319,7 @@ fn region(what: What, start: u64, bytes: u64, site: u32) -> Region {
 /// begins there, or there is no room.
 pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) -> bool {
     let p = process();
-    let name = names::intern(names::LABEL, names::Value::Text(label.name));
+    let name = names::id(names::intern(names::LABEL, names::Value::Text(label.name)));
     let held = if name == 0 { None } else { p.regions.acquire(p) };
     if held.is_none() {
         p.lost(Loss::NoRegion);

@@ -79,7 +79,7 @@ pub fn begin_named(lane: &mut LaneState, attribute: &[u8], value: &[u8]) {
     if name != 0 && names::is(name, attribute, Value::Text(value)) {
         return begin(lane, name);
     }
-    begin(lane, names::intern(attribute, Value::Text(value)));
+    begin(lane, names::id(names::intern(attribute, Value::Text(value))));
 }
 
 /// Leaves the scope of these words.
@@ -90,7 +90,7 @@ pub fn end_named(lane: &mut LaneState, attribute: &[u8], value: &[u8]) {
     if name != 0 && names::is(name, attribute, Value::Text(value)) {
         return end(lane, name);
     }
-    end(lane, names::intern(attribute, Value::Text(value)));
+    end(lane, names::id(names::intern(attribute, Value::Text(value))));
 }
 
 #[inline(never)]
