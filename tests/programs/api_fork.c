@@ -7,11 +7,11 @@
 #include "api_guest.h"
 #include <sys/wait.h>
 
-static void in_scope(size_t size)
+static void in_scope(size_t size, size_t so_far)
 {
     HEAPTIDE_BEGIN("in_child");
     free(block(size));
-    KNOWN(own(heaptide_context()).requested_bytes == size);
+    KNOWN(own(heaptide_context()).requested_bytes == so_far);
     HEAPTIDE_END("in_child");
 }
 
@@ -19,7 +19,7 @@ static void in_scope(size_t size)
 static void in_child(uint32_t before)
 {
     KNOWN(heaptide_recording());
-    in_scope(10);
+    in_scope(10, 10);
     KNOWN(heaptide_name("before") == before);
     heaptide_scope_begin(before);
     free(block(30));
@@ -35,14 +35,14 @@ int main(void)
     pid_t child;
     int status;
     heaptide_begin("parent");
-    in_scope(20);
+    in_scope(20, 20);
     child = fork();
     if (child == 0) {
         in_child(before);
         _exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    in_scope(20);
+    in_scope(20, 40);
     heaptide_end("parent");
     KNOWN(heaptide_context() == 0);
     say("forked\n");

@@ -81,6 +81,8 @@ pub struct LaneState {
     pub root_scope: u32,
     /// Scopes that were entered but found no place.
     pub unplaced: u32,
+    /// Scopes that were open in the process that this one is a fork of.
+    pub inherited: u32,
     /// Odd while the thread calls monitors.
     pub calling: AtomicU32,
     /// What the lane's sums were when the thread took it.
@@ -442,7 +444,7 @@ pub const FLAG_MEASURED: u32 = 2;
 
 /// Puts a thread that takes a lane where it was in the lane it had, or outside of all scopes.
 fn resume_scope(state: &mut LaneState) {
-    state.unplaced = 0;
+    (state.unplaced, state.inherited) = (0, 0);
     state.last_node = sites::NO_NODE;
     if state.root_scope == 0 {
         return;
@@ -453,7 +455,7 @@ fn resume_scope(state: &mut LaneState) {
     unsafe {
         match core::mem::take(&mut (*t).carried) {
             // Ends of scopes that a fork's parent began close nothing here.
-            0 => state.unplaced = (*t).depth,
+            0 => state.inherited = (*t).depth,
             scope => {
                 let own = scopes::translated(state, scope);
                 scopes::go(state, own);

@@ -175,7 +175,7 @@ pub fn end(lane: &mut LaneState, name: u32) {
     end_other(lane, name);
 }
 
-/// An end out of turn: of a scope that found no place, of one further out, which closes those
+/// An end out of turn: of a scope that found no place, of one that a fork's parent began, of one further out, which closes those
 /// inside it, or of none that is open, which is ignored.
 #[cold]
 #[inline(never)]
@@ -184,6 +184,12 @@ fn end_other(lane: &mut LaneState, name: u32) {
     let depth = unsafe { &mut (*tls()).depth };
     if lane.unplaced > 0 {
         lane.unplaced -= 1;
+        *depth = depth.saturating_sub(1);
+        return;
+    }
+    // SAFETY: the lane's own record.
+    if lane.inherited > 0 && unsafe { (*lane.scope).parent } == 0 {
+        lane.inherited -= 1;
         *depth = depth.saturating_sub(1);
         return;
     }
@@ -248,7 +254,7 @@ pub fn set_context(lane: &mut LaneState, context: u64) {
         Some(scope) => translated(lane, scope),
         None => lane.root_scope,
     };
-    lane.unplaced = 0;
+    (lane.unplaced, lane.inherited) = (0, 0);
     // SAFETY: the thread's own block.
     unsafe { (*tls()).depth = depth(scope) as u32 };
     go(lane, scope);
