@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::chores::output;
+use crate::interface::{self, INTERFACE};
 use crate::tidy::Problem;
 
 /// The table of hooks, from which the exports follow.
@@ -12,13 +13,17 @@ pub const HOOKS: &str = "crates/capture/src/hooks.rs";
 
 /// Problems of the library at `path`.
 pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
-    let source = std::fs::read_to_string(root.join(HOOKS)).map_err(|e| format!("{HOOKS}: {e}"))?;
+    let source = |file: &str| {
+        std::fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"))
+    };
+    let mut expected = hook_names(&source(HOOKS)?);
+    expected.extend(interface::exports(&source(INTERFACE)?));
     let dynamic = output(Command::new("readelf").arg("-dW").arg(path))?;
     let versions = output(Command::new("readelf").arg("-VW").arg(path))?;
     let defined = output(Command::new("nm").args(["-D", "--defined-only"]).arg(path))?;
     let undefined = output(Command::new("nm").args(["-D", "--undefined-only"]).arg(path))?;
     let says = [
-        exports(&hook_names(&source), &symbols(&defined)),
+        exports(&expected, &symbols(&defined)),
         needed(&dynamic),
         needed_versions(&versions),
         imports(&undefined),
@@ -39,10 +44,11 @@ fn symbols(listing: &str) -> BTreeSet<String> {
     listing.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_string).collect()
 }
 
-/// Exports and table agree.
-fn exports(hooks: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<String> {
-    let missing = hooks.difference(exported).map(|name| format!("`{name}` is not exported"));
-    let extra = exported.difference(hooks).map(|name| format!("`{name}` is not in {HOOKS}"));
+/// Exports and tables agree.
+fn exports(expected: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<String> {
+    let missing = expected.difference(exported).map(|name| format!("`{name}` is not exported"));
+    let extra = exported.difference(expected);
+    let extra = extra.map(|name| format!("`{name}` is neither in {HOOKS} nor in {INTERFACE}"));
     missing.chain(extra).collect()
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod chores;
+mod interface;
 mod library;
 mod needs;
 mod options;

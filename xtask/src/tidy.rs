@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use crate::library;
 use crate::text::Text;
+use crate::{interface, library};
 
 /// The widest line of a source, in characters.
 pub const COLUMNS: usize = 100;
@@ -49,6 +49,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
     problems.extend(links(texts));
     problems.extend(variables(texts));
     problems.extend(hooks(texts));
+    problems.extend(interface::check(texts));
     problems
 }
 
