@@ -125,11 +125,14 @@ fn follow_library() -> bool {
 /// The table of functions for the program (`struct heaptide_interface`): null if nothing records
 /// here. None if [`Recorder`] is not the program's allocator.
 pub fn interface() -> Option<*const c_void> {
-    if is(Choice::Unknown) && !follow_library() {
+    if is(Choice::Unknown) && follow_library() {
+        CHOICE.store(Choice::Forward as u32, Relaxed);
+    }
+    if is(Choice::Unknown) {
         ask_allocator();
-        if is(Choice::Unknown) {
-            return None;
-        }
+    }
+    if is(Choice::Unknown) {
+        return None;
     }
     let there = is(Choice::Record) || LIBRARY.load(Relaxed);
     Some(if there { functions::table() as *const c_void } else { core::ptr::null() })

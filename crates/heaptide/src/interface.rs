@@ -140,7 +140,11 @@ fn find() -> Option<&'static Table> {
     /// `RTLD_DEFAULT`: the search order of the program itself.
     const EVERYWHERE: *mut c_void = ptr::null_mut();
     // SAFETY: the name ends with a zero.
-    let found = unsafe { dlsym(EVERYWHERE, c"heaptide_interface".as_ptr()) }.cast_const();
+    let elsewhere = || unsafe { dlsym(EVERYWHERE, c"heaptide_interface".as_ptr()) }.cast_const();
+    #[cfg(feature = "recorder")]
+    let found = heaptide_embedded::interface().unwrap_or_else(elsewhere);
+    #[cfg(not(feature = "recorder"))]
+    let found = elsewhere();
     let table = found.cast::<Table>();
     // SAFETY: an object of this name begins with version and size, and is never written to. No
     // reference to the whole is made before the size says that it is there.

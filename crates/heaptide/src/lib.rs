@@ -6,8 +6,9 @@
 //! [`snapshot()`]) and has code of its own called for each allocation ([`Monitor`]).
 //!
 //! In a process without the recorder everything here does nothing: a load and a branch. The crate
-//! has no dependency, and needs no library at link time; with statically linked programs, in which
-//! the recorder cannot be, it does nothing too.
+//! has no dependency, and needs no library at link time. Into a statically linked program no
+//! library can be loaded: there it does nothing, unless the program has the recorder [in
+//! it](#programs-that-no-library-can-be-loaded-into).
 //!
 //! ```
 //! use heaptide::{measure, scope};
@@ -37,6 +38,41 @@
 //! # Features
 //!
 //! `tracing`: `ScopeLayer`, by which the spans of the `tracing` crate become scopes.
+//!
+//! `recorder`: `Recorder`, the recorder as an allocator of the program.
+//!
+//! # Programs that no library can be loaded into
+//!
+//! A program that is static, or whose allocator is its own and not malloc, embeds the recorder: with
+//! feature `recorder`, round the allocator that it has.
+//!
+#![cfg_attr(feature = "recorder", doc = "```")]
+#![cfg_attr(not(feature = "recorder"), doc = "```ignore")]
+//! use std::alloc::System;
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: heaptide::Recorder<System> = heaptide::Recorder::new(System);
+//! # fn main() {}
+//! ```
+//!
+//! It records every Rust allocation, with stacks, scopes and labels, into the same kind of profile,
+//! if `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` is in the environment: `heaptide run ./program` sees to
+//! that. Without them it hands calls on: a load and a branch for each. Nobody needs to build a
+//! program anew to record it.
+//!
+//! - Where libheaptide.so is loaded too, that one records, and the embedded one only hands on. So
+//!   nothing is counted twice. An allocator that is not made of malloc the library cannot see:
+//!   `heaptide run --no-preload ./program` leaves it to the embedded one.
+//! - It sees what Rust code allocates, and no malloc of C code.
+//! - Usable sizes are the sizes that were asked for: a Rust allocator tells no others.
+//! - While it records, blocks are aligned to 8 bytes and take 8 at least, as in every malloc.
+//! - It has no hooks: it learns of a thread's name when the thread first allocates, not of later
+//!   ones; nor of `dlclose`; and under a seccomp filter it may do what the filter forbids.
+//! - A program with more rights than its user (setuid) is never recorded.
+//! - Programs in C that are linked into the same program find the embedded recorder by `heaptide.h`.
+//! - In debug builds it is as slow as they are; in Cargo.toml, `[profile.dev.package.heaptide-embedded]`
+//!   with `opt-level = 3` and `overflow-checks = false` makes it fast.
+//! - For now x86-64 Linux, glibc and musl.
 
 #![deny(unsafe_code)]
 
@@ -59,6 +95,8 @@ pub use control::{
     recording, reset, thread_active, threshold, turn_off, turn_on,
 };
 pub use figures::{Figures, Histograms, SIZE_CLASSES, histograms, measure, thread_figures, totals};
+#[cfg(feature = "recorder")]
+pub use heaptide_embedded::Recorder;
 pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };
