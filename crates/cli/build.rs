@@ -42,8 +42,12 @@ fn main() {
 }
 
 /// Directories whose files programs are built with, and where they go.
-const SDK: [(&str, &str); 4] = [
+const SDK: [(&str, &str); 7] = [
     ("crates/heaptide", "share/heaptide/crates/heaptide"),
+    // What the crate's feature `recorder` is made of.
+    ("crates/capture", "share/heaptide/crates/capture"),
+    ("crates/format", "share/heaptide/crates/format"),
+    ("crates/unwind", "share/heaptide/crates/unwind"),
     ("include", "include"),
     ("monitors", "share/heaptide/monitors"),
     ("python", "share/heaptide/python"),

@@ -33,8 +33,11 @@ impl Launch {
             Mode::Stacks => "stacks",
         };
         let mut command = Command::new(std::env::current_exe()?);
-        let mut library = self.library.clone().into_os_string();
-        library.push(&self.monitors.preload);
+        let mut library = OsString::new();
+        if !options.no_preload {
+            library.push(&self.library);
+            library.push(&self.monitors.preload);
+        }
         command.arg("launch").arg("--").arg(library);
         command.arg(self.output.as_deref().unwrap_or(Path::new("")));
         command.arg(mode);
@@ -94,8 +97,10 @@ pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
     metadata.write(&recording)?;
     let mut command = Command::new(file);
     command.arg0(name).args(args);
-    command.env("LD_PRELOAD", preload(library)).env("HEAPTIDE_OUTPUT", &recording);
-    command.env("HEAPTIDE_MODE", mode);
+    if !library.is_empty() {
+        command.env("LD_PRELOAD", preload(library));
+    }
+    command.env("HEAPTIDE_OUTPUT", &recording).env("HEAPTIDE_MODE", mode);
     if follow == "one" {
         command.env("HEAPTIDE_FOLLOW", pid.to_string());
     }

@@ -87,6 +87,9 @@ pub struct RunOptions {
     /// Record the program itself only, not the processes it starts
     #[arg(long)]
     pub no_follow: bool,
+    /// Load no library: the program has the recorder in it, round an allocator of its own
+    #[arg(long, conflicts_with = "monitors")]
+    pub no_preload: bool,
     /// Begin turned off, until the program or `heaptide ctl REC on` turns it on
     #[arg(long)]
     pub start_off: bool,

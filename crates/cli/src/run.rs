@@ -171,8 +171,9 @@ fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> 
     }
     if !holds_profile(recording)? {
         return Err(format!(
-            "{}: nothing was recorded: the program is static, has privileges of its own, could not \
-             write there, or its allocator does not tell block sizes",
+            "{}: nothing was recorded: the program is static and has no recorder embedded, has \
+             privileges of its own, could not write there, or its allocator does not tell block \
+             sizes",
             recording.display()
         )
         .into());

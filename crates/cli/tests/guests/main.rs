@@ -7,6 +7,7 @@ mod allocators;
 mod command;
 mod control;
 mod dangers;
+mod embedded;
 mod expectations;
 mod harness;
 mod interface;

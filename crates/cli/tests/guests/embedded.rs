@@ -1,0 +1,249 @@
+//! Programs in Rust with the recorder embedded: static, of musl, with an allocator of their own;
+//! counted to the byte, left alone if nobody asks for a recording, and never counted twice.
+//!
+//! The programs are `tests/programs/embedded`: the recorder round the system's allocator, and round
+//! one that malloc knows nothing of.
+
+use crate::expectations::{assert_met, parse};
+use crate::harness::{
+    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch, skip,
+};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+const PACKAGE: &str = "heaptide-embedded-guest";
+const GNU: &str = "x86_64-unknown-linux-gnu";
+const MUSL: &str = "x86_64-unknown-linux-musl";
+
+/// How a program is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linking {
+    Dynamic,
+    Static,
+    Musl,
+}
+
+/// The program of this name, linked so; none if the compiler lacks the target.
+fn guest(linking: Linking, name: &str) -> Option<PathBuf> {
+    static BUILT: [OnceLock<Option<PathBuf>>; 3] = [const { OnceLock::new() }; 3];
+    let place = BUILT[linking as usize].get_or_init(|| build(linking));
+    place.as_ref().map(|place| place.join(name))
+}
+
+/// Builds all programs; the directory they are in.
+fn build(linking: Linking) -> Option<PathBuf> {
+    let target = directory("embedded").join(format!("{linking:?}"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", PACKAGE, "--manifest-path"]);
+    cargo.arg(root.join("Cargo.toml")).arg("--target-dir").arg(&target);
+    // Flags and wrappers of the outer build are not for guests.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(name);
+    }
+    let triple = match linking {
+        Linking::Dynamic => None,
+        Linking::Static => {
+            cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+            Some(GNU)
+        }
+        Linking::Musl if has_musl() => Some(MUSL),
+        Linking::Musl => {
+            skip("no target x86_64-unknown-linux-musl; `rustup target add` gets it");
+            return None;
+        }
+    };
+    if let Some(triple) = triple {
+        cargo.args(["--target", triple]);
+    }
+    let output = cargo.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(target.join(triple.unwrap_or("")).join("debug"))
+}
+
+fn has_musl() -> bool {
+    let mut rustc = Command::new("rustc");
+    let output = rustc.args(["--print", "target-libdir", "--target", MUSL]).output();
+    output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists())
+}
+
+/// What is tested, and whether `heaptide run` needs to be told that no library is to be loaded.
+const PROGRAMS: [(Linking, &str, &[&str]); 6] = [
+    (Linking::Dynamic, "embedded-system", &["--no-preload"]),
+    (Linking::Dynamic, "embedded-arena", &["--no-preload"]),
+    (Linking::Static, "embedded-system", &[]),
+    (Linking::Static, "embedded-arena", &[]),
+    (Linking::Musl, "embedded-system", &[]),
+    (Linking::Musl, "embedded-arena", &[]),
+];
+
+/// Runs all programs bare and recorded, doing `work`, and hands the reports out.
+fn each(work: &str, options: &[&str], known: &str) {
+    for (linking, name, own) in PROGRAMS {
+        let Some(program) = guest(linking, name) else {
+            continue;
+        };
+        let place = scratch(&format!("embedded-{work}{}-{linking:?}-{name}", options.concat()));
+        let bare = run(clean(Command::new(&program)).arg(work).current_dir(&place), &place);
+        assert_eq!((bare.status, bare.stderr.as_str()), (0, ""), "{program:?} {work}");
+        let recording = place.join("a.heaptide");
+        let all: Vec<&str> = own.iter().chain(options).copied().collect();
+        let outcome = run(recorded(&recording, &all).arg(&program).arg(work), &place);
+        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{program:?} {work}");
+        let report = if options.contains(&"counters") { figures } else { report };
+        assert_known(&report(&recording, &place), known);
+    }
+}
+
+/// The report of a recording that has no sites, which are to add up to nothing.
+fn figures(recording: &Path, place: &Path) -> Value {
+    let mut command = heaptide();
+    let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("a report")
+}
+
+/// Holds a report to lines of known numbers.
+fn assert_known(report: &Value, known: &str) {
+    assert_met(report, &parse(known, ""));
+    assert_met(report, &parse("recording lost_events=0", ""));
+}
+
+const WORK: &str = "\
+function:guest::keep_ten allocations=10 requested_bytes=10000 usable_bytes=10000 live_blocks=10
+function:guest::drop_five allocations=5 requested_bytes=15 frees=5 temporary=5 live_blocks=0
+function:guest::cleared allocations=1 requested_bytes=200 frees=1
+function:guest::grow allocations=3 reallocations=2 requested_bytes=11100 frees=3 live_blocks=0
+function:guest::aligned allocations=1 requested_bytes=3 live_bytes=3
+function:guest::fails allocations=0 failed=1
+function:guest::crowd allocations=100 requested_bytes=100 frees=100 live_blocks=0
+function:guest::main>guest::work>guest::keep_ten allocations=10
+recording processes=1 lanes=1
+totals failed=1 reallocations=2 cross_thread_frees=0";
+
+#[test]
+fn embedded_counts() {
+    each("work", &[], WORK);
+    each("work", &["--mode", "counters"], "totals failed=1 reallocations=2 largest_bytes=10000");
+}
+
+const TELL: &str = "\
+scope:load allocations=8 requested_bytes=2268 frees=8 entered=1
+scope:use allocations=0 frees_here=8 entered=1
+label:table/heap allocations=1 requested_bytes=4000 usable_bytes=4000 live_bytes=4000
+recording processes=1";
+
+#[test]
+fn embedded_interface() {
+    each("tell", &[], TELL);
+    each("tell", &["--mode", "scopes"], TELL);
+    each("tell", &["--mode", "counters"], "recording processes=1");
+}
+
+#[test]
+fn embedded_threads() {
+    let worker = |n| {
+        let requested = 50 * 64 + 2000 + n;
+        format!("scope:pool>{n} allocations=51 requested_bytes={requested} frees=50 entered=1\n")
+    };
+    let known: String = (0..8).map(worker).collect();
+    each("threads", &[], &format!("{known}function:guest::in_thread allocations=408 frees=400"));
+    each("threads", &["--mode", "scopes"], &format!("{known}lane:worker-7 allocations>=51"));
+}
+
+#[test]
+fn embedded_forks() {
+    let known = "\
+recording processes=2
+function:guest::in_child allocations=3 requested_bytes=2331 frees=0 live_blocks=3
+function:guest::forks>guest::block allocations=4 requested_bytes=7331";
+    each("fork", &[], known);
+}
+
+/// The words that a program says of itself, run so.
+fn said(mut command: Command, place: &Path) -> Outcome {
+    run(command.arg("tell").current_dir(place), place)
+}
+
+#[test]
+fn embedded_leaves_alone() {
+    for (linking, name, _) in PROGRAMS {
+        let Some(program) = guest(linking, name) else {
+            continue;
+        };
+        let place = scratch(&format!("embedded-alone-{linking:?}-{name}"));
+        let work = place.join("here");
+        std::fs::create_dir(&work).expect("a directory");
+        for (variable, value) in [("HEAPTIDE_START", "on"), ("HEAPTIDE_MODE", "off")] {
+            let mut command = clean(Command::new(&program));
+            command.arg("tell").env(variable, value).current_dir(&work);
+            let outcome = run(&mut command, &place);
+            assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "not recorded\n"));
+        }
+        let left = std::fs::read_dir(&work).expect("the directory").count();
+        assert_eq!(left, 0, "{program:?} left something in {work:?}");
+    }
+}
+
+/// With the library in the process too, that one records, and is told.
+#[test]
+fn embedded_and_preloaded() {
+    let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
+    let place = scratch("embedded-and-preloaded");
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    command.arg(&program);
+    let outcome = said(command, &place);
+    assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "recorded\n"), "{}", outcome.stderr);
+    assert_eq!(profiles(&recording).len(), 1);
+    let report = report(&recording, &place);
+    assert_known(
+        &report,
+        "scope:load allocations=8 requested_bytes=2268 frees=8\nlabel:table/heap live_blocks=1",
+    );
+}
+
+#[test]
+fn embedded_survives_a_kill() {
+    let program = guest(Linking::Static, "embedded-system").expect("always built");
+    let place = scratch("embedded-kill");
+    let recording = place.join("a.heaptide");
+    let mut command = clean(Command::new(&program));
+    command.arg("wait").env("HEAPTIDE_OUTPUT", &recording);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    child.kill().expect("kill the program");
+    child.wait().expect("wait for the program");
+    let known = "function:guest::keep_ten allocations=100 requested_bytes=100000 live_blocks=100";
+    assert_known(&report(&recording, &place), known);
+}
+
+/// Nothing of the recorder is there for other libraries to find.
+#[test]
+fn embedded_exports_nothing() {
+    let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&program).output();
+    let Ok(output) = output else {
+        return skip("nm is not installed");
+    };
+    let symbols = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = symbols
+        .lines()
+        .find(|line| ["heaptide", "malloc", "free"].iter().any(|name| line.contains(name)));
+    assert_eq!(found, None);
+    // What a person is told of a function is the program's own, not the allocator's methods.
+    let place = scratch("embedded-top");
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &["--no-preload"]);
+    assert_eq!(run(command.arg(&program).arg("work"), &place).status, 0);
+    let mut command = heaptide();
+    let outcome = run(command.arg("report").arg(&recording), &place);
+    assert!(!outcome.stdout.contains("alloc<"), "{}", outcome.stdout);
+}

@@ -1,0 +1,10 @@
+//! The recorder round the system's allocator.
+
+use std::alloc::System;
+
+#[global_allocator]
+static ALLOCATOR: heaptide::Recorder<System> = heaptide::Recorder::new(System);
+
+fn main() {
+    guest::main();
+}
