@@ -164,6 +164,9 @@ fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
         return;
     }
     let known = lane.stack;
+    if cfg!(embedded) {
+        forget_stacks(lane);
+    }
     let range = range_of(lane, sp);
     // The same stack, further down than was guessed: what is kept stays true.
     let grown = known != Range::EMPTY && range.holds(known.high - 1);
@@ -174,6 +177,14 @@ fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
         }
     }
     lane.stack = range;
+}
+
+/// Where no hook sees munmap, a stack that the thread has left may be gone: nothing of it is looked
+/// at again.
+fn forget_stacks(lane: &mut LaneState) {
+    lane.ranges = [Range::EMPTY; RANGES];
+    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; zero is an empty one.
+    unsafe { core::ptr::write_bytes(lane.memos, 0, MEMOS) };
 }
 
 /// The stack memory that holds `sp`: remembered, or looked up. At worst, the page.

@@ -43,8 +43,8 @@
 //!
 //! # Programs that no library can be loaded into
 //!
-//! A program that is static, or whose allocator is its own and not malloc, embeds the recorder: with
-//! feature `recorder`, round the allocator that it has.
+//! A program that is static, or whose allocator is its own and not malloc, embeds the recorder:
+//! with feature `recorder`, round the allocator that it has.
 //!
 #![cfg_attr(feature = "recorder", doc = "```")]
 #![cfg_attr(not(feature = "recorder"), doc = "```ignore")]
@@ -69,9 +69,9 @@
 //! - It has no hooks: it learns of a thread's name when the thread first allocates, not of later
 //!   ones; nor of `dlclose`; and under a seccomp filter it may do what the filter forbids.
 //! - A program with more rights than its user (setuid) is never recorded.
-//! - Programs in C that are linked into the same program find the embedded recorder by `heaptide.h`.
-//! - In debug builds it is as slow as they are; in Cargo.toml, `[profile.dev.package.heaptide-embedded]`
-//!   with `opt-level = 3` and `overflow-checks = false` makes it fast.
+//! - C code that is linked into the same program finds the embedded recorder by `heaptide.h`.
+//! - A debug build has a slow recorder, unless `[profile.dev.package.heaptide-embedded]` in the
+//!   program's Cargo.toml says `opt-level = 3`.
 //! - For now x86-64 Linux, glibc and musl.
 
 #![deny(unsafe_code)]
