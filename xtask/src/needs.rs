@@ -28,6 +28,9 @@ const fn need(probe: Probe, packages: &'static [&'static str], purpose: &'static
 const NEEDS: &[Need] = &[
     need(Probe::Program("gcc"), &["gcc"], "guest programs in C"),
     need(Probe::Program("g++"), &["g++"], "guest programs in C++, the compiler as a guest"),
+    need(Probe::Program("clang"), &["clang"], "the headers under another compiler"),
+    need(Probe::Program("ld.lld"), &["lld"], "the headers under another linker"),
+    need(Probe::Program("pkg-config"), &["pkg-config"], "programs linked as `sdk` says"),
     need(Probe::Program("readelf"), &["binutils"], "the rules over libheaptide.so"),
     need(Probe::Program("musl-gcc"), &["musl-tools"], "guests under another libc"),
     need(Probe::Program("gdb"), &["gdb"], "a second opinion on stacks"),
