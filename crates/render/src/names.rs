@@ -42,6 +42,10 @@ const OPERATORS: [&str; 21] = [
 /// assert_eq!(shorten(name, 30), "std::vector<int>::push_back(…)");
 /// ```
 pub fn shorten(name: &str, width: usize) -> String {
+    if name.starts_with('[') {
+        // What stands for frames that are not there, in words of ours.
+        return elide_middle(name, width);
+    }
     for detail in [Detail::Arguments, Detail::Templates, Detail::OuterTemplates] {
         let short = simplify(name, detail);
         if short.chars().count() <= width {
@@ -417,6 +421,7 @@ mod tests {
             ),
             ("f(std::wstring)", "f(std::wstring)"),
             ("std::make_unique<Node, >(&&)", "std::make_unique<Node>(&&)"),
+            ("[below the stack threshold]", "[below the stack threshold]"),
         ];
         for (name, short) in cases {
             assert_eq!(shorten(name, 72), short, "{name}");
