@@ -183,7 +183,7 @@ fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
 /// at again.
 fn forget_stacks(lane: &mut LaneState) {
     lane.ranges = [Range::EMPTY; RANGES];
-    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; zero is an empty one.
+    // SAFETY: the lane's table has MEMOS entries, its thread's alone; zero is an empty one.
     unsafe { core::ptr::write_bytes(lane.memos, 0, MEMOS) };
 }
 
