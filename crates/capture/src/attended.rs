@@ -48,7 +48,9 @@ impl LaneState {
         (both as u32, (both >> 32) as u32)
     }
 
-    fn has_monitors(&self) -> bool {
+    /// Whether monitors are to be told.
+    #[inline(always)]
+    pub fn has_monitors(&self) -> bool {
         self.words().0 & CONTROL_MONITORS != 0
     }
 
@@ -120,13 +122,14 @@ pub fn released(inside: &mut Inside, moving: Moving) {
     let lane = inside.lane();
     lane.attend_request();
     let (block, usable, known) = (moving.block, moving.usable, moving.is_known(lane));
-    if lane.is_off() && (lane.mode == Mode::Counters as u32 || !known) {
-        return;
+    let unseen = lane.is_off() && (lane.mode == Mode::Counters as u32 || !known);
+    if !unseen {
+        moving.release_old(lane);
+        if known {
+            tell_freed(lane, block, usable);
+        }
     }
-    moving.release_old(lane);
-    if known {
-        tell_freed(lane, block, usable);
-    }
+    monitors::moved(lane);
 }
 
 #[inline(never)]
@@ -157,6 +160,7 @@ pub fn reallocated(
     if lane.has_monitors() {
         tell_reallocated(lane, (old, before, known), block, requested, usable);
     }
+    monitors::moved(lane);
 }
 
 /// Moved: both blocks were there for a moment. In place: never more than one.

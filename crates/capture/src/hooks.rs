@@ -10,7 +10,8 @@ use crate::lane::Inside;
 use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
 use crate::stacks::here;
-use crate::{extended, operators, usual, watched};
+use crate::usual::{self, Done};
+use crate::{extended, monitors, operators, watched};
 use core::arch::naked_asm;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -242,8 +243,13 @@ pub fn allocate_or(
         if !operators::is_retry(inside.entry()) {
             record::failed(&mut inside);
         }
-    } else if !usual::allocated(inside.lane(), block, requested as u64) {
-        allocated(&mut inside, block, requested as u64);
+    } else {
+        let requested = requested as u64;
+        match usual::allocated(inside.lane(), block, requested) {
+            Done::Counted => {}
+            Done::ToTell => monitors::tell_allocated(inside.lane(), block, requested),
+            Done::No => allocated(&mut inside, block, requested),
+        }
     }
     block
 }

@@ -349,7 +349,14 @@ extern "C" fn pool_allocated(
     bp: u64,
 ) -> i32 {
     with_stack(sp, bp, |lane, stack| {
-        regions::pool_allocated(lane, names::id(pool), block, requested as u64, usable as u64, stack)
+        regions::pool_allocated(
+            lane,
+            names::id(pool),
+            block,
+            requested as u64,
+            usable as u64,
+            stack,
+        )
     })
 }
 

@@ -13,7 +13,7 @@ use crate::{figures, measurements, modules, peak, profile, scopes, sites, sys};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode, Scope, Sums};
+use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode, Scope, Site, Sums};
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Frame, Work};
 
@@ -46,6 +46,9 @@ pub struct LaneState {
     pub flags: u32,
     /// `mode`, where events of the thread may be usual ([`crate::usual`]), else 0.
     pub quick: u32,
+    /// The site of `scope` without a stack, and its record; 0 if it has none yet.
+    pub here_record: *mut Site,
+    pub here: u32,
     /// Usable bytes allocated at which the next sample is due.
     pub next_sample: u64,
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
@@ -85,6 +88,8 @@ pub struct LaneState {
     pub inherited: u32,
     /// Odd while the thread calls monitors.
     pub calling: AtomicU32,
+    /// The block that the thread is moving by realloc, while there are monitors; or 0.
+    pub moving: AtomicU64,
     /// What the lane's sums were when the thread took it.
     pub before: Sums,
     pub recall: *mut [u64; 2],

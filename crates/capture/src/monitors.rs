@@ -4,6 +4,7 @@
 //! store. Whoever takes a monitor away has the kernel make every other thread's stores visible
 //! (membarrier), and then waits for those that are inside: so the calling side needs no fence.
 
+use crate::hooks;
 use crate::lane::{self, Inside, LaneState};
 use crate::modules::{self, Range};
 use crate::process::{Lock, Process, process};
@@ -12,7 +13,7 @@ use crate::stacks::here;
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_void};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, compiler_fence, fence};
 use heaptide_format::CONTROL_MONITORS;
 
@@ -77,6 +78,8 @@ pub struct Watch {
     lock: Lock,
     /// The kernel fences other threads on demand; 0 unknown, 1 yes, 2 no.
     asymmetric: AtomicU32,
+    /// Blocks that are being moved by realloc.
+    moving: AtomicU32,
 }
 
 impl Entry {
@@ -248,9 +251,55 @@ pub fn is_calling(lane: &LaneState) -> bool {
     lane.calling.load(Relaxed) & 1 != 0
 }
 
+/// The same for a block whose header says how large it is.
+#[inline(never)]
+pub fn tell_allocated(lane: &LaneState, block: *mut u8, requested: u64) {
+    allocated(lane, block, requested, hooks::usable(block));
+}
+
+/// A block whose header says how large it is is about to be freed.
+#[inline(never)]
+pub fn tell_freed(lane: &LaneState, block: *mut u8) {
+    freed(lane, block, hooks::usable(block));
+}
+
+/// A block may be moved now: another thread that gets its memory tells nobody of it before this one
+/// has told that the block is gone. So a monitor that goes by addresses is never wrong.
+pub fn moving(lane: &LaneState, block: *mut u8) {
+    lane.moving.store(block as u64, Release);
+    process().watch.moving.fetch_add(1, AcqRel);
+}
+
+/// It was, or was not, and that was told.
+pub fn moved(lane: &LaneState) {
+    if lane.moving.load(Relaxed) != 0 && lane.moving.swap(0, AcqRel) != 0 {
+        process().watch.moving.fetch_sub(1, AcqRel);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_for_its_end(lane: &LaneState, block: *mut u8) {
+    for &other in lane::all(process()) {
+        // SAFETY: lanes stay mapped; the field is atomic.
+        let moving = unsafe { &(*other).moving };
+        let mut turns = 0;
+        while moving.load(Acquire) == block as u64 && !core::ptr::eq(other, lane) {
+            turns += 1;
+            if turns == WAIT_TURNS {
+                return;
+            }
+            sys::sched_yield();
+        }
+    }
+}
+
 /// A block was allocated.
 #[inline(always)]
 pub fn allocated(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) {
+    if process().watch.moving.load(Acquire) != 0 {
+        wait_for_its_end(lane, block);
+    }
     each(lane, |monitor| {
         if let Some(allocated) = monitor.allocated {
             allocated(monitor.context, block, requested as usize, usable as usize);

@@ -174,7 +174,6 @@ fn last_word(rest: &[u8]) -> u64 {
     }
 }
 
-
 #[inline(always)]
 fn slots() -> &'static [AtomicU64] {
     let table = LIST.table.load(Acquire);

@@ -3,7 +3,7 @@
 use crate::lane::{Inside, LaneState};
 use crate::process::process;
 use crate::stacks::OTHER_STACKS;
-use crate::{attended, regions, shadow, sites, stacks, timeline, usual};
+use crate::{attended, monitors, regions, shadow, sites, stacks, timeline, usual};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, Mode, size_class};
@@ -38,10 +38,10 @@ pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 #[inline(always)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
+    usual::settle(lane);
     if lane.is_attended() {
         return attended::allocated(inside, block, requested, usable);
     }
-    usual::settle(lane);
     record_allocated(inside, block, requested, usable);
 }
 
@@ -310,6 +310,9 @@ pub struct Moving {
 impl Moving {
     #[inline(always)]
     pub fn begin(inside: &mut Inside, block: *mut u8, usable: u64) -> Moving {
+        if inside.lane().has_monitors() {
+            monitors::moving(inside.lane(), block);
+        }
         let counters = inside.lane().mode == Mode::Counters as u32;
         let site = if counters { 0 } else { process().shadow.take(block) };
         Moving { block, usable, site }
@@ -321,6 +324,7 @@ impl Moving {
             process().shadow.put(self.block, self.site);
         }
         failed(inside);
+        monitors::moved(inside.lane());
     }
 
     /// It was a request for nothing, and the old block was freed.
@@ -329,6 +333,7 @@ impl Moving {
             return attended::released(inside, self);
         }
         self.release_old(inside.lane());
+        monitors::moved(inside.lane());
     }
 
     /// It succeeded: one allocation here, one free of the old block. Moved: both were live for a
@@ -339,6 +344,7 @@ impl Moving {
             return attended::reallocated(inside, self, block, requested, usable);
         }
         self.record(inside, block, requested, usable);
+        monitors::moved(inside.lane());
     }
 
     /// Whether the old block was one that is recorded.

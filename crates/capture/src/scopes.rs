@@ -7,7 +7,7 @@
 use crate::lane::LaneState;
 use crate::names::{self, Value};
 use crate::process::process;
-use crate::sites::NO_NODE;
+use crate::sites::{self, NO_NODE};
 use crate::tls::tls;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -47,6 +47,8 @@ pub fn create_root(lane: u32) -> u32 {
 pub fn go(lane: &mut LaneState, scope: u32) {
     lane.scope = at(scope);
     lane.last_node = NO_NODE;
+    // SAFETY: the lane's own record.
+    sites::is_here(lane, unsafe { (*lane.scope).site });
 }
 
 /// Enters the scope of this name.

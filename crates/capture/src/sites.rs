@@ -77,8 +77,7 @@ fn find(lane: &mut LaneState, node: u32) -> u32 {
 /// The lane's site for the scope that the thread is in, without a stack; 0 if it cannot be made.
 #[inline(always)]
 pub fn of_scope(lane: &mut LaneState) -> u32 {
-    // SAFETY: the lane's own record.
-    match unsafe { (*lane.scope).site } {
+    match lane.here {
         0 => first_of_scope(lane),
         site => site,
     }
@@ -95,7 +94,14 @@ fn first_of_scope(lane: &mut LaneState) -> u32 {
     };
     // SAFETY: the lane's own record.
     unsafe { (*record).site = site };
+    is_here(lane, site);
     site
+}
+
+/// Notes the site of the scope that the thread is in.
+#[inline(always)]
+pub fn is_here(lane: &mut LaneState, site: u32) {
+    (lane.here, lane.here_record) = (site, at(site));
 }
 
 /// What a site stands for, apart from its owner.

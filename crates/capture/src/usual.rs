@@ -1,12 +1,14 @@
-//! The usual event, without a call: nothing new, no new peak, no sample due, nobody watching, and
-//! an allocator whose block headers are trusted.
+//! The usual event, without a call: nothing new, no new peak, no sample due, nobody but monitors
+//! watching, and an allocator whose block headers are trusted.
 //!
 //! Each function first looks whether all of that is so, and changes nothing if it is not: then the
 //! general way of [`crate::record`] is taken. Because nothing is called, few registers are needed;
 //! that is half of what counting costs. Every counter is written by one instruction.
 
+use crate::control;
 use crate::hooks;
 use crate::lane::LaneState;
+use crate::monitors;
 use crate::process::process;
 use crate::record::MAYBE_UNMAPPED;
 use crate::sites;
@@ -14,7 +16,7 @@ use crate::tls::tls;
 use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use heaptide_format::Mode;
+use heaptide_format::{CONTROL_MONITORS, Mode};
 
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
@@ -60,39 +62,57 @@ pub fn remember(lane: &mut LaneState, block: *const u8, word: &'static AtomicU32
     lane.leaves[place(block)] = Leaf { key: block & LEAF_KEY, origin };
 }
 
-/// Counts an allocation; false if it is not usual, or needs a stack.
+/// What became of an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// It is not usual, or needs a stack: nothing was done.
+    No,
+    /// It was counted.
+    Counted,
+    /// It was counted, and monitors are to be told.
+    ToTell,
+}
+
+/// Whether nobody but monitors watches the process, and whether they do.
 #[inline(always)]
-pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
+fn watched(lane: &LaneState) -> (bool, bool) {
+    let words = control::words(lane.header).load(Relaxed);
+    (words & !(CONTROL_MONITORS as u64) == 0, words != 0)
+}
+
+/// Counts an allocation.
+#[inline(always)]
+pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
     let mode = lane.quick;
     // SAFETY: the lane's own records; the header and sites stay mapped. The allocator's headers are
     // trusted where `quick` is set.
     unsafe {
-        if (mode != COUNTERS && mode != SCOPES) || lane.is_watched() {
-            return false;
+        let (usual, monitored) = watched(lane);
+        if (mode != COUNTERS && mode != SCOPES) || !usual {
+            return Done::No;
         }
         let Some(usable) = hooks::usable_of_small(block) else {
-            return false;
+            return Done::No;
         };
         let record = &mut *lane.record;
         let own = lane.live.own() + usable as i64;
         if own > lane.live.high() || record.usable_bytes + usable >= lane.next_sample {
-            return false;
+            return Done::No;
         }
         if mode == SCOPES {
-            let site = (*lane.scope).site;
-            let s = &mut *sites::at(site);
+            let (site, s) = (lane.here, &mut *lane.here_record);
             let Some(word) = word(lane, block as u64) else {
-                return false;
+                return Done::No;
             };
             if site == 0 || s.epoch != (*lane.header).epoch || requested > s.largest_bytes {
-                return false;
+                return Done::No;
             }
             word.store(site, Relaxed);
             add(&mut s.allocations, 1);
             add(&mut s.requested_bytes, requested);
             add(&mut s.usable_bytes, usable);
         } else if requested > record.largest_bytes {
-            return false;
+            return Done::No;
         }
         lane.live.set_own(own);
         lane.last_block = block;
@@ -100,8 +120,8 @@ pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
         add(&mut record.requested_bytes, requested);
         add(record.requested_classes.get_unchecked_mut(class(requested)), 1);
         add(record.usable_classes.get_unchecked_mut(class(usable)), 1);
+        if monitored { Done::ToTell } else { Done::Counted }
     }
-    true
 }
 
 /// Enters the recorder, counts a free, and leaves; false if it is not usual.
@@ -119,21 +139,25 @@ pub fn free(block: *mut u8) -> bool {
         (&raw mut (*t).inside).write_volatile(1);
         (&raw mut (*t).inside_sp).write_volatile(sp);
         let done = freed(&mut *lane, block);
+        if done == Done::ToTell {
+            monitors::tell_freed(&*lane, block);
+        }
         (&raw mut (*t).inside).write_volatile(0);
-        done
+        done != Done::No
     }
 }
 
 #[inline(always)]
-fn freed(lane: &mut LaneState, block: *mut u8) -> bool {
+fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
     // SAFETY: as in `allocated`.
     unsafe {
         let Some(usable) = hooks::usable_of_small(block) else {
-            return false;
+            return Done::No;
         };
         let own = lane.live.own() - usable as i64;
-        if lane.is_watched() || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
-            return false;
+        let (usual, monitored) = watched(lane);
+        if !usual || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
+            return Done::No;
         }
         let temporary = lane.last_block == block;
         let record = &mut *lane.record;
@@ -145,15 +169,17 @@ fn freed(lane: &mut LaneState, block: *mut u8) -> bool {
             }
         } else {
             let Some(word) = word(lane, block as u64) else {
-                return false;
+                return Done::No;
             };
             let site = word.load(Relaxed);
-            let s = &mut *sites::at(site);
-            if site != (*lane.scope).site && !is_mine_and_plain(lane.index, site) {
-                return false;
+            // Most often it is the site of where the thread is: then nothing waits for the word.
+            let s = if site == lane.here { lane.here_record } else { sites::at(site) };
+            if site != lane.here && !is_mine_and_plain(lane.index, site) {
+                return Done::No;
             }
+            let s = &mut *s;
             if s.epoch != (*lane.header).epoch || site == 0 {
-                return false;
+                return Done::No;
             }
             word.store(0, Relaxed);
             add(&mut s.frees, 1);
@@ -167,8 +193,8 @@ fn freed(lane: &mut LaneState, block: *mut u8) -> bool {
         }
         lane.live.set_own(own);
         add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
+        if monitored { Done::ToTell } else { Done::Counted }
     }
-    true
 }
 
 /// The class of a size that an allocation can have: one scan, where one that may be any number
