@@ -248,6 +248,7 @@ pub fn allocate_or(
         match usual::allocated(inside.lane(), block, requested) {
             Done::Counted => {}
             Done::ToTell => monitors::tell_allocated(inside.lane(), block, requested),
+            Done::WantsStack => record::allocated_here(&mut inside, block, requested),
             Done::No => allocated(&mut inside, block, requested),
         }
     }

@@ -3,7 +3,7 @@
 use crate::lane::{Inside, LaneState};
 use crate::process::process;
 use crate::stacks::OTHER_STACKS;
-use crate::{attended, monitors, regions, shadow, sites, stacks, timeline, usual};
+use crate::{attended, hooks, monitors, regions, shadow, sites, stacks, timeline, usual};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, Mode, size_class};
@@ -49,7 +49,7 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
 pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
     if lane.mode == Mode::Stacks as u32 {
-        allocated_here(inside, block, requested, usable);
+        record_with_stack(inside, block, requested, usable);
     } else if lane.mode == Mode::Scopes as u32 {
         let site = site_of_scope(lane);
         allocated_at(lane, site, block, requested, usable);
@@ -71,9 +71,15 @@ pub fn allocated_attended(inside: &mut Inside, block: *mut u8, requested: u64, u
     }
 }
 
-/// The same with its stack.
+/// The same for a usual allocation that needs its stack, with an allocator whose headers are
+/// trusted.
+#[inline(never)]
+pub fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64) {
+    record_with_stack(inside, block, requested, hooks::usable(block));
+}
+
 #[inline(always)]
-fn allocated_here(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+fn record_with_stack(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
     let site = site_here(lane, entry);

@@ -20,6 +20,7 @@ use heaptide_format::{CONTROL_MONITORS, Mode};
 
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
+const STACKS: u32 = Mode::Stacks as u32;
 
 /// Leaves of the shadow table that a lane remembers, by region; a power of two.
 pub const LEAVES: usize = 16;
@@ -65,8 +66,10 @@ pub fn remember(lane: &mut LaneState, block: *const u8, word: &'static AtomicU32
 /// What became of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// It is not usual, or needs a stack: nothing was done.
+    /// It is not usual: nothing was done.
     No,
+    /// It is usual but for its stack: nothing was done.
+    WantsStack,
     /// It was counted.
     Counted,
     /// It was counted, and monitors are to be told.
@@ -88,8 +91,11 @@ pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
     // trusted where `quick` is set.
     unsafe {
         let (usual, monitored) = watched(lane);
-        if (mode != COUNTERS && mode != SCOPES) || !usual {
+        if mode == 0 || !usual {
             return Done::No;
+        }
+        if mode == STACKS {
+            return if monitored { Done::No } else { Done::WantsStack };
         }
         let Some(usable) = hooks::usable_of_small(block) else {
             return Done::No;
@@ -228,6 +234,9 @@ pub fn settle(lane: &mut LaneState) {
 /// The shadow word of a block on the general way, remembered for the usual one.
 #[inline(always)]
 pub fn find_word(lane: &mut LaneState, block: *const u8) -> Option<&'static AtomicU32> {
+    if let Some(word) = word(lane, block as u64) {
+        return Some(word);
+    }
     let word = process().shadow.word(block)?;
     remember(lane, block, word);
     Some(word)
