@@ -16,7 +16,8 @@ use crate::real::Real;
 use crate::record::{self, Entry, Moving, MovingNested};
 use crate::stacks::here;
 use crate::tls::tls;
-use crate::{end, interface as functions};
+use crate::usual::{self, Done};
+use crate::{end, interface as functions, monitors};
 use alloc::alloc::{GlobalAlloc, Layout};
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -180,14 +181,24 @@ pub fn usable(block: Address) -> u64 {
     }
 }
 
-/// Whether a look at the words in front of a block tells its size. A Rust allocator promises none.
+/// Whether the size of an event's block is at hand. It always is.
 pub fn headers_are_trusted() -> bool {
-    false
+    true
 }
 
-/// What that look would tell.
+/// The usable size of the block of the event that the thread is in.
+#[inline(always)]
 pub fn usable_of_small(_: Address) -> Option<u64> {
-    None
+    // SAFETY: the thread's own block.
+    Some(unsafe { (*tls()).usable })
+}
+
+/// The thread is in an event of a block of so many bytes. Nobody else changes that: a signal handler
+/// that comes now finds the thread inside.
+#[inline(always)]
+fn note_usable(_: &Inside, usable: u64) {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls()).usable = usable };
 }
 
 /// Keeps a block's size; its site is kept by who records it.
@@ -360,7 +371,13 @@ unsafe extern "C" fn allocate_body(
     } else {
         let usable = usable_of(size);
         keep_size(&mut inside, block, usable);
-        record::allocated(&mut inside, block, size as u64, usable);
+        note_usable(&inside, usable);
+        let requested = size as u64;
+        match usual::allocated(inside.lane(), block, requested) {
+            Done::Counted => {}
+            Done::ToTell => monitors::allocated(inside.lane(), block, requested, usable),
+            _ => record::allocated(&mut inside, block, requested, usable),
+        }
     }
     block
 }
@@ -394,8 +411,15 @@ unsafe extern "C" fn reallocate_body(r: &Reallocation, sp: u64, bp: u64) -> Addr
 /// A block is about to be freed. The recorder is left before that happens.
 fn released(block: Address, size: usize) {
     let usable = usable_of(size);
-    match Inside::enter(here()) {
-        Some(mut inside) => record::freed(&mut inside, block, usable),
-        None => record::freed_nested(block, || usable),
+    let Some(mut inside) = Inside::enter(here()) else {
+        return record::freed_nested(block, || usable);
+    };
+    note_usable(&inside, usable);
+    let lane = inside.lane();
+    let done = if lane.quick != 0 { usual::freed(lane, block) } else { Done::No };
+    match done {
+        Done::Counted => {}
+        Done::ToTell => monitors::freed(lane, block, usable),
+        _ => record::freed(&mut inside, block, usable),
     }
 }

@@ -52,6 +52,9 @@ pub struct Tls {
     pub paused: u32,
     /// Scopes open. In a forked child, whose path was the parent's, so many ends belong to none.
     pub depth: u32,
+    /// What the block of the event that the thread is in is taken to hold.
+    #[cfg(embedded)]
+    pub usable: u64,
 }
 
 /// This thread's block.

@@ -153,8 +153,9 @@ pub fn free(block: *mut u8) -> bool {
     }
 }
 
+/// Counts a free, where `quick` is set.
 #[inline(always)]
-fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
+pub fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
     // SAFETY: as in `allocated`.
     unsafe {
         let Some(usable) = hooks::usable_of_small(block) else {
