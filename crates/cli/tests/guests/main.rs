@@ -7,6 +7,7 @@ mod allocators;
 mod command;
 mod control;
 mod dangers;
+mod documents;
 mod embedded;
 mod expectations;
 mod harness;

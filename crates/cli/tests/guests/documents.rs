@@ -1,0 +1,93 @@
+//! The programs in the documents: they compile without a warning, and those that are whole do the
+//! same bare and recorded, and name what they say they name.
+
+use crate::harness::{clean, programs, recorded, report, run, scratch, skip};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Pages with programs that use the interface.
+const PAGES: [&str; 3] = ["README.md", "docs/interface.md", "python/README.md"];
+
+fn root() -> PathBuf {
+    programs().join("../..")
+}
+
+/// The fenced blocks of a language in all pages that begin with this.
+fn blocks(language: &str, beginning: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let read = |page: &str| fs::read_to_string(root().join(page)).expect(page);
+    let texts = PAGES.map(read);
+    let inside = texts.iter().flat_map(|text| text.split(&*fence).skip(1));
+    let blocks = inside.filter_map(|rest| rest.split("```").next());
+    blocks.filter(|block| block.starts_with(beginning)).map(str::to_string).collect()
+}
+
+/// Compiles a block, to a program if it is a whole one.
+fn compile(block: &str, compiler: [&str; 2], source: &Path) -> Option<PathBuf> {
+    fs::write(source, block).expect("a source");
+    let whole = block.contains("int main(");
+    let program = source.with_extension("program");
+    let mut command = Command::new(compiler[0]);
+    command.args([compiler[1], "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]);
+    command.arg("-I").arg(root().join("include")).arg(source);
+    match whole {
+        true => command.arg("-o").arg(&program),
+        false => command.arg("-fsyntax-only"),
+    };
+    let output = command.output().unwrap_or_else(|e| panic!("{}: {e}", compiler[0]));
+    assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));
+    whole.then_some(program)
+}
+
+/// Runs it bare and recorded. It has a scope `load` and a label `grid`.
+fn is_content(command: impl Fn(Command) -> Command, place: &Path) {
+    let bare = run(&mut command(clean(Command::new("env"))), place);
+    assert_eq!((bare.status, &*bare.stderr), (0, ""), "{bare:?}");
+    let recording = place.join("a.heaptide");
+    let _ = fs::remove_dir_all(&recording);
+    let outcome = run(&mut command(recorded(&recording, &[])), place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{outcome:?}");
+    let report = report(&recording, place).to_string();
+    for name in [r#""value":"load""#, r#""label":"grid""#] {
+        assert!(report.contains(name), "no {name}");
+    }
+}
+
+#[test]
+fn programs_in_c_and_cpp() {
+    let place = scratch("documents");
+    let languages = [("c", ["cc", "-std=c99"]), ("cpp", ["c++", "-std=c++11"])];
+    for (language, compiler) in languages {
+        let blocks = blocks(language, "#include \"heaptide");
+        assert!(blocks.len() >= 3, "{language}: {}", blocks.len());
+        for (number, block) in blocks.iter().enumerate() {
+            let source = place.join(format!("block{number}.{language}"));
+            if let Some(program) = compile(block, compiler, &source) {
+                let run = |mut command: Command| {
+                    command.arg(&program);
+                    command
+                };
+                is_content(run, &place);
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_in_python() {
+    let place = scratch("documents-python");
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip("python3 is not installed");
+    }
+    let blocks = blocks("python", "import heaptide\n");
+    assert!(blocks.len() >= 3, "{}", blocks.len());
+    for block in blocks.iter().filter(|block| block.contains("grid")) {
+        let run = |mut command: Command| {
+            command.args(["python3", "-c", block]).env("PYTHONPATH", root().join("python"));
+            command.env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        };
+        is_content(run, &place);
+    }
+}
