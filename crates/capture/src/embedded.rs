@@ -193,8 +193,8 @@ pub fn usable_of_small(_: Address) -> Option<u64> {
     Some(unsafe { (*tls()).usable })
 }
 
-/// The thread is in an event of a block of so many bytes. Nobody else changes that: a signal handler
-/// that comes now finds the thread inside.
+/// The thread is in an event of a block of so many bytes. Nobody else changes that: a signal
+/// handler that comes now finds the thread inside.
 #[inline(always)]
 fn note_usable(_: &Inside, usable: u64) {
     // SAFETY: the thread's own block.

@@ -1,7 +1,7 @@
 //! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
 //!
-//! Every one is a few lines: enter the recorder, do it, leave. A thread that is inside already, in a
-//! monitor or a signal handler, gets nothing done.
+//! Every one is a few lines: enter the recorder, do it, leave. A thread that is inside already, in
+//! a monitor or a signal handler, gets nothing done.
 
 use crate::figures::{self, Figures, Histograms};
 use crate::lane::{Inside, LaneState};
@@ -152,8 +152,8 @@ fn with_lane<R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     }
 }
 
-/// Does something that needs no lane of its own, only to know which one: so a monitor may ask for it
-/// in its callbacks.
+/// Does something that needs no lane of its own, only to know which one: so a monitor may ask for
+/// it in its callbacks.
 fn with_lane_index<R: Default>(act: impl FnOnce(u32) -> R) -> R {
     if let Some(mut inside) = Inside::enter(here()) {
         return act(inside.lane().index);

@@ -226,8 +226,8 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         }
         let mut lane = (*t).lane;
         if !lane.is_null() && (*lane).mode == 0 {
-            // A forked child: the lane was the parent's, and the scope path. Pauses and measurements
-            // go on.
+            // A forked child: the lane was the parent's, and the scope path. Pauses and
+            // measurements go on.
             ((*t).lane, (*t).inside, (*t).busy) = (core::ptr::null_mut(), 0, 0);
             ((*t).released, (*t).retry_sp, (*t).carried) = (0, 0, 0);
             lane = core::ptr::null_mut();

@@ -43,8 +43,8 @@ struct Known {
     value: Value<'static>,
 }
 
-/// The list, its table, and the texts. Written under the lock; a fork finds it complete, for what is
-/// being added is not counted yet.
+/// The list, its table, and the texts. Written under the lock; a fork finds it complete, for what
+/// is being added is not counted yet.
 struct List {
     /// The list; place 0 is no name.
     names: AtomicPtr<Known>,

@@ -1,13 +1,13 @@
-//! Memory with a name: labelled blocks, pools with their chunks and blocks, mappings and arrays that
-//! are no block of the allocator's.
+//! Memory with a name: labelled blocks, pools with their chunks and blocks, mappings and arrays
+//! that are no block of the allocator's.
 //!
 //! Each is a region, found by its first byte in a table like the one of blocks, and by any byte in
 //! it by looking back from there. Regions nest: a chunk in nothing, a pool's block in its chunk.
 //! Everything here happens under one lock; programs without labels and pools never come by.
 //!
-//! A block that gets a label moves to the site with that label. A pool's block is a site of its own,
-//! and its bytes are lent by the chunk's: live bytes are counted once, and what the chunk's site
-//! has left is the pool's idle space.
+//! A block that gets a label moves to the site with that label. A pool's block is a site of its
+//! own, and its bytes are lent by the chunk's: live bytes are counted once, and what the chunk's
+//! site has left is the pool's idle space.
 
 use crate::figures;
 use crate::hooks;

@@ -177,8 +177,8 @@ pub fn end(lane: &mut LaneState, name: u32) {
     end_other(lane, name);
 }
 
-/// An end out of turn: of a scope that found no place, of one that a fork's parent began, of one further out, which closes those
-/// inside it, or of none that is open, which is ignored.
+/// An end out of turn: of a scope that found no place, of one that a fork's parent began, of one
+/// further out, which closes those inside it, or of none that is open, which is ignored.
 #[cold]
 #[inline(never)]
 fn end_other(lane: &mut LaneState, name: u32) {

@@ -1,6 +1,6 @@
-//! Sites: the counters of one (stack, scope path, label, lane). The lane's thread writes its half with plain stores;
-//! whoever else frees a block adds to the other half atomically. Both halves keep what they were at
-//! the peak.
+//! Sites: the counters of one (stack, scope path, label, lane). The lane's thread writes its half
+//! with plain stores; whoever else frees a block adds to the other half atomically. Both halves
+//! keep what they were at the peak.
 
 use crate::lane::LaneState;
 use crate::process::process;

@@ -593,7 +593,8 @@ pub enum MarkKind {
     Off = 5,
 }
 
-/// The counters of one (stack, scope path, label, lane). Bytes are usable bytes unless named otherwise.
+/// The counters of one (stack, scope path, label, lane). Bytes are usable bytes unless named
+/// otherwise.
 ///
 /// The lane that owns the extent writes the first ten fields with plain stores; other threads that
 /// free the site's blocks add to the `remote_` fields atomically. Live is `usable_bytes −
