@@ -171,6 +171,16 @@ fn with_sites<R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     with_lane(|lane| if has_sites(lane) { act(lane) } else { R::default() })
 }
 
+/// The same for what moves bytes from site to site. Live neither rises nor falls by that, but what
+/// it is made of changes: the next high is another one.
+fn with_regions(act: impl FnOnce(&mut LaneState) -> bool) -> bool {
+    with_sites(|lane| {
+        let done = act(lane);
+        lane.live.look_again(process(), lane.header);
+        done
+    })
+}
+
 #[inline(always)]
 fn has_sites(lane: &LaneState) -> bool {
     lane.mode != Mode::Counters as u32
@@ -287,12 +297,12 @@ unsafe extern "C" fn heaptide_label(
         (bytes(label, label_length), given)
     };
     let label = Label { name, element_bytes, dimensions };
-    with_sites(|lane| regions::label(lane, address, &label, region_bytes as u64)) as i32
+    with_regions(|lane| regions::label(lane, address, &label, region_bytes as u64)) as i32
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_unlabel(address: u64) -> i32 {
-    with_sites(|lane| regions::unlabel(lane, address)) as i32
+    with_regions(|lane| regions::unlabel(lane, address)) as i32
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
@@ -314,12 +324,12 @@ unsafe extern "C" fn heaptide_pool(name: *const u8, length: usize) -> u32 {
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_add(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
-    with_sites(|lane| regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64)) as i32
+    with_regions(|lane| regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64)) as i32
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_remove(chunk: u64) -> i32 {
-    with_sites(|lane| regions::pool_remove(lane, chunk)) as i32
+    with_regions(|lane| regions::pool_remove(lane, chunk)) as i32
 }
 
 /// Functions whose caller's stack counts: as hooks, they hand its registers on and jump.
@@ -381,12 +391,15 @@ fn with_stack(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, u32) -> bool) -
         return 0;
     }
     let stack = record::node_here(&mut inside);
-    act(inside.lane(), stack) as i32
+    let lane = inside.lane();
+    let done = act(lane, stack);
+    lane.live.look_again(process(), lane.header);
+    done as i32
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]
 extern "C" fn heaptide_pool_freed(block: u64) -> i32 {
-    with_sites(|lane| regions::pool_freed(lane, block)) as i32
+    with_regions(|lane| regions::pool_freed(lane, block)) as i32
 }
 
 #[cfg_attr(not(embedded), unsafe(no_mangle))]

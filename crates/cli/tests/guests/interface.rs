@@ -32,6 +32,7 @@ abilities! {
     names_in_a_forked_child "api_fork.c"
     labels "api_labels.c"
     pools "api_pools.c"
+    labels_and_pools_at_the_peak "api_peak.c"
     windows "api_windows.c"
     measurements "api_measure.cpp"
     off_pause_threshold "api_control.c"
