@@ -588,7 +588,7 @@ static inline void heaptide_flush(void)
 
 // ---- Own figures, by value, without allocation. Not loaded: all zeros
 
-// Of the process since its start.
+// Of the process since its start, or its last reset; live is all that is live.
 static inline struct heaptide_figures heaptide_process_figures(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
