@@ -103,7 +103,9 @@ impl Live {
 
     /// Something else than live has changed what a new high is.
     pub fn look_again(&mut self, p: &Process, header: *mut FileHeader) {
-        self.fallen = true;
+        if !self.fallen {
+            self.fall(p, header);
+        }
         self.set_bounds(p, header);
     }
 
