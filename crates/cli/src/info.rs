@@ -23,7 +23,7 @@ pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
         let marks = process.into_iter().flat_map(|p| &p.marks);
         snapshot::name_by_marks(of_one, marks.map(|m| (m.kind, m.number, &*m.name, m.time_ns)));
     }
-    source::print(|out| {
+    source::print_page(|out| {
         info::write(out, &recording)?;
         list(out, &snapshots)
     })?;

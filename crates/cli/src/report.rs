@@ -47,11 +47,11 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
             let Some(process) = process.filter(fits) else {
                 return Ok(ExitCode::from(NO));
             };
-            source::print(|out| table::write(out, process, &table))?;
+            source::print_page(|out| table::write(out, process, &table))?;
         }
         (Format::Text, None) => {
             let page = text::Page { sort, top, process };
-            source::print(|out| text::write(out, &recording, &page))?;
+            source::print_page(|out| text::write(out, &recording, &page))?;
         }
     }
     Ok(ExitCode::SUCCESS)

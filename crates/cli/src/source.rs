@@ -6,6 +6,7 @@ use std::path::Path;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_analysis::recording::Choice;
+use heaptide_render::names::printable;
 
 use crate::error::Error;
 use crate::options::Source;
@@ -101,6 +102,31 @@ pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
         );
     }
     !counters
+}
+
+/// Writes a page of text to standard output: names in it come from programs, and none of them may
+/// steer the terminal.
+pub fn print_page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    print(|out| write(&mut Page(out)))
+}
+
+/// Text as it may go to a terminal; it comes in whole characters.
+struct Page<'a>(&'a mut dyn Write);
+
+impl Write for Page<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        for line in text.split_inclusive('\n') {
+            let (words, end) = line.strip_suffix('\n').map_or((line, ""), |words| (words, "\n"));
+            self.0.write_all(printable(words).as_bytes())?;
+            self.0.write_all(end.as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Writes to standard output through a buffer.

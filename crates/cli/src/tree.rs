@@ -34,7 +34,7 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
     let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
         return Ok(ExitCode::from(NO));
     };
-    source::print(|out| tree::write(out, process, &view))?;
+    source::print_page(|out| tree::write(out, process, &view))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -52,6 +52,6 @@ fn of_scopes(
     let Some(process) = process.filter(|p| source::has_scopes(recording, p)) else {
         return Ok(ExitCode::from(NO));
     };
-    source::print(|out| scopes::write(out, process, &view))?;
+    source::print_page(|out| scopes::write(out, process, &view))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,11 +6,12 @@ use std::io::{self, Write};
 
 use heaptide_analysis::aggregate::{Functions, Sum};
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, ScopeId, Site, StackId};
+use heaptide_analysis::model::{Process, Scope, ScopeId, Site, StackId};
+use heaptide_analysis::scopes as paths;
 use heaptide_analysis::tree::{Recursion, Tree};
 use inferno::flamegraph;
 
-use crate::names::shorten;
+use crate::names::{elide_middle, shorten};
 use crate::quantity::{bytes, count, duration};
 use crate::scopes;
 use crate::text::command_line;
@@ -19,6 +20,10 @@ use crate::text::command_line;
 const NAME: usize = 160;
 /// Boxes narrower than a tenth of a pixel, this share of the whole, are merged into the one below.
 const LEAST_PARTS: u64 = 12_000;
+
+/// Scopes above each other, and functions; what is deeper is drawn as part of the last. A line of
+/// text goes to the drawing for each box, so without a limit their sum would be the depth squared.
+const LEVELS: usize = 300;
 
 /// What boxes stand for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,13 +77,16 @@ fn folded(process: &Process, measure: Measure) -> Vec<String> {
     let names: Vec<String> = (0..functions.len() as u32)
         .map(|id| {
             let frame = functions.first_frame(heaptide_analysis::aggregate::FunctionId(id));
-            plain(&process.label(frame))
+            plain(&shorten(&process.label(frame), NAME))
         })
         .collect();
     let mut own: Vec<u64> = tree.nodes.iter().map(|n| n.own).collect();
+    let levels = levels(tree.nodes.iter().map(|node| node.parent));
     for (i, node) in tree.nodes.iter().enumerate().skip(1).rev() {
-        if node.inclusive < least {
-            own[node.parent as usize] += std::mem::take(&mut own[i]);
+        if node.inclusive < least || levels[i] > LEVELS {
+            let below = std::mem::take(&mut own[i]);
+            let own = &mut own[node.parent as usize];
+            *own = measure.combine().of(*own, below);
         }
     }
     let mut lines = Vec::new();
@@ -97,13 +105,50 @@ fn folded(process: &Process, measure: Measure) -> Vec<String> {
     lines
 }
 
+/// How many are above each other up to each node; parents come first, the first is of no level.
+fn levels(parents: impl Iterator<Item = u32>) -> Vec<usize> {
+    let mut levels = vec![0];
+    for parent in parents.skip(1) {
+        levels.push(levels[parent as usize] + 1);
+    }
+    levels
+}
+
+/// The scope that each is drawn as: one around it if it is too narrow for a box, or too deep.
+fn drawn_scopes(process: &Process, measure: Measure, least: u64) -> Vec<ScopeId> {
+    let sums = paths::sums(process, None);
+    let levels = levels(process.scopes.iter().map(|scope| scope.parent.0));
+    let mut drawn = vec![ScopeId(0)];
+    for (i, scope) in process.scopes.iter().enumerate().skip(1) {
+        let fits = levels[i] <= LEVELS && measure.of(&sums[i].inclusive) >= least;
+        drawn.push(if fits { ScopeId(i as u32) } else { drawn[scope.parent.0 as usize] });
+    }
+    drawn
+}
+
+/// The stack that each is drawn as: its outer part if it is too deep.
+fn drawn_stacks(process: &Process) -> Vec<StackId> {
+    let levels = levels(process.stacks.iter().map(|node| node.parent.0));
+    let mut drawn = vec![StackId(0)];
+    for (i, node) in process.stacks.iter().enumerate().skip(1) {
+        let fits = levels[i] <= LEVELS;
+        drawn.push(if fits { StackId(i as u32) } else { drawn[node.parent.0 as usize] });
+    }
+    drawn
+}
+
 /// Lines of scopes, with `stacks` also of the functions in them, and their values, sorted. What is
 /// narrower than a box is merged into its scope.
 fn folded_scopes(process: &Process, measure: Measure, stacks: bool) -> Vec<String> {
-    let key = |site: &Site| (site.scope, if stacks { site.stack } else { StackId(0) });
+    let least = measure.of(&process.totals) / LEAST_PARTS;
+    let scope_of = drawn_scopes(process, measure, least);
+    let stack_of = drawn_stacks(process);
+    let key = |site: &Site| {
+        let stack = if stacks { stack_of[site.stack.0 as usize] } else { StackId(0) };
+        (scope_of[site.scope.0 as usize], stack)
+    };
     let mut sites: Vec<&Site> = process.sites.iter().collect();
     sites.sort_by_key(|site| key(site));
-    let least = measure.of(&process.totals) / LEAST_PARTS;
     let mut sums: BTreeMap<(ScopeId, StackId), u64> = BTreeMap::new();
     for of_one in sites.chunk_by(|a, b| key(a) == key(b)) {
         let (scope, stack) = key(of_one[0]);
@@ -113,23 +158,32 @@ fn folded_scopes(process: &Process, measure: Measure, stacks: bool) -> Vec<Strin
         *sum = measure.combine().of(*sum, value);
     }
     let line = |((scope, stack), value): ((ScopeId, StackId), u64)| {
-        let scopes = process.scope_path(scope).into_iter().map(scopes::name);
-        let frames = process.path_of(stack).into_iter().map(|frame| process.label(frame).into());
-        let names = scopes.chain(frames);
-        let path: Vec<String> = names.map(|name: String| plain(&name)).collect();
-        match path.is_empty() {
-            true => format!("(no scope) {value}"),
-            false => format!("{} {value}", path.join(";")),
-        }
+        let scopes = process.scope_path(scope).into_iter().map(scope_name);
+        let frames =
+            process.path_of(stack).into_iter().map(|frame| shorten(&process.label(frame), NAME));
+        let path: Vec<String> = scopes.chain(frames).map(|name| plain(&name)).collect();
+        let without = if scope == ScopeId(0) { "(no scope)" } else { "" };
+        let between = if without.is_empty() || path.is_empty() { "" } else { ";" };
+        format!("{without}{between}{} {value}", path.join(";"))
     };
     let mut lines: Vec<_> = sums.into_iter().filter(|sum| sum.1 > 0).map(line).collect();
     lines.sort_unstable();
     lines
 }
 
-/// A name that can be part of a line: a semicolon separates frames, a space the value.
+/// Of a scope, whose name is no function's and has nothing to be taken off.
+fn scope_name(scope: &Scope) -> String {
+    elide_middle(&scopes::name(scope), NAME)
+}
+
+/// A name that can be part of a line: a semicolon separates frames, and a number after a space is
+/// a value, also one before the last.
 fn plain(name: &str) -> String {
-    shorten(name, NAME).replace(';', ":").replace('\n', " ")
+    let name = name.trim().replace(';', ":");
+    match name.rsplit_once(' ') {
+        Some((words, last)) if last.parse::<f64>().is_ok() => format!("{words}\u{a0}{last}"),
+        _ => name,
+    }
 }
 
 fn subtitle(process: &Process, measure: Measure) -> String {

@@ -12,6 +12,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::json::{seq, serialize_part};
 use crate::quantity::seconds;
 
+/// Scopes that a site names, the innermost: a program 10 000 scopes deep would have every site repeat
+/// 10 000 names. The list of scopes has all paths whole, and the site's place in it.
+const SCOPES: usize = 100;
+
 /// The lists of a process.
 pub(crate) fn serialize_lists<M: SerializeMap>(
     process: &Process,
@@ -58,8 +62,15 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     site: &Site,
     map: &mut M,
 ) -> Result<(), M::Error> {
-    let path = process.scope_path(site.scope);
+    let mut path: Vec<_> = process.scopes_of(site.scope).take(SCOPES + 1).collect();
+    let is_cut = path.len() > SCOPES;
+    path.truncate(SCOPES);
+    path.reverse();
     map.serialize_entry("scope", &seq(path.iter().map(|scope| NameEntry::of(scope))))?;
+    map.serialize_entry("scope_index", &site.scope.0)?;
+    if is_cut {
+        map.serialize_entry("scope_cut", &true)?;
+    }
     let label = site.label.map(|id| &*process.labels[id.0 as usize].name);
     map.serialize_entry("label", &label)?;
     map.serialize_entry("kind", site.kind.name())?;

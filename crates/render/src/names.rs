@@ -1,5 +1,7 @@
 //! Function names for people: noise of C++ and Rust taken off, long lists elided, in linear time.
 
+use std::borrow::Cow;
+
 /// Type arguments that a template fills in by itself; dropped when they are not the first argument.
 const DEFAULTS: [&str; 8] = [
     "std::allocator<",
@@ -31,7 +33,7 @@ const OPERATORS: [&str; 21] = [
     "++", "--", "<", ">", "=", ",",
 ];
 
-/// A name of at most about `width` characters: return type, default template arguments, inline
+/// A name, [`printable`], of at most about `width` characters: return type, default template arguments, inline
 /// namespaces and compiler suffixes go always; then, only as far as needed, function arguments,
 /// nested template arguments, all template arguments, and last the middle.
 ///
@@ -42,6 +44,7 @@ const OPERATORS: [&str; 21] = [
 /// assert_eq!(shorten(name, 30), "std::vector<int>::push_back(…)");
 /// ```
 pub fn shorten(name: &str, width: usize) -> String {
+    let name = &*printable(name);
     if name.starts_with('[') {
         // What stands for frames that are not there, in words of ours.
         return elide_middle(name, width);
@@ -76,9 +79,38 @@ fn is_balanced(text: &str) -> bool {
     })
 }
 
-/// The text with its middle replaced by `…` if it is longer than `width`; the end of a name says
-/// more than its start, so it keeps two thirds.
+/// The text with what would steer a terminal, break a line or turn the writing round written as
+/// `\x1b`: names come from programs, and a page or picture is to hold no more than their letters.
+///
+/// ```
+/// use heaptide_render::names::printable;
+/// assert_eq!(printable("red\x1b[31m\n"), r"red\x1b[31m\x0a");
+/// assert_eq!(printable("größe"), "größe");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_steering) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_steering(c) {
+            true => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters, those that turn the direction of writing, and what XML cannot hold.
+fn is_steering(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
+    c.is_control() || turns || matches!(c, '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The text, [`printable`], with its middle replaced by `…` if it is longer than `width`; the end of
+/// a name says more than its start, so it keeps two thirds.
 pub fn elide_middle(text: &str, width: usize) -> String {
+    let text = &*printable(text);
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();

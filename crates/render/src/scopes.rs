@@ -7,13 +7,15 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{LaneId, Mode, Process, Scope, ScopeId};
 use heaptide_analysis::scopes::{self, ScopeSums};
 
-use crate::names::elide_middle;
+use crate::names::{elide_middle, printable};
 use crate::quantity::{counted, percent, short_count};
 use crate::sections::amount;
 use crate::text::command_line;
 
 /// Characters of a name.
 const NAME: usize = 60;
+/// Innermost scopes of a path that are looked at for its name, in which few have room.
+const PATH: usize = 100;
 /// Levels that are indented; what is deeper stays in that column.
 const INDENT_MAX: usize = 20;
 /// The attribute that needs no mention.
@@ -32,18 +34,22 @@ pub struct View {
     pub per_lane: bool,
 }
 
-/// What a scope is called: `load`, `phase=2`.
+/// What a scope is called: `load`, `phase=2`; `""` if its name is empty.
 pub fn name(scope: &Scope) -> String {
-    let name = match &*scope.attribute {
-        PLAIN => scope.value.to_string(),
-        attribute => format!("{attribute}={}", scope.value),
-    };
-    name.replace(['\n', '\t'], " ")
+    match (&*scope.attribute, &*scope.value) {
+        (PLAIN, "") => "\"\"".to_owned(),
+        (PLAIN, value) => value.to_owned(),
+        (attribute, value) => format!("{attribute}={value}"),
+    }
 }
 
 /// A path in at most `width` characters, outermost first.
 pub(crate) fn path(process: &Process, scope: ScopeId, width: usize) -> String {
-    let path: Vec<String> = process.scope_path(scope).into_iter().map(name).collect();
+    let mut path: Vec<String> = process.scopes_of(scope).take(PATH + 1).map(name).collect();
+    if path.len() > PATH {
+        path[PATH] = "…".to_owned();
+    }
+    path.reverse();
     match path.is_empty() {
         true => "(no scope)".to_owned(),
         false => elide_middle(&path.join(" > "), width),
@@ -75,7 +81,12 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
         if measure.of(&lane.measures) < least {
             continue;
         }
-        writeln!(out, "\nlane {}, {}", lane.name, counted(lane.threads.into(), "thread"))?;
+        writeln!(
+            out,
+            "\nlane {}, {}",
+            printable(&lane.name),
+            counted(lane.threads.into(), "thread")
+        )?;
         let mut entered = vec![0u64; process.scopes.len()];
         for row in process.entered.iter().filter(|row| row.lane == lane_id) {
             let times = &mut entered[row.scope.0 as usize];

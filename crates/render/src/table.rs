@@ -9,6 +9,7 @@ use heaptide_analysis::model::{Mode, Process, StackId};
 
 use crate::frames;
 use crate::named;
+use crate::names::printable;
 use crate::quantity::{bytes, counted, percent, short_count};
 use crate::sections::amount;
 use crate::text::command_line;
@@ -183,7 +184,7 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
             at_peak,
             bytes(m.live_bytes),
             short_count(m.frees_here),
-            lane.name
+            printable(&lane.name)
         )?;
     }
     more(out, lanes.len(), rows)

@@ -8,7 +8,7 @@ use heaptide_analysis::model::{End, Mode, Process, Recording};
 
 use crate::frames::file_name;
 use crate::named;
-use crate::names::elide_middle;
+use crate::names::{elide_middle, printable};
 use crate::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::sections;
 
@@ -122,9 +122,10 @@ pub(crate) fn command_line(process: &Process, width: usize) -> String {
     });
     let line = quoted.collect::<Vec<_>>().join(" ");
     let line = if line.is_empty() { file_name(&process.program).to_owned() } else { line };
+    let line = printable(&line);
     match line.chars().count() > width {
         true => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => line,
+        false => line.into_owned(),
     }
 }
 

@@ -18,3 +18,4 @@ mod limits;
 mod real;
 mod recording;
 mod stacks;
+mod views;

@@ -1,0 +1,271 @@
+//! The views of scopes, labels and lanes as the command prints them, held to known numbers; and
+//! names that would do harm on a terminal or in a picture.
+
+use crate::harness::{Outcome, clean, heaptide, programs, recorded, report, run, scratch};
+use crate::recording::{list, number};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Two lanes, recursion, a block freed in another scope and lane than it is from, a label, a pool
+/// of 4096 bytes with 1024 in use, a window; or, with an argument, scopes so many deep.
+const PROGRAM: &str = r##"
+#include "heaptide.h"
+#include <pthread.h>
+#include <stdlib.h>
+static void *block(size_t bytes)
+{
+    void *made = malloc(bytes);
+    __asm__ volatile("" : : "r"(made) : "memory");
+    return made;
+}
+static void *release(void *given)
+{
+    pthread_setname_np(pthread_self(), "helper");
+    heaptide_begin("release");
+    free(given);
+    block(3000);
+    heaptide_end("release");
+    return 0;
+}
+int main(int count, char **words)
+{
+    pthread_t thread;
+    for (int i = 0; count > 1 && i < atoi(words[1]); i++) {
+        heaptide_begin_int("level", i);
+        block(64);
+    }
+    if (count > 1)
+        return 0;
+    heaptide_begin("A");
+    block(1000);
+    heaptide_begin("B");
+    block(2000);
+    heaptide_begin("A");
+    void *given = block(50000);
+    heaptide_end("A");
+    heaptide_end("B");
+    heaptide_end("A");
+    uint32_t window = heaptide_window_open("hand over");
+    pthread_create(&thread, 0, release, given);
+    pthread_join(thread, 0);
+    heaptide_window_close(window, 0);
+    heaptide_begin("step 7");
+    heaptide_label_block(block(7000), "named;\x1b[31m");
+    heaptide_end("step 7");
+    heaptide_begin("red\x1b[31m;\n\xff");
+    void *chunk = block(4096);
+    uint32_t pool = heaptide_pool_named("arena");
+    heaptide_pool_add(pool, chunk, 4096);
+    heaptide_pool_allocated(pool, chunk, 1000, 1024);
+    heaptide_end("red\x1b[31m;\n\xff");
+    heaptide_mark_now("done\x1b[0m");
+    return 0;
+}
+"##;
+
+struct Recorded {
+    place: PathBuf,
+    recording: PathBuf,
+}
+
+impl Recorded {
+    /// The program in a mode.
+    fn new(name: &str, options: &[&str], words: &[&str]) -> Recorded {
+        let place = scratch(name);
+        let (source, program) = (place.join("views.c"), place.join("views"));
+        fs::write(&source, PROGRAM).expect("a source");
+        let include = programs().join("../../include");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-g", "-fno-builtin", "-pthread", "-D_GNU_SOURCE", "-I"]);
+        let built = compiler.arg(include).arg("-o").arg(&program).arg(&source).status();
+        assert!(built.expect("a compiler").success());
+        let recording = place.join("a.heaptide");
+        let outcome = run(recorded(&recording, options).arg(&program).args(words), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        Recorded { place, recording }
+    }
+
+    fn command(&self, words: &str) -> Outcome {
+        let mut command = heaptide();
+        run(command.args(words.split_whitespace()).arg(&self.recording), &self.place)
+    }
+
+    /// What a command prints, which may hold nothing that steers a terminal.
+    fn prints(&self, words: &str) -> String {
+        let Outcome { status, stdout, stderr } = self.command(words);
+        assert_eq!((status, &*stderr), (0, ""), "{words}");
+        let steers = |c: char| c.is_control() && c != '\n';
+        assert!(!stdout.contains(steers), "{words}: {stdout:?}");
+        stdout
+    }
+
+    fn json(&self, words: &str) -> Value {
+        let outcome = self.command(&format!("report --format json {words}"));
+        serde_json::from_str(&outcome.stdout).expect("JSON")
+    }
+
+    fn picture(&self, words: &str) -> String {
+        let file = self.place.join("a.svg");
+        self.prints(&format!("flamegraph --force {words} -o {}", file.display()));
+        fs::read_to_string(file).expect("a picture in UTF-8")
+    }
+}
+
+/// The line that ends with a name, in words.
+fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let end = format!("  {name}");
+    let line = text.lines().find(|line| line.ends_with(&end));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).split_whitespace().collect()
+}
+
+#[test]
+fn scopes_labels_and_lanes_as_tables() {
+    for mode in ["stacks", "scopes"] {
+        let of = Recorded::new(&format!("views-tables-{mode}"), &["--mode", mode], &[]);
+        let by_scope = of.prints("report --by scope --sort requested_bytes");
+        assert_eq!(row(&by_scope, "A")[1..7], ["1000", "B", "51.8", "KiB", "1", "1"]);
+        let inner = row(&by_scope, "A > B > A");
+        assert_eq!(inner[1..7], ["48.8", "KiB", "48.8", "KiB", "1", "1"]);
+        // The second ledger: the block of `A > B > A` was freed in `release`.
+        assert_eq!(inner[7..11], ["0", "B", "0", "B"]);
+        assert_eq!(row(&by_scope, "release")[9..11], ["48.8", "KiB"]);
+        row(&by_scope, r"red\x1b[31m;\x0a�");
+        let by_label = of.prints("report --by label --sort requested_bytes");
+        assert_eq!(row(&by_label, r"named;\x1b[31m")[3..5], ["1", "1"]);
+        assert!(row(&by_label, "arena").len() > 5);
+        let by_lane = of.prints("report --by lane");
+        let helper = row(&by_lane, "helper");
+        assert_eq!((helper[1], helper[2], helper[helper.len() - 2]), ("1", "1", "1"));
+        let page = of.prints("report");
+        assert!(page.contains("\nPools\n") && page.contains("  hand over\n"), "{page}");
+        assert!(page.contains(r"done\x1b[0m"), "{page}");
+        of.prints("info");
+    }
+}
+
+#[test]
+fn scopes_as_a_tree() {
+    let of = Recorded::new("views-tree", &[], &[]);
+    let tree = of.prints("tree --scopes --measure requested_bytes --min-percent 0");
+    let own = |tree: &str, name: &str| row(tree, name)[4..6].join(" ");
+    assert_eq!((own(&tree, "A"), own(&tree, "  B")), ("1000 B".into(), "1.95 KiB".into()));
+    assert_eq!(own(&tree, "    A"), "48.8 KiB");
+    let folded =
+        of.prints("tree --scopes --fold-recursion --measure requested_bytes --min-percent 0");
+    assert_eq!(own(&folded, "A"), "49.8 KiB");
+    assert_eq!(row(&folded, "A")[6..8], ["2", "2"]);
+    assert!(!folded.contains("    A\n"), "{folded}");
+    let lanes = of.prints("tree --scopes --per-lane --measure requested_bytes --min-percent 0");
+    let (main, helper) = lanes.split_once("lane helper, 1 thread\n").expect("two lanes");
+    assert!(main.contains("lane views, 1 thread\n") && !main.contains("release"), "{main}");
+    assert_eq!(own(helper, "release"), "2.93 KiB");
+}
+
+#[test]
+fn scopes_as_json() {
+    for mode in ["stacks", "scopes"] {
+        let of = Recorded::new(&format!("views-json-{mode}"), &["--mode", mode], &[]);
+        report(&of.recording, &of.place);
+        let json = of.json("");
+        let process = &json["processes"][0];
+        let scopes = list(process, "scopes");
+        let sum = |measure| scopes.iter().map(|scope| number(scope, measure)).sum::<i128>();
+        for measure in ["allocations", "frees", "live_bytes", "frees_here", "freed_here_bytes"] {
+            assert_eq!(sum(measure), number(&process["totals"], measure), "{measure}");
+        }
+        for site in list(process, "sites") {
+            let mut at = &scopes[number(site, "scope_index") as usize];
+            for named in list(site, "scope").iter().rev() {
+                assert_eq!(
+                    (&named["attribute"], &named["value"]),
+                    (&at["attribute"], &at["value"])
+                );
+                at = &scopes[number(at, "parent") as usize];
+            }
+            assert!(at["parent"].is_null() && site.get("scope_cut").is_none());
+        }
+        let labels = list(process, "labels");
+        let chunk = labels.iter().find(|row| row["kind"] == "pool_chunk").expect("a chunk");
+        assert_eq!(number(chunk, "lent_bytes"), 1024);
+        let chunks = number(chunk, "live_bytes") + number(chunk, "lent_bytes");
+        assert!((4096..=4112).contains(&chunks), "idle and in use are {chunks}");
+        let window = &list(process, "windows")[0];
+        assert_eq!(window["name"], "hand over");
+        assert_eq!(number(window, "frees"), 1);
+        assert_eq!(list(process, "marks")[0]["name"], "done\u{1b}[0m");
+    }
+}
+
+#[test]
+fn scopes_as_pictures() {
+    let of = Recorded::new("views-pictures", &[], &[]);
+    for words in ["--scopes", "--scopes-and-stacks", "--scopes --fold-recursion"] {
+        let svg = of.picture(&format!("{words} --measure requested_bytes"));
+        assert!(!svg.contains(|c: char| c.is_control() && !"\n\t\r".contains(c)), "{words}");
+        // A number at the end of a name is no value, and a semicolon no border.
+        assert!(svg.contains("step\u{a0}7 (") && svg.contains(r"red\x1b[31m:\x0a"), "{words}");
+    }
+}
+
+#[test]
+fn ten_thousand_scopes_inside_each_other() {
+    let of = Recorded::new("views-deep", &["--mode", "scopes"], &["10000"]);
+    let json = of.json("");
+    let process = &json["processes"][0];
+    assert_eq!(list(process, "scopes").len(), 10_001);
+    let deepest = list(process, "sites").iter().find(|site| number(site, "scope_index") == 10_000);
+    let deepest = deepest.expect("a site in the innermost scope");
+    assert_eq!((list(deepest, "scope").len(), &deepest["scope_cut"]), (100, &Value::Bool(true)));
+    assert_eq!(deepest["scope"][99]["value"], "9999");
+    let tree = of.prints("tree --scopes --min-percent 0");
+    assert!(tree.contains("  level=9999\n"));
+    of.prints("report --by scope --top 20000");
+    let folded = of.prints("tree --scopes --fold-recursion --min-percent 0 --per-lane");
+    assert!(folded.contains("  level=9999\n"));
+    let svg = of.picture("--scopes");
+    assert!(svg.contains("level=299 (") && !svg.contains("level=300 ("));
+}
+
+#[test]
+fn views_of_what_was_not_recorded() {
+    let of = Recorded::new("views-counters", &["--mode", "counters"], &[]);
+    for words in ["tree --scopes", "report --by scope", "report --by label", "flamegraph --scopes"]
+    {
+        let Outcome { status, stdout, stderr } = of.command(words);
+        assert_eq!((status, &*stdout, stderr.lines().count()), (1, "", 1), "{words}: {stderr}");
+        assert!(stderr.contains("recorded with --mode counters"), "{stderr}");
+    }
+    for words in
+        ["report --by colour", "tree --per-lane", "flamegraph --scopes --scopes-and-stacks"]
+    {
+        let Outcome { status, stderr, .. } = of.command(words);
+        assert_eq!(status, 2, "{words}: {stderr}");
+        assert!(stderr.starts_with("error: "), "{stderr}");
+    }
+}
+
+/// A shell that runs the program twice: the largest is shown, the others can be chosen.
+#[test]
+fn scopes_of_several_processes() {
+    let of = Recorded::new("views-several", &[], &[]);
+    let recording = of.place.join("several.heaptide");
+    let program = of.place.join("views");
+    let line = format!("'{0}' & '{0}' 100; wait", program.display());
+    let outcome = run(recorded(&recording, &[]).args(["sh", "-c", &line]), Path::new(&of.place));
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let of = Recorded { recording, ..of };
+    let json = of.json("");
+    for process in list(&json, "processes").iter().filter(|p| list(p, "scopes").len() > 1) {
+        let pid = number(process, "pid");
+        let words = format!("report --by scope --sort requested_bytes --process {pid} --top 200");
+        let mut command = clean(heaptide());
+        command.args(words.split_whitespace()).arg(&of.recording);
+        let outcome = run(&mut command, &of.place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        let deep = list(process, "scopes").len() == 101;
+        let name = if deep { "level=99" } else { "release" };
+        assert!(outcome.stdout.contains(name), "{}", outcome.stdout);
+    }
+}
