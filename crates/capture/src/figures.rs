@@ -60,6 +60,8 @@ pub fn sums(p: &Process) -> Sums {
         // SAFETY: lanes and their records stay mapped.
         add(&mut all, &unsafe { of_lane(lane) });
     }
+    all.frees += p.nested_frees.load(Relaxed);
+    all.freed_bytes += p.nested_bytes.load(Relaxed);
     all
 }
 

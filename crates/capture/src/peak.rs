@@ -122,6 +122,9 @@ impl Live {
         // Alone: plain stores, nobody else writes these.
         // SAFETY: the header is mapped.
         unsafe {
+            // Frees inside the recorder are taken off what all have published.
+            let published = AtomicI64::from_ptr(&raw mut (*header).published_live);
+            self.others = published.load(Relaxed) - self.published;
             let live = self.seen();
             p.windows.rise(live, header, true);
             let new_high = live > (*header).peak_bytes as i64;

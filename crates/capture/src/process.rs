@@ -102,6 +102,9 @@ pub struct Process {
     pub windows: crate::windows::Windows,
     pub moments: crate::moments::Moments,
     pub watch: crate::monitors::Watch,
+    /// Frees that no lane counts, for they happened inside the recorder, and their bytes.
+    pub nested_frees: AtomicU64,
+    pub nested_bytes: AtomicU64,
     /// The last request from outside that a thread took.
     pub requests_taken: AtomicU32,
     pub start_ns: AtomicU64,

@@ -1,11 +1,11 @@
 //! What an allocation, a free and a reallocation do to the counters: the hot path.
 
 use crate::lane::{Inside, LaneState};
-use crate::process::process;
+use crate::process::{Process, process};
 use crate::stacks::OTHER_STACKS;
 use crate::{attended, hooks, monitors, regions, shadow, sites, stacks, timeline, usual};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI64, AtomicU64};
 use heaptide_format::{Loss, Mode, size_class};
 use heaptide_unwind::stack::Registers;
 
@@ -276,12 +276,22 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     }
     let site = p.shadow.take(block);
     if site != 0 {
-        if sites::is_labelled(site) {
-            regions::block_ended(block, site, regions::NOBODY);
-        }
-        // SAFETY: the header is mapped while the shadow is.
-        let epoch = unsafe { (*p.header()).epoch };
-        sites::freed_remotely(site, 1, usable(), epoch);
+        charge_nested(p, block, site, usable());
+    }
+}
+
+/// Charges a free that no lane counts; the process does, for its sums and its live bytes.
+fn charge_nested(p: &Process, block: *mut u8, site: u32, usable: u64) {
+    if sites::is_labelled(site) {
+        regions::block_ended(block, site, regions::NOBODY);
+    }
+    p.nested_frees.fetch_add(1, Relaxed);
+    p.nested_bytes.fetch_add(usable, Relaxed);
+    // SAFETY: the header is mapped while the shadow is; the field is only used atomically.
+    unsafe {
+        let published = &raw mut (*p.header()).published_live;
+        AtomicI64::from_ptr(published).fetch_sub(usable as i64, Relaxed);
+        sites::freed_remotely(site, 1, usable, (*p.header()).epoch);
     }
 }
 
@@ -433,12 +443,7 @@ impl MovingNested {
         if block.is_null() {
             process().shadow.put(self.block, self.site);
         } else {
-            if sites::is_labelled(self.site) {
-                regions::block_ended(self.block, self.site, regions::NOBODY);
-            }
-            // SAFETY: the header is mapped while the shadow is.
-            let epoch = unsafe { (*process().header()).epoch };
-            sites::freed_remotely(self.site, 1, self.usable, epoch);
+            charge_nested(process(), self.block, self.site, self.usable);
         }
     }
 }
