@@ -42,6 +42,7 @@ abilities! {
     monitor_and_every_form "api_monitor_forms.cpp"
     monitors_come_and_go "api_monitor_race.c"
     monitors_by_address "api_monitor_moves.c"
+    frees_in_callbacks "api_nested_free.c"
     monitor_unloaded "api_monitor_dlclose.c"
     monitors_at_exit "api_monitor_exit.cpp"
 }
