@@ -48,6 +48,14 @@ pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
     module.map_or("?", |m| file_name(&m.path))
 }
 
+/// `  [module]` behind the name of a function; nothing where there is no file, or the name says it.
+pub fn in_module(process: &Process, frame: &Frame) -> String {
+    match (&frame.function, frame.module) {
+        (Some(_), Some(_)) => format!("  [{}]", module_name(process, frame)),
+        _ => String::new(),
+    }
+}
+
 /// What a frame is called in at most `width` characters: its function, else `module+0xoffset`.
 pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
     match &frame.function {

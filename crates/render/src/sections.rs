@@ -152,7 +152,11 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
         let helper = &process.frames[id.0 as usize];
         format!(" via {}", frames::label(process, helper, HELPER))
     });
-    format!("{name}{helper}  {place}[{module}]")
+    match frame.module {
+        Some(_) => format!("{name}{helper}  {place}[{module}]"),
+        // The name says it all: requests that the stack threshold leaves out, code without a file.
+        None => format!("{name}{helper}"),
+    }
 }
 
 /// The way on which most came, with the share of the whole that came along where it shrinks.

@@ -102,10 +102,7 @@ fn name(process: &Process, functions: &Functions, group: &Group) -> String {
     match group.key {
         Key::Function(Some(id)) => {
             let frame = &process.frames[functions.first_frame(id).0 as usize];
-            let module = match frame.function {
-                Some(_) => format!("  [{}]", frames::module_name(process, frame)),
-                None => String::new(),
-            };
+            let module = frames::in_module(process, frame);
             format!("{}{module}", frames::label(process, frame, NAME))
         }
         Key::Module(Some(id)) => process.modules[id.0 as usize].path.clone(),

@@ -139,10 +139,7 @@ impl Printer<'_> {
         let used = at.guides.chars().count() + branch.chars().count();
         let label =
             frames::label(self.process, frame, WIDTH.saturating_sub(used + 38).max(NAME_MIN));
-        let place = match &frame.function {
-            Some(_) => format!("  [{}]", frames::module_name(self.process, frame)),
-            None => String::new(),
-        };
+        let place = frames::in_module(self.process, frame);
         self.row(out, inclusive, own, &format!("{}{branch}{label}", at.guides), &place)
     }
 

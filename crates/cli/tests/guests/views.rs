@@ -269,3 +269,19 @@ fn scopes_of_several_processes() {
         assert!(outcome.stdout.contains(name), "{}", outcome.stdout);
     }
 }
+
+/// What the threshold leaves out is one row, which is in no file.
+#[test]
+fn stacks_by_threshold() {
+    for (option, name) in [
+        ("--stacks-from", "[below the stack threshold]"),
+        ("--stacks-below", "[not below the stack threshold]"),
+    ] {
+        let of = Recorded::new(&format!("views{option}"), &[option, "2K"], &[]);
+        for words in ["report --by function --sort allocations", "tree --measure allocations"] {
+            let text = of.prints(words);
+            assert!(text.contains(&format!("{name}\n")), "{words}: {text}");
+        }
+        assert!(!of.prints("report").contains("[?]"));
+    }
+}
