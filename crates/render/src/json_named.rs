@@ -12,8 +12,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::json::{seq, serialize_part};
 use crate::quantity::seconds;
 
-/// Scopes that a site names, the innermost: a program 10 000 scopes deep would have every site repeat
-/// 10 000 names. The list of scopes has all paths whole, and the site's place in it.
+/// Scopes that a site names, the innermost: in a program 10 000 scopes deep every site would repeat
+/// 10 000 names. The list of scopes has all paths whole; the site says where its own is.
 const SCOPES: usize = 100;
 
 /// The lists of a process.

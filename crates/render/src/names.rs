@@ -107,8 +107,8 @@ fn is_steering(c: char) -> bool {
     c.is_control() || turns || matches!(c, '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// The text, [`printable`], with its middle replaced by `…` if it is longer than `width`; the end of
-/// a name says more than its start, so it keeps two thirds.
+/// The text, [`printable`], with its middle replaced by `…` if it is longer than `width`; the end
+/// of a name says more than its start, so it keeps two thirds.
 pub fn elide_middle(text: &str, width: usize) -> String {
     let text = &*printable(text);
     let length = text.chars().count();
