@@ -33,9 +33,9 @@ const OPERATORS: [&str; 21] = [
     "++", "--", "<", ">", "=", ",",
 ];
 
-/// A name, [`printable`], of at most about `width` characters: return type, default template arguments, inline
-/// namespaces and compiler suffixes go always; then, only as far as needed, function arguments,
-/// nested template arguments, all template arguments, and last the middle.
+/// A name, [`printable`], of at most about `width` characters: return type, default template
+/// arguments, inline namespaces and compiler suffixes go always; then, only as far as needed,
+/// function arguments, nested template arguments, all template arguments, and last the middle.
 ///
 /// ```
 /// use heaptide_render::names::shorten;
