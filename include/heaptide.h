@@ -323,12 +323,12 @@ static inline void heaptide_end_int(const char *attribute, int64_t value)
 }
 
 // The same for hot code and fixed names: each place looks its name up once.
-#define HEAPTIDE_BEGIN(value) heaptide_scope_begin(HEAPTIDE_NAME(value))
-#define HEAPTIDE_END(value) heaptide_scope_end(HEAPTIDE_NAME(value))
-#define HEAPTIDE_BEGIN_STRING(attribute, value)                             \
-    heaptide_scope_begin(HEAPTIDE_NAME_STRING(attribute, value))
-#define HEAPTIDE_END_STRING(attribute, value)                               \
-    heaptide_scope_end(HEAPTIDE_NAME_STRING(attribute, value))
+#define HEAPTIDE_BEGIN(value) HEAPTIDE_BEGIN_STRING("region", value)
+#define HEAPTIDE_END(value) HEAPTIDE_END_STRING("region", value)
+#define HEAPTIDE_BEGIN_STRING(attribute, value)                                                   \
+    (heaptide_loaded() ? heaptide_scope_begin(HEAPTIDE_NAME_STRING(attribute, value)) : (void)0)
+#define HEAPTIDE_END_STRING(attribute, value)                                                     \
+    (heaptide_loaded() ? heaptide_scope_end(HEAPTIDE_NAME_STRING(attribute, value)) : (void)0)
 
 // The calling thread's scope path; 0 outside of all scopes. Any thread of the process may take it
 // over. Not loaded: 0.

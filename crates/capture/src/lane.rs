@@ -73,6 +73,7 @@ pub struct LaneState {
     pub work: Work,
     pub nodes: Cursor,
     pub site_records: Cursor,
+    pub labelled_records: Cursor,
     pub keys: Cursor,
     pub scopes: Cursor,
     pub index_of_sites: Index,

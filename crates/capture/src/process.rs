@@ -54,8 +54,8 @@ pub struct Process {
     /// Growth failed this many times; it is not tried every time.
     pub growth_failures: AtomicU32,
     pub growth: Lock,
-    /// Lane index of every page of the profile that holds sites.
-    pub owners: AtomicPtr<u16>,
+    /// Whose every page of the profile that holds sites is ([`crate::sites::owner_word`]).
+    pub owners: AtomicPtr<u32>,
     /// Pointer → site.
     pub shadow: crate::shadow::Table,
     /// Pointer → size, where the allocator does not tell it.

@@ -7,6 +7,7 @@
 
 use crate::options::{Options, PATH_MAX, Text};
 use crate::process::{Process, process};
+use crate::sites::LABELLED;
 use crate::sys::{self, Fd, Path};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -117,15 +118,15 @@ pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
     let (base, reserved) = mapped?;
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
-    let owners = sys::map_private((reserved / PAGE * 2) as usize);
+    let owners = sys::map_private((reserved / PAGE * 4) as usize);
     if owners.is_null() {
         return None;
     }
-    p.owners.store(owners as *mut u16, Relaxed);
+    p.owners.store(owners as *mut u32, Relaxed);
     // SAFETY: fresh mappings that a child must not share.
     unsafe {
         sys::advise(base, reserved as usize, sys::MADV_DONTFORK).ok()?;
-        sys::advise(owners, (reserved / PAGE * 2) as usize, sys::MADV_DONTFORK).ok()?;
+        sys::advise(owners, (reserved / PAGE * 4) as usize, sys::MADV_DONTFORK).ok()?;
         let _ = sys::advise(base, reserved as usize, sys::MADV_DONTDUMP);
         write_header(p, base as *mut FileHeader, options, pid, image, forked);
     }
@@ -299,7 +300,7 @@ fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHea
             let _ = sys::advise(extent as *mut u8, length as usize, sys::MADV_POPULATE_WRITE);
         }
         (*extent).kind = kind as u16;
-        (*extent).lane = lane;
+        (*extent).lane = lane & !LABELLED;
         (*extent).sequence = p.extents.fetch_add(1, Relaxed);
         (*extent).length = length;
         AtomicU32::from_ptr(&raw mut (*extent).magic).store(EXTENT_MAGIC, Release);
@@ -307,7 +308,7 @@ fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHea
         if kind == Kind::Sites {
             let owners = p.owners.load(Relaxed);
             for page in start / PAGE..end / PAGE {
-                *owners.add(page as usize) = lane as u16;
+                *owners.add(page as usize) = lane;
             }
         }
         extent

@@ -228,12 +228,13 @@ fn charge_site(
     temporary: bool,
     rose: bool,
 ) {
-    if sites::is_labelled(site) {
+    let owner = sites::owner_word(site);
+    if owner & sites::LABELLED != 0 {
         regions::block_ended(block, site, lane.index);
     }
     // SAFETY: the header is mapped.
     let epoch = unsafe { (*lane.header).epoch };
-    if sites::owner(site) == lane.index {
+    if owner & !sites::LABELLED == lane.index {
         // SAFETY: the site is the lane's, and the lane is this thread's.
         unsafe { sites::freed(site, usable, epoch, temporary, rose) };
     } else {

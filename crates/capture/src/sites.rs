@@ -25,20 +25,35 @@ pub fn at(site: u32) -> *mut Site {
 /// The index of the lane that a site belongs to.
 #[inline(always)]
 pub fn owner(site: u32) -> u32 {
+    owner_word(site) & !LABELLED
+}
+
+/// The same, with [`LABELLED`] where blocks of the site have a label or are a pool's: they lie on
+/// pages of their own, so that nobody who frees need look at the lane's half of the record.
+#[inline(always)]
+pub fn owner_word(site: u32) -> u32 {
     const PER_PAGE: u32 = (PAGE / SITE_GRANULE) as u32;
     // SAFETY: `owners` covers every page of the reserved profile; the site is in it.
-    unsafe { *process().owners.load(Relaxed).add((site / PER_PAGE) as usize) as u32 }
+    unsafe { *process().owners.load(Relaxed).add((site / PER_PAGE) as usize) }
 }
+
+/// See [`owner_word`].
+pub const LABELLED: u32 = 1 << 31;
 
 /// A new site of this lane; 0 if there is no room.
 pub fn create(lane: &mut LaneState, key: u32) -> u32 {
-    let record = lane.site_records.take(Kind::Sites, lane.index, size_of::<Site>());
+    let labelled = key >> 30 == (KEY_BIT | KEY_LABELLED) >> 30;
+    let (records, owner) = match labelled {
+        true => (&mut lane.labelled_records, lane.index | LABELLED),
+        false => (&mut lane.site_records, lane.index),
+    };
+    let record = records.take(Kind::Sites, owner, size_of::<Site>());
     if record.is_null() {
         return 0;
     }
     // SAFETY: fresh zeroed room for a site.
     unsafe { (*(record as *mut Site)).key = key };
-    lane.site_records.commit(size_of::<Site>());
+    records.commit(size_of::<Site>());
     let base = process().base.load(Relaxed);
     ((record as u64 - base as u64) / SITE_GRANULE) as u32
 }
@@ -142,8 +157,7 @@ impl Dimensions {
 /// Whether the blocks of a site have a label, or are a pool's.
 #[inline(always)]
 pub fn is_labelled(site: u32) -> bool {
-    // SAFETY: sites stay mapped; the field never changes.
-    unsafe { (*at(site)).key & KEY_LABELLED != 0 && (*at(site)).key & KEY_BIT != 0 }
+    owner_word(site) & LABELLED != 0
 }
 
 /// The key of a site that has one.

@@ -181,7 +181,7 @@ pub fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
             let site = word.load(Relaxed);
             // Most often it is the site of where the thread is: then nothing waits for the word.
             let s = if site == lane.here { lane.here_record } else { sites::at(site) };
-            if site != lane.here && !is_mine_and_plain(lane.index, site) {
+            if site != lane.here && sites::owner_word(site) != lane.index {
                 return Done::No;
             }
             let s = &mut *s;
@@ -218,12 +218,6 @@ fn add(counter: &mut u64, n: u64) {
     // SAFETY: a valid, aligned word.
     let counter = unsafe { AtomicU64::from_ptr(counter) };
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
-}
-
-/// Whether a site is the lane's, and not one of labelled blocks. The site of a scope always is.
-#[inline(always)]
-fn is_mine_and_plain(lane: u32, site: u32) -> bool {
-    site != 0 && sites::owner(site) == lane && !sites::is_labelled(site)
 }
 
 /// The general way has a look at what keeps a lane from the usual one.
