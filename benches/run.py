@@ -27,6 +27,7 @@ PROGRAMS = os.path.join(HERE, "programs")
 BIN = os.path.join(HERE, "bin")
 DATA = os.path.join(HERE, "data")
 INCLUDE = os.path.join(HERE, "..", "include")
+HEADERS = [os.path.join(INCLUDE, name) for name in os.listdir(INCLUDE)]
 RESULTS = os.path.join(HERE, "results")
 
 COMPILE = {
@@ -61,7 +62,8 @@ def build():
     for name, command in COMPILE.items():
         source = os.path.join(PROGRAMS, command[-1])
         target = os.path.join(BIN, name)
-        if not newer(target, source):
+        used = [source, *(HEADERS if INCLUDE in command else [])]
+        if not all(newer(target, file) for file in used):
             subprocess.run([*command[:-1], source, "-o", target], check=True)
     generator = os.path.join(PROGRAMS, "gen_data.py")
     if not newer(os.path.join(DATA, "jq.json"), generator):

@@ -94,7 +94,9 @@ fn directory_and_rights_change() {
 
 #[test]
 fn every_program_has_a_test() {
-    let files = std::fs::read_dir(programs()).expect("the programs").flatten();
+    let entries = std::fs::read_dir(programs()).expect("the programs").flatten();
+    // `embedded` is a package, which `embedded.rs` builds and runs.
+    let files = entries.filter(|entry| entry.path().is_file());
     for file in files.map(|entry| entry.file_name().into_string().expect("a name in UTF-8")) {
         let tested = CHECKED.contains(&&*file) || ELSEWHERE.contains(&&*file);
         let elsewhere = ["guest.h", "api_", "ctl_"].iter().any(|start| file.starts_with(start));
