@@ -44,8 +44,8 @@ pub fn note(status: Option<i32>) {
         return;
     }
     let header = p.header();
-    let now = p.now();
     peak::stamp(p, header);
+    let now = p.now();
     // SAFETY: the header is mapped.
     unsafe {
         (*header).end_time_ns = now;
