@@ -2,7 +2,7 @@
 //! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
 //! found like the first ones.
 
-use crate::process::{Process, Wiped, process};
+use crate::process::{Guarded, Process, process};
 use crate::profile;
 use crate::sys::{self, Fd, Path};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -65,7 +65,7 @@ pub struct Modules {
     pub loads: AtomicU32,
     generated_loads: AtomicU32,
     generated_next: AtomicU32,
-    generated: [Wiped<Range>; GENERATED],
+    generated: [Guarded<Range>; GENERATED],
     lock: crate::process::Lock,
 }
 

@@ -6,7 +6,7 @@
 
 use crate::figures;
 use crate::options::{PATH_MAX, Text};
-use crate::process::{Lock, Process, Wiped, process};
+use crate::process::{Guarded, Lock, Process, process};
 use crate::profile::{self, Cursor};
 use crate::sys::{self, Errno, Fd, Path};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -23,14 +23,14 @@ const PIECE: u64 = 8 << 20;
 /// What is shared about them.
 pub struct Moments {
     lock: Lock,
-    records: Wiped<Cursor>,
+    records: Guarded<Cursor>,
     /// Snapshots this image took; the next number is looked for above it.
     snapshots: AtomicU32,
     /// Nanoseconds between snapshots of the process's own accord, 0 for none, and the next.
     pub every_ns: AtomicU64,
     next_ns: AtomicU64,
     /// The process's sums at the last reset.
-    pub sums_at_reset: Wiped<Sums>,
+    pub sums_at_reset: Guarded<Sums>,
 }
 
 /// Who asks: a signal handler may have interrupted whoever holds the lock.

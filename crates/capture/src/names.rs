@@ -4,7 +4,7 @@
 //! a child inherits, and each process knows for each what it is called in its own profile. Looked
 //! up without a lock, in a table of open addressing that only grows; stored under one.
 
-use crate::process::{Process, Wiped, process};
+use crate::process::{Guarded, Process, process};
 use crate::{profile, sys};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -51,14 +51,14 @@ struct List {
     count: AtomicU32,
     table: AtomicPtr<AtomicU64>,
     /// Where the next text goes, and what is left of its piece.
-    next: Wiped<(*mut u8, usize)>,
+    next: Guarded<(*mut u8, usize)>,
 }
 
 static LIST: List = List {
     names: AtomicPtr::new(core::ptr::null_mut()),
     count: AtomicU32::new(0),
     table: AtomicPtr::new(core::ptr::null_mut()),
-    next: Wiped(UnsafeCell::new((core::ptr::null_mut(), 0))),
+    next: Guarded(UnsafeCell::new((core::ptr::null_mut(), 0))),
 };
 
 /// The number of a name; 0 if there is no room for it.

@@ -82,21 +82,21 @@ pub struct Process {
     pub rule_slots: AtomicUsize,
     pub rules_used: AtomicUsize,
     /// Links of the stack tree's root.
-    pub root: Wiped<heaptide_unwind::tree::Links>,
+    pub root: Guarded<heaptide_unwind::tree::Links>,
     /// Timeline: its extent and the bytes between samples.
-    pub timeline: Wiped<profile::Cursor>,
+    pub timeline: Guarded<profile::Cursor>,
     pub sample_interval: AtomicU64,
     pub sample_count: AtomicU32,
     /// Strings, modules, lanes and their roots are few and share a cursor each, with a lock.
-    pub strings: Wiped<profile::Cursor>,
+    pub strings: Guarded<profile::Cursor>,
     pub string_lock: Lock,
-    pub lane_records: Wiped<profile::Cursor>,
-    pub root_scopes: Wiped<profile::Cursor>,
-    pub module_records: Wiped<profile::Cursor>,
+    pub lane_records: Guarded<profile::Cursor>,
+    pub root_scopes: Guarded<profile::Cursor>,
+    pub module_records: Guarded<profile::Cursor>,
     /// Names: what each is called in the profile, and attributes whose strings are known.
     pub name_ids: AtomicPtr<AtomicU32>,
     pub name_lock: Lock,
-    pub name_records: Wiped<profile::Cursor>,
+    pub name_records: Guarded<profile::Cursor>,
     pub attributes: [AtomicU32; 32],
     pub regions: crate::regions::Regions,
     pub windows: crate::windows::Windows,
@@ -113,16 +113,16 @@ pub struct Process {
 
 /// A cell for state that one lock or one thread guards.
 #[repr(transparent)]
-pub struct Wiped<T>(pub UnsafeCell<T>);
+pub struct Guarded<T>(pub UnsafeCell<T>);
 
 // SAFETY: each user says which lock or thread guards the cell.
-unsafe impl<T> Sync for Wiped<T> {}
+unsafe impl<T> Sync for Guarded<T> {}
 
 const _: () = assert!(size_of::<Process>().is_multiple_of(4096));
 
 /// In .bss, page-aligned and whole pages long: anonymous memory of its own.
-pub static PROCESS: Wiped<core::mem::MaybeUninit<Process>> =
-    Wiped(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
+pub static PROCESS: Guarded<core::mem::MaybeUninit<Process>> =
+    Guarded(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
 
 /// The shared state.
 #[inline(always)]

@@ -13,7 +13,7 @@ use crate::figures;
 use crate::hooks;
 use crate::lane::LaneState;
 use crate::names;
-use crate::process::{Held, Lock, Process, Wiped, process};
+use crate::process::{Guarded, Held, Lock, Process, process};
 use crate::scopes;
 use crate::shadow::Table;
 use crate::sites::{self, Dimensions};
@@ -67,7 +67,7 @@ pub struct Regions {
     lock: Lock,
     table: Table,
     pieces: AtomicPtr<*mut Region>,
-    state: Wiped<State>,
+    state: Guarded<State>,
     uids: AtomicU64,
     /// The longest region so far: how far back from an address to look.
     longest: AtomicU64,

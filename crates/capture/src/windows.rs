@@ -7,7 +7,7 @@
 use crate::figures::{self, Figures};
 use crate::lane::LaneState;
 use crate::peak::BATCH;
-use crate::process::{Lock, Process, Wiped, process};
+use crate::process::{Guarded, Lock, Process, process};
 use crate::profile::{self, Cursor};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
@@ -21,7 +21,7 @@ const PLACE_BITS: u32 = 6;
 /// The open windows.
 pub struct Windows {
     lock: Lock,
-    records: Wiped<Cursor>,
+    records: Guarded<Cursor>,
     open: [AtomicPtr<Window>; OPEN_MAX],
     numbers: [AtomicU32; OPEN_MAX],
     count: AtomicU32,
