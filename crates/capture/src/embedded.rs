@@ -29,6 +29,7 @@ use heaptide_format::Mode;
 /// to be recorded (`heaptide run PROGRAM`, or `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` set).
 ///
 /// ```
+/// # use heaptide_embedded as heaptide;
 /// use std::alloc::System;
 ///
 /// #[global_allocator]
