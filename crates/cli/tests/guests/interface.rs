@@ -29,6 +29,7 @@ abilities! {
     scope_paths "api_scopes.c"
     hundred_thousand_names "api_names.c"
     scopes_of_threads "api_threads.c"
+    no_room "api_full.c"
     names_in_a_forked_child "api_fork.c"
     labels "api_labels.c"
     pools "api_pools.c"
