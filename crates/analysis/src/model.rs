@@ -63,6 +63,8 @@ pub struct Process {
     pub command: Vec<String>,
     /// Host name.
     pub host: String,
+    /// Its place among the processes of a parallel job, as MPI or Slurm told it.
+    pub rank: Option<Rank>,
     /// Start, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
     /// From start to end (or to the last sign of life), nanoseconds.
@@ -115,6 +117,15 @@ pub struct Process {
     /// What a person should know about how complete this is: a file cut short, a module that
     /// changed.
     pub notes: Vec<String>,
+}
+
+/// The place of a process in a parallel job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Rank {
+    /// Its number, from 0.
+    pub number: u32,
+    /// How many processes the job has; 0 if it was not told.
+    pub of: u32,
 }
 
 /// How a process image ended.
@@ -229,13 +240,13 @@ pub struct Module {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Frame {
     /// Demangled name, whole; none if nothing names it.
-    pub function: Option<String>,
+    pub function: Option<Arc<str>>,
     /// The file it is in; none for code without a file.
     pub module: Option<ModuleId>,
     /// Address in the module (link-time), of the call itself.
     pub offset: u64,
     /// Source file.
-    pub file: Option<String>,
+    pub file: Option<Arc<str>>,
     /// Line of the call.
     pub line: Option<u32>,
     /// Whether it was inlined into the frame before it.
@@ -385,6 +396,8 @@ pub struct Site {
     pub label: Option<LabelId>,
     /// The allocating lane.
     pub lane: LaneId,
+    /// Bytes requested for each block, where sizes were recorded as a dimension (`--by-size`).
+    pub size: Option<u64>,
     /// What memory it is.
     pub kind: SiteKind,
     /// Its measures. A block that was labelled was freed in the site it was allocated at and

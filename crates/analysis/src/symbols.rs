@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::UNIX_EPOCH;
@@ -59,6 +60,24 @@ pub struct Name<'a> {
     pub file: Option<&'a str>,
     /// Line of the call.
     pub line: Option<u32>,
+}
+
+/// The same as it is kept: equal texts of a module are one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known<'a> {
+    /// Demangled, whole.
+    pub function: Option<&'a Arc<str>>,
+    /// Source file.
+    pub file: Option<&'a Arc<str>>,
+    /// Line of the call.
+    pub line: Option<u32>,
+}
+
+impl<'a> From<Known<'a>> for Name<'a> {
+    fn from(known: Known<'a>) -> Name<'a> {
+        let Known { function, file, line } = known;
+        Name { function: function.map(AsRef::as_ref), file: file.map(AsRef::as_ref), line }
+    }
 }
 
 /// Gives names to addresses of one file.
@@ -159,8 +178,8 @@ fn source_path(code: &CodeInfo<'_>) -> String {
 /// The names of one module's addresses.
 #[derive(Debug, Default)]
 pub struct ModuleSymbols {
-    strings: Vec<String>,
-    string_ids: FxHashMap<String, u32>,
+    strings: Vec<Arc<str>>,
+    string_ids: FxHashMap<Arc<str>, u32>,
     /// By address: the range in `names`.
     places: FxHashMap<u64, (u32, u32)>,
     /// Function and file as string ids plus one, line; 0 is none.
@@ -179,10 +198,10 @@ impl ModuleSymbols {
     }
 
     /// The functions at an address, outermost first; none if it was never looked up.
-    pub fn get(&self, address: u64) -> Option<impl Iterator<Item = Name<'_>>> {
+    pub fn get(&self, address: u64) -> Option<impl Iterator<Item = Known<'_>>> {
         let &(start, count) = self.places.get(&address)?;
         let names = &self.names[start as usize..(start + count) as usize];
-        Some(names.iter().map(|&[function, file, line]| Name {
+        Some(names.iter().map(|&[function, file, line]| Known {
             function: self.text(function),
             file: self.text(file),
             line: Some(line).filter(|&l| l != 0),
@@ -194,14 +213,15 @@ impl ModuleSymbols {
         if let Some(&id) = self.string_ids.get(text) {
             return id;
         }
-        self.strings.push(text.to_owned());
+        let shared: Arc<str> = Arc::from(text);
+        self.strings.push(shared.clone());
         let id = self.strings.len() as u32;
-        self.string_ids.insert(text.to_owned(), id);
+        self.string_ids.insert(shared, id);
         id
     }
 
-    fn text(&self, id: u32) -> Option<&str> {
-        self.strings.get((id as usize).checked_sub(1)?).map(String::as_str)
+    fn text(&self, id: u32) -> Option<&Arc<str>> {
+        self.strings.get((id as usize).checked_sub(1)?)
     }
 }
 
@@ -309,7 +329,7 @@ impl Symbols {
             return;
         };
         for &address in found.places.keys() {
-            let names: Vec<_> = found.get(address).into_iter().flatten().collect();
+            let names: Vec<_> = found.get(address).into_iter().flatten().map(Name::from).collect();
             known.insert(address, &names);
         }
     }
@@ -415,13 +435,14 @@ impl StoredModule {
         StoredModule {
             path: key.path.clone(),
             build_id: hex(&key.build_id),
-            strings: symbols.strings.clone(),
+            strings: symbols.strings.iter().map(|text| text.to_string()).collect(),
             places: addresses.into_iter().map(place).collect(),
         }
     }
 
     fn unpack(self) -> (ModuleKey, ModuleSymbols) {
-        let mut symbols = ModuleSymbols { strings: self.strings, ..ModuleSymbols::default() };
+        let strings = self.strings.into_iter().map(Arc::from).collect();
+        let mut symbols = ModuleSymbols { strings, ..ModuleSymbols::default() };
         let ids = symbols.strings.iter().zip(1..).map(|(text, id)| (text.clone(), id));
         symbols.string_ids = ids.collect();
         for place in &self.places {

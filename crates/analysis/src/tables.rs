@@ -1,5 +1,7 @@
 //! One profile and its names into the tables of [`crate::model`].
 
+use std::sync::Arc;
+
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
@@ -71,6 +73,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         program: profile.program,
         command: profile.command,
         host: profile.host,
+        rank: None,
         timeline: profile.timeline,
         part: ending.part,
         notes: ending.notes,
@@ -128,15 +131,15 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
         let module = (place.module != NO_MODULE).then_some(ModuleId(place.module));
         let known = module.and_then(|id| names[id.0 as usize]).and_then(|m| m.get(offset));
         frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
-            function: name.function.map(str::to_owned),
+            function: name.function.cloned(),
             module,
             offset,
-            file: name.file.map(str::to_owned),
+            file: name.file.cloned(),
             line: name.line,
             inlined: depth > 0,
         }));
         if frames.len() == start {
-            let function = mark(place).map(str::to_owned);
+            let function = mark(place).map(Arc::from);
             frames.push(Frame { function, module, offset, file: None, line: None, inlined: false });
         }
         ranges.push((start as u32, frames.len() as u32));

@@ -1,7 +1,6 @@
 //! `heaptide flamegraph`: an SVG beside the recording.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,16 +10,16 @@ use heaptide_render::flamegraph::{self, Boxes};
 use crate::NO;
 use crate::error::Error;
 use crate::options::FlamegraphOptions;
+use crate::output;
 use crate::source;
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
-    let mut recording = source::open(&options.source)?;
-    source::fold(&mut recording, options.fold_recursion);
-    if !source::has(&recording, options.process) {
+    let recording = source::open(&options.source, &options.selection)?;
+    if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
-    let process = source::largest(&recording, options.process, options.measure);
+    let process = source::largest(&recording, options.selection.pid(), options.measure);
     let boxes = match (options.scopes, options.scopes_and_stacks) {
         (true, _) => Boxes::Scopes,
         (_, true) => Boxes::ScopesAndStacks,
@@ -40,26 +39,13 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(NO));
     }
     let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));
-    if path.exists() && !options.force {
-        let path = path.display();
-        let what = format!("{path}: exists; --force replaces it, -o names another file");
-        return Err(Error::new(what));
-    }
+    output::may_write(&path, options.force)?;
     let mut svg = Vec::new();
     flamegraph::write(&mut svg, process, measure, boxes)
         .map_err(|e| Error::file(&path, "draw it", e))?;
-    store(&path, &svg, options.force).map_err(|e| Error::file(&path, "write it", e))?;
+    output::store(&path, &svg, options.force)?;
     source::print(|out| writeln!(out, "{}", path.display()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn store(path: &Path, svg: &[u8], force: bool) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    match force {
-        true => options.write(true).create(true).truncate(true),
-        false => options.write(true).create_new(true),
-    };
-    options.open(path)?.write_all(svg)
 }
 
 /// `dir/app.heaptide` is drawn to `dir/app.svg`.

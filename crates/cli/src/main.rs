@@ -5,19 +5,27 @@
 mod completions;
 mod control;
 mod ctl;
+mod diff;
 mod error;
+mod export;
 mod flamegraph;
+mod histogram;
 mod info;
 mod launch;
+mod leaks;
 mod library;
 mod man;
+mod merge;
 mod monitors;
 mod options;
+mod output;
+mod peak;
 mod report;
 mod run;
 mod sdk;
 mod source;
 mod status;
+mod timeline;
 mod tree;
 mod values;
 mod watch;
@@ -40,6 +48,13 @@ fn main() -> ExitCode {
         Command::Report(options) => report::report(&options),
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),
+        Command::Peak(options) => peak::peak(&options),
+        Command::Leaks(options) => leaks::leaks(&options),
+        Command::Histogram(options) => histogram::histogram(&options),
+        Command::Timeline(options) => timeline::timeline(&options),
+        Command::Diff(options) => diff::diff(&options),
+        Command::Merge(options) => merge::merge(&options),
+        Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Sdk(options) => sdk::sdk(&options),

@@ -11,6 +11,15 @@ use heaptide_analysis::measure::Measure;
 
 use crate::values;
 
+mod selection;
+mod views;
+
+pub use selection::{Selection, Source, Which};
+pub use views::{
+    DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, HistogramOptions, LeaksOptions,
+    MergeOptions, PeakOptions, TimelineOptions,
+};
+
 /// Records every memory allocation of a program and says who allocates, what is live, and where.
 #[derive(Parser, Debug)]
 #[command(name = "heaptide", version, max_term_width = 100, after_help = EXAMPLE)]
@@ -40,6 +49,20 @@ pub enum Command {
     Tree(TreeOptions),
     /// Draw a flame graph
     Flamegraph(FlamegraphOptions),
+    /// Show what was live when most was live
+    Peak(PeakOptions),
+    /// Show what was never freed; exit with status 1 if there is any
+    Leaks(LeaksOptions),
+    /// Show how many blocks of which sizes
+    Histogram(HistogramOptions),
+    /// Show live bytes and allocations over time
+    Timeline(TimelineOptions),
+    /// Compare two recordings, also of different builds
+    Diff(DiffOptions),
+    /// Put recordings of several processes, ranks or runs together
+    Merge(MergeOptions),
+    /// Write a recording in the format of another tool
+    Export(ExportOptions),
     /// Describe a recording: processes, modules, build-ids, losses, bounds
     Info(InfoOptions),
     /// Steer running programs: recording on and off, snapshots, marks, stack threshold, reset
@@ -143,20 +166,6 @@ Example:
   heaptide run --mode scopes --snapshot-every 10s -- ./server
   heaptide run --monitor ./libtotals.so:verbose -- ./app";
 
-/// The recording a command reads, and what of it.
-#[derive(Args, Debug)]
-pub struct Source {
-    /// Recording: NAME.heaptide or a profile in it [default: the newest *.heaptide here]
-    #[arg(value_name = "REC")]
-    pub recording: Option<PathBuf>,
-    /// Read the snapshots of this number; `heaptide info` lists them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub snapshot: Option<u32>,
-    /// Count from the start of the program, also where figures were reset
-    #[arg(long)]
-    pub from_start: bool,
-}
-
 /// `heaptide report`.
 #[derive(Args, Debug)]
 #[command(after_help = REPORT_EXAMPLE)]
@@ -175,12 +184,8 @@ pub struct ReportOptions {
     /// Show one table of rows of this kind instead of the page
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
     pub by: Option<GroupBy>,
-    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
-    #[arg(long)]
-    pub fold_recursion: bool,
-    /// Show this process only
-    #[arg(long, value_name = "PID")]
-    pub process: Option<u32>,
+    #[command(flatten)]
+    pub selection: Selection,
 }
 
 const REPORT_EXAMPLE: &str = "\
@@ -220,18 +225,11 @@ pub struct TreeOptions {
     /// Show a tree of scopes for each lane
     #[arg(long, requires = "scopes")]
     pub per_lane: bool,
-    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
-    #[arg(long, requires = "scopes")]
-    pub fold_recursion: bool,
-    /// Show this many levels
-    #[arg(long, value_name = "N")]
-    pub depth: Option<usize>,
     /// Leave out branches below this share of the whole
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub min_percent: f64,
-    /// Show this process only
-    #[arg(long, value_name = "PID")]
-    pub process: Option<u32>,
+    #[command(flatten)]
+    pub selection: Selection,
 }
 
 const TREE_EXAMPLE: &str = "\
@@ -258,15 +256,11 @@ pub struct FlamegraphOptions {
     /// Draw scopes, and above them the functions that allocate in them
     #[arg(long)]
     pub scopes_and_stacks: bool,
-    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
-    #[arg(long)]
-    pub fold_recursion: bool,
-    /// Draw this process only
-    #[arg(long, value_name = "PID")]
-    pub process: Option<u32>,
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub selection: Selection,
 }
 
 const FLAMEGRAPH_EXAMPLE: &str = "\

@@ -19,12 +19,11 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
             "--by is for text, json has every site; leave out --by or take --format text",
         ));
     }
-    let mut recording = source::open(&options.source)?;
-    source::fold(&mut recording, options.fold_recursion);
-    if !source::has(&recording, options.process) && options.format == Format::Text {
+    let recording = source::open(&options.source, &options.selection)?;
+    if !source::has(&recording, options.selection.pid()) && options.format == Format::Text {
         return Ok(ExitCode::from(NO));
     }
-    let (sort, top, process) = (options.sort, options.top, options.process);
+    let (sort, top, process) = (options.sort, options.top, options.selection.pid());
     match (options.format, options.by) {
         (Format::Json, _) => {
             let sort = sort.unwrap_or(Measure::AtPeakBytes);

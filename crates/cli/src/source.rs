@@ -9,10 +9,19 @@ use heaptide_analysis::recording::Choice;
 use heaptide_render::names::printable;
 
 use crate::error::Error;
-use crate::options::Source;
+use crate::options::{Selection, Source};
+
+/// Opens a recording and takes of it what is selected.
+pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> {
+    let mut recording = read(source)?;
+    if selection.fold_recursion {
+        recording.processes.iter_mut().for_each(Process::fold_scopes);
+    }
+    Ok(recording)
+}
 
 /// Opens what is asked for of the recording.
-pub fn open(source: &Source) -> Result<Recording, Error> {
+pub fn read(source: &Source) -> Result<Recording, Error> {
     let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
     if let Some(path) = &source.recording {
         return Ok(Recording::open_of(path, choice)?);
@@ -65,13 +74,6 @@ pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Opt
         );
     }
     Some(process)
-}
-
-/// Folds recursion of scopes, if asked for.
-pub fn fold(recording: &mut Recording, wanted: bool) {
-    if wanted {
-        recording.processes.iter_mut().for_each(Process::fold_scopes);
-    }
 }
 
 /// Whether a process has stacks; if not, says why.

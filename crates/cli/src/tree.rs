@@ -16,19 +16,18 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
         let found = options.min_percent;
         return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
     }
-    let mut recording = source::open(&options.source)?;
-    source::fold(&mut recording, options.fold_recursion);
-    if !source::has(&recording, options.process) {
+    let recording = source::open(&options.source, &options.selection)?;
+    if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
-    let process = source::largest(&recording, options.process, options.measure);
+    let process = source::largest(&recording, options.selection.pid(), options.measure);
     if options.scopes {
         return of_scopes(options, &recording, process);
     }
     let view = tree::View {
         measure: options.measure,
         bottom_up: options.bottom_up,
-        depth: options.depth.unwrap_or(usize::MAX),
+        depth: options.selection.depth.unwrap_or(usize::MAX),
         min_percent: options.min_percent,
     };
     let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
@@ -45,7 +44,7 @@ fn of_scopes(
 ) -> Result<ExitCode, Error> {
     let view = scopes::View {
         measure: options.measure,
-        depth: options.depth.unwrap_or(usize::MAX),
+        depth: options.selection.depth.unwrap_or(usize::MAX),
         min_percent: options.min_percent,
         per_lane: options.per_lane,
     };

@@ -83,7 +83,7 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     let Some(function) = &frame.function else {
         return false;
     };
-    COPIERS.contains(&function.as_str())
+    COPIERS.contains(&&**function)
         || is_glue(function)
         || is_blanket(function)
         || PLUMBING.iter().any(|p| without_return_type(function).starts_with(p))
@@ -219,7 +219,7 @@ mod tests {
 
     fn frame(function: &str) -> Frame {
         Frame {
-            function: (!function.is_empty()).then(|| function.to_owned()),
+            function: (!function.is_empty()).then(|| function.into()),
             module: None,
             offset: 16,
             file: None,
@@ -232,7 +232,7 @@ mod tests {
     fn folded(functions: &[&str]) -> String {
         let frames: Vec<Frame> = functions.iter().map(|f| frame(f)).collect();
         let frames: Vec<&Frame> = frames.iter().collect();
-        let name = |f: &&Frame| f.function.clone().unwrap_or_default();
+        let name = |f: &&Frame| f.function.as_deref().unwrap_or_default().to_owned();
         let run = |r: &Run| {
             let names = r.frames.iter().map(name).collect::<Vec<_>>().join("+");
             if r.times == 1 { names } else { format!("{names}×{}", r.times) }

@@ -268,10 +268,10 @@ impl Serialize for FrameEntry<'_> {
         let FrameEntry { process, frame } = self;
         let module = frame.module.map_or("", |id| &process.modules[id.0 as usize].path);
         let mut map = serializer.serialize_map(Some(6))?;
-        map.serialize_entry("function", &frame.function)?;
+        map.serialize_entry("function", &frame.function.as_deref())?;
         map.serialize_entry("module", module)?;
         map.serialize_entry("offset", &frame.offset)?;
-        map.serialize_entry("file", &frame.file)?;
+        map.serialize_entry("file", &frame.file.as_deref())?;
         map.serialize_entry("line", &frame.line)?;
         map.serialize_entry("inlined", &frame.inlined)?;
         map.end()

@@ -3,6 +3,7 @@
 //! `UPDATE_EXPECT=1 cargo test -p heaptide-render` writes the pages anew.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
@@ -35,10 +36,10 @@ fn frames() -> Vec<Frame> {
     let mut frames = Vec::new();
     for (&(function, module, file, line, inlined), i) in FRAMES.iter().zip(0..) {
         frames.push(Frame {
-            function: function.map(str::to_owned),
+            function: function.map(Arc::from),
             module: Some(ModuleId(module)),
             offset: 0x1000 + 0x10 * i,
-            file: file.map(str::to_owned),
+            file: file.map(Arc::from),
             line: file.map(|_| line),
             inlined,
         });
@@ -94,6 +95,7 @@ fn site(stack: u32, scope: u32, lane: u32, measures: Measures) -> Site {
         scope: ScopeId(scope),
         label: None,
         lane: LaneId(lane),
+        size: None,
         kind: SiteKind::Heap,
         measures,
         moved: Moved::default(),
@@ -149,6 +151,7 @@ fn process() -> Process {
         program: "/usr/bin/app".to_owned(),
         command: ["app", "--input", "a file.txt"].map(str::to_owned).to_vec(),
         host: "box".to_owned(),
+        rank: None,
         start_realtime_ns: 1_700_000_000_123_456_789,
         duration_ns: 2_500_000_000,
         end: End::Exited(0),

@@ -1,0 +1,93 @@
+//! The words by which every command that reads a recording says what of it is meant.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use crate::values;
+
+/// The recording a command reads, and what of it.
+#[derive(Args, Debug)]
+pub struct Source {
+    /// Recording: NAME.heaptide or a profile in it [default: the newest *.heaptide here]
+    #[arg(value_name = "REC")]
+    pub recording: Option<PathBuf>,
+    /// Read the snapshots of this number; `heaptide info` lists them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub snapshot: Option<u32>,
+    /// Count from the start of the program, also where figures were reset
+    #[arg(long)]
+    pub from_start: bool,
+}
+
+/// The processes, blocks and frames that count, and what they are called.
+#[derive(Args, Debug)]
+pub struct Selection {
+    /// Show this process only; `all` joins all into one [default: the largest]
+    #[arg(long, value_name = "PID|all")]
+    pub process: Option<Which>,
+    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
+    #[arg(long)]
+    pub fold_recursion: bool,
+    /// Keep what has a function that matches; or a module, file, scope, label or lane
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    pub focus: Vec<String>,
+    /// Leave out what has one that matches
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    pub ignore: Vec<String>,
+    /// Take frames (or scopes, labels) that match out of the stacks, and keep what they allocate
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    pub hide: Vec<String>,
+    /// Keep requests from this many bytes on
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
+    pub min_size: Option<u64>,
+    /// Keep requests up to this many bytes
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
+    pub max_size: Option<u64>,
+    /// Keep what has live blocks
+    #[arg(long, help_heading = FILTERS)]
+    pub live_only: bool,
+    /// Keep what has temporary blocks
+    #[arg(long, help_heading = FILTERS)]
+    pub temporary_only: bool,
+    /// Show this many levels; deeper ones count for the last of them
+    #[arg(long, value_name = "N", help_heading = FILTERS)]
+    pub depth: Option<usize>,
+    /// Rewrite names and stacks by this file or built-in set: std boost tbb tokio qt cpython regex
+    /// cling
+    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
+    pub rules: Vec<String>,
+}
+
+const FILTERS: &str = "Filters and names";
+
+/// Which processes of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// The images of one process.
+    Pid(u32),
+    /// All, as if they were one.
+    All,
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Which, String> {
+        match text {
+            "all" => Ok(Which::All),
+            pid => pid.parse().map(Which::Pid).map_err(|_| "expected a process id or all".into()),
+        }
+    }
+}
+
+impl Selection {
+    /// The process asked for by its number.
+    pub fn pid(&self) -> Option<u32> {
+        match self.process {
+            Some(Which::Pid(pid)) => Some(pid),
+            Some(Which::All) | None => None,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The options of exports, views, differences and merging.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use heaptide_analysis::measure::Measure;
+
+use super::{Format, Selection, Source, measure_parser};
+
+/// `heaptide export`.
+#[derive(Args, Debug)]
+#[command(after_help = EXPORT_EXAMPLE)]
+pub struct ExportOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// The measure to write, where the format has but one
+    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
+        default_value = "at_peak_bytes")]
+    pub measure: Measure,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+    /// Write scopes in the place of functions
+    #[arg(long, conflicts_with = "scopes_and_stacks")]
+    pub scopes: bool,
+    /// Write scopes, and inside them the functions that allocate there
+    #[arg(long)]
+    pub scopes_and_stacks: bool,
+    /// A tree or group for each lane (dot, folded, flamegraph, speedscope)
+    #[arg(long)]
+    pub per_lane: bool,
+    /// Say at each stack how many blocks (folded)
+    #[arg(long)]
+    pub annotate: bool,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const EXPORT_EXAMPLE: &str = "\
+Example:
+  heaptide export app.heaptide --format pprof -o app.pb.gz && go tool pprof -top app.pb.gz
+  heaptide export --format folded --measure live_bytes | flamegraph.pl > live.svg";
+
+/// What `export` writes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportFormat {
+    /// Lines `outermost;…;innermost VALUE`, as flamegraph.pl and speedscope read them
+    Folded,
+    /// A flame graph as SVG
+    Flamegraph,
+    /// JSON for speedscope.app, a profile for each measure
+    Speedscope,
+    /// For `go tool pprof`, Parca and Pyroscope
+    Pprof,
+    /// JSON for profiler.firefox.com, with native allocations
+    Firefox,
+    /// A tree of scopes or calls for Graphviz
+    Dot,
+    /// For callgrind_annotate and KCachegrind
+    Callgrind,
+    /// Trace events for Perfetto and chrome://tracing: timeline, windows, marks
+    Chrome,
+    /// Everything, as `heaptide report --format json`
+    Json,
+    /// A table of sites
+    Csv,
+    /// A page for a browser, in one file
+    Html,
+    /// For ms_print and massif-visualizer
+    Massif,
+}
+
+/// `heaptide histogram`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  heaptide histogram app.heaptide")]
+pub struct HistogramOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// text has bars, json the numbers
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `heaptide timeline`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  heaptide timeline app.heaptide")]
+pub struct TimelineOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// text is a chart, json the samples
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show the function, scope or label that matches over the snapshots that were taken
+    #[arg(long, value_name = "[KIND:]REGEX")]
+    pub site: Option<String>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `heaptide leaks`.
+#[derive(Args, Debug)]
+#[command(after_help = LEAKS_EXAMPLE)]
+pub struct LeaksOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// File of lines `leak:PATTERN`, as LeakSanitizer reads them. Can be given several times
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Vec<PathBuf>,
+    /// text is a page to read, json has every leak
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show this many leaks
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const LEAKS_EXAMPLE: &str = "\
+Example:
+  heaptide leaks app.heaptide --suppressions known-leaks.txt || echo \"new leaks\"";
+
+/// `heaptide peak`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  heaptide peak app.heaptide --top 20")]
+pub struct PeakOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// text is a page to read, json has every site
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show this many rows
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `heaptide diff`.
+#[derive(Args, Debug)]
+#[command(after_help = DIFF_EXAMPLE)]
+pub struct DiffOptions {
+    /// The recording before
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+    /// The recording after
+    #[arg(value_name = "B")]
+    pub after: PathBuf,
+    /// The measure to compare
+    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
+        default_value = "at_peak_bytes")]
+    pub measure: Measure,
+    /// What a row stands for
+    #[arg(long, value_name = "KIND", default_value = "function")]
+    pub by: DiffBy,
+    /// text is a page to read; json has every row; svg is a differential flame graph
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: DiffFormat,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+    /// Show this many rows
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Exit with status 1 if the total grew by more than this: 5%, 4096, 64K or 1M
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_above: Option<String>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const DIFF_EXAMPLE: &str = "\
+Example:
+  heaptide diff before.heaptide after.heaptide --measure live_bytes
+  heaptide diff main.heaptide branch.heaptide --fail-above 5%";
+
+/// What a row of a difference stands for.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiffBy {
+    /// A function
+    Function,
+    /// A whole stack
+    Stack,
+    /// A scope path
+    Scope,
+}
+
+/// Output formats of `diff`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiffFormat {
+    /// A page to read
+    Text,
+    /// Every row, for scripts
+    Json,
+    /// A differential flame graph
+    Svg,
+}
+
+/// `heaptide merge`.
+#[derive(Args, Debug)]
+#[command(after_help = MERGE_EXAMPLE)]
+pub struct MergeOptions {
+    /// The recordings to put together
+    #[arg(value_name = "REC", required = true)]
+    pub recordings: Vec<PathBuf>,
+    /// Directory to write
+    #[arg(short, long, value_name = "REC")]
+    pub output: PathBuf,
+    /// Replace an existing recording
+    #[arg(long)]
+    pub force: bool,
+}
+
+const MERGE_EXAMPLE: &str = "\
+Example:
+  heaptide merge node*/app.heaptide -o all.heaptide && heaptide report all.heaptide --by rank";
