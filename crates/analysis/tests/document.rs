@@ -196,7 +196,8 @@ fn json_files() {
     assert_eq!(metadata.status, Some(Status { kind: StatusKind::Exited, code: 0 }));
     let symbols = Symbols::read(&scratch).unwrap().unwrap();
     let module = ModuleKey { path: "/bin/app".to_owned(), build_id: vec![0xab, 0xab] };
-    let names: Vec<_> = symbols.module(&module).unwrap().get(4405).unwrap().collect();
+    let names = symbols.module(&module).unwrap().get(4405).unwrap();
+    let names: Vec<_> = names.map(symbols::Name::from).collect();
     let name =
         |function, line| symbols::Name { function: Some(function), file: Some("app.c"), line };
     assert_eq!(names, [name("main", Some(7)), name("helper", Some(3))]);

@@ -194,7 +194,7 @@ fn what_glue_allocates_is_its_callers() {
     let mut process = process("glued");
     for frame in &mut process.frames {
         if frame.function.as_deref() == Some("c") {
-            frame.function = Some("operator new(unsigned long)".to_owned());
+            frame.function = Some("operator new(unsigned long)".into());
         }
     }
     let functions = Functions::of(&process);
