@@ -318,8 +318,9 @@ fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
     if changed(target) > newest {
         return;
     }
-    let id = format!("{:?}", std::thread::current().id());
-    let fresh = target.with_extension(id.replace(|c: char| !c.is_ascii_digit(), ""));
+    let thread = format!("{:?}", std::thread::current().id());
+    let thread = thread.replace(|c: char| !c.is_ascii_digit(), "");
+    let fresh = target.with_extension(format!("{}-{thread}", std::process::id()));
     let mut command = Command::new(compiler);
     match compiler {
         "rustc" => command.args(["--edition=2024", "-Copt-level=2", "-g"]),

@@ -10,6 +10,7 @@ mod dangers;
 mod documents;
 mod embedded;
 mod expectations;
+mod foreign;
 mod harness;
 mod interface;
 mod kill;
