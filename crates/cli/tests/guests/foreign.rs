@@ -69,9 +69,9 @@ fn what_a_format_cannot_have_is_said() {
         assert!(stderr.contains("recorded with --mode counters"), "{stderr}");
     }
     let of = Recorded::guest("peak.c", "foreign-zero", &[]);
-    let Outcome { status, stderr, .. } = of.export("--format flamegraph --measure live_bytes");
+    let Outcome { status, stderr, .. } = of.export("--format flamegraph --measure failed");
     assert_eq!(status, 1, "{stderr}");
-    assert!(stderr.contains("live_bytes of pid ") && stderr.contains(" is 0"), "{stderr}");
+    assert!(stderr.contains("failed of pid ") && stderr.contains(" is 0"), "{stderr}");
     for words in ["--format json --annotate", "--format pprof --per-lane"] {
         let Outcome { status, stderr, .. } = of.export(words);
         assert_eq!((status, stderr.lines().count()), (2, 1), "{words}: {stderr}");
