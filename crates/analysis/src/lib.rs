@@ -10,6 +10,7 @@
 
 pub mod aggregate;
 mod baseline;
+pub mod diff;
 mod error;
 mod facts;
 pub mod glue;
