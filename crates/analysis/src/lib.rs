@@ -14,6 +14,8 @@ pub mod diff;
 mod error;
 mod facts;
 pub mod glue;
+#[cfg(test)]
+mod made;
 pub mod measure;
 pub mod metadata;
 pub mod model;
@@ -22,7 +24,9 @@ mod naming;
 mod pack;
 pub mod reader;
 pub mod recording;
+mod restack;
 pub mod running;
+pub mod scope_frames;
 pub mod scopes;
 pub mod snapshot;
 pub mod symbols;

@@ -13,6 +13,15 @@ use crate::options::{Selection, Source};
 
 /// Opens a recording and takes of it what is selected.
 pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> {
+    let mut recording = open_uncut(source, selection)?;
+    if let Some(depth) = selection.depth {
+        recording.processes.iter_mut().for_each(|process| process.cut_stacks(depth.get()));
+    }
+    Ok(recording)
+}
+
+/// The same with whole stacks, for views that `--depth` means otherwise for.
+pub fn open_uncut(source: &Source, selection: &Selection) -> Result<Recording, Error> {
     let mut recording = read(source)?;
     if selection.fold_recursion {
         recording.processes.iter_mut().for_each(Process::fold_scopes);

@@ -1,5 +1,6 @@
 //! `heaptide tree`: the tree of calls or of scopes as text.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use heaptide_analysis::model::{Process, Recording};
@@ -16,7 +17,9 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
         let found = options.min_percent;
         return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
     }
-    let recording = source::open(&options.source, &options.selection)?;
+    let uncut = options.bottom_up || options.scopes;
+    let open = if uncut { source::open_uncut } else { source::open };
+    let recording = open(&options.source, &options.selection)?;
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
@@ -27,7 +30,7 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
     let view = tree::View {
         measure: options.measure,
         bottom_up: options.bottom_up,
-        depth: options.selection.depth.unwrap_or(usize::MAX),
+        depth: options.selection.depth.map_or(usize::MAX, NonZeroUsize::get),
         min_percent: options.min_percent,
     };
     let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
@@ -44,7 +47,7 @@ fn of_scopes(
 ) -> Result<ExitCode, Error> {
     let view = scopes::View {
         measure: options.measure,
-        depth: options.selection.depth.unwrap_or(usize::MAX),
+        depth: options.selection.depth.map_or(usize::MAX, NonZeroUsize::get),
         min_percent: options.min_percent,
         per_lane: options.per_lane,
     };

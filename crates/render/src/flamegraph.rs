@@ -13,7 +13,6 @@ use inferno::flamegraph;
 
 use crate::names::{elide_middle, shorten};
 use crate::quantity::{bytes, count, duration};
-use crate::scopes;
 use crate::text::command_line;
 
 /// Characters of a name; a box rarely has room for more, and its tooltip shows all of these.
@@ -173,7 +172,7 @@ fn folded_scopes(process: &Process, measure: Measure, stacks: bool) -> Vec<Strin
 
 /// Of a scope, whose name is no function's and has nothing to be taken off.
 fn scope_name(scope: &Scope) -> String {
-    elide_middle(&scopes::name(scope), NAME)
+    elide_middle(&scope.name(), NAME)
 }
 
 /// A name that can be part of a line: a semicolon separates frames, and a number after a space is

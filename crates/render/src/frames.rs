@@ -59,6 +59,7 @@ pub fn in_module(process: &Process, frame: &Frame) -> String {
 /// What a frame is called in at most `width` characters: its function, else `module+0xoffset`.
 pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
     match &frame.function {
+        Some(scope) if frame.is_scope() => elide_middle(scope, width),
         Some(function) => shorten(function, width),
         None if frame.module.is_none() => elide_middle(&format!("{:#x}", frame.offset), width),
         None => {

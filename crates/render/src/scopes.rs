@@ -18,8 +18,6 @@ const NAME: usize = 60;
 const PATH: usize = 100;
 /// Levels that are indented; what is deeper stays in that column.
 const INDENT_MAX: usize = 20;
-/// The attribute that needs no mention.
-const PLAIN: &str = "region";
 
 /// What the tree shows.
 #[derive(Clone, Copy, Debug)]
@@ -34,18 +32,9 @@ pub struct View {
     pub per_lane: bool,
 }
 
-/// What a scope is called: `load`, `phase=2`; `""` if its name is empty.
-pub fn name(scope: &Scope) -> String {
-    match (&*scope.attribute, &*scope.value) {
-        (PLAIN, "") => "\"\"".to_owned(),
-        (PLAIN, value) => value.to_owned(),
-        (attribute, value) => format!("{attribute}={value}"),
-    }
-}
-
 /// A path in at most `width` characters, outermost first.
 pub(crate) fn path(process: &Process, scope: ScopeId, width: usize) -> String {
-    let mut path: Vec<String> = process.scopes_of(scope).take(PATH + 1).map(name).collect();
+    let mut path: Vec<String> = process.scopes_of(scope).take(PATH + 1).map(Scope::name).collect();
     if path.len() > PATH {
         path[PATH] = "…".to_owned();
     }
@@ -120,7 +109,7 @@ impl Printer<'_> {
         let mut shown = 0;
         while let Some((id, depth)) = todo.pop() {
             let indent = "  ".repeat(depth.min(INDENT_MAX));
-            let name = elide_middle(&name(&self.process.scopes[id as usize]), NAME);
+            let name = elide_middle(&self.process.scopes[id as usize].name(), NAME);
             self.row(out, id, &format!("{indent}{name}"))?;
             shown += 1;
             if depth + 1 < self.view.depth {

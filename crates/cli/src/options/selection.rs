@@ -1,5 +1,6 @@
 //! The words by which every command that reads a recording says what of it is meant.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -53,7 +54,7 @@ pub struct Selection {
     pub temporary_only: bool,
     /// Show this many levels; deeper ones count for the last of them
     #[arg(long, value_name = "N", help_heading = FILTERS)]
-    pub depth: Option<usize>,
+    pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by this file or built-in set: std boost tbb tokio qt cpython regex
     /// cling
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
