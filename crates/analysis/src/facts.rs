@@ -75,7 +75,7 @@ impl Facts {
                 scope: of.scope_of_path[site.scope as usize],
                 label: of.label_of_name[site.label as usize],
                 lane,
-                size: None,
+                size: (site.flags & format::KEY_SIZED != 0).then_some(site.size),
                 kind: kind(site.flags),
                 measures,
                 moved,

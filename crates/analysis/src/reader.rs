@@ -113,6 +113,8 @@ pub struct Site {
     pub lane: u32,
     /// Its key's `KEY_` flags.
     pub flags: u32,
+    /// Bytes requested for each block; with [`format::KEY_SIZED`] only.
+    pub size: u64,
     /// What came by labelling, in blocks, usable and requested bytes.
     pub moved: [u64; 3],
     /// Bytes lent to blocks of a pool.
@@ -538,7 +540,8 @@ fn sites(walk: &Walk, tree: &Nodes, ids: Option<&Ids>) -> Vec<Site> {
         let node = look_up(&tree.by_granule, counters.key);
         let lane = extent.lane;
         let (moved, lent_bytes) = ([0; 3], 0);
-        let plain = Site { id, node, scope, label, lane, flags, moved, lent_bytes, counters };
+        let plain =
+            Site { id, node, scope, label, lane, flags, size: 0, moved, lent_bytes, counters };
         let Some(ids) = ids.filter(|_| counters.key & format::KEY_BIT != 0) else {
             return plain;
         };
@@ -551,6 +554,7 @@ fn sites(walk: &Walk, tree: &Nodes, ids: Option<&Ids>) -> Vec<Site> {
             label: ids.name(key.label),
             lane: key.lane,
             flags: key.flags,
+            size: key.size,
             moved: [key.moved_blocks, key.moved_bytes, key.moved_requested_bytes],
             lent_bytes: key.lent_bytes as i64,
             ..plain

@@ -1,5 +1,5 @@
 //! Events of a process or thread that is more than just recorded: that is off or paused, measures
-//! itself, has monitors or a stack threshold, or a request waiting. The hot path looks at two words
+//! itself, has monitors or a stack threshold, counts by size, or has a request waiting. The hot path looks at two words
 //! and comes here only then.
 
 use crate::lane::{FLAG_MEASURED, FLAG_PAUSED, Inside, LaneState};
@@ -8,8 +8,8 @@ use crate::record::{self, Moving};
 use crate::{control, measurements, monitors, usual};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{
-    COMMAND_OFF, COMMAND_REQUEST, CONTROL_FEWER, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE,
-    CONTROL_THRESHOLD, Gap, Mode,
+    COMMAND_OFF, COMMAND_REQUEST, CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_MONITORS, CONTROL_OFF,
+    CONTROL_PAUSE, CONTROL_THRESHOLD, Gap, Mode,
 };
 
 impl LaneState {
@@ -52,6 +52,12 @@ impl LaneState {
     #[inline(always)]
     pub fn has_monitors(&self) -> bool {
         self.words().0 & CONTROL_MONITORS != 0
+    }
+
+    /// Whether sites are told apart by the size requested.
+    #[inline(always)]
+    pub fn is_by_size(&self) -> bool {
+        self.words().0 & CONTROL_BY_SIZE != 0
     }
 
     fn is_measured(&self) -> bool {

@@ -12,8 +12,8 @@ use crate::tls::tls;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::{
-    COMMAND_OFF, COMMAND_REQUEST, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD,
-    FileHeader, MarkKind, REQUEST_TEXT, Request,
+    COMMAND_OFF, COMMAND_REQUEST, CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE,
+    CONTROL_THRESHOLD, FileHeader, MarkKind, Mode, REQUEST_TEXT, Request,
 };
 
 /// The two words that every event looks at, as one.
@@ -55,6 +55,9 @@ pub fn prepare(p: &Process, options: &Options) {
     }
     if let Some((bytes, below)) = options.threshold {
         threshold(bytes, below);
+    }
+    if options.by_size && options.mode != Mode::Counters {
+        set(p, CONTROL_BY_SIZE);
     }
     monitors::resume(p);
     p.moments.every_ns.store(options.snapshot_every_ns, Relaxed);

@@ -1,23 +1,23 @@
-//! A lane's own index of what it has made: five words to a number, by open addressing.
+//! A lane's own index of what it has made: some words to a number, by open addressing.
 
 use crate::process::process;
 use crate::sys;
 
 /// At most half full; empty until it is needed.
 #[repr(C)]
-pub struct Index {
-    entries: *mut Entry,
+pub struct Index<const WORDS: usize> {
+    entries: *mut Entry<WORDS>,
     capacity: usize,
     used: usize,
 }
 
 /// A key and its number; 0 for none.
-type Entry = ([u32; 5], u32);
+type Entry<const WORDS: usize> = ([u32; WORDS], u32);
 
-impl Index {
+impl<const WORDS: usize> Index<WORDS> {
     const LEAST: usize = 512;
 
-    fn slot(&self, key: [u32; 5]) -> *mut Entry {
+    fn slot(&self, key: [u32; WORDS]) -> *mut Entry<WORDS> {
         let mut hash = 0u64;
         for word in key {
             hash = (hash.rotate_left(21) ^ word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -37,7 +37,7 @@ impl Index {
 
     /// The number of a key, or 0.
     #[inline(always)]
-    pub fn get(&self, key: [u32; 5]) -> u32 {
+    pub fn get(&self, key: [u32; WORDS]) -> u32 {
         if self.capacity == 0 {
             return 0;
         }
@@ -46,7 +46,7 @@ impl Index {
     }
 
     /// False if there is no memory.
-    pub fn insert(&mut self, key: [u32; 5], number: u32) -> bool {
+    pub fn insert(&mut self, key: [u32; WORDS], number: u32) -> bool {
         if self.used * 2 >= self.capacity && !self.enlarge() {
             return false;
         }
@@ -57,18 +57,20 @@ impl Index {
     }
 
     fn enlarge(&mut self) -> bool {
-        let capacity = (self.capacity * 2).max(Index::LEAST);
+        let capacity = (self.capacity * 2).max(Index::<WORDS>::LEAST);
         if !process().may_map() {
             return false;
         }
-        let memory = sys::map_private(capacity * size_of::<Entry>());
+        let memory = sys::map_private(capacity * size_of::<Entry<WORDS>>());
         if memory.is_null() {
             return false;
         }
         // SAFETY: a fresh mapping; a child makes its own.
-        let _ = unsafe { sys::advise(memory, capacity * size_of::<Entry>(), sys::MADV_DONTFORK) };
-        let old = Index { entries: self.entries, capacity: self.capacity, used: 0 };
-        self.entries = memory as *mut Entry;
+        let _ = unsafe {
+            sys::advise(memory, capacity * size_of::<Entry<WORDS>>(), sys::MADV_DONTFORK)
+        };
+        let old = Index::<WORDS> { entries: self.entries, capacity: self.capacity, used: 0 };
+        self.entries = memory as *mut Entry<WORDS>;
         self.capacity = capacity;
         for i in 0..old.capacity {
             // SAFETY: within the old table.
@@ -80,7 +82,7 @@ impl Index {
         }
         if old.capacity > 0 {
             // SAFETY: the lane's thread alone uses its index.
-            unsafe { sys::unmap(old.entries as *mut u8, old.capacity * size_of::<Entry>()) };
+            unsafe { sys::unmap(old.entries as *mut u8, old.capacity * size_of::<Entry<WORDS>>()) };
         }
         true
     }

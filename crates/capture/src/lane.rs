@@ -76,8 +76,8 @@ pub struct LaneState {
     pub labelled_records: Cursor,
     pub keys: Cursor,
     pub scopes: Cursor,
-    pub index_of_sites: Index,
-    pub index_of_scopes: Index,
+    pub index_of_sites: Index<7>,
+    pub index_of_scopes: Index<2>,
     /// Scopes of other lanes and the lane's own of the same path.
     /// Leaves of the shadow table used last.
     pub leaves: [Leaf; LEAVES],

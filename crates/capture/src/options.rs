@@ -22,6 +22,8 @@ pub struct Options {
     /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
     /// front, only for those below.
     pub threshold: Option<(u64, bool)>,
+    /// `HEAPTIDE_BY_SIZE=on`: sites are told apart by the size requested.
+    pub by_size: bool,
     /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
     pub snapshot_every_ns: u64,
     /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
@@ -62,6 +64,7 @@ fn parse(environment: &[u8]) -> Option<Options> {
         reuse: true,
         start_off: false,
         threshold: None,
+        by_size: false,
         snapshot_every_ns: 0,
         snapshot_signal: 0,
     };
@@ -84,6 +87,7 @@ fn parse(environment: &[u8]) -> Option<Options> {
                 options.threshold = number(bytes).map(|bytes| (bytes, true));
             }
             (b"THRESHOLD", bytes) => options.threshold = number(bytes).map(|bytes| (bytes, false)),
+            (b"BY_SIZE", b"on") => options.by_size = true,
             (b"SNAPSHOT_EVERY", seconds) => options.snapshot_every_ns = nanoseconds(seconds),
             (b"SNAPSHOT_SIGNAL", signal) => {
                 options.snapshot_signal = number(signal).unwrap_or(0) as u32;

@@ -2,6 +2,7 @@
 
 use crate::lane::{Inside, LaneState};
 use crate::process::{Process, process};
+use crate::sites::Dimensions;
 use crate::stacks::OTHER_STACKS;
 use crate::{attended, hooks, monitors, regions, shadow, sites, stacks, timeline, usual};
 use core::sync::atomic::Ordering::Relaxed;
@@ -65,7 +66,7 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
 pub fn allocated_attended(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
-    match site_of_mode(lane, entry, requested) {
+    match site_of_request(lane, entry, requested) {
         Some(site) => allocated_at(lane, site, block, requested, usable),
         None => record_allocated(inside, block, requested, usable),
     }
@@ -124,7 +125,26 @@ fn or_base(lane: &LaneState, site: u32) -> u32 {
     site
 }
 
-/// The site for an event of the mode; none where there are no sites.
+/// The site for a request in the mode; none where there are no sites.
+#[inline(always)]
+fn site_of_request(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<u32> {
+    let site = site_of_mode(lane, entry, requested)?;
+    Some(if lane.is_by_size() { of_size(lane, site, requested) } else { site })
+}
+
+/// The site of one size of a site's; the latter if it cannot be made.
+#[inline(never)]
+fn of_size(lane: &mut LaneState, site: u32, requested: u64) -> u32 {
+    match sites::of_key(lane, Dimensions::of_site(site).sized(requested)) {
+        0 => {
+            process().lost(Loss::NoSite);
+            site
+        }
+        sized => sized,
+    }
+}
+
+/// The site of a stack or scope in the mode, whatever the size.
 #[inline(always)]
 fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<u32> {
     if lane.mode == Mode::Counters as u32 {
@@ -373,7 +393,7 @@ impl Moving {
         let entry = inside.entry();
         let lane = inside.lane();
         let p = process();
-        let site = site_of_mode(lane, entry, requested);
+        let site = site_of_request(lane, entry, requested);
         if let Some(site) = site
             && !p.shadow.put(block, site)
         {
@@ -472,6 +492,7 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
     } else {
         let mine = !sites::is_labelled(site) && sites::owner(site) == lane.index;
         let now = if mine { site } else { lane.base_site };
+        let now = if lane.is_by_size() { of_size(lane, now, requested) } else { now };
         p.shadow.put(block, now);
         charge_site(lane, block, site, before, false, rose);
         // SAFETY: the lane's own site; the header is mapped.

@@ -279,7 +279,11 @@ fn scope_here(lane: &LaneState) -> u32 {
     if scope == lane.root_scope { 0 } else { scope }
 }
 
+/// What the dimensions say; 0 without any.
 fn declared_bytes(label: &Label<'_>) -> u64 {
+    if label.dimensions.is_empty() {
+        return 0;
+    }
     let elements = label.dimensions.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
     elements.saturating_mul(label.element_bytes as u64)
 }
@@ -334,7 +338,8 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
     } else if block != 0 {
         let usable = hooks::usable(address as *mut u8);
         let named = Dimensions { label: name, ..Dimensions::of_site(block) };
-        move_block(lane, address, block, named, declared_or(label, usable), usable, What::Block)
+        let said = declared_or(label, if named.size != 0 { named.size } else { usable });
+        move_block(lane, address, block, named, said, usable, What::Block)
     } else if bytes > 0 {
         let named =
             Dimensions { label: name, flags: KEY_OUTSIDE, scope: scope_here(lane), ..here(lane) };
@@ -593,7 +598,7 @@ pub fn pool_add(lane: &mut LaneState, pool: u32, chunk: u64, bytes: u64) -> bool
     let number = if block != 0 {
         let usable = hooks::usable(chunk as *mut u8);
         let of = Dimensions::of_site(block);
-        let to = Dimensions { label: pool, flags: KEY_POOL_CHUNK, ..of };
+        let to = Dimensions { label: pool, flags: of.flags | KEY_POOL_CHUNK, ..of };
         move_block(lane, chunk, block, to, usable, usable, What::Chunk)
     } else {
         let flags = KEY_POOL_CHUNK | KEY_OUTSIDE;
@@ -676,7 +681,8 @@ fn give_out(
             // SAFETY: keys stay mapped; flags never change.
             .is_some_and(|key| unsafe { (*key).flags } & KEY_OUTSIDE != 0);
     let flags = KEY_POOL_BLOCK | if outside { KEY_OUTSIDE } else { 0 };
-    let of = Dimensions { stack, scope: scope_here(lane), label: pool, flags, lane: lane.index };
+    let of = Dimensions { stack, scope: scope_here(lane), label: pool, flags, ..here(lane) };
+    let of = if lane.is_by_size() { of.sized(requested) } else { of };
     let site = sites::of_key(lane, of);
     if site == 0 {
         return 0;

@@ -130,7 +130,7 @@ fn child(lane: &mut LaneState, name: u32) -> u32 {
             next = (*at(next)).next;
         }
         if next != 0 {
-            let known = lane.index_of_scopes.get([id(lane.scope), name, 0, 0, 0]);
+            let known = lane.index_of_scopes.get([id(lane.scope), name]);
             if known != 0 {
                 parent.last = known;
                 return known;
@@ -146,7 +146,7 @@ fn create(lane: &mut LaneState, name: u32) -> u32 {
         return 0;
     }
     let (child, around) = (id(record), id(lane.scope));
-    if !lane.index_of_scopes.insert([around, name, 0, 0, 0], child) {
+    if !lane.index_of_scopes.insert([around, name], child) {
         return 0;
     }
     // SAFETY: fresh zeroed room, and the lane's own record of the parent.

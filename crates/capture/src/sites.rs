@@ -9,7 +9,8 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use heaptide_format::{
-    KEY_BIT, KEY_GRANULE, KEY_LABELLED, Key, Kind, NODE_GRANULE, Node, PAGE, SITE_GRANULE, Site,
+    KEY_BIT, KEY_GRANULE, KEY_LABELLED, KEY_SIZED, Key, Kind, NODE_GRANULE, Node, PAGE,
+    SITE_GRANULE, Site,
 };
 
 /// No node: what [`LaneState::last_node`] is when the scope has changed.
@@ -127,12 +128,13 @@ pub struct Dimensions {
     pub label: u32,
     pub flags: u32,
     pub lane: u32,
+    pub size: u64,
 }
 
 impl Dimensions {
     /// Those of the lane alone.
     pub fn of(lane: &LaneState) -> Dimensions {
-        Dimensions { stack: 0, scope: 0, label: 0, flags: 0, lane: lane.index }
+        Dimensions { stack: 0, scope: 0, label: 0, flags: 0, lane: lane.index, size: 0 }
     }
 
     /// Those of a site, whose scope may be another lane's.
@@ -142,15 +144,21 @@ impl Dimensions {
             let key = (*at(site)).key;
             let lane = owner(site);
             if key & KEY_BIT == 0 {
-                return Dimensions { stack: key, scope: 0, label: 0, flags: 0, lane };
+                return Dimensions { stack: key, scope: 0, label: 0, flags: 0, lane, size: 0 };
             }
-            let Key { stack, scope, label, flags, lane, .. } = *key_at(key);
-            Dimensions { stack, scope, label, flags, lane }
+            let Key { stack, scope, label, flags, lane, size, .. } = *key_at(key);
+            Dimensions { stack, scope, label, flags, lane, size }
         }
     }
 
-    fn words(self) -> [u32; 5] {
-        [self.stack, self.scope, self.label, self.flags, self.lane]
+    /// The same, of blocks of this size alone.
+    pub fn sized(self, requested: u64) -> Dimensions {
+        Dimensions { flags: self.flags | KEY_SIZED, size: requested, ..self }
+    }
+
+    fn words(self) -> [u32; 7] {
+        let size = [self.size as u32, (self.size >> 32) as u32];
+        [self.stack, self.scope, self.label, self.flags, self.lane, size[0], size[1]]
     }
 }
 
@@ -189,11 +197,12 @@ pub fn of_key(lane: &mut LaneState, of: Dimensions) -> u32 {
     // SAFETY: fresh zeroed room for a key.
     unsafe {
         ((*record).stack, (*record).scope, (*record).label) = (of.stack, of.scope, of.label);
-        ((*record).flags, (*record).lane) = (of.flags, of.lane);
+        ((*record).flags, (*record).lane, (*record).size) = (of.flags, of.lane, of.size);
     }
     let base = process().base.load(Relaxed);
     let id = ((record as u64 - base as u64) / KEY_GRANULE) as u32;
-    let labelled = if of.label != 0 || of.flags != 0 { KEY_LABELLED } else { 0 };
+    let is_labelled = of.label != 0 || of.flags & !KEY_SIZED != 0;
+    let labelled = if is_labelled { KEY_LABELLED } else { 0 };
     lane.keys.commit(bytes);
     let site = create(lane, id | KEY_BIT | labelled);
     // Without a place in the index the site would be made again and again.
@@ -215,7 +224,7 @@ fn first_site(node: u32) -> &'static AtomicU32 {
 #[inline(never)]
 fn find_or_create(lane: &mut LaneState, node: u32, first: u32) -> u32 {
     if first != 0 {
-        let known = lane.index_of_sites.get([node, 0, 0, 0, 0]);
+        let known = lane.index_of_sites.get([node, 0, 0, 0, 0, 0, 0]);
         if known != 0 {
             return known;
         }
@@ -225,7 +234,7 @@ fn find_or_create(lane: &mut LaneState, node: u32, first: u32) -> u32 {
         return 0;
     }
     let linked = first == 0 && first_site(node).compare_exchange(0, site, AcqRel, Relaxed).is_ok();
-    if !linked && !lane.index_of_sites.insert([node, 0, 0, 0, 0], site) {
+    if !linked && !lane.index_of_sites.insert([node, 0, 0, 0, 0, 0, 0], site) {
         // Without a place in the index the site would be made again and again.
         return lane.base_site;
     }

@@ -66,6 +66,9 @@ impl Launch {
         if let Some(bytes) = options.stacks_below {
             settings.push(("HEAPTIDE_THRESHOLD", format!("<{bytes}").into()));
         }
+        if options.by_size {
+            settings.push(("HEAPTIDE_BY_SIZE", "on".into()));
+        }
         settings
     }
 }

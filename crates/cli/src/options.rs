@@ -123,6 +123,9 @@ pub struct RunOptions {
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     #[arg(conflicts_with = "stacks_from")]
     pub stacks_below: Option<u64>,
+    /// Tell the sizes of requests apart at each stack: exact sizes in every view, more to record
+    #[arg(long)]
+    pub by_size: bool,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,

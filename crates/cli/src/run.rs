@@ -31,6 +31,9 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     if options.mode != Mode::Stacks && options.stacks_from.or(options.stacks_below).is_some() {
         return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks"));
     }
+    if options.mode == Mode::Counters && options.by_size {
+        return Err(Error::new("--by-size is for --mode stacks and scopes"));
+    }
     let monitors = monitors::check(&options.monitors)?;
     let output = options.output.as_deref().map(|path| prepare(path, options.force)).transpose()?;
     let launch = Launch { library: library::path()?, monitors, output, program };

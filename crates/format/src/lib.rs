@@ -310,6 +310,8 @@ pub const CONTROL_MONITORS: u32 = 2;
 pub const CONTROL_THRESHOLD: u32 = 4;
 /// With a threshold: stacks are for the requests below it.
 pub const CONTROL_FEWER: u32 = 8;
+/// Sites are told apart by the size requested.
+pub const CONTROL_BY_SIZE: u32 = 16;
 /// One pause of the whole process by the program; they nest.
 pub const CONTROL_PAUSE: u32 = 1 << 16;
 /// [`FileHeader::command_bits`]: recording is off, by command.
@@ -493,7 +495,7 @@ pub struct Key {
     pub flags: u32,
     /// Writer's own: the site.
     pub site: u32,
-    /// Exact requested size as a dimension; 0 if it is none.
+    /// Bytes requested for each block, with [`KEY_SIZED`]; else 0.
     pub size: u64,
     /// Blocks that came by labelling.
     pub moved_blocks: u64,
@@ -514,6 +516,8 @@ pub const KEY_OUTSIDE: u32 = 1;
 pub const KEY_POOL_BLOCK: u32 = 2;
 /// Chunks of a pool; `label` is the pool's name, what is live here is idle pool space.
 pub const KEY_POOL_CHUNK: u32 = 4;
+/// `size` is a dimension.
+pub const KEY_SIZED: u32 = 8;
 
 /// A named interval of the whole process. While it is open the `end_` fields are zero.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -74,6 +74,9 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     let label = site.label.map(|id| &*process.labels[id.0 as usize].name);
     map.serialize_entry("label", &label)?;
     map.serialize_entry("kind", site.kind.name())?;
+    if let Some(size) = site.size {
+        map.serialize_entry("size", &size)?;
+    }
     if site.label.is_some() {
         map.serialize_entry("moved_blocks", &site.moved.blocks)?;
         map.serialize_entry("moved_usable_bytes", &site.moved.usable_bytes)?;
