@@ -28,6 +28,7 @@ mod restack;
 pub mod running;
 pub mod scope_frames;
 pub mod scopes;
+pub mod sizes;
 pub mod snapshot;
 pub mod symbols;
 mod tables;

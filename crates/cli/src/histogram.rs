@@ -2,10 +2,30 @@
 
 use std::process::ExitCode;
 
-use crate::error::Error;
-use crate::options::HistogramOptions;
+use heaptide_analysis::measure::Measure;
+use heaptide_render::histogram;
 
-/// Does it.
+use crate::NO;
+use crate::error::Error;
+use crate::options::{Format, HistogramOptions};
+use crate::source;
+
+/// Prints the sizes.
 pub fn histogram(options: &HistogramOptions) -> Result<ExitCode, Error> {
-    Err(Error::new(format!("not built yet: {options:?}")))
+    let recording = source::open(&options.source, &options.selection)?;
+    let pid = options.selection.pid();
+    if !source::has(&recording, pid) {
+        return Ok(ExitCode::from(NO));
+    }
+    let view = histogram::View { sort: options.sort, top: options.top };
+    match options.format {
+        Format::Json => source::print(|out| histogram::json(out, &recording, pid, &view))?,
+        Format::Text => {
+            let Some(process) = source::largest(&recording, pid, Measure::Allocations) else {
+                return Ok(ExitCode::from(NO));
+            };
+            source::print_page(|out| histogram::write(out, process, &view))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use crate::json_named;
 use crate::quantity::{rfc3339, seconds};
 
 /// Version of the contract; it changes when a key changes its meaning or goes.
-const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// Losses that are events missing from the figures or from their stack; others cut stacks short.
 const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
@@ -188,13 +188,13 @@ impl Sample {
 }
 
 #[derive(serde::Serialize)]
-struct EndEntry {
+pub(crate) struct EndEntry {
     kind: &'static str,
     code: Option<i32>,
 }
 
 impl EndEntry {
-    fn of(end: End) -> EndEntry {
+    pub(crate) fn of(end: End) -> EndEntry {
         let (kind, code) = match end {
             End::Exited(code) => ("exited", Some(code)),
             End::Signaled(code) => ("signaled", Some(code)),

@@ -4,10 +4,12 @@
 
 pub mod flamegraph;
 pub mod frames;
+pub mod histogram;
 pub mod hotspots;
 pub mod info;
 pub mod json;
 mod json_named;
+mod json_view;
 mod named;
 pub mod names;
 pub mod quantity;

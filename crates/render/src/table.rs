@@ -8,6 +8,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, StackId};
 
 use crate::frames;
+use crate::histogram;
 use crate::named;
 use crate::names::printable;
 use crate::quantity::{bytes, counted, percent, short_count};
@@ -20,8 +21,6 @@ const ROWS: usize = 20;
 const NAME: usize = 64;
 /// Lines a stack may have.
 const STACK_LINES: usize = 24;
-/// Characters of the longest bar.
-const BAR: u64 = 30;
 
 /// What the table shows.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +37,10 @@ pub struct Table {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Result<()> {
+    if table.by == GroupBy::Size {
+        let sort = table.sort.unwrap_or(Measure::Allocations);
+        return histogram::write(out, process, &histogram::View { sort, top: table.top });
+    }
     writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
@@ -45,7 +48,6 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
     });
     let rows = table.top.unwrap_or(ROWS);
     match table.by {
-        GroupBy::Size => sizes(out, process),
         GroupBy::Lane => lanes(out, process, measure.of_sites(), rows),
         GroupBy::Scope | GroupBy::Label if process.mode == Mode::Counters => {
             writeln!(out, "  recorded with --mode counters: no scopes, no labels")
@@ -187,73 +189,10 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
     more(out, lanes.len(), rows)
 }
 
-/// Block sizes in powers of two, with a bar for the blocks requested.
-fn sizes(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let classes = &process.histogram;
-    let most = classes.iter().map(|c| c.requested).max().unwrap_or(0);
-    let whole: u64 = classes.iter().map(|c| c.requested).sum();
-    writeln!(out, "blocks by size: as requested, as given, as freed\n")?;
-    writeln!(
-        out,
-        "  {:>21} {:>10} {:>7} {:>10} {:>10}",
-        "size", "requested", "", "given", "freed"
-    )?;
-    for class in classes {
-        let bar = match class.requested {
-            0 => 0,
-            n => (u128::from(n) * u128::from(BAR)).div_ceil(u128::from(most)) as usize,
-        };
-        let line = format!(
-            "  {:>21} {:>10} {:>7} {:>10} {:>10}  {}",
-            range(class.size_min, class.size_max),
-            short_count(class.requested),
-            percent(class.requested, whole),
-            short_count(class.usable),
-            short_count(class.freed),
-            "█".repeat(bar)
-        );
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
-/// `16 to 31 B`, `1 to 2 KiB`: upper ends of large classes are one byte short of what is written.
-fn range(min: u64, max: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if max < 1024 {
-        return if min == max { format!("{min} B") } else { format!("{min} to {max} B") };
-    }
-    let unit = (min.max(1).ilog2() / 10) as usize;
-    let scale = 1u64 << (10 * unit);
-    let upper = max / scale + u64::from(max % scale == scale - 1);
-    format!("{} to {upper} {}", min / scale, UNITS[unit])
-}
-
 fn more(out: &mut dyn Write, found: usize, shown: usize) -> io::Result<()> {
     match found {
         0 => writeln!(out, "  nothing"),
         n if n > shown => writeln!(out, "\n  {} more; --top {n} shows all", n - shown),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_written_in_one_unit() {
-        let cases = [
-            ((0, 0), "0 B"),
-            ((1, 1), "1 B"),
-            ((16, 31), "16 to 31 B"),
-            ((512, 1023), "512 to 1023 B"),
-            ((1024, 2047), "1 to 2 KiB"),
-            ((512 << 10, (1 << 20) - 1), "512 to 1024 KiB"),
-            ((1 << 63, u64::MAX), "8 to 16 EiB"),
-        ];
-        for ((min, max), text) in cases {
-            assert_eq!(range(min, max), text);
-        }
     }
 }

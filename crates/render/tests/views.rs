@@ -8,7 +8,7 @@ use std::sync::Arc;
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::*;
-use heaptide_render::{flamegraph, info, json, scopes, summary, table, text, tree};
+use heaptide_render::{flamegraph, histogram, info, json, scopes, summary, table, text, tree};
 use serde_json::Value;
 
 type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
@@ -351,6 +351,41 @@ fn tables() {
         let found = written(|out| table::write(out, &process(), &table));
         expect(&format!("by_{}.txt", by.name()), &found);
     }
+}
+
+/// The sites of the process have but one size each; with a second one at a site, and with sizes
+/// recorded, which tells them apart.
+#[test]
+fn sizes_exact_and_bounded() {
+    let view = histogram::View::default();
+    let mut mixed = process();
+    let (size_min, size_max) = (131_072, 262_143);
+    mixed.histogram.push(SizeClass { size_min, size_max, requested: 10, usable: 10, freed: 10 });
+    mixed.sites[0].measures.requested_bytes += 100;
+    mixed.sites[0].measures.largest_bytes += 100;
+    mixed.totals.requested_bytes += 100;
+    expect("histogram.txt", &written(|out| histogram::write(out, &mixed, &view)));
+    let mut by_size = Process { histogram: mixed.histogram.clone(), ..process() };
+    let whole = by_size.sites[0];
+    let part = |size, measures| Site { size: Some(size), measures, ..whole };
+    by_size.sites[0] = part(4096, row(900, 4104, 850, 900, 0));
+    by_size.sites.push(part(4000, row(100, 4008, 50, 100, 0)));
+    by_size.totals.requested_bytes -= 9600;
+    let view = histogram::View { sort: Measure::LiveBytes, top: Some(2) };
+    expect("histogram_by_size.txt", &written(|out| histogram::write(out, &by_size, &view)));
+    let all = recording(vec![mixed]);
+    let text = written(|out| histogram::json(out, &all, None, &histogram::View::default()));
+    let found: Value = serde_json::from_str(&text).expect("valid JSON");
+    let class = |i: usize| &found["processes"][0]["classes"][i]["requested_bytes"];
+    assert_eq!(*class(0), serde_json::json!({"least": 800_000, "most": 800_000, "exact": true}));
+    let large = serde_json::json!({"least": 4_096_100, "most": 4_096_100, "exact": true});
+    assert_eq!(*class(3), large, "what the others leave");
+    let exact = &found["processes"][0]["exact"];
+    assert_eq!((&exact["recorded"], &exact["allocations"]), (&false.into(), &50_312.into()));
+    assert_eq!(
+        (&exact["sizes"][0]["size"], &exact["sizes"][0]["temporary"]),
+        (&16.into(), &49_990.into())
+    );
 }
 
 #[test]

@@ -85,6 +85,13 @@ pub struct HistogramOptions {
     /// text has bars, json the numbers
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
+    /// Show this many exact sizes [default: 20 as text, all as json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Order exact sizes by this measure
+    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
+        default_value = "allocations")]
+    pub sort: Measure,
     #[command(flatten)]
     pub selection: Selection,
 }

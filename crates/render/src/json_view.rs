@@ -1,0 +1,82 @@
+//! What the JSON of every view has in common: the recording, and of which process the rest is.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measures, Process, Recording};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::json::{EndEntry, SCHEMA, serialize_part};
+use crate::quantity::seconds;
+
+/// Writes a view of the chosen processes as one JSON object and a newline.
+///
+/// Errors: those of `out`.
+pub(crate) fn write<'a, V: Serialize>(
+    out: &mut dyn Write,
+    recording: &'a Recording,
+    pid: Option<u32>,
+    view: impl Fn(&'a Process) -> V,
+) -> io::Result<()> {
+    let chosen = recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.pid));
+    let document = Document {
+        schema: SCHEMA,
+        recording: recording.path.to_string_lossy().into_owned(),
+        heaptide: env!("CARGO_PKG_VERSION"),
+        processes: chosen.map(|p| Part { process: About::of(p), view: view(p) }).collect(),
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    out.write_all(b"\n")
+}
+
+#[derive(serde::Serialize)]
+struct Document<V> {
+    schema: u32,
+    recording: String,
+    heaptide: &'static str,
+    processes: Vec<V>,
+}
+
+#[derive(serde::Serialize)]
+struct Part<'a, V> {
+    #[serde(flatten)]
+    process: About<'a>,
+    #[serde(flatten)]
+    view: V,
+}
+
+/// Which process it is.
+#[derive(serde::Serialize)]
+struct About<'a> {
+    pid: u32,
+    image: u32,
+    program: &'a str,
+    command: &'a [String],
+    duration_s: f64,
+    end: EndEntry,
+    part: Option<&'a str>,
+}
+
+impl About<'_> {
+    fn of(process: &Process) -> About<'_> {
+        About {
+            pid: process.pid,
+            image: process.image,
+            program: &process.program,
+            command: &process.command,
+            duration_s: seconds(process.duration_ns),
+            end: EndEntry::of(process.end),
+            part: process.part.as_deref(),
+        }
+    }
+}
+
+/// Measures of a part of the process, by their names.
+pub(crate) struct MeasuresEntry(pub(crate) Measures);
+
+impl Serialize for MeasuresEntry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        serialize_part(&self.0, &mut map)?;
+        map.end()
+    }
+}
