@@ -322,8 +322,7 @@ impl Sum {
             }),
             SiteKind::Heap | SiteKind::PoolChunk => {
                 // What a label says is no request.
-                let said = moved.blocks > 0 && moved.blocks >= measures.allocations;
-                let largest_bytes = if said { 0 } else { measures.largest_bytes };
+                let largest_bytes = if site.only_said() { 0 } else { measures.largest_bytes };
                 self.all.add(&Measures { largest_bytes, ..*measures });
                 let sum = u64::saturating_add;
                 self.moved = Moved {

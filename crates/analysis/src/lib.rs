@@ -14,6 +14,8 @@ pub mod diff;
 mod error;
 mod facts;
 pub mod glue;
+pub mod join;
+mod joined_time;
 #[cfg(test)]
 mod made;
 pub mod measure;
@@ -21,6 +23,7 @@ pub mod metadata;
 pub mod model;
 pub mod named;
 mod naming;
+pub mod origin;
 mod pack;
 pub mod reader;
 pub mod recording;

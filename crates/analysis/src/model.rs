@@ -65,6 +65,13 @@ pub struct Process {
     pub host: String,
     /// Its place among the processes of a parallel job, as MPI or Slurm told it.
     pub rank: Option<Rank>,
+    /// The parallel job, as MPI, Slurm or another batch system calls it; empty if none does.
+    pub job: String,
+    /// Where `heaptide merge` took it from; none if it was recorded here.
+    pub run: Option<Run>,
+    /// Process images in these tables: 1, or more where several were joined (see
+    /// [`Recording::join`]). Joined ones have no pid, parent and image number: those are 0.
+    pub images: u32,
     /// Start, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
     /// From start to end (or to the last sign of life), nanoseconds.
@@ -126,6 +133,15 @@ pub struct Rank {
     pub number: u32,
     /// How many processes the job has; 0 if it was not told.
     pub of: u32,
+}
+
+/// A recording that was merged into another one.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Run {
+    /// Its number among them, from 1.
+    pub number: u32,
+    /// What it was called.
+    pub recording: String,
 }
 
 /// How a process image ended.

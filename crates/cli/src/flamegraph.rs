@@ -34,8 +34,8 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     };
     let measure = options.measure.of_sites();
     if measure.of(&process.totals) == 0 {
-        let (path, pid, name) = (recording.path.display(), process.pid, measure.name());
-        eprintln!("heaptide: {path}: {name} of pid {pid} is 0: nothing to draw");
+        let (path, who, name) = (recording.path.display(), process.who(), measure.name());
+        eprintln!("heaptide: {path}: {name} of {who} is 0: nothing to draw");
         return Ok(ExitCode::from(NO));
     }
     let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));

@@ -3,17 +3,27 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use heaptide_analysis::join::Apart;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_analysis::recording::Choice;
 use heaptide_render::names::printable;
 
 use crate::error::Error;
-use crate::options::{Selection, Source};
+use crate::options::{Selection, Source, Which};
 
 /// Opens a recording and takes of it what is selected.
 pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> {
-    let mut recording = open_uncut(source, selection)?;
+    open_apart(source, selection, Apart::Nowhere)
+}
+
+/// The same, with joined processes kept apart; to keep them apart is to join them.
+pub fn open_apart(
+    source: &Source,
+    selection: &Selection,
+    apart: Apart,
+) -> Result<Recording, Error> {
+    let mut recording = open_uncut(source, selection, apart)?;
     if let Some(depth) = selection.depth {
         recording.processes.iter_mut().for_each(|process| process.cut_stacks(depth.get()));
     }
@@ -21,10 +31,18 @@ pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> 
 }
 
 /// The same with whole stacks, for views that `--depth` means otherwise for.
-pub fn open_uncut(source: &Source, selection: &Selection) -> Result<Recording, Error> {
+pub fn open_uncut(
+    source: &Source,
+    selection: &Selection,
+    apart: Apart,
+) -> Result<Recording, Error> {
     let mut recording = read(source)?;
     if selection.fold_recursion {
         recording.processes.iter_mut().for_each(Process::fold_scopes);
+    }
+    if apart != Apart::Nowhere && selection.pid().is_none() || selection.process == Some(Which::All)
+    {
+        recording.join(apart);
     }
     Ok(recording)
 }

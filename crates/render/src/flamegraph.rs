@@ -52,8 +52,8 @@ pub fn write(
         Boxes::ScopesAndStacks => folded_scopes(process, measure, true),
     };
     if lines.is_empty() {
-        let (name, pid) = (measure.name(), process.pid);
-        let why = format!("{name} of pid {pid} is 0: nothing to draw");
+        let (name, who) = (measure.name(), process.who());
+        let why = format!("{name} of {who} is 0: nothing to draw");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let mut options = flamegraph::Options::default();
@@ -191,13 +191,13 @@ fn subtitle(process: &Process, measure: Measure) -> String {
         true => format!("{} ({} bytes)", bytes(value), count(value)),
         false => count(value),
     };
-    let pid = process.pid;
+    let who = process.who();
     match measure {
         Measure::AtPeakBytes | Measure::AtPeakBlocks => {
             let when = duration(process.peak_time_ns);
-            format!("pid {pid}: {value} live at the peak, {when} after the start")
+            format!("{who}: {value} live at the peak, {when} after the start")
         }
-        Measure::LiveBytes | Measure::LiveBlocks => format!("pid {pid}: {value} live at the end"),
-        _ => format!("pid {pid}: {value}"),
+        Measure::LiveBytes | Measure::LiveBlocks => format!("{who}: {value} live at the end"),
+        _ => format!("{who}: {value}"),
     }
 }

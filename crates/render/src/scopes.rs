@@ -49,7 +49,7 @@ pub(crate) fn path(process: &Process, scope: ScopeId, width: usize) -> String {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
-    writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
+    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no scopes");
     }

@@ -41,7 +41,7 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
         let sort = table.sort.unwrap_or(Measure::Allocations);
         return histogram::write(out, process, &histogram::View { sort, top: table.top });
     }
-    writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
+    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
         Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,

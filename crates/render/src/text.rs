@@ -112,10 +112,11 @@ fn signal_name(signal: i32) -> &'static str {
 
 /// The command as one would type it, as far as it fits.
 pub(crate) fn command_line(process: &Process, width: usize) -> String {
+    let joined = process.images > 1;
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
     let quoted = process.command.iter().enumerate().map(|(i, word)| {
         let word = if i == 0 { file_name(word) } else { word };
-        match !word.is_empty() && word.chars().all(plain) {
+        match joined || !word.is_empty() && word.chars().all(plain) {
             true => word.to_owned(),
             false => format!("'{}'", word.replace('\'', r"'\''").replace('\n', "⏎")),
         }
@@ -201,7 +202,11 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         n => format!(", image {n} after exec"),
     };
     let forked = if process.forked { ", forked" } else { "" };
-    writeln!(out, "  program  {}, pid {}{image}{forked}", process.program, process.pid)?;
+    let program = match &*process.program {
+        "" => "several programs",
+        program => program,
+    };
+    writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
     writeln!(
         out,
         "  started  {}, ran {}, {}",

@@ -36,7 +36,7 @@ pub struct View {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
-    writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
+    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
     }
