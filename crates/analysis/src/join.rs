@@ -22,7 +22,7 @@ use crate::origin::{self, Origin};
 pub enum Apart {
     /// In no tree: what is the same in several processes is one.
     Nowhere,
-    /// By frames such as `rank 3`.
+    /// By frames such as `[rank 3]`.
     InStacks(Origin),
     /// By scopes such as `rank=3`.
     InScopes(Origin),
@@ -197,7 +197,7 @@ impl Joining {
         match outermost {
             Outermost::Nothing => (StackId(0), ScopeId(0)),
             Outermost::Frame(name) => {
-                let function = Some(name);
+                let function = Some(format!("[{name}]").into());
                 let (module, file, line) = (None, None, None);
                 let frame =
                     self.frame(Frame { function, module, offset: 0, file, line, inlined: false });
@@ -344,7 +344,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         image: numbers.2,
         forked: alone && first.forked,
         program: common(processes, |p| &p.program).cloned().unwrap_or_default(),
-        command: command(processes, images),
+        command: command(processes),
         host: hosts(processes),
         rank: first.rank.filter(|_| processes.iter().all(|p| p.rank == first.rank)),
         job: common(processes, |p| &p.job).cloned().unwrap_or_default(),
@@ -391,8 +391,8 @@ fn common<'a, T: PartialEq + ?Sized>(
     processes.iter().all(|p| of(p) == first).then_some(first)
 }
 
-/// One command of one process, else how many processes of which programs.
-fn command(processes: &[Process], images: u32) -> Vec<String> {
+/// The command of one process, else the programs.
+fn command(processes: &[Process]) -> Vec<String> {
     /// Programs that are named.
     const NAMED: usize = 3;
     if let [process] = processes {
@@ -411,7 +411,7 @@ fn command(processes: &[Process], images: u32) -> Vec<String> {
         Some(n) => format!(" and {n} more"),
     };
     let named = names[..names.len().min(NAMED)].join(", ");
-    vec![format!("{images} processes: {named}{more}")]
+    vec![format!("{named}{more}")]
 }
 
 fn hosts(processes: &[Process]) -> String {

@@ -96,9 +96,7 @@ impl Joining {
             let (time_ns, bytes) = most.map_or((0, 0), |most| (most.time_ns, most.live_bytes));
             joined.peak_time_ns = time_ns;
             joined.part = Some(format!(
-                "of {} process images; the peak is the sum of their own peaks, which were at \
-                 different moments: live at once were {bytes} bytes at most",
-                self.images
+                "the peak is the sum of each image's own; at most {bytes} bytes were live at once"
             ));
         }
         joined.timeline = thinned(timeline);

@@ -17,7 +17,11 @@ use crate::source;
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     check(options)?;
-    let recording = source::open(&options.source, &options.selection)?;
+    let apart = match options.scopes || options.scopes_and_stacks {
+        true => options.origins.in_scopes(),
+        false => options.origins.in_stacks(),
+    };
+    let recording = source::open_apart(&options.source, &options.selection, apart)?;
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
@@ -73,8 +77,8 @@ fn has_what_it_takes(options: &ExportOptions, recording: &Recording, process: &P
     let of_one_measure = [Dot, Flamegraph, Folded].contains(&format);
     let measure = options.measure.of_sites();
     if of_one_measure && measure.of(&process.totals) == 0 {
-        let (path, pid, name) = (recording.path.display(), process.pid, measure.name());
-        eprintln!("heaptide: {path}: {name} of pid {pid} is 0: nothing to export");
+        let (path, who, name) = (recording.path.display(), process.who(), measure.name());
+        eprintln!("heaptide: {path}: {name} of {who} is 0: nothing to export");
         return false;
     }
     true

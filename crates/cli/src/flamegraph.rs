@@ -15,7 +15,11 @@ use crate::source;
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
-    let recording = source::open(&options.source, &options.selection)?;
+    let apart = match options.scopes || options.scopes_and_stacks {
+        true => options.origins.in_scopes(),
+        false => options.origins.in_stacks(),
+    };
+    let recording = source::open_apart(&options.source, &options.selection, apart)?;
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }

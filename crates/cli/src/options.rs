@@ -14,7 +14,7 @@ use crate::values;
 mod selection;
 mod views;
 
-pub use selection::{Selection, Source, Which};
+pub use selection::{Origins, Selection, Source, Which};
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, HistogramOptions, LeaksOptions,
     MergeOptions, PeakOptions, TimelineOptions,
@@ -232,6 +232,8 @@ pub struct TreeOptions {
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub min_percent: f64,
     #[command(flatten)]
+    pub origins: Origins,
+    #[command(flatten)]
     pub selection: Selection,
 }
 
@@ -262,6 +264,8 @@ pub struct FlamegraphOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub origins: Origins,
     #[command(flatten)]
     pub selection: Selection,
 }

@@ -36,12 +36,16 @@ pub fn open_uncut(
     selection: &Selection,
     apart: Apart,
 ) -> Result<Recording, Error> {
+    let all = apart != Apart::Nowhere || selection.process == Some(Which::All);
+    if let Some(pid) = selection.pid().filter(|_| all) {
+        let what = "--by keeps processes apart that are joined, all of them";
+        return Err(Error::new(format!("{what}; leave out --by or --process {pid}")));
+    }
     let mut recording = read(source)?;
     if selection.fold_recursion {
         recording.processes.iter_mut().for_each(Process::fold_scopes);
     }
-    if apart != Apart::Nowhere && selection.pid().is_none() || selection.process == Some(Which::All)
-    {
+    if all {
         recording.join(apart);
     }
     Ok(recording)

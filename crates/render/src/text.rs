@@ -203,7 +203,7 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     };
     let forked = if process.forked { ", forked" } else { "" };
     let program = match &*process.program {
-        "" => "several programs",
+        "" => "several",
         program => program,
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;

@@ -5,8 +5,38 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use heaptide_analysis::join::Apart;
+use heaptide_analysis::origin::Origin;
 
 use crate::values;
+
+/// How processes are kept apart in a tree.
+#[derive(Args, Debug)]
+pub struct Origins {
+    /// Join all processes and put each (or each host, each rank) round what it allocated
+    #[arg(long, value_name = "process|host|rank", value_parser = origin_parser(),
+        hide_possible_values = true)]
+    pub by: Option<Origin>,
+}
+
+impl Origins {
+    /// As outermost frames.
+    pub fn in_stacks(&self) -> Apart {
+        self.by.map_or(Apart::Nowhere, Apart::InStacks)
+    }
+
+    /// As outermost scopes.
+    pub fn in_scopes(&self) -> Apart {
+        self.by.map_or(Apart::Nowhere, Apart::InScopes)
+    }
+}
+
+/// An origin by its name.
+fn origin_parser() -> impl TypedValueParser<Value = Origin> {
+    let names = Origin::all().iter().map(|by| by.name());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Origin>())
+}
 
 /// The recording a command reads, and what of it.
 #[derive(Args, Debug)]

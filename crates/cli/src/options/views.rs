@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use heaptide_analysis::measure::Measure;
 
-use super::{Format, Selection, Source, measure_parser};
+use super::{Format, Origins, Selection, Source, measure_parser};
 
 /// `heaptide export`.
 #[derive(Args, Debug)]
@@ -38,6 +38,8 @@ pub struct ExportOptions {
     /// Say at each stack how many blocks (folded)
     #[arg(long)]
     pub annotate: bool,
+    #[command(flatten)]
+    pub origins: Origins,
     #[command(flatten)]
     pub selection: Selection,
 }
