@@ -16,6 +16,7 @@ mod facts;
 pub mod glue;
 pub mod join;
 mod joined_time;
+pub mod leaks;
 #[cfg(test)]
 mod made;
 pub mod measure;
@@ -33,6 +34,7 @@ pub mod scope_frames;
 pub mod scopes;
 pub mod sizes;
 pub mod snapshot;
+pub mod suppressions;
 pub mod symbols;
 mod tables;
 pub mod tree;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, Frame, Measures, Mode, Process, Recording, Site};
+use heaptide_analysis::model::{End, Frame, Measures, Mode, Process, Recording, Site, StackId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json_named;
@@ -108,11 +108,7 @@ impl Serialize for Image<'_> {
         map.serialize_entry("histogram", &seq(process.histogram.iter().map(SizeClass)))?;
         let lanes = process.lanes.iter().map(|lane| Lane(&lane.name, lane.threads, &lane.measures));
         map.serialize_entry("lanes", &seq(lanes))?;
-        let frames = numbers
-            .shown
-            .iter()
-            .map(|&i| FrameEntry { process, frame: &process.frames[i as usize] });
-        map.serialize_entry("frames", &seq(frames))?;
+        map.serialize_entry("frames", &numbers.entries(process))?;
         let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
         map.serialize_entry("sites", &seq(sites))?;
         json_named::serialize_lists(process, &mut map)?;
@@ -121,17 +117,21 @@ impl Serialize for Image<'_> {
     }
 }
 
+/// The name of a mode in options and JSON.
+pub(crate) fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Counters => "counters",
+        Mode::Stacks => "stacks",
+        Mode::Scopes => "scopes",
+    }
+}
+
 /// What the contract does not promise but a script may use.
 fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<(), M::Error> {
     map.serialize_entry("file", &process.file.to_string_lossy())?;
     map.serialize_entry("host", &process.host)?;
     map.serialize_entry("forked", &process.forked)?;
-    let mode = match process.mode {
-        Mode::Counters => "counters",
-        Mode::Stacks => "stacks",
-        Mode::Scopes => "scopes",
-    };
-    map.serialize_entry("mode", mode)?;
+    map.serialize_entry("mode", mode_name(process.mode))?;
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
     let losses = process.losses.iter().map(|&(name, meaning, count)| Loss { name, meaning, count });
     map.serialize_entry("losses", &seq(losses))?;
@@ -258,7 +258,7 @@ impl Serialize for Lane<'_> {
     }
 }
 
-struct FrameEntry<'a> {
+pub(crate) struct FrameEntry<'a> {
     process: &'a Process,
     frame: &'a Frame,
 }
@@ -287,12 +287,9 @@ struct SiteEntry<'a> {
 impl Serialize for SiteEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let SiteEntry { process, site, numbers } = self;
-        let mut stack: Vec<u32> =
-            process.frames_of(site.stack).map(|f| numbers.number[f.0 as usize]).collect();
-        stack.reverse();
         let lane = process.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("stack", &stack)?;
+        map.serialize_entry("stack", &numbers.stack(process, site.stack))?;
         json_named::serialize_site(process, site, &mut map)?;
         map.serialize_entry("lane", lane)?;
         serialize_part(&site.measures, &mut map)?;
@@ -311,7 +308,7 @@ fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
 }
 
 /// Which frames are written, and the number each gets by being written.
-struct FrameNumbers {
+pub(crate) struct FrameNumbers {
     shown: Vec<u32>,
     number: Vec<u32>,
 }
@@ -323,17 +320,36 @@ impl FrameNumbers {
         if choice.top.is_none() {
             return FrameNumbers { shown: (0..all).collect(), number: (0..all).collect() };
         }
-        let mut numbers = FrameNumbers { shown: Vec::new(), number: vec![u32::MAX; all as usize] };
-        for site in sites {
-            for frame in process.frames_of(site.stack) {
-                let number = &mut numbers.number[frame.0 as usize];
-                if *number == u32::MAX {
-                    *number = numbers.shown.len() as u32;
-                    numbers.shown.push(frame.0);
-                }
+        FrameNumbers::of_stacks(process, sites.iter().map(|site| site.stack))
+    }
+
+    /// Those that stacks use.
+    pub(crate) fn of_stacks(
+        process: &Process,
+        stacks: impl Iterator<Item = StackId>,
+    ) -> FrameNumbers {
+        let number = vec![u32::MAX; process.frames.len()];
+        let mut numbers = FrameNumbers { shown: Vec::new(), number };
+        for frame in stacks.flat_map(|stack| process.frames_of(stack)) {
+            let number = &mut numbers.number[frame.0 as usize];
+            if *number == u32::MAX {
+                *number = numbers.shown.len() as u32;
+                numbers.shown.push(frame.0);
             }
         }
         numbers
+    }
+
+    /// The frames as they are written.
+    pub(crate) fn entries<'a>(&self, process: &'a Process) -> Vec<FrameEntry<'a>> {
+        let entry = |&i: &u32| FrameEntry { process, frame: &process.frames[i as usize] };
+        self.shown.iter().map(entry).collect()
+    }
+
+    /// The numbers of a stack's frames, outermost first.
+    pub(crate) fn stack(&self, process: &Process, stack: StackId) -> Vec<u32> {
+        let path = process.path_of(stack);
+        path.into_iter().map(|frame| self.number[frame.0 as usize]).collect()
     }
 }
 

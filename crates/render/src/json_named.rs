@@ -10,6 +10,7 @@ use heaptide_analysis::scopes::{self, ScopeSums};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::{seq, serialize_part};
+use crate::json_view::MeasuresEntry;
 use crate::quantity::seconds;
 
 /// Scopes that a site names, the innermost: in a program 10 000 scopes deep every site would repeat
@@ -62,15 +63,7 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     site: &Site,
     map: &mut M,
 ) -> Result<(), M::Error> {
-    let mut path: Vec<_> = process.scopes_of(site.scope).take(SCOPES + 1).collect();
-    let is_cut = path.len() > SCOPES;
-    path.truncate(SCOPES);
-    path.reverse();
-    map.serialize_entry("scope", &seq(path.iter().map(|scope| NameEntry::of(scope))))?;
-    map.serialize_entry("scope_index", &site.scope.0)?;
-    if is_cut {
-        map.serialize_entry("scope_cut", &true)?;
-    }
+    serialize_scope(process, site.scope, map)?;
     let label = site.label.map(|id| &*process.labels[id.0 as usize].name);
     map.serialize_entry("label", &label)?;
     map.serialize_entry("kind", site.kind.name())?;
@@ -82,6 +75,24 @@ pub(crate) fn serialize_site<M: SerializeMap>(
         map.serialize_entry("moved_usable_bytes", &site.moved.usable_bytes)?;
         map.serialize_entry("moved_requested_bytes", &site.moved.requested_bytes)?;
         map.serialize_entry("lent_bytes", &site.lent_bytes)?;
+    }
+    Ok(())
+}
+
+/// The innermost scopes of a path, outermost of them first.
+pub(crate) fn serialize_scope<M: SerializeMap>(
+    process: &Process,
+    scope: ScopeId,
+    map: &mut M,
+) -> Result<(), M::Error> {
+    let mut path: Vec<_> = process.scopes_of(scope).take(SCOPES + 1).collect();
+    let is_cut = path.len() > SCOPES;
+    path.truncate(SCOPES);
+    path.reverse();
+    map.serialize_entry("scope", &seq(path.iter().map(|scope| NameEntry::of(scope))))?;
+    map.serialize_entry("scope_index", &scope.0)?;
+    if is_cut {
+        map.serialize_entry("scope_cut", &true)?;
     }
     Ok(())
 }
@@ -117,17 +128,7 @@ impl Serialize for ScopeEntry<'_> {
         map.serialize_entry("value", &*scope.value)?;
         map.serialize_entry("entered", &scope.entered)?;
         serialize_part(&sums.own, &mut map)?;
-        map.serialize_entry("inclusive", &Part(&sums.inclusive))?;
-        map.end()
-    }
-}
-
-struct Part<'a>(&'a Measures);
-
-impl Serialize for Part<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        serialize_part(self.0, &mut map)?;
+        map.serialize_entry("inclusive", &MeasuresEntry(sums.inclusive))?;
         map.end()
     }
 }

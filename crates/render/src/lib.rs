@@ -10,6 +10,7 @@ pub mod info;
 pub mod json;
 mod json_named;
 mod json_view;
+pub mod leaks;
 mod named;
 pub mod names;
 pub mod quantity;

@@ -267,7 +267,7 @@ fn row(out: &mut dyn Write, name: &str, value: &str, note: &str) -> io::Result<(
     writeln!(out, "{}", line.trim_end())
 }
 
-fn live_name(process: &Process) -> &'static str {
+pub(crate) fn live_name(process: &Process) -> &'static str {
     match process.end {
         End::Exited(_) => "live at exit",
         End::Running => "live now",

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::*;
-use heaptide_render::{flamegraph, histogram, info, json, scopes, summary, table, text, tree};
+use heaptide_analysis::suppressions::Suppressions;
+use heaptide_render::{
+    flamegraph, histogram, info, json, leaks, scopes, summary, table, text, tree,
+};
 use serde_json::Value;
 
 type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
@@ -388,6 +391,59 @@ fn sizes_exact_and_bounded() {
     assert_eq!(
         (&exact["sizes"][0]["size"], &exact["sizes"][0]["temporary"]),
         (&16.into(), &49_990.into())
+    );
+}
+
+/// The page and whether it says that there are leaks.
+fn leaks_of(recording: &Recording, suppressions: &Suppressions) -> (String, bool) {
+    let view = leaks::View { suppressions, top: None, process: None };
+    let found = leaks::Found::of(recording, &view);
+    (written(|out| leaks::write(out, &found, &view)), found.any())
+}
+
+#[test]
+fn what_is_never_freed() {
+    let mut known = Suppressions::built_in();
+    let all = recording(vec![process()]);
+    let (page, any) = leaks_of(&all, &known);
+    expect("leaks.txt", &page);
+    assert!(any);
+    known.add("leak:^work(\nleak:nowhere\nleak:^/src/tree.cc$\nleak:/tree.cc$").unwrap();
+    let (page, any) = leaks_of(&all, &known);
+    expect("leaks_suppressed.txt", &page);
+    assert!(any, "a block without a stack is left");
+    let view = leaks::View { suppressions: &known, top: None, process: None };
+    let text = written(|out| leaks::json(out, &all, &view));
+    let found: Value = serde_json::from_str(&text).expect("valid JSON");
+    let one = &found["processes"][0];
+    assert_eq!((&one["live_bytes"], &one["leaked_bytes"]), (&720_040.into(), &40.into()));
+    assert_eq!((&one["leaks"][0]["stack"], &one["counts"]), (&Value::Array(vec![]), &true.into()));
+    let used = |i: usize| one["suppressions"][i]["blocks"].as_u64().unwrap();
+    assert_eq!([used(0), used(1), used(2), used(3)], [300, 0, 100, 0], "the first that matches");
+}
+
+#[test]
+fn leaks_where_there_are_no_stacks_or_no_end() {
+    let none = Suppressions::none();
+    let of = |process: Process| leaks_of(&recording(vec![process]), &none);
+    let (page, any) = of(Process { mode: Mode::Scopes, ..annotated() });
+    expect("leaks_scopes.txt", &page);
+    assert!(any);
+    let (page, any) = of(Process { mode: Mode::Counters, end: End::Signaled(9), ..process() });
+    expect("leaks_counters.txt", &page);
+    assert!(any);
+    let (page, any) = of(small());
+    assert!(!any && page.contains("24 bytes in 1 block"), "{page}");
+    let several = recording(vec![small(), process(), Process { end: End::Running, ..process() }]);
+    expect("leaks_several.txt", &leaks_of(&several, &none).0);
+    let clean = Process { sites: Vec::new(), ..process() };
+    assert_eq!(
+        leaks_of(&recording(vec![clean]), &none),
+        (
+            "app --input 'a file.txt' (pid 4242), exited with status 0\nlive at exit: nothing\n"
+                .into(),
+            false
+        )
     );
 }
 

@@ -123,6 +123,9 @@ pub struct LeaksOptions {
     /// File of lines `leak:PATTERN`, as LeakSanitizer reads them. Can be given several times
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
+    /// Show also what the C and C++ libraries and the dynamic linker keep for as long as they live
+    #[arg(long)]
+    pub no_built_in: bool,
     /// text is a page to read, json has every leak
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
