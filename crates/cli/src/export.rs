@@ -4,9 +4,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use heaptide_analysis::model::{Process, Recording};
-use heaptide_render::flamegraph::{self, Boxes};
-use heaptide_render::json;
+use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_render::flamegraph::{self, Lanes};
+use heaptide_render::{csv, dot, json, speedscope};
 
 use crate::NO;
 use crate::error::Error;
@@ -17,11 +17,11 @@ use crate::source;
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     check(options)?;
-    let apart = match options.scopes || options.scopes_and_stacks {
-        true => options.origins.in_scopes(),
-        false => options.origins.in_stacks(),
-    };
-    let recording = source::open_apart(&options.source, &options.selection, apart)?;
+    let (frames, apart) = (&options.frames, options.frames.apart(&options.origins));
+    // The tree of scopes says more of them than their frames would.
+    let tree = options.format == ExportFormat::Dot && frames.scopes;
+    let inside = frames.in_scopes().filter(|_| !tree);
+    let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
@@ -49,6 +49,9 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
     if options.per_lane && ![Dot, Folded, Flamegraph, Speedscope].contains(&format) {
         return refuse("--per-lane is for dot, folded, flamegraph and speedscope");
     }
+    if options.picture.is_asked_for() && format != Flamegraph {
+        return refuse("--icicle, --bottom-up, --width and --title are for --format flamegraph");
+    }
     match &options.output {
         Some(path) => output::may_write(path, options.force),
         None if format == Pprof && io::stdout().is_terminal() => {
@@ -64,11 +67,11 @@ fn has_what_it_takes(options: &ExportOptions, recording: &Recording, process: &P
     use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
     let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope];
-    let scopes = options.scopes || options.scopes_and_stacks;
+    let scopes_only = format == Dot && process.mode == Mode::Scopes;
     if of_stacks.contains(&format) {
-        let fits = match scopes {
-            true => source::has_scopes(recording, process),
-            false => source::has_stacks(recording, process),
+        let fits = match options.frames.in_scopes() {
+            None if !scopes_only => source::has_stacks(recording, process),
+            _ => source::has_scopes(recording, process),
         };
         if !fits {
             return false;
@@ -91,23 +94,25 @@ fn write(
     process: &Process,
 ) -> io::Result<()> {
     let measure = options.measure;
+    let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
     match options.format {
-        ExportFormat::Flamegraph => flamegraph::write(out, process, measure, boxes(options)),
+        ExportFormat::Csv => csv::write(out, process),
+        ExportFormat::Dot => {
+            let scopes = options.frames.scopes || process.mode == Mode::Scopes;
+            let tree = if scopes { dot::Tree::Scopes } else { dot::Tree::Calls };
+            dot::write(out, process, measure, tree, lanes)
+        }
+        ExportFormat::Flamegraph => {
+            let drawing = options.picture.drawing(measure, lanes);
+            flamegraph::write(out, process, &drawing)
+        }
+        ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Json => {
             let choice =
                 json::Choice { sort: measure, top: None, process: options.selection.pid() };
             json::write(out, recording, &choice)
         }
         other => Err(io::Error::other(format!("--format {} is not built yet", name(other)))),
-    }
-}
-
-/// What stands in the place of functions.
-fn boxes(options: &ExportOptions) -> Boxes {
-    match (options.scopes, options.scopes_and_stacks) {
-        (true, _) => Boxes::Scopes,
-        (_, true) => Boxes::ScopesAndStacks,
-        _ => Boxes::Stacks,
     }
 }
 

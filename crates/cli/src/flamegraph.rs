@@ -1,11 +1,10 @@
 //! `heaptide flamegraph`: an SVG beside the recording.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use heaptide_analysis::model::Process;
-use heaptide_render::flamegraph::{self, Boxes};
+use heaptide_render::flamegraph::{self, Lanes};
 
 use crate::NO;
 use crate::error::Error;
@@ -15,23 +14,15 @@ use crate::source;
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
-    let apart = match options.scopes || options.scopes_and_stacks {
-        true => options.origins.in_scopes(),
-        false => options.origins.in_stacks(),
-    };
-    let recording = source::open_apart(&options.source, &options.selection, apart)?;
+    let (inside, apart) = (options.frames.in_scopes(), options.frames.apart(&options.origins));
+    let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
     let process = source::largest(&recording, options.selection.pid(), options.measure);
-    let boxes = match (options.scopes, options.scopes_and_stacks) {
-        (true, _) => Boxes::Scopes,
-        (_, true) => Boxes::ScopesAndStacks,
-        _ => Boxes::Stacks,
-    };
-    let fits = |p: &&Process| match boxes {
-        Boxes::Stacks => source::has_stacks(&recording, p),
-        Boxes::Scopes | Boxes::ScopesAndStacks => source::has_scopes(&recording, p),
+    let fits = |p: &&Process| match options.frames.in_scopes() {
+        None => source::has_stacks(&recording, p),
+        Some(_) => source::has_scopes(&recording, p),
     };
     let Some(process) = process.filter(fits) else {
         return Ok(ExitCode::from(NO));
@@ -44,9 +35,10 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     }
     let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));
     output::may_write(&path, options.force)?;
+    let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
+    let drawing = options.picture.drawing(measure, lanes);
     let mut svg = Vec::new();
-    flamegraph::write(&mut svg, process, measure, boxes)
-        .map_err(|e| Error::file(&path, "draw it", e))?;
+    flamegraph::write(&mut svg, process, &drawing).map_err(|e| Error::file(&path, "draw it", e))?;
     output::store(&path, &svg, options.force)?;
     source::print(|out| writeln!(out, "{}", path.display()))?;
     Ok(ExitCode::SUCCESS)

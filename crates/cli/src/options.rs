@@ -16,8 +16,8 @@ mod views;
 
 pub use selection::{Origins, Selection, Source, Which};
 pub use views::{
-    DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, HistogramOptions, LeaksOptions,
-    MergeOptions, PeakOptions, TimelineOptions,
+    DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
+    LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineOptions,
 };
 
 /// Records every memory allocation of a program and says who allocates, what is live, and where.
@@ -255,24 +255,26 @@ pub struct FlamegraphOptions {
     #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
         default_value = "at_peak_bytes")]
     pub measure: Measure,
-    /// Draw scopes, not functions
-    #[arg(long, conflicts_with = "scopes_and_stacks")]
-    pub scopes: bool,
-    /// Draw scopes, and above them the functions that allocate in them
+    #[command(flatten)]
+    pub frames: Frames,
+    /// Draw a box for each lane, and on it what is of that lane
     #[arg(long)]
-    pub scopes_and_stacks: bool,
+    pub per_lane: bool,
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     pub origins: Origins,
     #[command(flatten)]
+    pub picture: Picture,
+    #[command(flatten)]
     pub selection: Selection,
 }
 
 const FLAMEGRAPH_EXAMPLE: &str = "\
 Example:
-  heaptide flamegraph app.heaptide -o leaks.svg --measure live_bytes";
+  heaptide flamegraph app.heaptide -o leaks.svg --measure live_bytes
+  heaptide flamegraph app.heaptide --bottom-up --icicle --width 2400 --title \"Who allocates\"";
 
 /// `heaptide info`.
 #[derive(Args, Debug)]

@@ -7,6 +7,7 @@ use heaptide_analysis::join::Apart;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_analysis::recording::Choice;
+use heaptide_analysis::scope_frames::Inside;
 use heaptide_render::names::printable;
 
 use crate::error::Error;
@@ -47,6 +48,21 @@ pub fn open_uncut(
     }
     if all {
         recording.join(apart);
+    }
+    Ok(recording)
+}
+
+/// The same with scopes as frames, if that is asked for.
+pub fn open_framed(
+    source: &Source,
+    selection: &Selection,
+    inside: Option<Inside>,
+    apart: Apart,
+) -> Result<Recording, Error> {
+    let mut recording = open_uncut(source, selection, apart)?;
+    for process in &mut recording.processes {
+        inside.into_iter().for_each(|inside| process.scopes_to_frames(inside));
+        selection.depth.into_iter().for_each(|depth| process.cut_stacks(depth.get()));
     }
     Ok(recording)
 }

@@ -1,17 +1,16 @@
-//! Flame graphs as SVG, drawn by inferno: widths are a measure, outermost functions or scopes at
-//! the bottom.
+//! Flame graphs as SVG, drawn by inferno: widths are a measure, flames or icicles, of calls, callers
+//! or scopes.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{Functions, Sum};
+use heaptide_analysis::aggregate::{FunctionId, Functions};
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, Scope, ScopeId, Site, StackId};
-use heaptide_analysis::scopes as paths;
-use heaptide_analysis::tree::{Recursion, Tree};
+use heaptide_analysis::model::{Frame, Lane, LaneId, Process};
 use inferno::flamegraph;
 
-use crate::names::{elide_middle, shorten};
+use crate::branches::{Branch, Branches, What, lanes_by};
+use crate::frames;
+use crate::names::{elide_middle, printable};
 use crate::quantity::{bytes, count, duration};
 use crate::text::command_line;
 
@@ -20,159 +19,140 @@ const NAME: usize = 160;
 /// Boxes narrower than a tenth of a pixel, this share of the whole, are merged into the one below.
 const LEAST_PARTS: u64 = 12_000;
 
-/// Scopes above each other, and functions; what is deeper is drawn as part of the last. A line of
-/// text goes to the drawing for each box, so without a limit their sum would be the depth squared.
-const LEVELS: usize = 300;
-
-/// What boxes stand for.
+/// Whether the lanes of a process are one picture or several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Boxes {
-    /// Functions.
+pub enum Lanes {
+    /// All in one.
     #[default]
-    Stacks,
-    /// Scopes.
-    Scopes,
-    /// Scopes, and above them the functions that allocated in them.
-    ScopesAndStacks,
+    Merged,
+    /// Each for itself.
+    Apart,
+}
+
+/// Which functions carry which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// Callers carry what they call.
+    #[default]
+    Calls,
+    /// Functions that allocate carry their callers.
+    Callers,
+}
+
+/// Where the outermost boxes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Outermost {
+    /// At the bottom, as flames rise.
+    #[default]
+    Bottom,
+    /// At the top, as icicles hang.
+    Top,
+}
+
+/// What is drawn, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drawing {
+    /// What gives the boxes their width.
+    pub measure: Measure,
+    /// Which carry which.
+    pub order: Order,
+    /// A box for each lane that carries all of it.
+    pub lanes: Lanes,
+    /// Where the outermost are.
+    pub outermost: Outermost,
+    /// Pixels; as wide as its window without.
+    pub width: Option<u32>,
+    /// The line above it; command and measure without.
+    pub title: Option<String>,
+}
+
+impl Drawing {
+    /// The usual one of a measure.
+    pub fn of(measure: Measure) -> Drawing {
+        Drawing {
+            measure,
+            order: Order::default(),
+            lanes: Lanes::default(),
+            outermost: Outermost::default(),
+            width: None,
+            title: None,
+        }
+    }
 }
 
 /// Writes the flame graph of a process.
 ///
 /// Errors: those of `out`; the process has no value of the measure (`InvalidInput`).
-pub fn write(
-    out: &mut dyn Write,
-    process: &Process,
-    measure: Measure,
-    boxes: Boxes,
-) -> io::Result<()> {
-    let measure = measure.of_sites();
-    let lines = match boxes {
-        Boxes::Stacks => folded(process, measure),
-        Boxes::Scopes => folded_scopes(process, measure, false),
-        Boxes::ScopesAndStacks => folded_scopes(process, measure, true),
-    };
+pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::Result<()> {
+    let measure = drawing.measure.of_sites();
+    let lines = lines(process, drawing);
     if lines.is_empty() {
         let (name, who) = (measure.name(), process.who());
         let why = format!("{name} of {who} is 0: nothing to draw");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let mut options = flamegraph::Options::default();
-    options.title = format!("{} · {}", command_line(process, 70), measure.name());
+    let title = || format!("{} · {}", command_line(process, 70), measure.name());
+    options.title = drawing.title.as_deref().map_or_else(title, |t| printable(t).into_owned());
     options.subtitle = Some(subtitle(process, measure));
     options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
-    let name_type = if boxes == Boxes::Scopes { "Scope:" } else { "Function:" };
-    options.name_type = name_type.to_owned();
+    let scopes_only = process.frames.iter().all(Frame::is_scope);
+    options.name_type = if scopes_only { "Scope:" } else { "Function:" }.to_owned();
     options.colors = "mem".parse().unwrap_or_default();
     options.hash = true;
+    options.image_width = drawing.width.map(|pixels| pixels as usize);
+    if drawing.outermost == Outermost::Top {
+        options.direction = flamegraph::Direction::Inverted;
+    }
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
         .map_err(io::Error::other)
 }
 
 /// Lines `outermost;…;innermost value`, sorted.
-fn folded(process: &Process, measure: Measure) -> Vec<String> {
+fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
+    let measure = drawing.measure.of_sites();
+    let of_lane = |lane| folded(process, measure, drawing.order, lane);
+    let mut lines = match drawing.lanes {
+        Lanes::Merged => of_lane(None),
+        Lanes::Apart => {
+            let lanes = lanes_by(process, measure).into_iter();
+            let below = |(id, lane): (LaneId, &Lane)| {
+                let name = plain(&elide_middle(&lane.name, NAME));
+                of_lane(Some(id)).into_iter().map(move |line| format!("{name};{line}"))
+            };
+            lanes.flat_map(below).collect()
+        }
+    };
+    lines.sort_unstable();
+    lines
+}
+
+/// Lines of functions.
+fn folded(process: &Process, measure: Measure, order: Order, lane: Option<LaneId>) -> Vec<String> {
     let functions = Functions::of(process);
-    let tree = Tree::top_down(process, &functions, measure, Recursion::Keep);
-    let least = tree.nodes[0].inclusive / LEAST_PARTS;
+    let calls = Branches::calls(process, &functions, lane, [measure]);
+    let tree = match order {
+        Order::Calls => calls.cut(LEAST_PARTS, usize::MAX),
+        Order::Callers => calls.callers(process, &functions, LEAST_PARTS),
+    };
     let names: Vec<String> = (0..functions.len() as u32)
         .map(|id| {
-            let frame = functions.first_frame(heaptide_analysis::aggregate::FunctionId(id));
-            plain(&shorten(&process.label(frame), NAME))
+            let id = functions.first_frame(FunctionId(id));
+            plain(&frames::label(process, &process.frames[id.0 as usize], NAME))
         })
         .collect();
-    let mut own: Vec<u64> = tree.nodes.iter().map(|n| n.own).collect();
-    let levels = levels(tree.nodes.iter().map(|node| node.parent));
-    for (i, node) in tree.nodes.iter().enumerate().skip(1).rev() {
-        if node.inclusive < least || levels[i] > LEVELS {
-            let below = std::mem::take(&mut own[i]);
-            let own = &mut own[node.parent as usize];
-            *own = measure.combine().of(*own, below);
-        }
-    }
-    let mut lines = Vec::new();
-    for (i, value) in own.into_iter().enumerate().filter(|(_, value)| *value > 0) {
+    let line = |(branch, value): (&Branch<1>, u64)| {
         let mut path = Vec::new();
-        let mut at = &tree.nodes[i];
-        while let Some(function) = at.function {
-            path.push(names[function.0 as usize].as_str());
-            at = &tree.nodes[at.parent as usize];
+        let mut at = branch;
+        while let What::Call(frame) = at.what {
+            path.push(names[functions.of_frame(frame).0 as usize].as_str());
+            at = &tree.all[at.parent as usize];
         }
         path.reverse();
         let path = if path.is_empty() { "(no stack)".to_owned() } else { path.join(";") };
-        lines.push(format!("{path} {value}"));
-    }
-    lines.sort_unstable();
-    lines
-}
-
-/// How many are above each other up to each node; parents come first, the first is of no level.
-fn levels(parents: impl Iterator<Item = u32>) -> Vec<usize> {
-    let mut levels = vec![0];
-    for parent in parents.skip(1) {
-        levels.push(levels[parent as usize] + 1);
-    }
-    levels
-}
-
-/// The scope that each is drawn as: one around it if it is too narrow for a box, or too deep.
-fn drawn_scopes(process: &Process, measure: Measure, least: u64) -> Vec<ScopeId> {
-    let sums = paths::sums(process, None);
-    let levels = levels(process.scopes.iter().map(|scope| scope.parent.0));
-    let mut drawn = vec![ScopeId(0)];
-    for (i, scope) in process.scopes.iter().enumerate().skip(1) {
-        let fits = levels[i] <= LEVELS && measure.of(&sums[i].inclusive) >= least;
-        drawn.push(if fits { ScopeId(i as u32) } else { drawn[scope.parent.0 as usize] });
-    }
-    drawn
-}
-
-/// The stack that each is drawn as: its outer part if it is too deep.
-fn drawn_stacks(process: &Process) -> Vec<StackId> {
-    let levels = levels(process.stacks.iter().map(|node| node.parent.0));
-    let mut drawn = vec![StackId(0)];
-    for (i, node) in process.stacks.iter().enumerate().skip(1) {
-        let fits = levels[i] <= LEVELS;
-        drawn.push(if fits { StackId(i as u32) } else { drawn[node.parent.0 as usize] });
-    }
-    drawn
-}
-
-/// Lines of scopes, with `stacks` also of the functions in them, and their values, sorted. What is
-/// narrower than a box is merged into its scope.
-fn folded_scopes(process: &Process, measure: Measure, stacks: bool) -> Vec<String> {
-    let least = measure.of(&process.totals) / LEAST_PARTS;
-    let scope_of = drawn_scopes(process, measure, least);
-    let stack_of = drawn_stacks(process);
-    let key = |site: &Site| {
-        let stack = if stacks { stack_of[site.stack.0 as usize] } else { StackId(0) };
-        (scope_of[site.scope.0 as usize], stack)
+        format!("{path} {value}")
     };
-    let mut sites: Vec<&Site> = process.sites.iter().collect();
-    sites.sort_by_key(|site| key(site));
-    let mut sums: BTreeMap<(ScopeId, StackId), u64> = BTreeMap::new();
-    for of_one in sites.chunk_by(|a, b| key(a) == key(b)) {
-        let (scope, stack) = key(of_one[0]);
-        let value = measure.of(&Sum::over(of_one.iter().copied()));
-        let stack = if value < least { StackId(0) } else { stack };
-        let sum = sums.entry((scope, stack)).or_default();
-        *sum = measure.combine().of(*sum, value);
-    }
-    let line = |((scope, stack), value): ((ScopeId, StackId), u64)| {
-        let scopes = process.scope_path(scope).into_iter().map(scope_name);
-        let frames =
-            process.path_of(stack).into_iter().map(|frame| shorten(&process.label(frame), NAME));
-        let path: Vec<String> = scopes.chain(frames).map(|name| plain(&name)).collect();
-        let without = if scope == ScopeId(0) { "(no scope)" } else { "" };
-        let between = if without.is_empty() || path.is_empty() { "" } else { ";" };
-        format!("{without}{between}{} {value}", path.join(";"))
-    };
-    let mut lines: Vec<_> = sums.into_iter().filter(|sum| sum.1 > 0).map(line).collect();
-    lines.sort_unstable();
-    lines
-}
-
-/// Of a scope, whose name is no function's and has nothing to be taken off.
-fn scope_name(scope: &Scope) -> String {
-    elide_middle(&scope.name(), NAME)
+    tree.all.iter().zip(tree.own_values()).filter(|branch| branch.1 > 0).map(line).collect()
 }
 
 /// A name that can be part of a line: a semicolon separates frames, and a number after a space is

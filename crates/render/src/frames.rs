@@ -42,10 +42,18 @@ pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// The file that holds a frame's code, without its directory.
-pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
+/// The file that holds a frame's code; empty if there is none.
+pub fn module_path<'a>(process: &'a Process, frame: &Frame) -> &'a str {
     let module = frame.module.and_then(|id| process.modules.get(id.0 as usize));
-    module.map_or("?", |m| file_name(&m.path))
+    module.map_or("", |m| &m.path)
+}
+
+/// The same without its directory; `?` if there is none.
+pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
+    match module_path(process, frame) {
+        "" => "?",
+        path => file_name(path),
+    }
 }
 
 /// `  [module]` behind the name of a function; nothing where there is no file, or the name says it.

@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod branches;
+pub mod csv;
+pub mod dot;
 pub mod flamegraph;
 pub mod frames;
 pub mod histogram;
@@ -16,6 +19,7 @@ pub mod names;
 pub mod quantity;
 pub mod scopes;
 mod sections;
+pub mod speedscope;
 pub mod summary;
 pub mod table;
 pub mod text;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::*;
+use heaptide_analysis::scope_frames::Inside;
 use heaptide_analysis::suppressions::Suppressions;
+use heaptide_render::flamegraph::Drawing;
 use heaptide_render::{
     flamegraph, histogram, info, json, leaks, scopes, summary, table, text, tree,
 };
@@ -488,12 +490,15 @@ fn trees_of_scopes() {
 
 #[test]
 fn flame_graphs_of_scopes() {
-    let draw =
-        |boxes| written(|out| flamegraph::write(out, &annotated(), Measure::AtPeakBytes, boxes));
-    let svg = draw(flamegraph::Boxes::Scopes);
+    let draw = |inside| {
+        let mut process = annotated();
+        process.scopes_to_frames(inside);
+        written(|out| flamegraph::write(out, &process, &Drawing::of(Measure::AtPeakBytes)))
+    };
+    let svg = draw(Inside::Nothing);
     assert!(svg.contains("<title>load (") && svg.contains("<title>step=2 ("), "{svg}");
     assert!(!svg.contains("read_all"), "{svg}");
-    let svg = draw(flamegraph::Boxes::ScopesAndStacks);
+    let svg = draw(Inside::Functions);
     assert!(svg.contains("<title>step=2 (") && svg.contains("<title>read_all ("), "{svg}");
 }
 
@@ -655,9 +660,8 @@ fn json_of_one_process() {
 
 #[test]
 fn a_flame_graph_has_every_function_and_the_units() {
-    let svg = written(|out| {
-        flamegraph::write(out, &process(), Measure::AtPeakBytes, flamegraph::Boxes::Stacks)
-    });
+    let drawing = Drawing::of(Measure::AtPeakBytes);
+    let svg = written(|out| flamegraph::write(out, &process(), &drawing));
     for part in [
         "app --input 'a file.txt' · at_peak_bytes",
         "pid 4242: 4.66 MiB (4,886,400 bytes) live at the peak, 1.25 s after the start",
@@ -675,12 +679,8 @@ fn a_flame_graph_has_every_function_and_the_units() {
 #[test]
 fn nothing_is_not_drawn() {
     let nothing = Process { sites: Vec::new(), ..process() };
-    let error = flamegraph::write(
-        &mut Vec::new(),
-        &nothing,
-        Measure::AtPeakBytes,
-        flamegraph::Boxes::Stacks,
-    );
+    let drawing = Drawing::of(Measure::AtPeakBytes);
+    let error = flamegraph::write(&mut Vec::new(), &nothing, &drawing);
     assert_eq!(
         error.expect_err("no sites").to_string(),
         "at_peak_bytes of pid 4242 is 0: nothing to draw"

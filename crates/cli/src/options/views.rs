@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use heaptide_analysis::join::Apart;
 use heaptide_analysis::measure::Measure;
+use heaptide_analysis::scope_frames::Inside;
+use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
 
 use super::{Format, Origins, Selection, Source, measure_parser};
 
@@ -26,12 +29,8 @@ pub struct ExportOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Write scopes in the place of functions
-    #[arg(long, conflicts_with = "scopes_and_stacks")]
-    pub scopes: bool,
-    /// Write scopes, and inside them the functions that allocate there
-    #[arg(long)]
-    pub scopes_and_stacks: bool,
+    #[command(flatten)]
+    pub frames: Frames,
     /// A tree or group for each lane (dot, folded, flamegraph, speedscope)
     #[arg(long)]
     pub per_lane: bool,
@@ -41,6 +40,8 @@ pub struct ExportOptions {
     #[command(flatten)]
     pub origins: Origins,
     #[command(flatten)]
+    pub picture: Picture,
+    #[command(flatten)]
     pub selection: Selection,
 }
 
@@ -48,6 +49,75 @@ const EXPORT_EXAMPLE: &str = "\
 Example:
   heaptide export app.heaptide --format pprof -o app.pb.gz && go tool pprof -top app.pb.gz
   heaptide export --format folded --measure live_bytes | flamegraph.pl > live.svg";
+
+/// What stacks are of.
+#[derive(Args, Debug, Default)]
+pub struct Frames {
+    /// Show scopes in the place of functions
+    #[arg(long, conflicts_with = "scopes_and_stacks")]
+    pub scopes: bool,
+    /// Show scopes, and inside them the functions that allocate there
+    #[arg(long)]
+    pub scopes_and_stacks: bool,
+}
+
+impl Frames {
+    /// What is inside the scopes; none where scopes are no frames.
+    pub fn in_scopes(&self) -> Option<Inside> {
+        match (self.scopes, self.scopes_and_stacks) {
+            (true, _) => Some(Inside::Nothing),
+            (_, true) => Some(Inside::Functions),
+            _ => None,
+        }
+    }
+
+    /// Where joined processes are kept apart.
+    pub fn apart(&self, origins: &Origins) -> Apart {
+        match self.in_scopes() {
+            Some(_) => origins.in_scopes(),
+            None => origins.in_stacks(),
+        }
+    }
+}
+
+/// How a flame graph is drawn.
+#[derive(Args, Debug)]
+pub struct Picture {
+    /// Draw the outermost functions at the top
+    #[arg(long, help_heading = FLAME_GRAPHS)]
+    pub icicle: bool,
+    /// Start at the functions that allocate, and draw their callers above them
+    #[arg(long, help_heading = FLAME_GRAPHS)]
+    pub bottom_up: bool,
+    /// Width of the picture [default: that of its window]
+    #[arg(long, value_name = "PIXELS", help_heading = FLAME_GRAPHS,
+        value_parser = clap::value_parser!(u32).range(300..=100_000))]
+    pub width: Option<u32>,
+    /// The line above it [default: command and measure]
+    #[arg(long, value_name = "TEXT", help_heading = FLAME_GRAPHS)]
+    pub title: Option<String>,
+}
+
+const FLAME_GRAPHS: &str = "Flame graphs";
+
+impl Picture {
+    /// Whether anything of it is asked for.
+    pub fn is_asked_for(&self) -> bool {
+        self.icicle || self.bottom_up || self.width.is_some() || self.title.is_some()
+    }
+
+    /// The drawing it describes.
+    pub fn drawing(&self, measure: Measure, lanes: Lanes) -> Drawing {
+        Drawing {
+            measure,
+            order: if self.bottom_up { Order::Callers } else { Order::Calls },
+            lanes,
+            outermost: if self.icicle { Outermost::Top } else { Outermost::Bottom },
+            width: self.width,
+            title: self.title.clone(),
+        }
+    }
+}
 
 /// What `export` writes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,289 @@
+//! Trees of calls, callers and scopes that carry several measures, for pictures: branches too small
+//! to see are put together.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use heaptide_analysis::aggregate::{FunctionId, Functions, Sum};
+use heaptide_analysis::glue::is_glue;
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{FrameId, Lane, LaneId, Process, ScopeId, Site};
+
+/// Levels of a picture; what is deeper counts as too small to see.
+const LEVELS: usize = 300;
+
+/// What a branch is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// Everything.
+    Root,
+    /// A function, by a frame of it: the first seen here.
+    Call(FrameId),
+    /// A scope path.
+    Scope(ScopeId),
+    /// So many branches, each too small to see.
+    Smaller(u32),
+}
+
+/// One branch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Branch<const N: usize> {
+    /// The one it grows from; the root's is its own.
+    pub(crate) parent: u32,
+    /// What it is of.
+    pub(crate) what: What,
+    /// What ends here.
+    pub(crate) own: [u64; N],
+    /// And in all that grows from it.
+    pub(crate) inclusive: [u64; N],
+}
+
+/// A tree of branches, in an order in which those come after the ones they grow from; the first is
+/// the root.
+#[derive(Debug)]
+pub(crate) struct Branches<const N: usize> {
+    /// Of what the values are.
+    pub(crate) measures: [Measure; N],
+    /// The branches.
+    pub(crate) all: Vec<Branch<N>>,
+}
+
+impl<const N: usize> Branches<N> {
+    /// Callers with their callees inside, of all lanes or of one.
+    pub(crate) fn calls(
+        process: &Process,
+        functions: &Functions,
+        lane: Option<LaneId>,
+        measures: [Measure; N],
+    ) -> Branches<N> {
+        let mut tree = Branches::new(measures);
+        let mut known: HashMap<(u32, FunctionId), u32> = HashMap::new();
+        let mut of_stack = vec![0u32];
+        for stack in process.stacks.iter().skip(1) {
+            let parent = of_stack[stack.parent.0 as usize];
+            let key = (parent, functions.of_frame(stack.frame));
+            let branch = known.entry(key).or_insert_with(|| tree.grow(parent, stack.frame));
+            of_stack.push(*branch);
+        }
+        tree.fill(process, lane, |site| of_stack[site.stack.0 as usize]);
+        tree
+    }
+
+    /// Scopes inside each other, of all lanes or of one.
+    pub(crate) fn scopes(
+        process: &Process,
+        lane: Option<LaneId>,
+        measures: [Measure; N],
+    ) -> Branches<N> {
+        let mut tree = Branches::new(measures);
+        for (scope, id) in process.scopes.iter().zip(0..).skip(1) {
+            let what = What::Scope(ScopeId(id));
+            tree.all.push(Branch { parent: scope.parent.0, what, ..tree.all[0] });
+        }
+        tree.fill(process, lane, |site| site.scope.0);
+        tree
+    }
+
+    /// The functions that allocate, with their callers inside: a tree of calls turned round.
+    /// Functions that only hand allocations on are left out. What is below a part of the whole by
+    /// every measure is put together on the way, so that the tree stays small.
+    pub(crate) fn callers(&self, process: &Process, functions: &Functions, parts: u64) -> Self {
+        let glue: Vec<bool> = (0..functions.len() as u32)
+            .map(|id| &process.frames[functions.first_frame(FunctionId(id)).0 as usize])
+            .map(|frame| frame.function.as_deref().is_some_and(is_glue))
+            .collect();
+        let function = |at: u32| match self.all[at as usize].what {
+            What::Call(frame) => functions.of_frame(frame).0,
+            _ => u32::MAX,
+        };
+        let mut ways = Vec::new();
+        for (branch, start) in self.all.iter().zip(0..).skip(1) {
+            let value = branch.own;
+            let mut at = start;
+            while at != 0 && glue[function(at) as usize] {
+                at = self.all[at as usize].parent;
+            }
+            let at = if at == 0 { start } else { at };
+            ways.extend((value != [0; N]).then_some(Way { at, value }));
+        }
+        let mut up = Branches::new(self.measures);
+        up.all[0].own = self.all[0].own;
+        let least = self.least(parts);
+        let mut todo = vec![(0, 1, 0..ways.len())];
+        while let Some((parent, level, range)) = todo.pop() {
+            let ways = &mut ways[range.clone()];
+            ways.sort_unstable_by_key(|way| function(way.at));
+            let mut start = range.start;
+            let mut smaller = Branch { parent, what: What::Smaller(0), ..up.empty() };
+            for group in ways.chunk_by_mut(|a, b| function(a.at) == function(b.at)) {
+                let next = start + group.len();
+                match self.climb(group, level, &least) {
+                    Ok((branch, stay)) => {
+                        up.all.push(Branch { parent, ..branch });
+                        todo.push((up.all.len() as u32 - 1, level + 1, start..start + stay));
+                    }
+                    Err(value) => smaller.merge(&self.measures, &value),
+                }
+                start = next;
+            }
+            up.all.extend((smaller.what != What::Smaller(0)).then_some(smaller));
+        }
+        up.sum_up();
+        up
+    }
+
+    /// The branch of ways that have come to one function, and how many of them go on to a caller:
+    /// those are moved there, and to the front. Their value if it is too small to show.
+    fn climb(
+        &self,
+        group: &mut [Way<N>],
+        level: usize,
+        least: &[u64; N],
+    ) -> Result<(Branch<N>, usize), [u64; N]> {
+        let mut value = [0; N];
+        group.iter().for_each(|way| add(&self.measures, &mut value, &way.value));
+        if level > LEVELS || !reaches(&value, least) {
+            return Err(value);
+        }
+        let what = self.all[group[0].at as usize].what;
+        let mut branch = Branch { what, ..self.empty() };
+        let mut stay = 0;
+        for index in 0..group.len() {
+            let caller = self.all[group[index].at as usize].parent;
+            if caller == 0 {
+                add(&self.measures, &mut branch.own, &group[index].value);
+                continue;
+            }
+            group[index].at = caller;
+            group.swap(stay, index);
+            stay += 1;
+        }
+        Ok((branch, stay))
+    }
+
+    /// The same with what is below a part of the whole by every measure put together, branch by
+    /// branch; and with larger parts where that leaves more than `most`.
+    pub(crate) fn cut(&self, parts: u64, most: usize) -> Branches<N> {
+        let mut parts = parts;
+        loop {
+            let cut = self.cut_at(&self.least(parts));
+            if cut.all.len() <= most || parts < 2 {
+                return cut;
+            }
+            parts = parts * 2 / 3;
+        }
+    }
+
+    fn cut_at(&self, least: &[u64; N]) -> Branches<N> {
+        let mut cut = Branches { measures: self.measures, all: vec![self.all[0]] };
+        // Of each branch: where it came to be, and its level; of those not shown, nothing.
+        let mut kept = vec![Some((0u32, 0usize))];
+        let mut smaller: Vec<Option<Branch<N>>> = vec![None];
+        for branch in &self.all[1..] {
+            let at = kept[branch.parent as usize].and_then(|(parent, level)| {
+                if level < LEVELS && reaches(&branch.inclusive, least) {
+                    cut.all.push(Branch { parent, ..*branch });
+                    smaller.push(None);
+                    return Some((cut.all.len() as u32 - 1, level + 1));
+                }
+                let none = Branch { parent, what: What::Smaller(0), ..self.empty() };
+                let rest = smaller[parent as usize].get_or_insert(none);
+                rest.merge(&self.measures, &branch.inclusive);
+                None
+            });
+            kept.push(at);
+        }
+        let found = |rest: &Branch<N>| rest.what != What::Smaller(0);
+        cut.all.extend(smaller.into_iter().flatten().filter(found));
+        cut
+    }
+
+    /// What a branch needs by one of the measures to be shown.
+    fn least(&self, parts: u64) -> [u64; N] {
+        self.all[0].inclusive.map(|whole| whole.div_ceil(parts.max(1)).max(1))
+    }
+
+    fn new(measures: [Measure; N]) -> Branches<N> {
+        let root = Branch { parent: 0, what: What::Root, own: [0; N], inclusive: [0; N] };
+        Branches { measures: measures.map(Measure::of_sites), all: vec![root] }
+    }
+
+    fn empty(&self) -> Branch<N> {
+        Branch { parent: 0, what: What::Root, own: [0; N], inclusive: [0; N] }
+    }
+
+    fn grow(&mut self, parent: u32, frame: FrameId) -> u32 {
+        self.all.push(Branch { parent, what: What::Call(frame), ..self.empty() });
+        (self.all.len() - 1) as u32
+    }
+
+    fn fill(&mut self, process: &Process, lane: Option<LaneId>, at: impl Fn(&Site) -> u32) {
+        let of_lane = |site: &&Site| lane.is_none_or(|lane| lane == site.lane);
+        let mut sites: Vec<&Site> = process.sites.iter().filter(of_lane).collect();
+        sites.sort_by_key(|site| at(site));
+        for of_one in sites.chunk_by(|a, b| at(a) == at(b)) {
+            let sum = Sum::over(of_one.iter().copied());
+            self.all[at(of_one[0]) as usize].own = self.measures.map(|measure| measure.of(&sum));
+        }
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        self.all.iter_mut().for_each(|branch| branch.inclusive = branch.own);
+        for index in (1..self.all.len()).rev() {
+            let Branch { parent, inclusive, .. } = self.all[index];
+            add(&self.measures, &mut self.all[parent as usize].inclusive, &inclusive);
+        }
+    }
+}
+
+impl<const N: usize> Branch<N> {
+    /// Takes one too small to see in; what has no value is none.
+    fn merge(&mut self, measures: &[Measure; N], value: &[u64; N]) {
+        if let (What::Smaller(count), true) = (&mut self.what, *value != [0; N]) {
+            *count += 1;
+            add(measures, &mut self.own, value);
+            self.inclusive = self.own;
+        }
+    }
+}
+
+/// A way up from an allocation: the branch it has come to, and its value.
+struct Way<const N: usize> {
+    at: u32,
+    value: [u64; N],
+}
+
+fn add<const N: usize>(measures: &[Measure; N], sum: &mut [u64; N], value: &[u64; N]) {
+    for (index, measure) in measures.iter().enumerate() {
+        sum[index] = measure.combine().of(sum[index], value[index]);
+    }
+}
+
+fn reaches<const N: usize>(value: &[u64; N], least: &[u64; N]) -> bool {
+    value.iter().zip(least).any(|(value, least)| value >= least)
+}
+
+impl Branches<1> {
+    /// What ends in each branch, that of branches too small to see counted for what they grow from:
+    /// for formats that know no other branches than functions.
+    pub(crate) fn own_values(&self) -> Vec<u64> {
+        let mut own: Vec<u64> = self.all.iter().map(|branch| branch.own[0]).collect();
+        for (index, branch) in self.all.iter().enumerate() {
+            if let What::Smaller(_) = branch.what {
+                let value = std::mem::take(&mut own[index]);
+                let above = &mut own[branch.parent as usize];
+                *above = self.measures[0].combine().of(*above, value);
+            }
+        }
+        own
+    }
+}
+
+/// The lanes, those with most of a measure first.
+pub(crate) fn lanes_by(process: &Process, measure: Measure) -> Vec<(LaneId, &Lane)> {
+    let lanes = process.lanes.iter().zip(0..).map(|(lane, id)| (LaneId(id), lane));
+    let mut lanes: Vec<_> = lanes.collect();
+    lanes.sort_by_key(|(_, lane)| Reverse(measure.of_sites().of(&lane.measures)));
+    lanes
+}
