@@ -4,28 +4,46 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::{FAILED, NO};
+
 /// What went wrong, and why.
 #[derive(Debug)]
 pub struct Error {
     what: String,
     source: Option<io::Error>,
+    /// The status to exit with.
+    status: u8,
 }
 
 impl Error {
     /// An error that says all there is to say.
     pub fn new(what: impl Into<String>) -> Error {
-        Error { what: what.into(), source: None }
+        Error { what: what.into(), source: None, status: FAILED }
+    }
+
+    /// No error: the answer is no.
+    pub fn no(what: impl Into<String>) -> Error {
+        Error { what: what.into(), source: None, status: NO }
     }
 
     /// Something could not be done with a file: `file("out.svg", "write it", e)`.
     pub fn file(path: &Path, doing: &str, source: io::Error) -> Error {
         let what = format!("{}: cannot {doing}", path.display());
-        Error { what, source: Some(source) }
+        Error { what, source: Some(source), status: FAILED }
     }
 
     /// Standard output could not be written.
     pub fn output(source: io::Error) -> Error {
-        Error { what: "cannot write standard output".to_owned(), source: Some(source) }
+        Error {
+            what: "cannot write standard output".to_owned(),
+            source: Some(source),
+            status: FAILED,
+        }
+    }
+
+    /// The status to exit with.
+    pub fn status(&self) -> u8 {
+        self.status
     }
 
     /// Whether the reader of the output is gone.
@@ -59,7 +77,7 @@ impl From<String> for Error {
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
         let what = "the system refused".to_owned();
-        Error { what, source: Some(source) }
+        Error { what, source: Some(source), status: FAILED }
     }
 }
 

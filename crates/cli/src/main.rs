@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chosen;
 mod completions;
 mod control;
 mod ctl;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("heaptide: {error}");
-            ExitCode::from(FAILED)
+            ExitCode::from(error.status())
         }
     }
 }

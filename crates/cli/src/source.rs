@@ -10,6 +10,7 @@ use heaptide_analysis::recording::Choice;
 use heaptide_analysis::scope_frames::Inside;
 use heaptide_render::names::printable;
 
+use crate::chosen::Chosen;
 use crate::error::Error;
 use crate::options::{Selection, Source, Which};
 
@@ -42,6 +43,7 @@ pub fn open_uncut(
         let what = "--by keeps processes apart that are joined, all of them";
         return Err(Error::new(format!("{what}; leave out --by or --process {pid}")));
     }
+    let chosen = Chosen::of(selection)?;
     let mut recording = read(source)?;
     if selection.fold_recursion {
         recording.processes.iter_mut().for_each(Process::fold_scopes);
@@ -49,6 +51,7 @@ pub fn open_uncut(
     if all {
         recording.join(apart);
     }
+    chosen.apply(&mut recording, selection.pid())?;
     Ok(recording)
 }
 

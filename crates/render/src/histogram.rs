@@ -9,7 +9,7 @@ use heaptide_analysis::sizes::{Bounds, Class, Exact, Sizes};
 
 use crate::json_view::{self, MeasuresEntry};
 use crate::quantity::{bytes, count, counted, percent, short_count};
-use crate::text::command_line;
+use crate::text::caption;
 
 /// Exact sizes shown unless another number is asked for.
 const ROWS: usize = 20;
@@ -35,7 +35,7 @@ impl Default for View {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
-    writeln!(out, "{} (pid {})", command_line(process, 80), process.pid)?;
+    caption(out, process)?;
     let t = &process.totals;
     let blocks = counted(t.allocations, "block");
     let (requested, given, live) = (t.requested_bytes, t.usable_bytes, t.live_bytes);

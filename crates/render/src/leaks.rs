@@ -15,7 +15,7 @@ use crate::json_view;
 use crate::names::{elide_middle, printable};
 use crate::quantity::{bytes, count, counted, percent};
 use crate::scopes;
-use crate::text::{command_line, ending, live_name};
+use crate::text::{command_line, ending, figures, live_name};
 
 /// Leaks of a process unless another number is asked for.
 const ROWS: usize = 20;
@@ -102,9 +102,7 @@ fn page(
     rows: usize,
 ) -> io::Result<()> {
     writeln!(out, "{} (pid {}), {}", command_line(process, 70), process.pid, ending(process.end))?;
-    if let Some(part) = &process.part {
-        writeln!(out, "  figures  {part}")?;
-    }
+    figures(out, process)?;
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),
         Mode::Scopes => ("scope path", "Recorded with --mode scopes: by scope, not by stack\n"),

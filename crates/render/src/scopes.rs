@@ -10,7 +10,7 @@ use heaptide_analysis::scopes::{self, ScopeSums};
 use crate::names::{elide_middle, printable};
 use crate::quantity::{counted, percent, short_count};
 use crate::sections::amount;
-use crate::text::command_line;
+use crate::text::caption;
 
 /// Characters of a name.
 const NAME: usize = 60;
@@ -49,7 +49,7 @@ pub(crate) fn path(process: &Process, scope: ScopeId, width: usize) -> String {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
-    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
+    caption(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no scopes");
     }

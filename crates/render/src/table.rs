@@ -13,7 +13,7 @@ use crate::named;
 use crate::names::printable;
 use crate::quantity::{bytes, counted, percent, short_count};
 use crate::sections::amount;
-use crate::text::command_line;
+use crate::text::caption;
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
@@ -41,7 +41,7 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
         let sort = table.sort.unwrap_or(Measure::Allocations);
         return histogram::write(out, process, &histogram::View { sort, top: table.top });
     }
-    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
+    caption(out, process)?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
         Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,

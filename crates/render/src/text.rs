@@ -110,6 +110,20 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
+/// The first lines of a table: whose it is, and of what part.
+pub(crate) fn caption(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
+    figures(out, process)
+}
+
+/// What part the figures are of, if they are not of all.
+pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    match &process.part {
+        Some(part) => writeln!(out, "  figures  {part}"),
+        None => Ok(()),
+    }
+}
+
 /// The command as one would type it, as far as it fits.
 pub(crate) fn command_line(process: &Process, width: usize) -> String {
     let joined = process.images > 1;
@@ -214,10 +228,7 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         duration(process.duration_ns),
         ending(process.end)
     )?;
-    match &process.part {
-        Some(part) => writeln!(out, "  figures  {part}"),
-        None => Ok(()),
-    }
+    figures(out, process)
 }
 
 fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {

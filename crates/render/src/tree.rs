@@ -10,7 +10,7 @@ use heaptide_analysis::tree::{Recursion, Tree, TreeNode};
 use crate::frames;
 use crate::quantity::percent;
 use crate::sections::amount;
-use crate::text::command_line;
+use crate::text::caption;
 
 /// Characters of a line's name column, indentation included.
 const WIDTH: usize = 100;
@@ -36,7 +36,7 @@ pub struct View {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
-    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
+    caption(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
     }
