@@ -4,9 +4,10 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use heaptide_analysis::measure::Combine;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_render::flamegraph::{self, Lanes};
-use heaptide_render::{csv, dot, json, speedscope};
+use heaptide_render::{callgrind, csv, dot, json, pprof, speedscope};
 
 use crate::NO;
 use crate::error::Error;
@@ -25,9 +26,13 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
-    let process = source::largest(&recording, options.selection.pid(), options.measure);
-    let Some(process) = process.filter(|process| has_what_it_takes(options, &recording, process))
-    else {
+    let pid = options.selection.pid();
+    let process = match is_of_all(options.format) {
+        true => recording.processes.iter().find(|process| pid.is_none_or(|pid| process.pid == pid)),
+        false => source::largest(&recording, pid, options.measure),
+    };
+    let fits = |process: &&Process| has_what_it_takes(options, &recording, process);
+    let Some(process) = process.filter(fits) else {
         return Ok(ExitCode::from(NO));
     };
     let write = |out: &mut dyn Write| write(out, options, &recording, process);
@@ -38,10 +43,16 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether a file of the format holds all process images.
+fn is_of_all(format: ExportFormat) -> bool {
+    matches!(format, ExportFormat::Chrome | ExportFormat::Json)
+}
+
 /// What can be said before the recording is read.
 fn check(options: &ExportOptions) -> Result<(), Error> {
-    use ExportFormat::{Dot, Flamegraph, Folded, Pprof, Speedscope};
+    use ExportFormat::{Callgrind, Dot, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
+    let measure = options.measure.of_sites();
     let refuse = |what: &str| Err(Error::new(format!("--format {}: {what}", name(format))));
     if options.annotate && format != Folded {
         return refuse("--annotate is for --format folded");
@@ -51,6 +62,9 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
     }
     if options.picture.is_asked_for() && format != Flamegraph {
         return refuse("--icicle, --bottom-up, --width and --title are for --format flamegraph");
+    }
+    if [Callgrind, Pprof].contains(&format) && measure.combine() == Combine::Max {
+        return refuse(&format!("{measure} does not add up, choose another with --measure"));
     }
     match &options.output {
         Some(path) => output::may_write(path, options.force),
@@ -96,6 +110,7 @@ fn write(
     let measure = options.measure;
     let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
     match options.format {
+        ExportFormat::Callgrind => callgrind::write(out, process, measure),
         ExportFormat::Csv => csv::write(out, process),
         ExportFormat::Dot => {
             let scopes = options.frames.scopes || process.mode == Mode::Scopes;
@@ -106,6 +121,7 @@ fn write(
             let drawing = options.picture.drawing(measure, lanes);
             flamegraph::write(out, process, &drawing)
         }
+        ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Json => {
             let choice =

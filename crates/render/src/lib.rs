@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod branches;
+pub mod callgrind;
 pub mod csv;
 pub mod dot;
 pub mod flamegraph;
@@ -16,6 +17,8 @@ mod json_view;
 pub mod leaks;
 mod named;
 pub mod names;
+pub mod pprof;
+mod protobuf;
 pub mod quantity;
 pub mod scopes;
 mod sections;
