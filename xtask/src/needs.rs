@@ -45,6 +45,9 @@ const NEEDS: &[Need] = &[
         &["libpython3-testsuite"],
         "python's own tests as a guest",
     ),
+    need(Probe::Program("go"), &["golang-go"], "`go tool pprof`, a reader of exports"),
+    need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
+    need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
     need(Probe::Library("libjemalloc"), &["libjemalloc2"], "guests under jemalloc"),
     need(
         Probe::Library("libtcmalloc"),

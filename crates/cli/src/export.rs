@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use heaptide_analysis::measure::Combine;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_render::flamegraph::{self, Lanes};
-use heaptide_render::{callgrind, csv, dot, json, pprof, speedscope};
+use heaptide_render::{callgrind, chrome, csv, dot, json, massif, pprof, speedscope};
 
 use crate::NO;
 use crate::error::Error;
@@ -111,6 +111,7 @@ fn write(
     let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
     match options.format {
         ExportFormat::Callgrind => callgrind::write(out, process, measure),
+        ExportFormat::Chrome => chrome::write(out, recording, options.selection.pid()),
         ExportFormat::Csv => csv::write(out, process),
         ExportFormat::Dot => {
             let scopes = options.frames.scopes || process.mode == Mode::Scopes;
@@ -121,6 +122,7 @@ fn write(
             let drawing = options.picture.drawing(measure, lanes);
             flamegraph::write(out, process, &drawing)
         }
+        ExportFormat::Massif => massif::write(out, process),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Json => {

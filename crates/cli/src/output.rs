@@ -1,4 +1,4 @@
-//! Files that commands write: none that is there is replaced unasked, and none is left half-written.
+//! Files that commands write: none that is there is replaced unasked, none is left half-written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};

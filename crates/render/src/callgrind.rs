@@ -217,7 +217,7 @@ impl<'a> Writer<'a, '_> {
         writeln!(self.out, "pid: {}", process.pid)?;
         writeln!(self.out, "cmd: {}", command_line(process, usize::MAX))?;
         writeln!(self.out, "part: 1")?;
-        for part in &process.part {
+        if let Some(part) = &process.part {
             writeln!(self.out, "desc: {}", printable(part))?;
         }
         writeln!(self.out, "positions: line")?;

@@ -4,6 +4,7 @@
 
 mod branches;
 pub mod callgrind;
+pub mod chrome;
 pub mod csv;
 pub mod dot;
 pub mod flamegraph;
@@ -15,6 +16,7 @@ pub mod json;
 mod json_named;
 mod json_view;
 pub mod leaks;
+pub mod massif;
 mod named;
 pub mod names;
 pub mod pprof;

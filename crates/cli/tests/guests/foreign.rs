@@ -1,8 +1,12 @@
 //! Exports, read by the tools they are for, on programs of known numbers and on real ones.
 
-use crate::harness::{Guest, Outcome, heaptide, recorded, run, scratch};
+use crate::expectations::evaluate;
+use crate::harness::{Guest, Outcome, check, heaptide, recorded, report, run, scratch};
+use crate::recording::{list, number};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A recording and where its exports go.
 struct Recorded {
@@ -76,4 +80,191 @@ fn what_a_format_cannot_have_is_said() {
         let Outcome { status, stderr, .. } = of.export(words);
         assert_eq!((status, stderr.lines().count()), (2, 1), "{words}: {stderr}");
     }
+}
+
+/// What a tool prints of a file; it may not complain.
+fn tool(of: &Recorded, words: &[&str], file: &Path) -> String {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(file).current_dir(&of.place).env("HOME", &of.place);
+    let Outcome { status, stdout, stderr } = run(&mut command, &of.place);
+    assert_eq!((status, &*stderr), (0, ""), "{words:?} {file:?}");
+    stdout
+}
+
+/// The number in a word: `9,000`, `9000B`.
+fn figure(word: &str) -> i128 {
+    let digits = word.trim_end_matches('B').replace(',', "");
+    digits.parse().unwrap_or_else(|e| panic!("{word}: {e}"))
+}
+
+/// `flat` and `cum` of a function as `go tool pprof -top` has them.
+fn top(of: &Recorded, file: &Path, column: &str, function: &str) -> (i128, i128) {
+    let index = format!("-sample_index={column}");
+    let words = ["go", "tool", "pprof", "-top", "-unit=B", "-nodefraction=0", &index];
+    let text = tool(of, &words, file);
+    let end = format!(" {function}");
+    let line = text.lines().find(|line| line.ends_with(&end));
+    let line = line.unwrap_or_else(|| panic!("no {function} in {text}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    (figure(words[0]), figure(words[3]))
+}
+
+/// The columns of pprof and ours.
+const COLUMNS: [(&str, &str); 6] = [
+    ("alloc_objects", "allocations"),
+    ("alloc_space", "usable_bytes"),
+    ("inuse_objects", "live_blocks"),
+    ("inuse_space", "live_bytes"),
+    ("peak_objects", "at_peak_blocks"),
+    ("peak_space", "at_peak_bytes"),
+];
+
+/// The sums of the samples that `go tool pprof -raw` prints: each has a line of values and stack.
+fn sums(raw: &str) -> Vec<i128> {
+    let samples = raw.split_once("Samples:\n").expect("samples").1.split("Locations\n").next();
+    let mut lines = samples.expect("locations").lines();
+    let count = lines.next().expect("columns").split_whitespace().count();
+    let mut sums = vec![0; count];
+    for (values, _) in lines.filter_map(|line| line.split_once(": ")) {
+        let values: Vec<_> = values.split_whitespace().map(str::parse::<i128>).collect();
+        if values.len() == count && values.iter().all(Result::is_ok) {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.expect("a number"));
+        }
+    }
+    sums
+}
+
+#[test]
+fn pprof_has_the_known_numbers() {
+    let of = Recorded::guest("exported.c", "foreign-pprof", &[]);
+    let report = report(&of.recording, &of.place);
+    let file = of.to_file("--format pprof --measure requested_bytes", "a.pb.gz");
+    assert_eq!(top(&of, &file, "requested_bytes", "even"), (3000, 9000));
+    assert_eq!(top(&of, &file, "requested_bytes", "odd"), (6000, 8000));
+    assert_eq!(top(&of, &file, "requested_bytes", "down"), (2000, 2000));
+    assert_eq!(top(&of, &file, "alloc_objects", "even"), (3, 6));
+    assert_eq!(top(&of, &file, "inuse_objects", "main").1, {
+        evaluate(&report, "function:main", "live_blocks")
+    });
+    let raw = tool(&of, &["go", "tool", "pprof", "-raw"], &file);
+    let totals = &list(&report, "processes")[0]["totals"];
+    let mut ours: Vec<i128> = COLUMNS.iter().map(|column| number(totals, column.1)).collect();
+    ours.push(number(totals, "requested_bytes"));
+    assert_eq!(sums(&raw), ours);
+    assert!(raw.contains("requested_bytes/bytes[dflt]"), "{raw}");
+    // Main program first, with its build-id.
+    let mapping = raw.split_once("Mappings\n1: ").expect("mappings").1.lines().next();
+    assert!(mapping.is_some_and(|line| line.contains("exported-c ")), "{mapping:?}");
+    let tags = tool(&of, &["go", "tool", "pprof", "-tags", "-sample_index=alloc_objects"], &file);
+    for name in [" grow", " help", " rows", " helper"] {
+        assert!(tags.lines().any(|line| line.ends_with(name)), "no{name} in {tags}");
+    }
+    let focus = ["-tagfocus=scope=help", "-sample_index=alloc_objects", "-top"];
+    let help = tool(&of, &[&["go", "tool", "pprof"], &focus[..]].concat(), &file);
+    assert!(help.contains(" help\n") && !help.contains(" even\n"), "{help}");
+    // Scopes in the place of functions.
+    let file = of.to_file("--format pprof --scopes", "scopes.pb.gz");
+    assert_eq!(top(&of, &file, "alloc_objects", "grow"), (10, 10));
+}
+
+/// The costs of a function as `callgrind_annotate` has them, the first event's.
+fn annotated(text: &str, function: &str) -> i128 {
+    let is_it = |line: &&str| line.contains(&format!(":{function} [")) || line.ends_with(function);
+    let line = text.lines().find(is_it).unwrap_or_else(|| panic!("no {function} in {text}"));
+    figure(line.split_whitespace().next().expect("a figure"))
+}
+
+#[test]
+fn callgrind_has_the_known_numbers() {
+    let of = Recorded::guest("exported.c", "foreign-callgrind", &[]);
+    let report = report(&of.recording, &of.place);
+    let totals = &list(&report, "processes")[0]["totals"];
+    let file = of.to_file("--format callgrind --measure requested_bytes", "callgrind.out.1");
+    let annotate = ["callgrind_annotate", "--threshold=100", "--auto=no"];
+    let own = tool(&of, &annotate, &file);
+    let inclusive = tool(&of, &[&annotate[..], &["--inclusive=yes"]].concat(), &file);
+    for (function, known) in [("even", [3000, 9000]), ("odd", [6000, 8000]), ("down", [2000; 2])] {
+        assert_eq!([annotated(&own, function), annotated(&inclusive, function)], known);
+    }
+    let of_main = evaluate(&report, "function:main", "requested_bytes");
+    assert_eq!(annotated(&inclusive, "main"), of_main);
+    for text in [&own, &inclusive] {
+        assert_eq!(annotated(text, "PROGRAM TOTALS"), number(totals, "requested_bytes"));
+    }
+    assert!(own.contains("allocations") && own.contains("at_peak_bytes"), "{own}");
+    let file = of.to_file("--format callgrind --measure allocations --scopes-and-stacks", "scopes");
+    let text = tool(&of, &[&annotate[..], &["--inclusive=yes"]].concat(), &file);
+    assert_eq!([annotated(&text, "grow"), annotated(&text, "down")], [10, 4]);
+}
+
+#[test]
+fn massif_has_the_known_numbers() {
+    let of = Recorded::guest("exported.c", "foreign-massif", &[]);
+    let report = report(&of.recording, &of.place);
+    let totals = &list(&report, "processes")[0]["totals"];
+    let file = of.to_file("--format massif", "massif.out.1");
+    let text = tool(&of, &["ms_print"], &file);
+    // The numbers of snapshots with a tree: `[1 (peak), 5]`.
+    let trees = text.split_once("Detailed snapshots: [").expect("trees").1;
+    let (trees, _) = trees.split_once(']').expect("a list");
+    let (peak, end) = trees.split_once(" (peak), ").expect("a peak and an end");
+    let row = |snapshot: &str| {
+        let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let found = rows.into_iter().find(|row| row.len() == 6 && row[0] == snapshot);
+        found.unwrap_or_else(|| panic!("no snapshot {snapshot} in {text}"))
+    };
+    assert_eq!(figure(row(peak)[2]), number(totals, "peak_bytes"));
+    assert_eq!(figure(row(end)[2]), number(totals, "live_bytes"));
+    let share = |function: &str| {
+        let name = format!(": {function} (exported.c:");
+        let line = text.lines().find(|line| line.contains(&name));
+        let (_, bytes) = line.and_then(|line| line.split_once('(')).expect(function);
+        figure(bytes.split_once(')').expect(function).0)
+    };
+    assert_eq!(share("burst"), evaluate(&report, "leaf:burst", "at_peak_bytes"));
+    let of_nothing = of.export("--format massif --process 1");
+    assert_eq!(of_nothing.status, 1);
+    let of = Recorded::guest("exported.c", "foreign-massif-counters", &["--mode", "counters"]);
+    let file = of.to_file("--format massif", "massif.out.1");
+    assert!(tool(&of, &["ms_print"], &file).contains("Number of snapshots: "));
+}
+
+#[test]
+fn trace_events_have_timeline_windows_and_marks() {
+    let of = Recorded::guest("exported.c", "foreign-chrome", &[]);
+    let report = report(&of.recording, &of.place);
+    let process = &list(&report, "processes")[0];
+    let trace: Value = serde_json::from_str(&of.export("--format chrome").stdout).expect("JSON");
+    let events = list(&trace, "traceEvents");
+    let of_kind = |phase: &str| events.iter().filter(move |e| e["ph"] == phase).collect::<Vec<_>>();
+    let live = of_kind("C").into_iter().filter(|event| event["name"] == "live");
+    let live: Vec<_> = live.map(|event| number_of(&event["args"]["bytes"])).collect();
+    assert_eq!(live.iter().max(), Some(&number(&process["totals"], "peak_bytes")));
+    assert_eq!(live.last(), Some(&number(&process["totals"], "live_bytes")));
+    let (begin, end) = (of_kind("b"), of_kind("e"));
+    assert_eq!((begin.len(), end.len()), (1, 1));
+    assert_eq!((&begin[0]["name"], &end[0]["id"]), (&"burst".into(), &begin[0]["id"]));
+    assert_eq!(begin[0]["args"]["allocations"], 4);
+    assert!(begin[0]["ts"].as_f64() < end[0]["ts"].as_f64());
+    let marks = of_kind("i");
+    assert!(marks.len() == 1 && marks[0]["name"] == "grown", "{marks:?}");
+    let names = of_kind("M");
+    for name in ["exported-c", "helper"] {
+        assert!(names.iter().any(|event| event["args"]["name"] == name), "{names:?}");
+    }
+    for event in events {
+        assert_eq!(event["pid"], process["pid"]);
+        assert!(event["tid"].as_u64() >= event["pid"].as_u64());
+        assert!(event["ph"] == "M" || event["ts"].as_f64().is_some_and(|ts| ts >= 0.0), "{event}");
+    }
+}
+
+/// A whole number, also where it is written as `1.0`.
+fn number_of(value: &Value) -> i128 {
+    value.as_f64().expect("a number") as i128
+}
+
+#[test]
+fn the_program_is_what_it_says() {
+    check("exported.c");
 }
