@@ -23,9 +23,10 @@ pub fn write(out: &mut dyn Write, recording: &Recording, pid: Option<u32>) -> io
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"metadata\":{head},\"traceEvents\":[")?;
     let mut events = Events { out, written: 0 };
     for process in chosen() {
-        let pid = process.pid;
         let origin = (process.start_realtime_ns - start) as i128;
-        Image { process, pid: u64::from(pid), origin }.write(&mut events)?;
+        // Joined images have no pid, and Perfetto takes 0 for the idle of the machine.
+        let pid = u64::from(process.pid.max(1));
+        Image { process, pid, origin }.write(&mut events)?;
     }
     events.out.write_all(b"\n]}\n")
 }

@@ -140,7 +140,7 @@ impl<'a, W: Write> Writer<'a, W> {
         let mut comments = vec![
             format!("command: {}", command_line(process, usize::MAX)),
             format!("host: {}", process.host),
-            format!("pid: {} image {}", process.pid, process.image),
+            process.who(),
         ];
         comments.extend(process.part.clone());
         comments.extend(process.notes.iter().cloned());
