@@ -4,12 +4,14 @@
 //! A process is reduced to a tree of names and its tables are dropped, before the next is read:
 //! neither holds a text for each stack.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::aggregate::Sum;
 use crate::glue::is_glue;
 use crate::measure::{Combine, Measure};
 use crate::model::{Process, Site, StackId};
+use crate::scope_frames;
 use crate::scopes;
 
 mod alike;
@@ -58,7 +60,8 @@ impl Change {
         i128::from(self.after) - i128::from(self.before)
     }
 
-    fn add(&mut self, other: Change, combine: Combine) {
+    /// Adds another to both.
+    pub fn add(&mut self, other: Change, combine: Combine) {
         self.before = combine.of(self.before, other.before);
         self.after = combine.of(self.after, other.after);
     }
@@ -329,6 +332,31 @@ impl Difference {
 }
 
 impl Name {
+    /// What it is called, whole; functions without names by what they are.
+    ///
+    /// ```
+    /// use heaptide_analysis::diff::Name;
+    /// let (attribute, value) = ("phase".into(), "2".into());
+    /// assert_eq!(Name::Scope { attribute, value }.called(), "phase=2");
+    /// assert_eq!(Name::Nameless("libz.so.1".into()).called(), "[libz.so.1: functions without names]");
+    /// ```
+    pub fn called(&self) -> Cow<'_, str> {
+        match self {
+            Name::Function { name, .. } => Cow::Borrowed(name),
+            Name::Nameless(file) if file.is_empty() => Cow::Borrowed("[code without a file]"),
+            Name::Nameless(file) => Cow::Owned(format!("[{file}: functions without names]")),
+            Name::Scope { attribute, value } => Cow::Owned(scope_frames::called(attribute, value)),
+        }
+    }
+
+    /// The file that it is in; empty for code without a file, and scopes.
+    pub fn module(&self) -> &str {
+        match self {
+            Name::Function { module, .. } | Name::Nameless(module) => module,
+            Name::Scope { .. } => "",
+        }
+    }
+
     /// Whether it is a function that only hands allocations on.
     fn is_glue(&self) -> bool {
         matches!(self, Name::Function { name, .. } if is_glue(&name_in_every_build(name)))

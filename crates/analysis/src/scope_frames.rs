@@ -36,11 +36,16 @@ impl Scope {
     /// assert_eq!(scope.name(), "phase=2");
     /// ```
     pub fn name(&self) -> String {
-        match (&*self.attribute, &*self.value) {
-            (PLAIN, "") => "\"\"".to_owned(),
-            (PLAIN, value) => value.to_owned(),
-            (attribute, value) => format!("{attribute}={value}"),
-        }
+        called(&self.attribute, &self.value)
+    }
+}
+
+/// What a scope of this attribute and value is called.
+pub(crate) fn called(attribute: &str, value: &str) -> String {
+    match (attribute, value) {
+        (PLAIN, "") => "\"\"".to_owned(),
+        (PLAIN, _) => value.to_owned(),
+        _ => format!("{attribute}={value}"),
     }
 }
 

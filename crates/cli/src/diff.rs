@@ -1,11 +1,222 @@
-//! `heaptide diff`: two recordings compared.
+//! `heaptide diff`: two recordings compared, or two snapshots of one.
 
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::error::Error;
-use crate::options::DiffOptions;
+use heaptide_analysis::diff::{Comparison, Difference, Side};
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{Mode, Process};
+use heaptide_render::diff::graph::{self, Drawing, Scale};
+use heaptide_render::diff::text::{growth, signed};
+use heaptide_render::diff::{Rows, View, json, text};
+use heaptide_render::frames::file_name;
+use heaptide_render::quantity::amount;
 
-/// Does it.
+use crate::NO;
+use crate::error::Error;
+use crate::growth::Limit;
+use crate::options::{DiffBy, DiffFormat, DiffOptions, Source, Widths};
+use crate::output;
+use crate::source;
+
+/// Compares them, and says whether the measure grew by too much.
 pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
-    Err(Error::new(format!("not built yet: {options:?}")))
+    check(options)?;
+    let Some(before) = open(options, &options.before, None)? else {
+        return Ok(ExitCode::from(NO));
+    };
+    let rows = match (options.by, before.mode) {
+        (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
+        (Some(DiffBy::Stack), _) => Rows::Stacks,
+        (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
+    };
+    let program = file_name(&before.program).to_owned();
+    let measure = options.measure.unwrap_or(Measure::AtPeakBytes);
+    // The first is reduced to its names before the second is read: both may be large.
+    let half = Comparison::new(measure, rows.by()).before(before);
+    let Some(after) = open(options, &options.after, Some(&program))? else {
+        return Ok(ExitCode::from(NO));
+    };
+    let mut difference = half.after(after);
+    suit_counters(options, &mut difference)?;
+    let names = [&options.before, &options.after].map(|path| path.display().to_string());
+    let view = View { before: &names[0], after: &names[1], rows, top: options.top };
+    if options.format == DiffFormat::Svg && !can_draw(options, &difference, &view) {
+        return Ok(ExitCode::from(NO));
+    }
+    let write = |out: &mut dyn Write| write(out, options, &difference, &view);
+    match &options.output {
+        Some(path) => output::write(path, options.force, write)?,
+        None => source::print(write)?,
+    }
+    match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
+        Some(limit) => {
+            eprintln!("heaptide: {}", too_much(&difference, limit));
+            Ok(ExitCode::from(NO))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What can be said before anything is read.
+fn check(options: &DiffOptions) -> Result<(), Error> {
+    let drawn = options.format == DiffFormat::Svg;
+    if !drawn && (options.normalize || options.widths.is_some()) {
+        return Err(Error::new(
+            "--normalize and --widths are for flame graphs; add --format svg, or leave them out",
+        ));
+    }
+    match &options.output {
+        Some(path) => output::may_write(path, options.force),
+        None => Ok(()),
+    }
+}
+
+/// The process to compare of a recording; none, and said why, if it has none. Of several it is the
+/// largest, of those that run the program of the other recording if any does.
+fn open(
+    options: &DiffOptions,
+    given: &Path,
+    program: Option<&str>,
+) -> Result<Option<Process>, Error> {
+    let source = source_of(given, options.from_start);
+    let mut recording = source::open(&source, &options.selection)?;
+    let pid = options.selection.pid();
+    if !source::has(&recording, pid) {
+        return Ok(None);
+    }
+    let all = recording.processes.len();
+    recording.processes.retain(|p| pid.is_none_or(|pid| pid == p.pid));
+    let same = |p: &Process| program.is_some_and(|program| file_name(&p.program) == program);
+    if recording.processes.iter().any(same) {
+        recording.processes.retain(same);
+    }
+    let measure = options.measure.unwrap_or(Measure::AtPeakBytes);
+    // Of equals the one with the higher peak, then the first: counters have no at_peak figures.
+    let size = |p: &Process| (measure.of_sites().of(&p.totals), p.totals.peak_bytes);
+    let processes = recording.processes.into_iter().rev();
+    let Some(process) = processes.max_by_key(size) else {
+        return Ok(None);
+    };
+    if all > 1 && pid.is_none() {
+        let (given, pid, image) = (given.display(), process.pid, process.image);
+        eprintln!(
+            "heaptide: {given}: comparing pid {pid} image {image} of {all} process images; \
+             `--process all` joins them, {given}/PID-IMAGE.profile is another"
+        );
+    }
+    Ok(Some(process))
+}
+
+/// What is to be read: `REC@N` is snapshot N of REC, unless there is a file of that name.
+fn source_of(given: &Path, from_start: bool) -> Source {
+    let snapshot = || {
+        let (path, number) = given.to_str()?.rsplit_once('@')?;
+        let number: u32 = number.parse().ok().filter(|&number| number > 0)?;
+        (!given.exists()).then(|| (PathBuf::from(path), number))
+    };
+    match snapshot() {
+        Some((path, number)) => {
+            Source { recording: Some(path), snapshot: Some(number), from_start }
+        }
+        None => Source { recording: Some(given.to_owned()), snapshot: None, from_start },
+    }
+}
+
+/// Counters have a peak, and no figures of what was live then.
+fn suit_counters(options: &DiffOptions, difference: &mut Difference) -> Result<(), Error> {
+    let sides = [(&difference.before, &options.before), (&difference.after, &options.after)];
+    let Some((_, path)) = sides.iter().find(|(process, _)| process.mode == Mode::Counters) else {
+        return Ok(());
+    };
+    match options.measure {
+        Some(measure @ (Measure::AtPeakBytes | Measure::AtPeakBlocks)) => {
+            let path = path.display();
+            Err(Error::new(format!(
+                "{path}: recorded with --mode counters, which has no {measure}; take \
+                 --measure peak_bytes"
+            )))
+        }
+        Some(_) => Ok(()),
+        None => {
+            difference.measure = Measure::PeakBytes;
+            Ok(())
+        }
+    }
+}
+
+/// Whether there is a flame graph of it; if not, says why.
+fn can_draw(options: &DiffOptions, difference: &Difference, view: &View) -> bool {
+    let total = difference.total_of(difference.measure.of_sites());
+    let (width, name) = match options.drawing().widths {
+        Side::Before => (total.before, view.before),
+        Side::After => (total.after, view.after),
+    };
+    let nothing = || {
+        let measure = difference.measure.of_sites().name();
+        (width == 0).then(|| format!("{name}: {measure} is 0: nothing to draw"))
+    };
+    let why = view.without_rows(difference).or_else(nothing);
+    why.iter().for_each(|why| eprintln!("heaptide: {why}"));
+    why.is_none()
+}
+
+fn write(
+    out: &mut dyn Write,
+    options: &DiffOptions,
+    difference: &Difference,
+    view: &View,
+) -> io::Result<()> {
+    match options.format {
+        DiffFormat::Text => source::page(out, |out| text::write(out, difference, view)),
+        DiffFormat::Json => json::write(out, difference, view),
+        DiffFormat::Svg => graph::write(out, difference, view, options.drawing()),
+    }
+}
+
+impl DiffOptions {
+    fn drawing(&self) -> Drawing {
+        let widths = match self.widths {
+            Some(Widths::Before) => Side::Before,
+            Some(Widths::After) | None => Side::After,
+        };
+        let scale = if self.normalize { Scale::Normalized } else { Scale::AsIs };
+        Drawing { widths, scale }
+    }
+}
+
+/// Why the answer is no.
+fn too_much(difference: &Difference, limit: Limit) -> String {
+    let (measure, change) = (difference.measure, difference.total());
+    let value = |value| amount(measure, value);
+    let limit = match limit {
+        Limit::Amount(most) => value(most),
+        Limit::Percent(_) => limit.to_string(),
+    };
+    let share = growth(change);
+    let share = if share.is_empty() { share } else { format!(", {share}") };
+    format!(
+        "{measure} grew from {} to {}: {}{share}, more than {limit}",
+        value(change.before),
+        value(change.after),
+        signed(measure, change)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_behind_a_recording_is_a_snapshot() {
+        let of = |text: &str| {
+            let source = source_of(Path::new(text), false);
+            (source.recording.expect("a path").display().to_string(), source.snapshot)
+        };
+        assert_eq!(of("a.heaptide@2"), ("a.heaptide".into(), Some(2)));
+        for other in ["a.heaptide", "a@0", "a@x", "a@", "a@1/b.heaptide", "a@-1"] {
+            assert_eq!(of(other), (other.into(), None));
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod diff;
 mod error;
 mod export;
 mod flamegraph;
+mod growth;
 mod histogram;
 mod info;
 mod launch;

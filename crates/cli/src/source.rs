@@ -159,7 +159,15 @@ pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
 /// Writes a page of text to standard output: names in it come from programs, and none of them may
 /// steer the terminal.
 pub fn print_page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    print(|out| write(&mut Page(out)))
+    print(|out| page(out, write))
+}
+
+/// Writes a page of text anywhere, likewise.
+pub fn page(
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    write(&mut Page(out))
 }
 
 /// Text as it may go to a terminal; it comes in whole characters.

@@ -10,7 +10,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{FrameId, Lane, LaneId, Process, ScopeId, Site};
 
 /// Levels of a picture; what is deeper counts as too small to see.
-const LEVELS: usize = 300;
+pub(crate) const LEVELS: usize = 300;
 
 /// What a branch is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,9 +12,8 @@ use crate::branches::{Branch, Branches, What, lanes_by};
 use crate::flamegraph::Lanes;
 use crate::frames;
 use crate::names::{elide_middle, printable, shorten};
-use crate::quantity::{count, counted, percent};
+use crate::quantity::{amount, count, counted, percent};
 use crate::scopes;
-use crate::sections::amount;
 use crate::text::command_line;
 
 /// A branch below this part of the whole, half a percent, is put together with its like.

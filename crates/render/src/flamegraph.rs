@@ -15,9 +15,9 @@ use crate::quantity::{bytes, count, duration};
 use crate::text::command_line;
 
 /// Characters of a name; a box rarely has room for more, and its tooltip shows all of these.
-const NAME: usize = 160;
+pub(crate) const NAME: usize = 160;
 /// Boxes narrower than a tenth of a pixel, this share of the whole, are merged into the one below.
-const LEAST_PARTS: u64 = 12_000;
+pub(crate) const LEAST_PARTS: u64 = 12_000;
 
 /// Whether the lanes of a process are one picture or several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -157,7 +157,7 @@ fn folded(process: &Process, measure: Measure, order: Order, lane: Option<LaneId
 
 /// A name that can be part of a line: a semicolon separates frames, and a number after a space is
 /// a value, also one before the last.
-fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     let name = name.trim().replace(';', ":");
     match name.rsplit_once(' ') {
         Some((words, last)) if last.parse::<f64>().is_ok() => format!("{words}\u{a0}{last}"),

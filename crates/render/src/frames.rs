@@ -143,8 +143,18 @@ pub struct Line {
 /// start the program are left out, and of a long stack the inner part and the outermost function
 /// remain.
 pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
-    let all: Vec<&Frame> = frames.iter().map(|id| &process.frames[id.0 as usize]).collect();
-    let runs = fold(&all[..without_starters(&all)]);
+    let frames: Vec<&Frame> = frames.iter().map(|id| &process.frames[id.0 as usize]).collect();
+    lines_of(process, &frames, limit, width)
+}
+
+/// The same of frames that need not be in the table.
+pub(crate) fn lines_of(
+    process: &Process,
+    frames: &[&Frame],
+    limit: usize,
+    width: usize,
+) -> Vec<Line> {
+    let runs = fold(&frames[..without_starters(frames)]);
     let shown = runs.len().min(limit.max(3));
     let cut = if runs.len() > shown { shown - 2 } else { runs.len() };
     let mut lines: Vec<Line> = runs[..cut].iter().map(|r| r.line(process, width)).collect();

@@ -15,7 +15,7 @@ use crate::quantity::seconds;
 
 /// Scopes that a site names, the innermost: in a program 10 000 scopes deep every site would repeat
 /// 10 000 names. The list of scopes has all paths whole; the site says where its own is.
-const SCOPES: usize = 100;
+pub(crate) const SCOPES: usize = 100;
 
 /// The lists of a process.
 pub(crate) fn serialize_lists<M: SerializeMap>(

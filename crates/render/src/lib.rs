@@ -6,6 +6,7 @@ mod branches;
 pub mod callgrind;
 pub mod chrome;
 pub mod csv;
+pub mod diff;
 pub mod dot;
 pub mod flamegraph;
 pub mod frames;

@@ -9,9 +9,8 @@ use heaptide_analysis::model::{Mark, Process, ScopeId, SiteKind, Window};
 
 use crate::json_named::{lent, mark_kind};
 use crate::names::elide_middle;
-use crate::quantity::{bytes, counted, duration, percent, short_count};
+use crate::quantity::{amount, bytes, counted, duration, percent, short_count};
 use crate::scopes;
-use crate::sections::amount;
 
 /// Characters of a path or a name.
 const NAME: usize = 60;

@@ -1,5 +1,7 @@
 //! Numbers as people read them: bytes, counts, shares, durations, dates.
 
+use heaptide_analysis::measure::Measure;
+
 /// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
 ///
 /// ```
@@ -52,6 +54,18 @@ pub fn short_count(n: u64) -> String {
         unit += 1;
     }
     format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// A value in the unit of its measure: bytes, or a count that fits a narrow column.
+///
+/// ```
+/// use heaptide_analysis::measure::Measure;
+/// use heaptide_render::quantity::amount;
+/// assert_eq!(amount(Measure::LiveBytes, 1536), "1.50 KiB");
+/// assert_eq!(amount(Measure::LiveBlocks, 1536), "1,536");
+/// ```
+pub fn amount(measure: Measure, value: u64) -> String {
+    if measure.is_bytes() { bytes(value) } else { short_count(value) }
 }
 
 /// A count and its noun: `1 stack`, `1,234 stacks`.

@@ -8,8 +8,7 @@ use heaptide_analysis::model::{LaneId, Mode, Process, Scope, ScopeId};
 use heaptide_analysis::scopes::{self, ScopeSums};
 
 use crate::names::{elide_middle, printable};
-use crate::quantity::{counted, percent, short_count};
-use crate::sections::amount;
+use crate::quantity::{amount, counted, percent, short_count};
 use crate::text::caption;
 
 /// Characters of a name.

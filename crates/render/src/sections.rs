@@ -8,7 +8,7 @@ use heaptide_analysis::model::{End, FrameId, Process};
 
 use crate::frames;
 use crate::hotspots::{Hotspot, hotspots};
-use crate::quantity::{bytes, counted, percent, short_count};
+use crate::quantity::{amount, bytes, counted, percent};
 
 /// Characters a function's name may have.
 const NAME: usize = 58;
@@ -122,11 +122,6 @@ fn unit(measure: Measure) -> &'static str {
         _ if measure.is_bytes() => "bytes",
         other => other.name(),
     }
-}
-
-/// A value in the unit of its measure.
-pub(crate) fn amount(measure: Measure, value: u64) -> String {
-    if measure.is_bytes() { bytes(value) } else { short_count(value) }
 }
 
 /// The function, the helper that it allocates through, its place.

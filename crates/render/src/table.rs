@@ -11,8 +11,7 @@ use crate::frames;
 use crate::histogram;
 use crate::named;
 use crate::names::printable;
-use crate::quantity::{bytes, counted, percent, short_count};
-use crate::sections::amount;
+use crate::quantity::{amount, bytes, counted, percent, short_count};
 use crate::text::caption;
 
 /// Rows unless another number is asked for.

@@ -8,8 +8,7 @@ use heaptide_analysis::model::{Mode, Process};
 use heaptide_analysis::tree::{Recursion, Tree, TreeNode};
 
 use crate::frames;
-use crate::quantity::percent;
-use crate::sections::amount;
+use crate::quantity::{amount, percent};
 use crate::text::caption;
 
 /// Characters of a line's name column, indentation included.

@@ -16,6 +16,9 @@ use heaptide_render::{
 };
 use serde_json::Value;
 
+#[path = "views/diff.rs"]
+mod diff;
+
 type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
 
 /// The functions of the program, as (name, module, file, line, inlined); frame 6 has no name.

@@ -8,6 +8,8 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::scope_frames::Inside;
 use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
 
+use crate::growth::Limit;
+
 use super::{Format, Origins, Selection, Source, measure_parser};
 
 /// `heaptide export`.
@@ -230,20 +232,19 @@ pub struct PeakOptions {
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_EXAMPLE)]
 pub struct DiffOptions {
-    /// The recording before
+    /// The recording before, or a profile in it; REC@N is snapshot N of REC
     #[arg(value_name = "A")]
     pub before: PathBuf,
-    /// The recording after
+    /// The recording after, likewise
     #[arg(value_name = "B")]
     pub after: PathBuf,
-    /// The measure to compare
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
-        default_value = "at_peak_bytes")]
-    pub measure: Measure,
-    /// What a row stands for
-    #[arg(long, value_name = "KIND", default_value = "function")]
-    pub by: DiffBy,
-    /// text is a page to read; json has every row; svg is a differential flame graph
+    /// The measure to compare [default: at_peak_bytes]
+    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true)]
+    pub measure: Option<Measure>,
+    /// What a row stands for [default: function, or scope where there are no stacks]
+    #[arg(long, value_name = "KIND")]
+    pub by: Option<DiffBy>,
+    /// text is a page to read; json has every row that changed; svg is a differential flame graph
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DiffFormat,
     /// File to write [default: standard output]
@@ -252,12 +253,21 @@ pub struct DiffOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Show this many rows
+    /// Show this many rows [default: 20, all in json]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Exit with status 1 if the total grew by more than this: 5%, 4096, 64K or 1M
     #[arg(long, value_name = "LIMIT")]
-    pub fail_above: Option<String>,
+    pub fail_above: Option<Limit>,
+    /// Draw boxes as wide as the values of this recording [default: after]
+    #[arg(long, value_name = "SIDE")]
+    pub widths: Option<Widths>,
+    /// Draw what grew more than the whole did: A's values are scaled to the total of B
+    #[arg(long)]
+    pub normalize: bool,
+    /// Count from the start of the program, also where figures were reset
+    #[arg(long)]
+    pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -265,7 +275,9 @@ pub struct DiffOptions {
 const DIFF_EXAMPLE: &str = "\
 Example:
   heaptide diff before.heaptide after.heaptide --measure live_bytes
-  heaptide diff main.heaptide branch.heaptide --fail-above 5%";
+  heaptide diff main.heaptide branch.heaptide --fail-above 5%
+  heaptide diff app.heaptide@1 app.heaptide@2 --by stack --measure live_bytes
+  heaptide diff before.heaptide after.heaptide --format svg -o change.svg";
 
 /// What a row of a difference stands for.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -283,10 +295,19 @@ pub enum DiffBy {
 pub enum DiffFormat {
     /// A page to read
     Text,
-    /// Every row, for scripts
+    /// Every row that changed, for scripts
     Json,
     /// A differential flame graph
     Svg,
+}
+
+/// Whose values are the widths of boxes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Widths {
+    /// Those of A: what is gone is seen
+    Before,
+    /// Those of B: what is new is seen
+    After,
 }
 
 /// `heaptide merge`.

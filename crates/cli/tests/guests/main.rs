@@ -8,6 +8,7 @@ mod by_size;
 mod command;
 mod control;
 mod dangers;
+mod diff;
 mod documents;
 mod embedded;
 mod expectations;
