@@ -39,6 +39,8 @@ pub struct Profile {
     pub command: Vec<String>,
     /// Host name.
     pub host: String,
+    /// The parallel job's name.
+    pub job: String,
     /// Modules in order of the file.
     pub modules: Vec<Module>,
     /// Distinct places in code.
@@ -198,6 +200,7 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         program: strings.get(header.program).unwrap_or_default(),
         command: arguments(strings.raw(header.command)),
         host: strings.get(header.host).unwrap_or_default(),
+        job: strings.get(header.job).unwrap_or_default(),
         header,
         modules,
         places: tree.places,

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::Sum;
 use crate::facts::{self, Facts};
 use crate::model::{
-    Frame, FrameId, Mode, Module, ModuleId, Process, SizeClass, StackId, StackNode,
+    Frame, FrameId, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId, StackNode,
 };
 use crate::naming;
 use crate::reader::{self, NO_MODULE, Profile};
@@ -73,8 +73,8 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         program: profile.program,
         command: profile.command,
         host: profile.host,
-        rank: None,
-        job: String::new(),
+        rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
+        job: profile.job,
         run: None,
         images: 1,
         timeline: profile.timeline,

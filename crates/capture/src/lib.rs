@@ -48,6 +48,7 @@ mod options;
 mod peak;
 mod process;
 mod profile;
+mod rank;
 #[cfg(not(embedded))]
 mod real;
 mod record;

@@ -1,6 +1,7 @@
 //! What the environment asks for. Read from `/proc/self/environ`: libc's `environ` may not be set
 //! yet.
 
+use crate::rank::Place;
 use crate::sys::{self, Path};
 use heaptide_format::Mode;
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub snapshot_every_ns: u64,
     /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
     pub snapshot_signal: u32,
+    /// Where in a parallel job this is.
+    pub place: Place,
 }
 
 impl Options {
@@ -67,15 +70,17 @@ fn parse(environment: &[u8]) -> Option<Options> {
         by_size: false,
         snapshot_every_ns: 0,
         snapshot_signal: 0,
+        place: Place::new(),
     };
     for entry in environment.split(|&b| b == 0) {
-        let Some(rest) = entry.strip_prefix(b"HEAPTIDE_") else {
+        let Some(equals) = entry.iter().position(|&b| b == b'=') else {
             continue;
         };
-        let Some(equals) = rest.iter().position(|&b| b == b'=') else {
+        let (name, value) = (&entry[..equals], &entry[equals + 1..]);
+        options.place.note(name, value);
+        let Some(name) = name.strip_prefix(b"HEAPTIDE_") else {
             continue;
         };
-        let (name, value) = (&rest[..equals], &rest[equals + 1..]);
         match (name, value) {
             (b"OUTPUT", value) => options.output.push(value),
             (b"MODE", b"counters") => options.mode = Mode::Counters,
@@ -110,7 +115,8 @@ fn nanoseconds(seconds: &[u8]) -> u64 {
     whole.saturating_mul(SECOND).saturating_add(part)
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+/// A decimal number; none if it is none or too large.
+pub fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |n, &b| match b {
         b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u64),
         _ => None,
@@ -125,7 +131,7 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    pub fn new() -> Text<N> {
+    pub const fn new() -> Text<N> {
         Text { bytes: [0; N], length: 0, cut: false }
     }
 

@@ -232,7 +232,16 @@ unsafe fn write_header(
         (*header).command = command(p);
         let host = sys::host_name();
         let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
-        (*header).host = string(p, &host[..end]);
+        let node = options.place.node();
+        (*header).host = string(p, if node.is_empty() { &host[..end] } else { node });
+        if let Some((rank, of)) = options.place.rank() {
+            (*header).rank = rank.saturating_add(1);
+            (*header).ranks = of;
+        }
+        let job = options.place.job();
+        if !job.is_empty() {
+            (*header).job = string(p, job.bytes());
+        }
     }
 }
 

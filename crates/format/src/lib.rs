@@ -297,6 +297,14 @@ pub struct FileHeader {
     pub mismatch_open: u32,
     /// When the last reset was, nanoseconds from the start.
     pub reset_time_ns: u64,
+    /// The process's number among those of a parallel job, plus one; 0 if nobody told one.
+    pub rank: u32,
+    /// How many processes the job has; 0 if nobody told.
+    pub ranks: u32,
+    /// String: the job's name; 0 if nobody told one.
+    pub job: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
 }
 
 /// Bytes of a name in a request from outside.
