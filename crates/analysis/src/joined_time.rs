@@ -74,8 +74,12 @@ impl Joining {
             ..mark
         }));
         let ended = end_ns(process) < self.end_ns;
-        let steps = steps(process, self.images > 1, ended).into_iter();
-        self.steps.extend(steps.map(|sample| {
+        let timeline = std::mem::take(&mut process.timeline);
+        let steps = match self.images {
+            1 => timeline,
+            _ => steps(process, timeline, ended),
+        };
+        self.steps.extend(steps.into_iter().map(|sample| {
             let time_ns = sample.time_ns.saturating_add(after_ns);
             (index as u32, Sample { time_ns, ..sample })
         }));
@@ -103,16 +107,42 @@ impl Joining {
     }
 }
 
+/// The most bytes that processes had live at once, as far as samples and peaks tell; of one, its
+/// peak.
+///
+/// ```
+/// use heaptide_analysis::joined_time::most_at_once;
+/// # let mut bytes = vec![0; 4096];
+/// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+/// # (bytes[8], bytes[12], bytes[65], bytes[72]) = (1, 2, 16, 5);
+/// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+/// assert_eq!(most_at_once(&[&process]), process.totals.peak_bytes);
+/// ```
+pub fn most_at_once(processes: &[&Process]) -> u64 {
+    let last_ns = processes.iter().map(|p| end_ns(p)).max().unwrap_or(0);
+    let mut all: Vec<(u32, Sample)> = Vec::new();
+    for (process, index) in processes.iter().zip(0..) {
+        let start_ns = process.start_realtime_ns;
+        let steps = steps(process, process.timeline.clone(), end_ns(process) < last_ns);
+        all.extend(steps.into_iter().map(|sample| {
+            (index, Sample { time_ns: sample.time_ns.saturating_add(start_ns), ..sample })
+        }));
+    }
+    all.sort_by_key(|(_, sample)| sample.time_ns);
+    let sums = sums(&all, processes.len());
+    let most = sums.iter().map(|sum| sum.live_bytes).max().unwrap_or(0);
+    match processes {
+        [process] => process.totals.peak_bytes,
+        _ => most,
+    }
+}
+
 fn end_ns(process: &Process) -> u64 {
     process.start_realtime_ns.saturating_add(process.duration_ns)
 }
 
 /// The samples of a process, its peak, and its end if others went on.
-fn steps(process: &mut Process, joined: bool, ended: bool) -> Vec<Sample> {
-    let mut steps = std::mem::take(&mut process.timeline);
-    if !joined {
-        return steps;
-    }
+fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> {
     let totals = &process.totals;
     let peak_at = steps.partition_point(|sample| sample.time_ns <= process.peak_time_ns);
     let before = peak_at.checked_sub(1).map_or(NOTHING, |at| steps[at]);

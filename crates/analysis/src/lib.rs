@@ -17,7 +17,7 @@ pub mod filter;
 pub mod glue;
 mod hide;
 pub mod join;
-mod joined_time;
+pub mod joined_time;
 pub mod leaks;
 #[cfg(test)]
 mod made;

@@ -1,5 +1,6 @@
 //! Where processes are from: each by itself, or by host, or by rank of a parallel job.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -80,11 +81,12 @@ pub struct Group {
 /// let groups = groups(&[process], Origin::Process);
 /// assert_eq!((&*groups[0].name, &*groups[0].members), ("pid 7", &[0][..]));
 /// ```
-pub fn groups(processes: &[Process], by: Origin) -> Vec<Group> {
-    let naming = Naming::of(processes, by);
+pub fn groups<P: Borrow<Process>>(processes: &[P], by: Origin) -> Vec<Group> {
+    let processes: Vec<&Process> = processes.iter().map(Borrow::borrow).collect();
+    let naming = Naming::of(&processes, by);
     let mut groups: Vec<(Key, Group)> = Vec::new();
     let mut known: FxHashMap<Key, usize> = FxHashMap::default();
-    for (index, process) in processes.iter().enumerate() {
+    for (index, process) in processes.into_iter().enumerate() {
         let key = naming.key(index, process);
         let at = *known.entry(key.clone()).or_insert_with(|| {
             let rank = process.rank.filter(|_| by == Origin::Rank).map(|rank| rank.number);
@@ -115,7 +117,7 @@ struct Naming {
 }
 
 impl Naming {
-    fn of(processes: &[Process], by: Origin) -> Naming {
+    fn of(processes: &[&Process], by: Origin) -> Naming {
         let several = |distinct: FxHashSet<&str>| distinct.len() > 1;
         let ranked = || processes.iter().filter(|p| p.rank.is_some());
         let jobs = several(ranked().map(|p| p.job.as_str()).collect());
@@ -181,8 +183,8 @@ impl Process {
 }
 
 /// Whether there are several runs and one of them has several ranks.
-fn has_jobs_for_runs(processes: &[Process]) -> bool {
-    let runs: FxHashSet<u32> = processes.iter().map(number).collect();
+fn has_jobs_for_runs(processes: &[&Process]) -> bool {
+    let runs: FxHashSet<u32> = processes.iter().map(|p| number(p)).collect();
     let mut rank_of_run = FxHashMap::default();
     let mut ranked = processes.iter().filter_map(|p| Some((number(p), p.rank?.number)));
     runs.len() > 1 && ranked.any(|(run, rank)| *rank_of_run.entry(run).or_insert(rank) != rank)

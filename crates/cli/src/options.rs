@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
+use heaptide_analysis::origin::Origin;
 
 use crate::values;
 
@@ -186,7 +187,7 @@ pub struct ReportOptions {
     pub top: Option<usize>,
     /// Show one table of rows of this kind instead of the page
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
-    pub by: Option<GroupBy>,
+    pub by: Option<Rows>,
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -390,10 +391,25 @@ fn measure_parser() -> impl TypedValueParser<Value = Measure> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>())
 }
 
+/// What rows of a report stand for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// Groups of a process's sites.
+    Sites(GroupBy),
+    /// Groups of a recording's processes.
+    Processes(Origin),
+}
+
 /// A kind of rows by its name.
-fn by_parser() -> impl TypedValueParser<Value = GroupBy> {
-    let names = GroupBy::all().iter().map(|by| by.name());
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<GroupBy>())
+fn by_parser() -> impl TypedValueParser<Value = Rows> {
+    let sites = GroupBy::all().iter().map(|&by| (by.name(), Rows::Sites(by)));
+    let processes = Origin::all().iter().map(|&by| (by.name(), Rows::Processes(by)));
+    let all: Vec<(&str, Rows)> = sites.chain(processes).collect();
+    let names = PossibleValuesParser::new(all.iter().map(|(name, _)| *name));
+    names.try_map(move |name| {
+        let found = all.iter().find(|(known, _)| *known == name);
+        found.map(|(_, rows)| *rows).ok_or("no kind of rows")
+    })
 }
 
 #[cfg(test)]

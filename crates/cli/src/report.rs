@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::Process;
-use heaptide_render::{json, table, text};
+use heaptide_render::{json, origins, table, text};
 
 use crate::NO;
 use crate::error::Error;
-use crate::options::{Format, ReportOptions};
+use crate::options::{Format, ReportOptions, Rows, Which};
 use crate::source;
 
 /// Prints the report.
@@ -18,6 +18,12 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
         return Err(Error::new(
             "--by is for text, json has every site; leave out --by or take --format text",
         ));
+    }
+    if let Some(Rows::Processes(by)) = options.by
+        && options.selection.process == Some(Which::All)
+    {
+        let by = by.name();
+        return Err(Error::new(format!("--by {by} is of all processes; leave out --process all")));
     }
     let recording = source::open(&options.source, &options.selection)?;
     if !source::has(&recording, options.selection.pid()) && options.format == Format::Text {
@@ -34,7 +40,11 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
                 return Ok(ExitCode::from(NO));
             }
         }
-        (Format::Text, Some(by)) => {
+        (Format::Text, Some(Rows::Processes(by))) => {
+            let table = origins::Table { by, sort, top, process };
+            source::print_page(|out| origins::write(out, &recording, &table))?;
+        }
+        (Format::Text, Some(Rows::Sites(by))) => {
             let measure = sort.unwrap_or(Measure::AtPeakBytes);
             let table = table::Table { by, sort, top };
             let process = source::largest(&recording, process, measure);

@@ -7,7 +7,7 @@ use heaptide_analysis::model::{Mode, Process, Recording};
 use crate::json::hex;
 use crate::named::mark_says;
 use crate::quantity::{bytes, count, counted, date, duration};
-use crate::text::{command_line, ending};
+use crate::text::{command_line, ending, place};
 
 /// Writes the description.
 ///
@@ -38,6 +38,12 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     row("parent", format!("{}{}", p.ppid, if p.forked { ", forked from it" } else { "" }))?;
     if !p.host.is_empty() {
         row("host", p.host.clone())?;
+    }
+    if let Some(place) = place(p) {
+        row("rank", place)?;
+    }
+    if let Some(run) = &p.run {
+        row("from", format!("run {}: {}", run.number, run.recording))?;
     }
     row("started", date(p.start_realtime_ns))?;
     row("ended", format!("{} after {}", ending(p.end), duration(p.duration_ns)))?;

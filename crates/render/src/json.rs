@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, Frame, Measures, Mode, Process, Recording, Site, StackId};
+use heaptide_analysis::model::{
+    End, Frame, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
+};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json_named;
@@ -130,6 +132,14 @@ pub(crate) fn mode_name(mode: Mode) -> &'static str {
 fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<(), M::Error> {
     map.serialize_entry("file", &process.file.to_string_lossy())?;
     map.serialize_entry("host", &process.host)?;
+    map.serialize_entry("rank", &process.rank.map(|Rank { number, of }| RankEntry { number, of }))?;
+    map.serialize_entry("job", &process.job)?;
+    let run = process.run.as_ref();
+    map.serialize_entry(
+        "run",
+        &run.map(|Run { number, recording }| RunEntry { number, recording }),
+    )?;
+    map.serialize_entry("images", &process.images)?;
     map.serialize_entry("forked", &process.forked)?;
     map.serialize_entry("mode", mode_name(process.mode))?;
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
@@ -144,6 +154,18 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     });
     map.serialize_entry("modules", &seq(modules))?;
     map.serialize_entry("timeline", &seq(process.timeline.iter().map(Sample::of)))
+}
+
+#[derive(serde::Serialize)]
+struct RankEntry {
+    number: u32,
+    of: u32,
+}
+
+#[derive(serde::Serialize)]
+struct RunEntry<'a> {
+    number: &'a u32,
+    recording: &'a str,
 }
 
 #[derive(serde::Serialize)]

@@ -20,6 +20,7 @@ pub mod leaks;
 pub mod massif;
 mod named;
 pub mod names;
+pub mod origins;
 pub mod pprof;
 mod protobuf;
 pub mod quantity;

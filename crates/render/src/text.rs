@@ -87,6 +87,14 @@ pub(crate) fn ending(end: End) -> String {
     }
 }
 
+/// The place in a parallel job: `3 of 8, job 4711`; none outside of one.
+pub(crate) fn place(process: &Process) -> Option<String> {
+    let rank = process.rank?;
+    let of = if rank.of == 0 { String::new() } else { format!(" of {}", rank.of) };
+    let job = if process.job.is_empty() { "" } else { ", job " };
+    Some(format!("{}{of}{job}{}", rank.number, process.job))
+}
+
 /// The name of a signal on Linux, in brackets after a space; empty for those without a common one.
 fn signal_name(signal: i32) -> &'static str {
     match signal {
@@ -228,6 +236,9 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         duration(process.duration_ns),
         ending(process.end)
     )?;
+    if let Some(place) = place(process) {
+        writeln!(out, "  rank     {place}, on {}", process.host)?;
+    }
     figures(out, process)
 }
 
