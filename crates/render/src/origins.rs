@@ -8,8 +8,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Measures, Process, Recording};
 use heaptide_analysis::origin::{Origin, groups};
 
-use crate::quantity::{bytes, counted, duration, percent, short_count};
-use crate::sections::amount;
+use crate::quantity::{amount, bytes, counted, duration, percent, short_count};
 use crate::text::command_line;
 
 /// Rows unless another number is asked for.
