@@ -270,9 +270,8 @@ fn labels(process: &Process) -> Vec<Group> {
 }
 
 fn stacks(process: &Process) -> Vec<Group> {
-    let sums = by_stack(process);
     let group = |(stack, own)| Group { key: Key::Stack(stack), own, inclusive: own };
-    sums.into_iter().map(group).collect()
+    by_stack(process).map(group).collect()
 }
 
 /// Sums over scopes, labels and lanes, in order of stack.
@@ -283,14 +282,26 @@ fn stacks(process: &Process) -> Vec<Group> {
 /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
 /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
 /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
-/// let live: u64 = by_stack(&process).iter().map(|row| row.1.live_bytes).sum();
+/// let live: u64 = by_stack(&process).map(|row| row.1.live_bytes).sum();
 /// assert_eq!(live, process.totals.live_bytes);
 /// ```
-pub fn by_stack(process: &Process) -> Vec<(StackId, Measures)> {
-    let mut rows: Vec<_> = process.sites.iter().collect();
-    rows.sort_by_key(|site| site.stack);
-    let same = |a: &&Site, b: &&Site| a.stack == b.stack;
-    rows.chunk_by(same).map(|sites| (sites[0].stack, Sum::over(sites.iter().copied()))).collect()
+pub fn by_stack(process: &Process) -> impl Iterator<Item = (StackId, Measures)> {
+    // Kept as they are made they would take twice the memory of the sites.
+    let mut order: Vec<(StackId, u32)> =
+        process.sites.iter().zip(0..).map(|(site, index)| (site.stack, index)).collect();
+    order.sort_unstable();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let stack = order.get(at)?.0;
+        let same = order[at..].iter().take_while(|row| row.0 == stack);
+        let sites = same.map(|&(_, index)| &process.sites[index as usize]);
+        let (count, sum) = sites.fold((0, Sum::default()), |(count, mut sum), site| {
+            sum.add(site);
+            (count + 1, sum)
+        });
+        at += count;
+        Some((stack, sum.total()))
+    })
 }
 
 /// Adds sites up to what the process did: a block that was labelled is one block, memory that is
@@ -360,7 +371,7 @@ fn through(
     let mut sums = vec![(Measures::default(), Measures::default()); count];
     let mut seen_in = vec![usize::MAX; count];
     let mut without = None;
-    for (index, (stack, measures)) in by_stack(process).into_iter().enumerate() {
+    for (index, (stack, measures)) in by_stack(process).enumerate() {
         if stack == StackId(0) {
             without = Some(measures);
         }

@@ -56,6 +56,7 @@ impl Facts {
 
     /// A row for each site.
     fn add_sites(&mut self, profile: &Profile, of: &Dimensions) {
+        self.sites.reserve(profile.sites.len());
         for site in &profile.sites {
             let lane = self.lane(site.lane, || format!("lane {}", site.lane));
             let [blocks, usable_bytes, requested_bytes] = site.moved;

@@ -440,20 +440,28 @@ struct Nodes {
 impl Nodes {
     fn read(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
         let granule = format::NODE_GRANULE as usize;
-        let mut raw = Vec::new();
+        let mut keys = Vec::new();
+        let mut parents = Vec::new();
         let mut by_granule = vec![0; walk.bytes.len() / granule + 1];
         for (_, node, offset) in walk.records::<format::Node>(Kind::Nodes) {
-            raw.push(node);
-            by_granule[offset / granule] = raw.len() as u32;
+            keys.push((node.key, node.flags));
+            parents.push(node.parent);
+            by_granule[offset / granule] = keys.len() as u32;
         }
-        let parents: Vec<u32> = raw.iter().map(|n| look_up(&by_granule, n.parent)).collect();
-        let order = callers_first(&parents);
+        parents.iter_mut().for_each(|parent| *parent = look_up(&by_granule, *parent));
         let mut places = Places::default();
+        let mut nodes = Vec::with_capacity(keys.len());
+        if parents.iter().zip(0..).all(|(&parent, index)| parent <= index) {
+            // As one thread alone writes them, and so the most.
+            let place = |key: &(u64, u32)| places.id(place(*key, modules, by_index));
+            let node = |(&parent, place)| Node { parent, place };
+            nodes.extend(parents.iter().zip(keys.iter().map(place)).map(node));
+            return Nodes { nodes, places: places.list, by_granule };
+        }
         // index in the file plus one → index in `nodes` plus one
-        let mut position = vec![0u32; raw.len() + 1];
-        let mut nodes = Vec::with_capacity(raw.len());
-        for (index, parent) in order {
-            let place = places.id(&raw[index as usize], modules, by_index);
+        let mut position = vec![0u32; keys.len() + 1];
+        for (index, parent) in callers_first(&parents) {
+            let place = places.id(place(keys[index as usize], modules, by_index));
             nodes.push(Node { parent: position[parent as usize], place });
             position[index as usize + 1] = nodes.len() as u32;
         }
@@ -506,13 +514,7 @@ struct Places {
 }
 
 impl Places {
-    fn id(
-        &mut self,
-        node: &format::Node,
-        modules: &[Module],
-        by_index: &FxHashMap<u64, u32>,
-    ) -> u32 {
-        let place = place(node, modules, by_index);
+    fn id(&mut self, place: Place) -> u32 {
         *self.ids.entry(place).or_insert_with(|| {
             self.list.push(place);
             (self.list.len() - 1) as u32
@@ -520,11 +522,12 @@ impl Places {
     }
 }
 
-fn place(node: &format::Node, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Place {
-    let address = node.key & ((1 << format::ADDRESS_BITS) - 1);
-    let number = node.key >> format::ADDRESS_BITS;
+/// The place of a node's key and flags.
+fn place((key, flags): (u64, u32), modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Place {
+    let address = key & ((1 << format::ADDRESS_BITS) - 1);
+    let number = key >> format::ADDRESS_BITS;
     let is_mark = number == 0 && address < format::PAGE;
-    let exact = is_mark || node.flags & format::NODE_EXACT_PC != 0;
+    let exact = is_mark || flags & format::NODE_EXACT_PC != 0;
     let address = if exact { address } else { address.saturating_sub(1) };
     match by_index.get(&number) {
         Some(&module) => {

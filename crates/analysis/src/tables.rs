@@ -167,20 +167,51 @@ fn mark(place: &reader::Place) -> Option<&'static str> {
 /// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
 /// the same frame are one stack.
 fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
-    let mut stacks = vec![StackNode { parent: StackId(0), frame: FrameId(0) }];
-    let mut ids = FxHashMap::default();
-    ids.reserve(profile.nodes.len());
-    let mut of_node = vec![StackId(0)]; // by node plus one; 0 has no stack
+    let mut stacks = Stacks::with_room(profile.nodes.len());
+    let mut of_node = Vec::with_capacity(profile.nodes.len() + 1);
+    of_node.push(StackId(0)); // by node plus one; 0 has no stack
     for node in &profile.nodes {
-        let mut stack = of_node[node.parent as usize];
         let (first, end) = frames_of_place[node.place as usize];
-        for frame in first..end {
-            stack = *ids.entry((stack, frame)).or_insert_with(|| {
-                stacks.push(StackNode { parent: stack, frame: FrameId(frame) });
-                StackId((stacks.len() - 1) as u32)
-            });
-        }
-        of_node.push(stack);
+        let caller = of_node[node.parent as usize];
+        let frames = (first..end).map(FrameId);
+        of_node.push(frames.fold(caller, |stack, frame| stacks.child(stack, frame)));
     }
-    (stacks, of_node)
+    (stacks.nodes, of_node)
+}
+
+/// A stack tree as stacks are added. Most have one below them, or none: only further ones are in
+/// the map, which would be far from any cache with all of millions.
+struct Stacks {
+    nodes: Vec<StackNode>,
+    /// By stack: the one below it that came first; 0 if none did.
+    first_below: Vec<StackId>,
+    further: FxHashMap<(StackId, FrameId), StackId>,
+}
+
+impl Stacks {
+    fn with_room(count: usize) -> Stacks {
+        let (mut nodes, mut first_below) =
+            (Vec::with_capacity(count + 1), Vec::with_capacity(count + 1));
+        nodes.push(StackNode { parent: StackId(0), frame: FrameId(0) });
+        first_below.push(StackId(0));
+        Stacks { nodes, first_below, further: FxHashMap::default() }
+    }
+
+    fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
+        let new = StackId(self.nodes.len() as u32);
+        let first = &mut self.first_below[parent.0 as usize];
+        let child = match *first {
+            StackId(0) => {
+                *first = new;
+                new
+            }
+            first if self.nodes[first.0 as usize].frame == frame => first,
+            _ => *self.further.entry((parent, frame)).or_insert(new),
+        };
+        if child == new {
+            self.nodes.push(StackNode { parent, frame });
+            self.first_below.push(StackId(0));
+        }
+        child
+    }
 }

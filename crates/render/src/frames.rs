@@ -92,10 +92,11 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     let Some(function) = &frame.function else {
         return false;
     };
+    let own = without_return_type(function);
     COPIERS.contains(&&**function)
         || is_glue(function)
         || is_blanket(function)
-        || PLUMBING.iter().any(|p| without_return_type(function).starts_with(p))
+        || PLUMBING.iter().any(|library| own.starts_with(library))
 }
 
 /// Whether it is what Rust's libraries do for every type: `<T as alloc::slice::Join>::join`.

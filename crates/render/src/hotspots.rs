@@ -1,11 +1,11 @@
 //! Who is responsible: sites grouped by the function that asked for the memory, with its stacks.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use heaptide_analysis::aggregate::{FunctionId, Functions, by_stack};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{FrameId, Measures, ModuleId, Process, StackId};
+use rustc_hash::FxHashMap;
 
 use crate::frames::is_plumbing;
 
@@ -21,34 +21,86 @@ pub struct Hotspot {
     pub frame: Option<FrameId>,
     /// Sums over its sites.
     pub measures: Measures,
-    /// Its stacks and their sums over the lanes, largest first by the measure asked for.
-    pub stacks: Vec<(StackId, Measures)>,
+    /// Its stacks and their values of the measure asked for, summed over the lanes, largest first.
+    pub stacks: Vec<(StackId, u64)>,
 }
 
-/// The functions with a value of the measure, largest first. Standard containers and allocation
+/// Whom allocations are put down to, whatever the measure. Standard containers and allocation
 /// wrappers are charged to whoever called them.
-pub fn hotspots(process: &Process, measure: Measure) -> Vec<Hotspot> {
-    let measure = measure.of_sites();
-    let responsible = responsible_frames(process);
-    let mut groups: HashMap<Key, Hotspot> = HashMap::new();
-    let with_value = by_stack(process).into_iter().filter(|row| measure.of(&row.1) > 0);
-    for (stack, measures) in with_value {
-        let frame = responsible.get(stack.0 as usize).copied().flatten();
-        let group = groups.entry(Key::of(process, frame)).or_insert_with(|| Hotspot {
-            frame,
-            measures: Measures::default(),
-            stacks: Vec::new(),
-        });
-        group.measures.add(&measures);
-        group.stacks.push((stack, measures));
+pub struct Charges<'a> {
+    process: &'a Process,
+    /// The functions of the process.
+    pub functions: Functions,
+    /// Of every stack its innermost frame that is not plumbing; its innermost if all are.
+    responsible: Vec<Option<FrameId>>,
+}
+
+impl<'a> Charges<'a> {
+    /// Finds out.
+    pub fn of(process: &'a Process) -> Charges<'a> {
+        let functions = Functions::of(process);
+        let first = |id| &process.frames[functions.first_frame(FunctionId(id)).0 as usize];
+        let plumbing: Vec<bool> =
+            (0..functions.len() as u32).map(|id| is_plumbing(first(id))).collect();
+        let mut serious: Vec<Option<FrameId>> = Vec::with_capacity(process.stacks.len());
+        serious.push(None);
+        for node in process.stacks.iter().skip(1) {
+            serious.push(match plumbing[functions.of_frame(node.frame).0 as usize] {
+                false => Some(node.frame),
+                true => serious[node.parent.0 as usize],
+            });
+        }
+        for (frame, node) in serious.iter_mut().zip(&process.stacks).skip(1) {
+            frame.get_or_insert(node.frame);
+        }
+        Charges { process, functions, responsible: serious }
     }
-    let mut hotspots: Vec<Hotspot> = groups.into_values().collect();
-    for hotspot in &mut hotspots {
-        hotspot.stacks.sort_by_key(|(stack, m)| (Reverse(measure.of(m)), *stack));
-        hotspot.frame = responsible.get(hotspot.stacks[0].0.0 as usize).copied().flatten();
+
+    /// The functions with a value of the measure, largest first.
+    pub fn hotspots(&self, measure: Measure) -> Vec<Hotspot> {
+        let measure = measure.of_sites();
+        let mut hotspots: Vec<Hotspot> = Vec::new();
+        let mut of_key: FxHashMap<Key, usize> = FxHashMap::default();
+        for (stack, measures) in by_stack(self.process) {
+            let value = measure.of(&measures);
+            if value == 0 {
+                continue;
+            }
+            let frame = self.responsible[stack.0 as usize];
+            let index = *of_key.entry(self.key(frame)).or_insert_with(|| {
+                hotspots.push(Hotspot { frame, measures: Measures::default(), stacks: Vec::new() });
+                hotspots.len() - 1
+            });
+            hotspots[index].measures.add(&measures);
+            hotspots[index].stacks.push((stack, value));
+        }
+        for hotspot in &mut hotspots {
+            hotspot.stacks.sort_unstable_by_key(|&(stack, value)| (Reverse(value), stack));
+            hotspot.frame = self.responsible[hotspot.stacks[0].0.0 as usize];
+        }
+        hotspots.sort_by_key(|h| (Reverse(measure.of(&h.measures)), h.stacks[0].0));
+        hotspots
     }
-    hotspots.sort_by_key(|h| (Reverse(measure.of(&h.measures)), h.stacks[0].0));
-    hotspots
+
+    fn key(&self, frame: Option<FrameId>) -> Key {
+        let Some(id) = frame else {
+            return Key::Nothing;
+        };
+        let frame = &self.process.frames[id.0 as usize];
+        match (&frame.function, frame.module) {
+            (Some(_), _) => Key::Function(self.functions.of_frame(id)),
+            (None, Some(module)) => Key::Module(module),
+            (None, None) => Key::Nothing,
+        }
+    }
+}
+
+/// What is one hotspot: a function; without names all of a module.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Function(FunctionId),
+    Module(ModuleId),
+    Nothing,
 }
 
 impl Hotspot {
@@ -84,14 +136,14 @@ impl Hotspot {
             true => up(process, stack, self.helpers(process, functions, stack) + 1),
             false => stack,
         };
-        let values = self.stacks.iter().map(|(stack, m)| (start(*stack), measure.of(m)));
-        let mut here: Vec<(StackId, u64)> = values.collect();
+        let mut here: Vec<(StackId, u64)> =
+            self.stacks.iter().map(|&(stack, value)| (start(stack), value)).collect();
         let whole = measure.of(&self.measures);
         let mut way = Vec::new();
         loop {
             here.retain(|(stack, _)| *stack != StackId(0));
             let function = |stack: StackId| functions.of_frame(frame_at(process, stack));
-            let mut sums: HashMap<FunctionId, u64> = HashMap::new();
+            let mut sums: FxHashMap<FunctionId, u64> = FxHashMap::default();
             for (stack, value) in &here {
                 let sum = sums.entry(function(*stack)).or_default();
                 *sum = measure.combine().of(*sum, *value);
@@ -116,41 +168,4 @@ fn frame_at(process: &Process, stack: StackId) -> FrameId {
 /// The stack without its innermost frames.
 fn up(process: &Process, stack: StackId, frames: usize) -> StackId {
     (0..frames).fold(stack, |at, _| process.stacks.get(at.0 as usize).map_or(at, |n| n.parent))
-}
-
-/// What makes frames one function: its name and module; without a name the module alone.
-#[derive(PartialEq, Eq, Hash)]
-enum Key<'a> {
-    Function(&'a str, Option<ModuleId>),
-    Module(ModuleId),
-    Nothing,
-}
-
-impl Key<'_> {
-    fn of(process: &Process, frame: Option<FrameId>) -> Key<'_> {
-        let frame = frame.and_then(|id| process.frames.get(id.0 as usize));
-        match frame {
-            Some(frame) => match (&frame.function, frame.module) {
-                (Some(function), module) => Key::Function(function, module),
-                (None, Some(module)) => Key::Module(module),
-                (None, None) => Key::Nothing,
-            },
-            None => Key::Nothing,
-        }
-    }
-}
-
-/// For every stack its innermost frame that is not plumbing; its innermost if all are.
-fn responsible_frames(process: &Process) -> Vec<Option<FrameId>> {
-    let plumbing: Vec<bool> = process.frames.iter().map(is_plumbing).collect();
-    let mut serious: Vec<Option<FrameId>> = vec![None; process.stacks.len()];
-    for (i, node) in process.stacks.iter().enumerate().skip(1) {
-        serious[i] = match plumbing.get(node.frame.0 as usize) {
-            Some(false) => Some(node.frame),
-            // Parents come before children.
-            _ => serious.get(node.parent.0 as usize).copied().flatten(),
-        };
-    }
-    let innermost = |i: usize| (i > 0).then(|| process.stacks[i].frame);
-    (0..serious.len()).map(|i| serious[i].or_else(|| innermost(i))).collect()
 }

@@ -7,7 +7,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, FrameId, Process};
 
 use crate::frames;
-use crate::hotspots::{Hotspot, hotspots};
+use crate::hotspots::{Charges, Hotspot};
 use crate::quantity::{amount, bytes, counted, percent};
 
 /// Characters a function's name may have.
@@ -35,13 +35,14 @@ pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::
         (live, Measure::LiveBytes, Measure::LiveBlocks),
         (("Temporary", made), Measure::Temporary, Measure::Allocations),
     ];
+    let charges = Charges::of(process);
     for ((name, question), measure, second) in sections {
         if measure.of(t) == 0 {
             writeln!(out, "\n{name}: nothing")?;
             continue;
         }
         writeln!(out, "\n{name}: {question}")?;
-        section(out, process, &hotspots(process, measure), measure, second, rows)?;
+        section(out, process, &charges, measure, second, rows)?;
     }
     Ok(())
 }
@@ -54,28 +55,28 @@ pub(crate) fn sorted(
     rows: usize,
 ) -> io::Result<()> {
     let measure = measure.of_sites();
-    let found = hotspots(process, measure);
     writeln!(out, "\nBy {}", measure.name())?;
     let second = match measure.is_bytes() {
         true => Measure::Allocations,
         false => Measure::UsableBytes,
     };
-    section(out, process, &found, measure, second, rows)
+    section(out, process, &Charges::of(process), measure, second, rows)
 }
 
 fn section(
     out: &mut dyn Write,
     process: &Process,
-    found: &[Hotspot],
+    charges: &Charges,
     measure: Measure,
     second: Measure,
     rows: usize,
 ) -> io::Result<()> {
+    let found = charges.hotspots(measure);
     if found.is_empty() {
         return writeln!(out, "  nothing");
     }
     let whole = measure.of(&process.totals);
-    let functions = Functions::of(process);
+    let functions = &charges.functions;
     writeln!(
         out,
         "  {:>6} {:>10} {:>10}  function, and who calls it",
@@ -91,9 +92,9 @@ fn section(
         writeln!(
             out,
             "  {share:>6} {value:>10} {of_second:>10}  {}",
-            title(process, &functions, hotspot)
+            title(process, functions, hotspot)
         )?;
-        callers(out, process, &functions, hotspot, measure)?;
+        callers(out, process, functions, hotspot, measure)?;
     }
     if found.len() > rows {
         let rest = found[rows..].iter().map(|h| measure.of(&h.measures));

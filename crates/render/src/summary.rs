@@ -7,7 +7,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Mode, Process, Recording, ScopeId};
 
 use crate::frames;
-use crate::hotspots::hotspots;
+use crate::hotspots::Charges;
 use crate::quantity::{bytes, count, duration, percent};
 use crate::scopes;
 use crate::text::{command_line, ending};
@@ -58,7 +58,7 @@ fn holder(process: &Process) -> String {
     if process.mode == Mode::Scopes {
         return scope_holder(process);
     }
-    let found = hotspots(process, Measure::AtPeakBytes);
+    let found = Charges::of(process).hotspots(Measure::AtPeakBytes);
     let Some(frame) = found.first().and_then(|h| h.frame) else {
         return String::new();
     };
