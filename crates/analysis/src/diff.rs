@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::aggregate::Sum;
+use crate::aggregate::by_stack;
 use crate::glue::is_glue;
 use crate::measure::{Combine, Measure};
-use crate::model::{Process, Site, StackId};
+use crate::model::Process;
 use crate::scope_frames;
 use crate::scopes;
 
@@ -177,7 +177,9 @@ impl Comparison {
     }
 
     fn add_stacks(&mut self, side: Side, process: &Process) {
-        let values = by_stack(process, self.measure.of_sites());
+        let measure = self.measure.of_sites();
+        let values = by_stack(process).map(|(stack, sums)| (stack, measure.of(&sums)));
+        let values: Vec<_> = values.filter(|(_, value)| *value > 0).collect();
         let mut needed = vec![false; process.stacks.len()];
         values.iter().for_each(|&(stack, _)| needed[stack.0 as usize] = true);
         for index in (1..needed.len()).rev() {
@@ -232,19 +234,6 @@ impl HalfCompared {
         let after = without_tables(process);
         Difference { measure, by, before: self.before, after, names, paths }
     }
-}
-
-/// The values of stacks that have one.
-fn by_stack(process: &Process, measure: Measure) -> Vec<(StackId, u64)> {
-    let site = |&index: &u32| &process.sites[index as usize];
-    let mut sites: Vec<u32> = (0..process.sites.len() as u32).collect();
-    sites.sort_by_key(|index| site(index).stack);
-    let same = |a: &u32, b: &u32| site(a).stack == site(b).stack;
-    let value = |sites: &[u32]| {
-        let of_stack: &mut dyn Iterator<Item = &Site> = &mut sites.iter().map(site);
-        (site(&sites[0]).stack, measure.of(&Sum::over(of_stack)))
-    };
-    sites.chunk_by(same).map(value).filter(|(_, value)| *value > 0).collect()
 }
 
 /// What is to be told of a process; its tables are large.

@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
         let mut called: Vec<u32> = (1..count as u32).collect();
         called.sort_by_key(|&stack| process.stacks[stack as usize].parent);
         let on_way = vec![0; procedures.first_frame.len()];
-        let (own, places) = (by_stack(process), FxHashMap::default());
+        let (own, places) = (by_stack(process).collect(), FxHashMap::default());
         Walk { procedures, events, called, starts, own, on_way, places }
     }
 

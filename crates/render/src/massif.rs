@@ -123,7 +123,7 @@ struct Branch {
 
 impl<'a> Trunk<'a> {
     fn of(process: &'a Process, measure: Measure) -> Trunk<'a> {
-        let rows = by_stack(process).into_iter();
+        let rows = by_stack(process);
         let way = |(stack, row)| Way { at: below_glue(process, stack), bytes: measure.of(&row) };
         let ways: Vec<Way> = rows.map(way).filter(|way| way.bytes > 0).collect();
         let total = ways.iter().map(|way| way.bytes).fold(0, u64::saturating_add);

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Frame, FrameId, LaneId, Measures, Module, ModuleId, Moved, Scope, ScopeId, SiteKind, StackNode,
+    Frame, FrameId, LaneId, Measures, Module, ModuleId, Moved, Scope, ScopeId, Site, SiteKind,
+    StackId, StackNode,
 };
 
 /// A process of a program with one library; stacks are `outermost;…;innermost BYTES`, a frame
