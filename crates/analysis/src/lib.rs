@@ -29,6 +29,7 @@ mod naming;
 pub mod origin;
 mod pack;
 pub mod pattern;
+pub mod peak;
 pub mod reader;
 pub mod recording;
 mod restack;
@@ -40,6 +41,7 @@ pub mod snapshot;
 pub mod suppressions;
 pub mod symbols;
 mod tables;
+pub mod timeline;
 pub mod tree;
 
 pub use error::Error;

@@ -73,7 +73,7 @@ impl Sizes {
     /// assert!(sizes.covered() <= process.totals.allocations);
     /// ```
     pub fn of(process: &Process) -> Sizes {
-        let exact = exact(process);
+        let exact = exact(process.sites.iter());
         let recorded = process.sites.iter().any(|site| site.size.is_some());
         Sizes { classes: classes(process, &exact), exact, recorded }
     }
@@ -86,10 +86,10 @@ impl Sizes {
 
 /// The exact sizes. A block that was labelled counts where it was allocated, so labels of one stack
 /// are taken together.
-fn exact(process: &Process) -> Vec<Exact> {
+pub(crate) fn exact<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Exact> {
     type Place = (StackId, ScopeId, LaneId, Option<u64>);
     let mut places: FxHashMap<Place, Sum> = FxHashMap::default();
-    for site in &process.sites {
+    for site in sites {
         let Site { stack, scope, lane, size, .. } = *site;
         places.entry((stack, scope, lane, size)).or_default().add(site);
     }

@@ -18,7 +18,7 @@ mod views;
 pub use selection::{Origins, Selection, Source, Which};
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
-    LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineOptions, Widths,
+    LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineFormat, TimelineOptions, Widths,
 };
 
 /// Records every memory allocation of a program and says who allocates, what is live, and where.

@@ -2,10 +2,29 @@
 
 use std::process::ExitCode;
 
-use crate::error::Error;
-use crate::options::PeakOptions;
+use heaptide_analysis::measure::Measure;
+use heaptide_render::peak;
 
-/// Does it.
+use crate::NO;
+use crate::error::Error;
+use crate::options::{Format, PeakOptions};
+use crate::source;
+
+/// Prints the peak.
 pub fn peak(options: &PeakOptions) -> Result<ExitCode, Error> {
-    Err(Error::new(format!("not built yet: {options:?}")))
+    let recording = source::open(&options.source, &options.selection)?;
+    let pid = options.selection.pid();
+    if !source::has(&recording, pid) {
+        return Ok(ExitCode::from(NO));
+    }
+    match options.format {
+        Format::Json => source::print(|out| peak::json(out, &recording, pid, options.top))?,
+        Format::Text => {
+            let Some(process) = source::largest(&recording, pid, Measure::AtPeakBytes) else {
+                return Ok(ExitCode::from(NO));
+            };
+            source::print_page(|out| peak::write(out, process, options.top))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

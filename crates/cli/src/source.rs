@@ -85,7 +85,7 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
     eprintln!("heaptide: reading {}, the newest recording here", path.display());
-    Ok(Recording::open(path)?)
+    Ok(Recording::open_of(path, choice)?)
 }
 
 /// Whether a recording has anything of the process asked for, or anything at all; if not, says so.

@@ -153,7 +153,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
         unloaded: m.unloaded,
     });
     map.serialize_entry("modules", &seq(modules))?;
-    map.serialize_entry("timeline", &seq(process.timeline.iter().map(Sample::of)))
+    map.serialize_entry("timeline", &seq(process.timeline.iter().map(SampleEntry::of)))
 }
 
 #[derive(serde::Serialize)]
@@ -183,7 +183,7 @@ struct ModuleEntry<'a> {
 }
 
 #[derive(serde::Serialize)]
-struct Sample {
+pub(crate) struct SampleEntry {
     time_s: f64,
     live_bytes: u64,
     peak_bytes: u64,
@@ -194,9 +194,9 @@ struct Sample {
     virtual_bytes: u64,
 }
 
-impl Sample {
-    fn of(s: &heaptide_format::Sample) -> Sample {
-        Sample {
+impl SampleEntry {
+    pub(crate) fn of(s: &heaptide_format::Sample) -> SampleEntry {
+        SampleEntry {
             time_s: seconds(s.time_ns),
             live_bytes: s.live_bytes,
             peak_bytes: s.peak_bytes,
@@ -300,10 +300,10 @@ impl Serialize for FrameEntry<'_> {
     }
 }
 
-struct SiteEntry<'a> {
-    process: &'a Process,
-    site: &'a Site,
-    numbers: &'a FrameNumbers,
+pub(crate) struct SiteEntry<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) site: &'a Site,
+    pub(crate) numbers: &'a FrameNumbers,
 }
 
 impl Serialize for SiteEntry<'_> {

@@ -155,7 +155,7 @@ impl Serialize for LabelEntry<'_> {
 }
 
 #[derive(serde::Serialize)]
-struct WindowEntry<'a> {
+pub(crate) struct WindowEntry<'a> {
     name: &'a str,
     open: bool,
     begin_s: f64,
@@ -174,7 +174,7 @@ struct WindowEntry<'a> {
 }
 
 impl WindowEntry<'_> {
-    fn of(w: &Window) -> WindowEntry<'_> {
+    pub(crate) fn of(w: &Window) -> WindowEntry<'_> {
         WindowEntry {
             name: &w.name,
             open: w.open,
@@ -196,7 +196,7 @@ impl WindowEntry<'_> {
 }
 
 #[derive(serde::Serialize)]
-struct MarkEntry<'a> {
+pub(crate) struct MarkEntry<'a> {
     time_s: f64,
     kind: &'static str,
     name: &'a str,
@@ -206,7 +206,7 @@ struct MarkEntry<'a> {
 }
 
 impl MarkEntry<'_> {
-    fn of<'a>(process: &'a Process, mark: &'a Mark) -> MarkEntry<'a> {
+    pub(crate) fn of<'a>(process: &'a Process, mark: &'a Mark) -> MarkEntry<'a> {
         let lane = mark.lane.and_then(|id| process.lanes.get(id.0 as usize));
         MarkEntry {
             time_s: seconds(mark.time_ns),

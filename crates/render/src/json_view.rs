@@ -18,11 +18,32 @@ pub(crate) fn write<'a, V: Serialize>(
     view: impl Fn(&'a Process) -> V,
 ) -> io::Result<()> {
     let chosen = recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.pid));
+    let parts = chosen.map(|p| Part { process: About::of(p), view: view(p) });
+    document(out, recording, parts.collect())
+}
+
+/// The same of one process.
+///
+/// Errors: those of `out`.
+pub(crate) fn write_one<V: Serialize>(
+    out: &mut dyn Write,
+    recording: &Recording,
+    process: &Process,
+    view: V,
+) -> io::Result<()> {
+    document(out, recording, vec![Part { process: About::of(process), view }])
+}
+
+fn document<V: Serialize>(
+    out: &mut dyn Write,
+    recording: &Recording,
+    processes: Vec<Part<V>>,
+) -> io::Result<()> {
     let document = Document {
         schema: SCHEMA,
         recording: recording.path.to_string_lossy().into_owned(),
         heaptide: env!("CARGO_PKG_VERSION"),
-        processes: chosen.map(|p| Part { process: About::of(p), view: view(p) }).collect(),
+        processes,
     };
     serde_json::to_writer(&mut *out, &document)?;
     out.write_all(b"\n")

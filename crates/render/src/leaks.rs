@@ -101,7 +101,8 @@ fn page(
     view: &View,
     rows: usize,
 ) -> io::Result<()> {
-    writeln!(out, "{} (pid {}), {}", command_line(process, 70), process.pid, ending(process.end))?;
+    let (command, who) = (command_line(process, 60), process.who());
+    writeln!(out, "{command} ({who}), {}", ending(process.end))?;
     figures(out, process)?;
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),

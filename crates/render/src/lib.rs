@@ -4,6 +4,7 @@
 
 mod branches;
 pub mod callgrind;
+mod chart;
 pub mod chrome;
 pub mod csv;
 pub mod diff;
@@ -21,6 +22,7 @@ pub mod massif;
 mod named;
 pub mod names;
 pub mod origins;
+pub mod peak;
 pub mod pprof;
 mod protobuf;
 pub mod quantity;
@@ -30,6 +32,7 @@ pub mod speedscope;
 pub mod summary;
 pub mod table;
 pub mod text;
+pub mod timeline;
 pub mod tree;
 
 pub use summary::summary;

@@ -101,11 +101,11 @@ pub(crate) fn label_rows(
     Ok(groups.len())
 }
 
-fn in_totals(kind: SiteKind) -> bool {
+pub(crate) fn in_totals(kind: SiteKind) -> bool {
     matches!(kind, SiteKind::Heap | SiteKind::PoolBlock | SiteKind::PoolChunk)
 }
 
-fn kind_name(kind: SiteKind) -> &'static str {
+pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
     match kind {
         SiteKind::Heap => "heap",
         SiteKind::Outside => "other memory",

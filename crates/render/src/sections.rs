@@ -63,7 +63,8 @@ pub(crate) fn sorted(
     section(out, process, &Charges::of(process), measure, second, rows)
 }
 
-fn section(
+/// Functions in falling order of a measure, with who calls them.
+pub(crate) fn section(
     out: &mut dyn Write,
     process: &Process,
     charges: &Charges,

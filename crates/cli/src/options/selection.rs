@@ -39,7 +39,7 @@ fn origin_parser() -> impl TypedValueParser<Value = Origin> {
 }
 
 /// The recording a command reads, and what of it.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Source {
     /// Recording: NAME.heaptide or a profile in it [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
@@ -53,7 +53,7 @@ pub struct Source {
 }
 
 /// The processes, blocks and frames that count, and what they are called.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Selection {
     /// Show this process only; `all` joins all into one [default: the largest]
     #[arg(long, value_name = "PID|all")]
@@ -114,6 +114,13 @@ impl FromStr for Which {
 }
 
 impl Selection {
+    /// Whether it leaves anything of a process out.
+    pub fn filters(&self) -> bool {
+        let words = [&self.focus, &self.ignore].iter().any(|words| !words.is_empty());
+        let sizes = self.min_size.is_some() || self.max_size.is_some();
+        words || sizes || self.live_only || self.temporary_only
+    }
+
     /// The process asked for by its number.
     pub fn pid(&self) -> Option<u32> {
         match self.process {

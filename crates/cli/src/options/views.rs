@@ -172,18 +172,38 @@ pub struct HistogramOptions {
 
 /// `heaptide timeline`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  heaptide timeline app.heaptide")]
+#[command(after_help = TIMELINE_EXAMPLE)]
 pub struct TimelineOptions {
     #[command(flatten)]
     pub source: Source,
-    /// text is a chart, json the samples
+    /// text is a chart, json and csv are the samples
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
+    pub format: TimelineFormat,
     /// Show the function, scope or label that matches over the snapshots that were taken
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub site: Option<String>,
+    /// Draw in this many columns [default: those of the terminal, else 100]
+    #[arg(long, value_name = "N")]
+    pub width: Option<u16>,
     #[command(flatten)]
     pub selection: Selection,
+}
+
+const TIMELINE_EXAMPLE: &str = "\
+Example:
+  heaptide timeline app.heaptide
+  heaptide run --snapshot-every 1s -o app.heaptide -- ./app
+  heaptide timeline app.heaptide --site Cache::insert";
+
+/// Output formats of `timeline`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimelineFormat {
+    /// A chart
+    Text,
+    /// Samples, marks, windows and snapshots
+    Json,
+    /// Samples, one a line
+    Csv,
 }
 
 /// `heaptide leaks`.
