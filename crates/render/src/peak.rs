@@ -70,7 +70,7 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
 fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let (at, t) = (process.peak_time_ns, &process.totals);
     let found = Moment::of(process);
-    let mut row = |name: &str, value: String| writeln!(out, "  {name:<9} {value}");
+    let mut row = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
     let (after, share) = (duration(at), percent(at, process.duration_ns));
     row("when", format!("{after} after the start, {share} of the run"))?;
     let (live, left) = (bytes(t.live_bytes), percent(t.live_bytes, t.peak_bytes));
@@ -107,7 +107,7 @@ fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         };
         row("memory", list(inside))?;
         if !outside.is_empty() {
-            row("besides", format!("{}: not from the allocator", list(outside)))?;
+            row("besides", list(outside))?;
         }
     }
     Ok(())

@@ -216,7 +216,10 @@ fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io:
                 (counted(snapshots.len() as u64, "snapshot"), first.number, last.number);
             writeln!(out, "  ▴  {n}, {a} to {b}; --site shows one function over them")
         }
-        [one] => writeln!(out, "  ▴  snapshot {} {}", one.number, elide_middle(&one.name, NAME)),
+        [one] => {
+            let line = format!("  ▴  snapshot {} {}", one.number, elide_middle(&one.name, NAME));
+            writeln!(out, "{}", line.trim_end())
+        }
     }
 }
 

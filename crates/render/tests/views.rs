@@ -9,10 +9,11 @@ use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::*;
 use heaptide_analysis::scope_frames::Inside;
+use heaptide_analysis::snapshot::Snapshot;
 use heaptide_analysis::suppressions::Suppressions;
 use heaptide_render::flamegraph::Drawing;
 use heaptide_render::{
-    flamegraph, histogram, info, json, leaks, scopes, summary, table, text, tree,
+    flamegraph, histogram, info, json, leaks, peak, scopes, summary, table, text, timeline, tree,
 };
 use serde_json::Value;
 
@@ -397,6 +398,94 @@ fn sizes_exact_and_bounded() {
         (&exact["sizes"][0]["size"], &exact["sizes"][0]["temporary"]),
         (&16.into(), &49_990.into())
     );
+}
+
+/// The process over time: it rises in steps to its peak, and falls; a short window, one that is
+/// open, marks and snapshots.
+fn over_time() -> Process {
+    let mut process = annotated();
+    let peak = process.totals.peak_bytes;
+    let sample = |i: u64| heaptide_format::Sample {
+        time_ns: i * 100_000_000,
+        live_bytes: if i < 13 { peak / 13 * i } else { peak / 40 * (33 - i) },
+        peak_bytes: peak,
+        allocations: i * i * 100,
+        frees: 0,
+        usable_bytes: 0,
+        resident_bytes: (10 + i) << 20,
+        virtual_bytes: 1 << 30,
+    };
+    process.timeline = (1..25).map(sample).collect();
+    process
+}
+
+fn snapshot(number: u32, time_ns: u64) -> Snapshot {
+    let (pid, image, name) = (4242, 0, String::new());
+    Snapshot { pid, image, number, name, time_ns, file: PathBuf::new(), damaged: None }
+}
+
+#[test]
+fn the_process_over_time() {
+    let of = |process: &Process, snapshots: &[Snapshot], width| {
+        written(|out| timeline::write(out, process, snapshots, width))
+    };
+    let (process, snapshots) = (over_time(), [snapshot(1, 60_000_000), snapshot(2, 1_600_000_000)]);
+    expect("timeline.txt", &of(&process, &snapshots, 100));
+    assert!(of(&process, &snapshots, 100).lines().all(|line| line.chars().count() <= 100));
+    expect("timeline_narrow.txt", &of(&process, &snapshots[..1], 0));
+    expect("timeline_short.txt", &of(&self::process(), &[], 60));
+    let all = recording(vec![over_time()]);
+    let text = written(|out| timeline::json(out, &all, None, &snapshots));
+    let found: Value = serde_json::from_str(&text).expect("valid JSON");
+    let one = &found["processes"][0];
+    assert_eq!((&one["peak_time_s"], &one["samples"][1]["time_s"]), (&1.25.into(), &0.2.into()));
+    assert_eq!(
+        (&one["snapshots"][1]["number"], &one["marks"][0]["name"]),
+        (&2.into(), &"warm".into())
+    );
+    assert_eq!(written(|out| timeline::csv(out, &process)).lines().count(), 25);
+}
+
+/// Of a site at two snapshots and the end.
+#[test]
+fn one_site_over_snapshots() {
+    let moment = |snapshot, time_ns, live_bytes| timeline::Moment {
+        snapshot,
+        name: if snapshot == Some(2) { "loaded".to_owned() } else { String::new() },
+        time_ns,
+        live_blocks: live_bytes / 100,
+        live_bytes,
+        allocations: live_bytes / 50,
+    };
+    let (first, second) = (moment(Some(1), 500_000_000, 70_000), moment(Some(2), 1_000_000_000, 0));
+    let moments = [first, second, moment(None, 2_500_000_000, 30_000)];
+    let page = written(|out| timeline::write_site(out, &process(), "^build$", &moments, 80));
+    expect("timeline_site.txt", &page);
+    let csv = written(|out| timeline::csv_site(out, &moments));
+    assert!(csv.ends_with("\n2,1,0,0,0\n,2.5,300,30000,600\n"), "{csv}");
+}
+
+#[test]
+fn who_held_the_peak() {
+    let mut process = over_time();
+    process.peak_time_ns = 1_000_000_000;
+    expect("peak.txt", &written(|out| peak::write(out, &process, None)));
+    let counters = Process { mode: Mode::Counters, sites: Vec::new(), ..small() };
+    expect("peak_counters.txt", &written(|out| peak::write(out, &counters, None)));
+    let all = recording(vec![process]);
+    let text = written(|out| peak::json(out, &all, None, None));
+    let found: Value = serde_json::from_str(&text).expect("valid JSON");
+    let one = &found["processes"][0];
+    assert_eq!(one["at_peak_bytes"], all.processes[0].totals.at_peak_bytes);
+    let sum = |rows: &Value| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row["at_peak_bytes"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum(&one["scopes"]), sum(&one["functions"]));
+    assert_eq!(
+        (&one["windows"][0]["name"], &one["mark_before"]["kind"]),
+        (&"event 2".into(), &"off".into())
+    );
+    assert!(one["mark_after"].is_null() && one["sites"][0]["stack"].is_array());
 }
 
 /// The page and whether it says that there are leaks.
