@@ -12,7 +12,7 @@ use heaptide_analysis::peak::Moment;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::frames;
-use crate::hotspots::{Hotspot, hotspots};
+use crate::hotspots::{Charges, Hotspot};
 use crate::json::{FrameEntry, FrameNumbers, SiteEntry};
 use crate::json_named::{MarkEntry, WindowEntry, serialize_scope};
 use crate::json_view;
@@ -50,7 +50,7 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
     if process.mode == Mode::Stacks {
         writeln!(out, "\nBy function")?;
         let (measure, second) = (Measure::AtPeakBytes, Measure::AtPeakBlocks);
-        sections::section(out, process, &hotspots(process, measure), measure, second, rows)?;
+        sections::section(out, process, &Charges::of(process), measure, second, rows)?;
     }
     let whole = t.at_peak_bytes;
     if process.scopes.len() > 1 {
@@ -249,7 +249,7 @@ impl PeakEntry<'_> {
             (Reverse(s.measures.at_peak_bytes), s.stack, s.scope, s.label, s.lane)
         });
         sites.truncate(top);
-        let mut functions = hotspots(process, Measure::AtPeakBytes);
+        let mut functions = Charges::of(process).hotspots(Measure::AtPeakBytes);
         functions.truncate(top);
         let stacks = sites.iter().map(|site| site.stack);
         let of_functions = functions.iter().map(|hotspot| hotspot.stacks[0].0);

@@ -1,0 +1,310 @@
+//! Every view of a recording made by hand, against known numbers and the pages in `expected/`.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p heaptide-render` writes the pages anew.
+
+mod answers;
+mod diff;
+mod made;
+
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::aggregate::GroupBy;
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::*;
+use heaptide_analysis::scope_frames::Inside;
+use heaptide_render::flamegraph::Drawing;
+use heaptide_render::{flamegraph, info, json, scopes, summary, table, text, tree};
+use serde_json::Value;
+
+use made::*;
+
+/// Holds what a view wrote against the page of that name.
+fn expect(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, found).expect("expected/ can be written");
+    }
+    let expected = std::fs::read_to_string(&path).expect("the expected page is there");
+    assert!(found == expected, "{name}: expected\n{expected}\nfound\n{found}");
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("views write UTF-8")
+}
+
+const PAGE: text::Page = text::Page { sort: None, top: None, process: None };
+const ALL: json::Choice = json::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
+
+fn as_json(recording: &Recording, choice: &json::Choice) -> Value {
+    serde_json::from_str(&written(|out| json::write(out, recording, choice))).expect("valid JSON")
+}
+
+#[test]
+fn the_page() {
+    expect("page.txt", &written(|out| text::write(out, &recording(vec![process()]), &PAGE)));
+    let page = text::Page { sort: Some(Measure::Allocations), top: Some(2), process: None };
+    expect("sorted.txt", &written(|out| text::write(out, &recording(vec![process()]), &page)));
+}
+
+#[test]
+fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
+    let both = recording(vec![small(), process()]);
+    expect("several.txt", &written(|out| text::write(out, &both, &PAGE)));
+    let page = text::Page { process: Some(4243), ..PAGE };
+    expect("one_of_several.txt", &written(|out| text::write(out, &both, &page)));
+}
+
+#[test]
+fn counters_have_totals_and_no_stacks() {
+    let counters = Process { mode: Mode::Counters, sites: Vec::new(), ..process() };
+    expect("counters.txt", &written(|out| text::write(out, &recording(vec![counters]), &PAGE)));
+}
+
+#[test]
+fn tables() {
+    for by in GroupBy::all() {
+        let table = table::Table { by: *by, sort: None, top: None };
+        let found = written(|out| table::write(out, &process(), &table));
+        expect(&format!("by_{}.txt", by.name()), &found);
+    }
+}
+
+#[test]
+fn tables_of_scopes_and_labels() {
+    let process = annotated();
+    for by in [GroupBy::Scope, GroupBy::Label] {
+        let table = table::Table { by, sort: None, top: None };
+        let found = written(|out| table::write(out, &process, &table));
+        expect(&format!("named_by_{}.txt", by.name()), &found);
+    }
+}
+
+#[test]
+fn what_a_program_said_is_on_its_page() {
+    let all = recording(vec![annotated()]);
+    expect("named_page.txt", &written(|out| text::write(out, &all, &PAGE)));
+    expect("named_info.txt", &written(|out| info::write(out, &all)));
+    let without_stacks = recording(vec![Process { mode: Mode::Scopes, ..annotated() }]);
+    expect("scopes_page.txt", &written(|out| text::write(out, &without_stacks, &PAGE)));
+    let five = summary(&without_stacks, Path::new("app.heaptide"));
+    assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
+    let table = table::Table { by: GroupBy::Function, sort: None, top: None };
+    let found = written(|out| table::write(out, &without_stacks.processes[0], &table));
+    assert!(
+        found.ends_with("recorded with --mode scopes: no stacks; see --by scope and --by label\n")
+    );
+}
+
+#[test]
+fn trees_of_scopes() {
+    let view = scopes::View {
+        measure: Measure::AtPeakBytes,
+        depth: usize::MAX,
+        min_percent: 0.0,
+        per_lane: false,
+    };
+    expect("tree_scopes.txt", &written(|out| scopes::write(out, &annotated(), &view)));
+    let view = scopes::View { per_lane: true, ..view };
+    expect("tree_scopes_lanes.txt", &written(|out| scopes::write(out, &annotated(), &view)));
+}
+
+#[test]
+fn flame_graphs_of_scopes() {
+    let draw = |inside| {
+        let mut process = annotated();
+        process.scopes_to_frames(inside);
+        written(|out| flamegraph::write(out, &process, &Drawing::of(Measure::AtPeakBytes)))
+    };
+    let svg = draw(Inside::Nothing);
+    assert!(svg.contains("<title>load (") && svg.contains("<title>step=2 ("), "{svg}");
+    assert!(!svg.contains("read_all"), "{svg}");
+    let svg = draw(Inside::Functions);
+    assert!(svg.contains("<title>step=2 (") && svg.contains("<title>read_all ("), "{svg}");
+}
+
+#[test]
+fn json_of_scopes_and_labels() {
+    let report = as_json(&recording(vec![annotated()]), &ALL);
+    let process = &report["processes"][0];
+    let first = &process["sites"][0];
+    let load = serde_json::json!({"attribute": "region", "value": "load"});
+    let step = serde_json::json!({"attribute": "step", "value": "2"});
+    assert_eq!(first["scope"], serde_json::json!([load, step]));
+    assert_eq!((&first["label"], &first["kind"]), (&Value::Null, &"heap".into()));
+    let scopes = &process["scopes"];
+    assert_eq!((&scopes[0]["parent"], &scopes[2]["parent"]), (&Value::Null, &1.into()));
+    assert_eq!((&scopes[2]["value"], &scopes[2]["entered"]), (&"2".into(), &1500.into()));
+    for measure in Measure::all().iter().filter(|m| **m != Measure::PeakBytes) {
+        let all = &scopes[0]["inclusive"][measure.name()];
+        assert_eq!(all, &process["totals"][measure.name()], "{measure}");
+    }
+    assert_eq!(process["labels"][0]["label"], "matrix");
+    assert_eq!(process["labels"][0]["allocations"], 40);
+    assert_eq!(
+        (&process["labels"][2]["kind"], &process["labels"][2]["lent_bytes"]),
+        (&"outside_pool_chunk".into(), &10_384.into())
+    );
+    assert_eq!(
+        (&process["windows"][0]["live_bytes"], &process["windows"][1]["end_s"]),
+        (&(-4096).into(), &Value::Null)
+    );
+    let mark = &process["marks"][1];
+    assert_eq!(
+        (&mark["kind"], &mark["number"], &mark["name"]),
+        (&"snapshot".into(), &1.into(), &"before".into())
+    );
+}
+
+#[test]
+fn trees() {
+    let view = tree::View {
+        measure: Measure::AtPeakBytes,
+        bottom_up: false,
+        depth: usize::MAX,
+        min_percent: 0.0,
+    };
+    expect("tree.txt", &written(|out| tree::write(out, &process(), &view)));
+    let up = tree::View { bottom_up: true, ..view };
+    expect("tree_bottom_up.txt", &written(|out| tree::write(out, &process(), &up)));
+    let cut = tree::View { depth: 2, min_percent: 10.0, ..view };
+    expect("tree_cut.txt", &written(|out| tree::write(out, &process(), &cut)));
+}
+
+#[test]
+fn description() {
+    expect("info.txt", &written(|out| info::write(out, &recording(vec![process()]))));
+}
+
+#[test]
+fn a_summary_is_five_lines() {
+    let path = Path::new("my recording.heaptide");
+    let page = summary(&recording(vec![small(), process()]), path);
+    assert_eq!(page.lines().count(), 5);
+    assert!(page.lines().all(|line| line.starts_with("heaptide: ")), "{page}");
+    expect("summary.txt", &page);
+    let nothing = summary(&recording(Vec::new()), path);
+    assert_eq!(nothing.lines().count(), 5);
+}
+
+#[test]
+fn json_holds_the_contract() {
+    let report = as_json(&recording(vec![process()]), &ALL);
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["recording"], "app.heaptide");
+    let process = &report["processes"][0];
+    assert_eq!(process["pid"], 4242);
+    assert_eq!(process["command"][2], "a file.txt");
+    assert_eq!(process["start_time"], "2023-11-14T22:13:20.123456Z");
+    assert_eq!(process["duration_s"], 2.5);
+    assert_eq!(process["end"], serde_json::json!({"kind": "exited", "code": 0}));
+    assert_eq!(process["totals"]["peak_time_s"], 1.25);
+    assert_eq!(process["totals"]["lost_events"], 2);
+    assert_eq!(process["totals"]["peak_bound_bytes"], 4096);
+    assert_eq!(process["histogram"][2]["size_max"], 2047);
+    assert_eq!(process["lanes"][1]["name"], "worker");
+    let vector = &process["frames"][4];
+    let name = "void std::vector<int, std::allocator<int> >::push_back(int const&)";
+    assert_eq!(vector["function"], name, "names are whole");
+    assert_eq!(vector["inlined"], true);
+    assert_eq!(process["frames"][6]["function"], Value::Null);
+    assert_eq!(process["frames"][6]["module"], "/opt/libstripped.so");
+    let first = &process["sites"][0];
+    assert_eq!(first["stack"], serde_json::json!([0, 1, 2, 3, 3, 3, 4]), "outermost first");
+    assert_eq!(first["scope"], serde_json::json!([]));
+    assert_eq!(first["label"], Value::Null);
+    assert_eq!(first["lane"], "app");
+    assert_eq!(first.get("peak_bytes"), None, "only totals have a peak");
+}
+
+#[test]
+fn json_sums_over_sites_and_over_lanes_are_the_totals() {
+    let report = as_json(&recording(vec![process()]), &ALL);
+    let process = &report["processes"][0];
+    let number = |row: &Value, m: &Measure| row[m.name()].as_u64().expect("every measure is there");
+    for rows in ["sites", "lanes"] {
+        let rows = process[rows].as_array().expect("rows");
+        for measure in Measure::all().iter().filter(|m| **m != Measure::PeakBytes) {
+            let values = rows.iter().map(|row| number(row, measure));
+            let sum = values.fold(0, |a, b| measure.combine().of(a, b));
+            assert_eq!(sum, number(&process["totals"], measure), "{}", measure.name());
+        }
+    }
+}
+
+#[test]
+fn json_of_the_top_sites_has_only_their_frames() {
+    let choice = json::Choice { sort: Measure::Temporary, top: Some(1), process: None };
+    let report = as_json(&recording(vec![process()]), &choice);
+    let process = &report["processes"][0];
+    let sites = process["sites"].as_array().expect("sites");
+    assert_eq!(sites.len(), 1);
+    assert_eq!(sites[0]["temporary"], 49_990);
+    let frames = process["frames"].as_array().expect("frames");
+    let stack: Vec<usize> = sites[0]["stack"]
+        .as_array()
+        .expect("a stack")
+        .iter()
+        .map(|i| i.as_u64().expect("an index") as usize)
+        .collect();
+    let names: Vec<&Value> = stack.iter().map(|&i| &frames[i]["function"]).collect();
+    assert_eq!(frames.len(), 5);
+    assert_eq!(names[..4], ["_start", "__libc_start_main_impl", "main", "read_all"]);
+    assert_eq!(*names[4], Value::Null);
+}
+
+#[test]
+fn json_and_page_say_what_could_not_be_read() {
+    use std::os::unix::ffi::OsStringExt;
+    let name = std::ffi::OsString::from_vec(b"\xff-0.profile".to_vec());
+    let damaged = vec![(PathBuf::from(name), "it is cut".to_owned())];
+    let recording = Recording { damaged, ..recording(vec![process()]) };
+    let report = as_json(&recording, &ALL);
+    let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": "it is cut"}]);
+    assert_eq!(report["damaged"], told);
+    let page = written(|out| text::write(out, &recording, &PAGE));
+    assert!(page.ends_with("unreadable: \u{fffd}-0.profile: it is cut\n"), "{page}");
+}
+
+#[test]
+fn json_of_one_process() {
+    let both = recording(vec![small(), process()]);
+    let pids = |choice| {
+        let report = as_json(&both, &choice);
+        let processes = report["processes"].as_array().expect("processes").clone();
+        processes.iter().map(|p| p["pid"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(pids(ALL), [Some(4243), Some(4242)]);
+    assert_eq!(pids(json::Choice { process: Some(4243), ..ALL }), [Some(4243)]);
+    assert_eq!(pids(json::Choice { process: Some(1), ..ALL }), []);
+}
+
+#[test]
+fn a_flame_graph_has_every_function_and_the_units() {
+    let drawing = Drawing::of(Measure::AtPeakBytes);
+    let svg = written(|out| flamegraph::write(out, &process(), &drawing));
+    for part in [
+        "app --input 'a file.txt' · at_peak_bytes",
+        "pid 4242: 4.66 MiB (4,886,400 bytes) live at the peak, 1.25 s after the start",
+        "Tree::build(int)",
+        "std::vector&lt;int&gt;::push_back(int const&amp;)",
+        "read_all",
+        "bytes, ",
+    ] {
+        assert!(svg.replace("&apos;", "'").contains(part), "{part} is missing");
+    }
+    // 1000 blocks of 4104 bytes of 4,886,400 in all.
+    assert!(svg.contains("(4,104,000 bytes, 83.99%)"), "the share of Tree::build");
+}
+
+#[test]
+fn nothing_is_not_drawn() {
+    let nothing = Process { sites: Vec::new(), ..process() };
+    let drawing = Drawing::of(Measure::AtPeakBytes);
+    let error = flamegraph::write(&mut Vec::new(), &nothing, &drawing);
+    assert_eq!(
+        error.expect_err("no sites").to_string(),
+        "at_peak_bytes of pid 4242 is 0: nothing to draw"
+    );
+}
