@@ -49,7 +49,7 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) {
 /// The baseline of a profile or snapshot; none for what is neither.
 fn file_of(file: &Path) -> Option<PathBuf> {
     let process = match snapshot::numbers(file) {
-        Some((pid, image, _)) => format!("{pid}-{image}"),
+        Some((image, _)) => image.to_string(),
         None => snapshot::process_of(file),
     };
     let path = file.with_file_name(format!("{process}{BASELINE_SUFFIX}"));

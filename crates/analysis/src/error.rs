@@ -22,6 +22,11 @@ pub enum Error {
         /// The recording asked for.
         path: PathBuf,
     },
+    /// A recording that is to be merged with itself.
+    Twice {
+        /// The recording.
+        path: PathBuf,
+    },
     /// A directory without any profile.
     NoProfiles {
         /// The directory.
@@ -97,6 +102,9 @@ impl fmt::Display for Error {
                 "{}: no such recording; make one with `heaptide run -- PROGRAM`",
                 path.display()
             ),
+            Error::Twice { path } => {
+                write!(f, "{}: is given twice; name each recording once", path.display())
+            }
             Error::NoProfiles { path } => write!(
                 f,
                 "{}: no profile in this directory, expected PID-IMAGE.profile; \

@@ -13,6 +13,7 @@ mod baseline;
 pub mod diff;
 mod error;
 mod facts;
+mod files;
 pub mod filter;
 pub mod glue;
 mod hide;
@@ -22,6 +23,7 @@ pub mod leaks;
 #[cfg(test)]
 mod made;
 pub mod measure;
+pub mod merge;
 pub mod metadata;
 pub mod model;
 pub mod named;

@@ -31,6 +31,31 @@ pub struct Metadata {
     /// Whether symbols are stored with the recording.
     #[serde(default)]
     pub sealed: bool,
+    /// The recordings that were merged into it: files of the first begin with `r1-`, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<MergedRun>,
+}
+
+/// A recording that was merged into another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MergedRun {
+    /// What it was called.
+    pub recording: String,
+    /// The program and its arguments, as given.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The process that was started; 0 if nobody noted it.
+    #[serde(default)]
+    pub root_pid: u32,
+    /// How it ended; none if it ran or nobody noted it.
+    #[serde(default)]
+    pub status: Option<Status>,
+    /// When it was copied, nanoseconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub copied_realtime_ns: u64,
+    /// Images that ran then: `PID-IMAGE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running: Vec<String>,
 }
 
 /// How the started process ended.

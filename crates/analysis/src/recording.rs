@@ -9,8 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::baseline;
-use crate::metadata::{Metadata, Status, StatusKind};
-use crate::model::{End, Process, Recording};
+use crate::files::{self, Image};
+use crate::metadata::{MergedRun, Metadata, Status, StatusKind};
+use crate::model::{End, Process, Recording, Run};
 use crate::pack;
 use crate::reader::{self, NO_MODULE, Profile};
 use crate::running::{anyone_maps_file, maps_file};
@@ -115,6 +116,7 @@ impl Process {
         let duration_ns = duration_ns(&profile, end, None);
         let ending = Ending {
             file: path.to_owned(),
+            run: None,
             end,
             duration_ns,
             part: None,
@@ -190,9 +192,22 @@ pub fn seal_with(
     Ok(Sealed { addresses, named, notes })
 }
 
+/// The names of all addresses of a recording, those stored with it and others looked up; and a line
+/// for each module without names.
+pub(crate) fn names(
+    path: &Path,
+    engine: &dyn Engine,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<(Symbols, Vec<String>), Error> {
+    let mut parts = Parts::read(path, Choice { snapshot: None, from_start: true })?;
+    let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
+    Ok((parts.symbols, refused.into_iter().map(|(_, line)| line).collect()))
+}
+
 /// How a process image ended, and what to say about how complete its profile is.
 pub(crate) struct Ending {
     pub(crate) file: PathBuf,
+    pub(crate) run: Option<Run>,
     pub(crate) end: End,
     pub(crate) duration_ns: u64,
     pub(crate) part: Option<String>,
@@ -208,8 +223,8 @@ struct Parts {
     /// In order of start.
     profiles: Vec<(PathBuf, Profile)>,
     damaged: Vec<(PathBuf, String)>,
-    /// Highest image of each pid, by the names of the files.
-    last_image: FxHashMap<u32, u32>,
+    /// Highest image of each run and pid, by the names of the files.
+    last_image: FxHashMap<(u32, u32), u32>,
 }
 
 impl Parts {
@@ -261,38 +276,71 @@ impl Parts {
             let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
             let reset = profile.before.as_ref().map(|before| before.says());
-            let parts: Vec<String> = taken.iter().map(|t| t.says.clone()).chain(reset).collect();
+            let copied_ns = self.copied_running(file).filter(|_| taken.is_none());
+            let copied = copied_ns.map(|ns| {
+                let after_ns = ns.saturating_sub(profile.header.start_realtime_ns);
+                format!("when it was merged, {:.3} s after the start", after_ns as f64 / 1e9)
+            });
+            let taken_says = taken.iter().map(|t| t.says.clone());
+            let parts: Vec<String> = taken_says.chain(copied).chain(reset).collect();
             let part = (!parts.is_empty()).then(|| parts.join(", "));
-            let next_start_ns = self.next_start_ns(&profile.header);
-            let duration_ns = match taken {
-                Some(taken) => taken.time_ns,
-                None => duration_ns(profile, end, next_start_ns),
+            let next_start_ns = self.next_start_ns(file, &profile.header);
+            let duration_ns = match (taken, copied_ns) {
+                (Some(taken), _) => taken.time_ns,
+                (None, Some(copied_ns)) => duration_ns(profile, End::Unknown, Some(copied_ns)),
+                (None, None) => duration_ns(profile, end, next_start_ns),
             };
-            Ending { file: file.clone(), end, duration_ns, part, notes }
+            let run = self
+                .merged(file)
+                .map(|run| Run { number: run_of(file), recording: run.recording.clone() });
+            Ending { file: file.clone(), run, end, duration_ns, part, notes }
         };
         self.profiles.iter().map(ending).collect()
     }
 
     /// When the next image of the same process began, if it was recorded.
-    fn next_start_ns(&self, header: &format::FileHeader) -> Option<u64> {
-        let next = (header.pid, header.image.checked_add(1)?);
-        let headers = || self.profiles.iter().map(|(_, profile)| &profile.header);
-        let next = headers().find(|h| (h.pid, h.image) == next)?;
+    fn next_start_ns(&self, file: &Path, header: &format::FileHeader) -> Option<u64> {
+        let next = (run_of(file), header.pid, header.image.checked_add(1)?);
+        let mut others = self.profiles.iter().map(|(file, profile)| (file, &profile.header));
+        let (_, next) = others.find(|(file, h)| (run_of(file), h.pid, h.image) == next)?;
         Some(next.start_realtime_ns)
+    }
+
+    /// The recording that a file was merged from.
+    fn merged(&self, file: &Path) -> Option<&MergedRun> {
+        let index = run_of(file).checked_sub(1)?;
+        self.metadata.as_ref()?.runs.get(index as usize)
+    }
+
+    /// When a merged profile was copied, if its process ran then.
+    fn copied_running(&self, file: &Path) -> Option<u64> {
+        let name = snapshot::process_of(file);
+        let (_, image) = files::split(&name);
+        let run = self.merged(file)?;
+        run.running.iter().any(|ran| ran == image).then_some(run.copied_realtime_ns)
+    }
+
+    /// The process that was started in a file's run, and how it ended.
+    fn root(&self, file: &Path) -> Option<(u32, Option<Status>)> {
+        match self.merged(file) {
+            Some(run) => Some((run.root_pid, run.status)),
+            None => self.metadata.as_ref().map(|m| (m.root_pid, m.status)),
+        }
     }
 
     fn end(&self, file: &Path, profile: &Profile) -> End {
         let header = &profile.header;
-        if snapshot::numbers(file).is_some() {
+        if snapshot::numbers(file).is_some() || self.copied_running(file).is_some() {
             return End::Running; // it was, then
         }
         let noted = noted_end(header);
-        let is_last = self.last_image.get(&header.pid).is_none_or(|&last| last <= header.image);
+        let last = self.last_image.get(&(run_of(file), header.pid));
+        let is_last = last.is_none_or(|&last| last <= header.image);
         if !is_last || noted == Some(End::Exec) {
             return End::Exec;
         }
-        let root = self.metadata.as_ref().filter(|m| m.root_pid == header.pid);
-        match (root.and_then(|m| m.status), noted) {
+        let root = self.root(file).filter(|root| root.0 == header.pid);
+        match (root.and_then(|root| root.1), noted) {
             (Some(Status { kind: StatusKind::Exited, code }), _) => End::Exited(code),
             (Some(Status { kind: StatusKind::Signaled, code }), _) => End::Signaled(code),
             (None, Some(end)) => end,
@@ -305,8 +353,8 @@ impl Parts {
     /// enough: handlers run after `exit`, and an exec may fail.
     fn is_over(&self, file: &Path, profile: &Profile) -> bool {
         let header = &profile.header;
-        let awaited = self.metadata.as_ref().filter(|m| m.status.is_some());
-        if awaited.is_some_and(|m| m.root_pid == header.pid) {
+        let awaited = self.root(file).filter(|root| root.1.is_some());
+        if awaited.is_some_and(|root| root.0 == header.pid) {
             return true;
         }
         match self.end(file, profile) {
@@ -378,18 +426,20 @@ fn read_profiles(
     Ok(profiles)
 }
 
-/// Pids and highest images, by file names `PID-IMAGE.profile`.
-fn last_images(files: &[PathBuf]) -> FxHashMap<u32, u32> {
-    let mut last = FxHashMap::<u32, u32>::default();
-    for file in files {
-        let name = file.file_stem().map(|n| n.to_string_lossy()).unwrap_or_default();
-        let numbers = name.split_once('-').map(|(pid, image)| (pid.parse(), image.parse()));
-        if let Some((Ok(pid), Ok(image))) = numbers {
-            let highest = last.entry(pid).or_insert(image);
-            *highest = image.max(*highest);
-        }
+/// Highest images of runs and pids, by the names of profiles.
+fn last_images(files: &[PathBuf]) -> FxHashMap<(u32, u32), u32> {
+    let mut last = FxHashMap::<(u32, u32), u32>::default();
+    for Image { run, pid, image } in files.iter().filter_map(|file| Image::of(file)) {
+        let highest = last.entry((run, pid)).or_insert(image);
+        *highest = image.max(*highest);
     }
     last
+}
+
+/// The run that a file of a merged recording is of; 0 if it was recorded here.
+fn run_of(file: &Path) -> u32 {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    files::split(&name).0
 }
 
 /// The addresses of all profiles that could have names, by module.

@@ -16,6 +16,7 @@ use heaptide_format::{
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::files::Image;
 use crate::reader::FILE_LIMIT;
 use crate::recording::list;
 use crate::{Error, pack};
@@ -26,6 +27,8 @@ const NUMBER_MAX: u32 = 1_000_000;
 /// A snapshot that is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
+    /// The recording it was merged from, from 1; 0 if it was recorded here.
+    pub run: u32,
     /// The process.
     pub pid: u32,
     /// The number of its image.
@@ -53,7 +56,7 @@ pub struct Snapshot {
 /// ```
 pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
     let mut snapshots: Vec<Snapshot> = list(directory)?.into_iter().filter_map(read).collect();
-    snapshots.sort_by_key(|s| (s.pid, s.image, s.number));
+    snapshots.sort_by_key(|s| (s.run, s.pid, s.image, s.number));
     Ok(snapshots)
 }
 
@@ -64,7 +67,7 @@ pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
 /// use heaptide_analysis::model::MarkKind;
 /// use heaptide_analysis::snapshot::{Snapshot, name_by_marks};
 /// let (name, file) = (String::new(), "12-0.1.snapshot".into());
-/// let one = Snapshot { pid: 12, image: 0, number: 1, name, time_ns: 0, file, damaged: None };
+/// let one = Snapshot { run: 0, pid: 12, image: 0, number: 1, name, time_ns: 0, file, damaged: None };
 /// let mut snapshots = [one];
 /// name_by_marks(&mut snapshots, [(MarkKind::Snapshot, 1, "loaded", 7)].into_iter());
 /// assert_eq!((snapshots[0].name.as_str(), snapshots[0].time_ns), ("loaded", 7));
@@ -85,13 +88,13 @@ pub fn name_by_marks<'a>(
 
 /// The snapshot in a file, if it has the name of one.
 fn read(file: PathBuf) -> Option<Snapshot> {
-    let (pid, image, number) = numbers(&file)?;
+    let (Image { run, pid, image }, number) = numbers(&file)?;
     let header = head(&file);
     let seen = |header: &FileHeader| (String::new(), header.last_seen_ns);
     let moment = |header: &FileHeader| noted(header, number).unwrap_or_else(|| seen(header));
     let (name, time_ns) = header.as_ref().map(moment).unwrap_or_default();
     let damaged = header.err().map(|e| e.to_string());
-    Some(Snapshot { pid, image, number, name, time_ns, file, damaged })
+    Some(Snapshot { run, pid, image, number, name, time_ns, file, damaged })
 }
 
 /// Name and time, as the head of a snapshot tells; none if the program took it.
@@ -117,7 +120,7 @@ pub(crate) struct Taken {
 /// The moment of a snapshot; none if the file is none. Where it is not noted it is that of the last
 /// sign of life, `seen_ns`.
 pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Taken> {
-    let (_, _, number) = numbers(file)?;
+    let (_, number) = numbers(file)?;
     let (name, time_ns) = noted(header, number).unwrap_or((String::new(), seen_ns));
     let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
     let seconds = time_ns as f64 / 1e9;
@@ -137,10 +140,10 @@ pub(crate) fn of_number(
     let mut all = copies(directory);
     let of = |file: &PathBuf| all.remove(&process_of(file)).unwrap_or_default();
     let copies: Vec<PathBuf> = profiles.iter().flat_map(of).collect();
-    let mut there: Vec<u32> = copies.iter().filter_map(|c| Some(numbers(c)?.2)).collect();
+    let mut there: Vec<u32> = copies.iter().filter_map(|c| Some(numbers(c)?.1)).collect();
     there.sort_unstable();
     there.dedup();
-    let is_it = |copy: &PathBuf| numbers(copy).is_some_and(|(_, _, n)| n == number);
+    let is_it = |copy: &PathBuf| numbers(copy).is_some_and(|(_, n)| n == number);
     let found: Vec<PathBuf> = copies.into_iter().filter(is_it).collect();
     match found.is_empty() {
         true => Err(Error::NoSnapshot { path: path.to_owned(), number, there }),
@@ -168,12 +171,11 @@ pub(crate) fn process_of(profile: &Path) -> String {
     name.strip_suffix(PROFILE_SUFFIX).unwrap_or(&name).to_owned()
 }
 
-/// Pid, image and number of a snapshot's file name.
-pub(crate) fn numbers(file: &Path) -> Option<(u32, u32, u32)> {
+/// Whose it is and the number, by a snapshot's file name.
+pub(crate) fn numbers(file: &Path) -> Option<(Image, u32)> {
     let name = file.file_name()?.to_str()?.strip_suffix(SNAPSHOT_SUFFIX)?;
-    let (process, number) = name.split_once('.')?;
-    let (pid, image) = process.split_once('-')?;
-    Some((pid.parse().ok()?, image.parse().ok()?, number.parse().ok()?))
+    let (_, number) = name.split_once('.')?;
+    Some((Image::of(file)?, number.parse().ok()?))
 }
 
 /// The head of a profile or snapshot, packed or not.
@@ -198,16 +200,7 @@ pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
 pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = File::open(profile).map_err(read)?;
-    let mut page = vec![0; format::PAGE as usize];
-    live.read_exact_at(&mut page, 0).map_err(read)?;
-    let mut header = crate::reader::header(&page, profile)?;
-    let size = live.metadata().map_err(read)?.len();
-    header.file_end = header.file_end.min(size);
-    if header.file_end > FILE_LIMIT {
-        let (path, size) = (profile.to_owned(), header.file_end);
-        return Err(Error::TooLarge { path, size, limit: FILE_LIMIT });
-    }
-    let committed = committed(&live, header.file_end).map_err(read)?;
+    let (mut header, committed) = moment(&live, profile)?;
     let (number, file) = reserve(profile)?;
     note(&mut header, number, name, time_ns);
     let mut draft = file.as_os_str().to_owned();
@@ -224,6 +217,35 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
         Error::Io { path: file.clone(), doing: "write", source }
     })?;
     Ok((number, file))
+}
+
+/// Copies a profile that may be written to as it is now, to a file that is made, and packs it.
+///
+/// Errors: the profile cannot be read or is none, or the copy cannot be written.
+pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<(), Error> {
+    let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
+    let live = File::open(profile).map_err(read)?;
+    let (header, committed) = moment(&live, profile)?;
+    let copied = copy(&live, to, &header, &committed);
+    copied.map_err(|source| Error::Io { path: to.to_owned(), doing: "write", source })?;
+    let _ = pack::pack(to, header.file_end); // on a full disk it stays as it is
+    Ok(())
+}
+
+/// The head of a profile now, and what is committed of its extents.
+fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<(u64, u64)>), Error> {
+    let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
+    let mut page = vec![0; format::PAGE as usize];
+    live.read_exact_at(&mut page, 0).map_err(read)?;
+    let mut header = crate::reader::header(&page, profile)?;
+    let size = live.metadata().map_err(read)?.len();
+    header.file_end = header.file_end.min(size);
+    if header.file_end > FILE_LIMIT {
+        let (path, size) = (profile.to_owned(), header.file_end);
+        return Err(Error::TooLarge { path, size, limit: FILE_LIMIT });
+    }
+    let committed = committed(live, header.file_end).map_err(read)?;
+    Ok((header, committed))
 }
 
 /// Notes in the head of a snapshot what it is.
@@ -314,7 +336,8 @@ mod tests {
 
     #[test]
     fn file_names_tell_process_and_number() {
-        assert_eq!(numbers(Path::new("a/12-3.4.snapshot")), Some((12, 3, 4)));
+        let image = Image { run: 0, pid: 12, image: 3 };
+        assert_eq!(numbers(Path::new("a/12-3.4.snapshot")), Some((image, 4)));
         for other in ["12-3.snapshot", "12-3.profile", "12.4.snapshot", "12-3.4.snapshot.9.new"] {
             assert_eq!(numbers(Path::new(other)), None, "{other}");
         }

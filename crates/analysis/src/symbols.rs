@@ -323,6 +323,16 @@ impl Symbols {
         refused
     }
 
+    /// Adds what others know and these do not.
+    pub(crate) fn absorb(&mut self, others: Symbols) {
+        for (module, mut found) in others.modules {
+            if let Some(known) = self.modules.get(&module) {
+                found.places.retain(|address, _| !known.places.contains_key(address));
+            }
+            self.merge(&module, found);
+        }
+    }
+
     fn merge(&mut self, module: &ModuleKey, found: ModuleSymbols) {
         let Some(known) = self.modules.get_mut(module) else {
             self.modules.insert(module.clone(), found);

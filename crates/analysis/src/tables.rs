@@ -75,7 +75,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         host: profile.host,
         rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
         job: profile.job,
-        run: None,
+        run: ending.run,
         images: 1,
         timeline: profile.timeline,
         part: ending.part,

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use heaptide_analysis::model::Process;
 use heaptide_analysis::snapshot::{self, Snapshot};
 use heaptide_render::info;
 
@@ -17,9 +18,10 @@ pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
         true => snapshot::all(&recording.path)?,
         false => Vec::new(),
     };
-    for of_one in snapshots.chunk_by_mut(|a, b| (a.pid, a.image) == (b.pid, b.image)) {
-        let of = (of_one[0].pid, of_one[0].image);
-        let process = recording.processes.iter().find(|p| (p.pid, p.image) == of);
+    for of_one in snapshots.chunk_by_mut(|a, b| whose(a) == whose(b)) {
+        let run = |p: &Process| p.run.as_ref().map_or(0, |run| run.number);
+        let is_its = |p: &&Process| (run(p), p.pid, p.image) == whose(&of_one[0]);
+        let process = recording.processes.iter().find(is_its);
         let marks = process.into_iter().flat_map(|p| &p.marks);
         snapshot::name_by_marks(of_one, marks.map(|m| (m.kind, m.number, &*m.name, m.time_ns)));
     }
@@ -30,11 +32,17 @@ pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Run, pid and image.
+fn whose(snapshot: &Snapshot) -> (u32, u32, u32) {
+    (snapshot.run, snapshot.pid, snapshot.image)
+}
+
 /// The snapshots of a recording, by process.
 fn list(out: &mut dyn Write, snapshots: &[Snapshot]) -> io::Result<()> {
-    for of_one in snapshots.chunk_by(|a, b| (a.pid, a.image) == (b.pid, b.image)) {
-        let Snapshot { pid, image, .. } = of_one[0];
-        writeln!(out, "\nsnapshots of pid {pid} image {image}")?;
+    for of_one in snapshots.chunk_by(|a, b| whose(a) == whose(b)) {
+        let (run, pid, image) = whose(&of_one[0]);
+        let run = if run == 0 { String::new() } else { format!("run {run} ") };
+        writeln!(out, "\nsnapshots of {run}pid {pid} image {image}")?;
         of_one.iter().try_for_each(|snapshot| writeln!(out, "  {}", status::line(snapshot)))?;
     }
     Ok(())

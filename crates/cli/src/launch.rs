@@ -96,6 +96,7 @@ pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
         root_pid: pid,
         status: None,
         sealed: false,
+        runs: Vec::new(),
     };
     metadata.write(&recording)?;
     let mut command = Command::new(file);

@@ -23,7 +23,7 @@ use crate::watch::Watch;
 use crate::{Error, library, monitors};
 
 /// Naming that takes longer than this shows its progress.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
@@ -88,20 +88,25 @@ fn find_program(name: &std::ffi::OsStr) -> Result<PathBuf, Error> {
 fn prepare(path: &Path, force: bool) -> Result<PathBuf, Error> {
     let path = std::path::absolute(path)?;
     let shown = path.display();
+    may_record(&path, force)?;
     if path.exists() {
-        if !force {
-            return Err(format!("{shown}: exists; name another place or use --force").into());
-        }
-        if !is_recording(&path) {
-            return Err(
-                format!("{shown}: is not a recording, so --force does not replace it").into()
-            );
-        }
         std::fs::remove_dir_all(&path).map_err(|e| format!("{shown}: {e}"))?;
     }
     std::fs::create_dir(&path)
         .map_err(|e| format!("{shown}: {e}; expected a place where a directory can be made"))?;
     Ok(path)
+}
+
+/// An error if something is there that is no recording, or a recording without `force`.
+pub fn may_record(path: &Path, force: bool) -> Result<(), Error> {
+    let shown = path.display();
+    match path.exists() {
+        true if !force => Err(format!("{shown}: exists; name another place or use --force").into()),
+        true if !is_recording(path) => {
+            Err(format!("{shown}: is not a recording, so --force does not replace it").into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a directory holds nothing but what a recording is made of.
@@ -182,6 +187,7 @@ fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> 
         .into());
     }
     let bar = progress(quiet);
+    bar.set_message("naming functions");
     let started = std::time::Instant::now();
     let sealed = heaptide_analysis::seal(recording, &mut |done, total| {
         if started.elapsed() > PATIENCE {
@@ -200,10 +206,10 @@ fn holds_profile(recording: &Path) -> Result<bool, Error> {
 }
 
 /// On a terminal, and not when asked to be quiet.
-fn progress(quiet: bool) -> ProgressBar {
+pub fn progress(quiet: bool) -> ProgressBar {
     let shown = !quiet && std::io::stderr().is_terminal();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("heaptide: naming functions {pos}/{len} {bar:30}");
+    let style = ProgressStyle::with_template("heaptide: {msg} {pos}/{len} {bar:30}");
     let bar = ProgressBar::with_draw_target(None, target);
     match style {
         Ok(style) => bar.with_style(style),

@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use heaptide_analysis::joined_time::most_at_once;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Measures, Process, Recording};
-use heaptide_analysis::origin::{Origin, groups};
+use heaptide_analysis::origin::{Group, Origin, groups};
 
+use crate::frames::file_name;
 use crate::quantity::{amount, bytes, counted, duration, percent, short_count};
 use crate::text::command_line;
 
@@ -69,15 +70,16 @@ pub fn write(out: &mut dyn Write, recording: &Recording, table: &Table) -> io::R
     }
     let shown = table.top.unwrap_or(ROWS);
     let extra = table.sort.filter(|measure| !in_columns(*measure));
+    let width = rows.iter().take(shown).map(|row| row.name.chars().count()).max().unwrap_or(0);
     heading(out, extra, table.by)?;
     for row in rows.iter().take(shown) {
-        line(out, row, extra)?;
+        line(out, row, extra, width)?;
     }
     if rows.len() > shown {
         writeln!(out, "  {} more; --top {} shows all", rows.len() - shown, rows.len())?;
     }
     if rows.len() > 1 {
-        line(out, &sum(&rows), extra)?;
+        line(out, &sum(&rows), extra, width)?;
     }
     [missing, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
 }
@@ -102,12 +104,12 @@ fn heading(out: &mut dyn Write, extra: Option<Measure>, by: Origin) -> io::Resul
     )
 }
 
-fn line(out: &mut dyn Write, row: &Row, extra: Option<Measure>) -> io::Result<()> {
+fn line(out: &mut dyn Write, row: &Row, extra: Option<Measure>, width: usize) -> io::Result<()> {
     let m = &row.sums;
     let extra =
         extra.map_or(String::new(), |measure| format!("{:>18}  ", amount(measure, measure.of(m))));
     let text = format!(
-        "  {extra}{:>10} {:>10} {:>9} {:>9} {:>9} {:>7}  {:<18} {}",
+        "  {extra}{:>10} {:>10} {:>9} {:>9} {:>9} {:>7}  {:<width$}  {}",
         bytes(m.peak_bytes),
         bytes(m.live_bytes),
         short_count(m.allocations),
@@ -121,14 +123,14 @@ fn line(out: &mut dyn Write, row: &Row, extra: Option<Measure>) -> io::Result<()
 }
 
 fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
-    let row = |group: heaptide_analysis::origin::Group| {
+    let row = |group: Group| {
         let members: Vec<&Process> = group.members.iter().map(|&m| processes[m]).collect();
         let mut sums = Measures::default();
         members.iter().for_each(|p| sums.add(&p.totals));
         sums.peak_bytes = most_at_once(&members);
         let ended = members.iter().map(|p| p.start_realtime_ns.saturating_add(p.duration_ns));
         Row {
-            name: group.name.to_string(),
+            name: name(&group, &members, by),
             rank: group.rank,
             sums,
             images: members.iter().map(|p| p.images).sum(),
@@ -138,6 +140,16 @@ fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
         }
     };
     groups(processes, by).into_iter().map(row).collect()
+}
+
+/// What the place is called; the program is in the command.
+fn name(group: &Group, members: &[&Process], by: Origin) -> String {
+    let program = members.first().map_or("", |p| file_name(&p.program));
+    let name = match by {
+        Origin::Process => group.name.strip_suffix(program).unwrap_or(&group.name),
+        Origin::Host | Origin::Rank => &group.name,
+    };
+    name.trim_end().to_owned()
 }
 
 /// The command of the image that had most.
