@@ -48,6 +48,8 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("go"), &["golang-go"], "`go tool pprof`, a reader of exports"),
     need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
+    need(Probe::Program("node"), &["nodejs"], "the Firefox Profiler, a reader of exports"),
+    need(Probe::Program("npm"), &["npm"], "brings that profiler"),
     need(Probe::Library("libjemalloc"), &["libjemalloc2"], "guests under jemalloc"),
     need(
         Probe::Library("libtcmalloc"),

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use heaptide_analysis::measure::Combine;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_render::flamegraph::{self, Lanes};
-use heaptide_render::{callgrind, chrome, csv, dot, json, massif, pprof, speedscope};
+use heaptide_render::{callgrind, chrome, csv, dot, firefox, json, massif, pprof, speedscope};
 
 use crate::NO;
 use crate::error::Error;
@@ -50,7 +50,7 @@ fn is_of_all(format: ExportFormat) -> bool {
 
 /// What can be said before the recording is read.
 fn check(options: &ExportOptions) -> Result<(), Error> {
-    use ExportFormat::{Callgrind, Dot, Flamegraph, Folded, Pprof, Speedscope};
+    use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
     let measure = options.measure.of_sites();
     let refuse = |what: &str| Err(Error::new(format!("--format {}: {what}", name(format))));
@@ -63,7 +63,7 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
     if options.picture.is_asked_for() && format != Flamegraph {
         return refuse("--icicle, --bottom-up, --width and --title are for --format flamegraph");
     }
-    if [Callgrind, Pprof].contains(&format) && measure.combine() == Combine::Max {
+    if [Callgrind, Firefox, Pprof].contains(&format) && measure.combine() == Combine::Max {
         return refuse(&format!("{measure} does not add up, choose another with --measure"));
     }
     match &options.output {
@@ -118,6 +118,7 @@ fn write(
             let tree = if scopes { dot::Tree::Scopes } else { dot::Tree::Calls };
             dot::write(out, process, measure, tree, lanes)
         }
+        ExportFormat::Firefox => firefox::write(out, process, measure),
         ExportFormat::Flamegraph => {
             let drawing = options.picture.drawing(measure, lanes);
             flamegraph::write(out, process, &drawing)

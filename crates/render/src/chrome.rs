@@ -6,10 +6,11 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{LaneId, Mark, MarkKind, Process, Recording, Window};
+use heaptide_analysis::model::{LaneId, Mark, Process, Recording, Window};
 use heaptide_format::Sample;
 use serde_json::{Value, json};
 
+use crate::named::mark_says;
 use crate::text::command_line;
 
 /// Writes the events of all process images, or of those of one process, as a JSON object.
@@ -152,22 +153,9 @@ impl Image<'_> {
     }
 
     fn mark(&self, mark: &Mark) -> Value {
-        let kind = match mark.kind {
-            MarkKind::Mark => "mark",
-            MarkKind::Snapshot => "snapshot",
-            MarkKind::Reset => "reset",
-            MarkKind::On => "on",
-            MarkKind::Off => "off",
-        };
-        let number = if mark.number > 0 { format!(" {}", mark.number) } else { String::new() };
-        let name = match (mark.kind, mark.name.is_empty()) {
-            (_, true) => format!("{kind}{number}"),
-            (MarkKind::Mark, false) => mark.name.to_string(),
-            (_, false) => format!("{kind}{number}: {}", mark.name),
-        };
         let (scope, tid) = mark.lane.map_or(("p", self.pid), |lane| ("t", self.row(lane)));
         json!({
-            "ph": "i", "s": scope, "cat": kind, "name": name, "pid": self.pid, "tid": tid,
+            "ph": "i", "s": scope, "cat": "mark", "name": mark_says(mark), "pid": self.pid, "tid": tid,
             "ts": self.time(mark.time_ns), "args": {"live_bytes": mark.live_bytes},
         })
     }

@@ -9,6 +9,8 @@ pub mod chrome;
 pub mod csv;
 pub mod diff;
 pub mod dot;
+pub mod firefox;
+mod firefox_tracks;
 pub mod flamegraph;
 pub mod frames;
 pub mod histogram;

@@ -1,7 +1,8 @@
 //! Exports, read by the tools they are for, on programs of known numbers and on real ones.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, Outcome, check, heaptide, recorded, report, run, scratch};
+use crate::harness::{Guest, Outcome, check, directory, heaptide, recorded, report, run, scratch};
+use crate::real::python;
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::fs;
@@ -267,4 +268,224 @@ fn number_of(value: &Value) -> i128 {
 #[test]
 fn the_program_is_what_it_says() {
     check("exported.c");
+}
+
+/// The package with the Firefox Profiler's own code for use without a browser.
+const PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
+
+/// The Firefox Profiler with a file opened in it, until it is dropped.
+struct Profiler<'a> {
+    of: &'a Recorded,
+    script: PathBuf,
+}
+
+impl<'a> Profiler<'a> {
+    fn open(of: &'a Recorded, file: &Path) -> Profiler<'a> {
+        let place = directory("firefox-profiler");
+        let script = place.join("package/dist/profiler-cli.js");
+        if !script.exists() {
+            let line = format!("npm pack --silent {PROFILER} && tar -xf *.tgz");
+            let fetched = Command::new("sh").args(["-c", &line]).current_dir(&place).output();
+            let fetched = fetched.expect("a shell");
+            assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+        }
+        let profiler = Profiler { of, script };
+        profiler.prints(&format!("load {}", file.display()));
+        profiler
+    }
+
+    fn command(&self, words: &str) -> Outcome {
+        let mut command = Command::new("node");
+        command.arg(&self.script).args(words.split_whitespace()).env("HOME", &self.of.place);
+        run(command.current_dir(&self.of.place), &self.of.place)
+    }
+
+    fn prints(&self, words: &str) -> String {
+        let Outcome { status, stdout, stderr } = self.command(words);
+        assert_eq!(status, 0, "{words}: {stdout}{stderr}");
+        stdout
+    }
+
+    /// The sum over a thread, from one of its tables.
+    fn total(&self, thread: usize, table: &str) -> i128 {
+        self.prints(&format!("thread select t-{thread}"));
+        self.prints(&format!("strategy {table}"));
+        let samples = self.prints("thread samples --json");
+        let samples: Value = serde_json::from_str(&samples).expect("JSON");
+        number(&samples["categoryBreakdown"], "totalSamples")
+    }
+}
+
+impl Drop for Profiler<'_> {
+    fn drop(&mut self) {
+        self.command("stop --all");
+    }
+}
+
+/// The tables of the Firefox Profiler and the measures they hold.
+const TABLES: [(&str, &str); 4] = [
+    ("timing", "at_peak_bytes"),
+    ("native-retained-allocations", "live_bytes"),
+    ("native-allocations", "usable_bytes"),
+    ("native-deallocations-memory", "freed_bytes"),
+];
+
+#[test]
+fn the_firefox_profiler_has_the_known_numbers() {
+    let of = Recorded::guest("exported.c", "foreign-firefox", &[]);
+    let report = report(&of.recording, &of.place);
+    let lanes = list(&list(&report, "processes")[0], "lanes");
+    let file = of.to_file("--format firefox", "a.json");
+    assert_indices(&serde_json::from_str(&read(&file)).expect("JSON"));
+    let profiler = Profiler::open(&of, &file);
+    for (thread, lane) in lanes.iter().enumerate() {
+        for (table, measure) in TABLES {
+            assert_eq!(profiler.total(thread, table), number(lane, measure), "{thread} {table}");
+        }
+    }
+    profiler.prints("thread select t-0");
+    let markers = profiler.prints("thread markers --list");
+    for name in [" grown ", " burst "] {
+        assert!(markers.contains(name), "{markers}");
+    }
+    let counters = profiler.prints("counter list");
+    assert!(counters.contains("live bytes"), "{counters}");
+    drop(profiler);
+    let file = of.to_file("--format firefox --measure requested_bytes", "b.json");
+    let profiler = Profiler::open(&of, &file);
+    profiler.prints("strategy timing");
+    let samples: Value =
+        serde_json::from_str(&profiler.prints("thread samples --json")).expect("JSON");
+    let total = |function: &str| {
+        let end = format!("!{function}");
+        let of_all = list(&samples, "topFunctionsByTotal");
+        let is_it =
+            |row: &&Value| row["nameWithLibrary"].as_str().is_some_and(|n| n.ends_with(&end));
+        let row = of_all.iter().find(is_it).unwrap_or_else(|| panic!("no {function}: {samples}"));
+        [number(row, "selfSamples"), number(row, "totalSamples")]
+    };
+    assert_eq!(
+        [total("even"), total("odd"), total("down")],
+        [[3000, 9000], [6000, 8000], [2000; 2]]
+    );
+}
+
+/// The columns of a table, by name.
+fn columns(table: &Value) -> impl Iterator<Item = (&String, &Vec<Value>)> {
+    let columns = table.as_object().expect("a table");
+    columns.iter().filter_map(|(name, column)| Some((name, column.as_array()?)))
+}
+
+/// Each column is as long as its table, and each index within what it points to.
+fn assert_indices(profile: &Value) {
+    let shared = &profile["shared"];
+    let length = |table: &str| number(&shared[table], "length");
+    let strings = list(shared, "stringArray").len() as i128;
+    let within = |table: &Value, column: &str, end: i128| {
+        for index in list(table, column).iter().filter(|index| !index.is_null()) {
+            let index = index.as_i64().expect("an index");
+            assert!((-1..end).contains(&index.into()), "{column} {index} of {end}");
+        }
+    };
+    for table in ["stackTable", "frameTable", "funcTable", "resourceTable", "sources"] {
+        for (name, column) in columns(&shared[table]) {
+            assert_eq!(column.len() as i128, length(table), "{table}.{name}");
+        }
+    }
+    within(&shared["stackTable"], "frame", length("frameTable"));
+    within(&shared["frameTable"], "func", length("funcTable"));
+    within(&shared["frameTable"], "category", 2);
+    within(&shared["funcTable"], "resource", length("resourceTable"));
+    within(&shared["funcTable"], "source", length("sources"));
+    within(&shared["resourceTable"], "lib", list(profile, "libs").len() as i128);
+    for (table, column) in
+        [("funcTable", "name"), ("resourceTable", "name"), ("sources", "filename")]
+    {
+        within(&shared[table], column, strings);
+    }
+    let prefixes = list(&shared["stackTable"], "prefix").iter().enumerate();
+    for (stack, prefix) in prefixes.filter(|(_, prefix)| !prefix.is_null()) {
+        assert!(prefix.as_u64().is_some_and(|prefix| prefix < stack as u64), "{prefix} of {stack}");
+    }
+    for thread in list(profile, "threads") {
+        for table in ["samples", "nativeAllocations", "markers"] {
+            for (name, column) in columns(&thread[table]) {
+                assert_eq!(column.len() as i128, number(&thread[table], "length"), "{name}");
+            }
+        }
+        within(&thread["samples"], "stack", length("stackTable"));
+        within(&thread["nativeAllocations"], "stack", length("stackTable"));
+        within(&thread["markers"], "name", strings);
+    }
+}
+
+/// Holds every format of a recording against the sums in its report.
+fn assert_totals(of: &Recorded) {
+    let report = report(&of.recording, &of.place);
+    let processes = list(&report, "processes").iter();
+    let process =
+        processes.max_by_key(|p| number(&p["totals"], "usable_bytes")).expect("a process");
+    let totals = &process["totals"];
+    let export = |format: &str, file: &str| {
+        let path = of.place.join(file);
+        let pid = number(process, "pid");
+        let words = format!("--format {format} --process {pid} --measure usable_bytes -o {file}");
+        assert_eq!(of.export(&words).status, 0, "{words}");
+        path
+    };
+    let raw = tool(of, &["go", "tool", "pprof", "-raw"], &export("pprof", "a.pb.gz"));
+    let ours: Vec<i128> = COLUMNS.iter().map(|column| number(totals, column.1)).collect();
+    assert_eq!(sums(&raw), ours);
+    let annotate = ["callgrind_annotate", "--inclusive=yes", "--auto=no"];
+    let costs = tool(of, &annotate, &export("callgrind", "callgrind.out.1"));
+    for line in ["PROGRAM TOTALS", ":[all] ["] {
+        let line = costs.lines().find(|text| text.contains(line)).expect("a line of totals");
+        let first = line.split_whitespace().next().expect("a figure");
+        assert_eq!(figure(first), number(totals, "usable_bytes"));
+    }
+    let snapshots = tool(of, &["ms_print"], &export("massif", "massif.out.1"));
+    let peak = number(totals, "peak_bytes").to_string();
+    assert!(snapshots.replace(',', "").contains(&format!(" {peak} ")), "no {peak}: {snapshots}");
+    let file = export("firefox", "a.json");
+    assert_indices(&serde_json::from_str(&read(&file)).expect("JSON"));
+    let profiler = Profiler::open(of, &file);
+    let lanes = list(process, "lanes").iter().enumerate();
+    for (thread, lane) in lanes.filter(|(_, lane)| number(lane, "live_bytes") > 0) {
+        let retained = profiler.total(thread, "native-retained-allocations");
+        assert_eq!(retained, number(lane, "live_bytes"));
+    }
+    let trace: Value = serde_json::from_str(&read(&export("chrome", "trace.json"))).expect("JSON");
+    let events = list(&trace, "traceEvents").iter();
+    let live = events.filter(|event| event["name"] == "live" && event["ph"] == "C");
+    let live = live.map(|event| number_of(&event["args"]["bytes"])).max();
+    assert_eq!(live, Some(number(totals, "peak_bytes")));
+}
+
+#[test]
+fn totals_of_a_compiler() {
+    let place = scratch("foreign-compiler");
+    let source = place.join("a.cpp");
+    fs::write(&source, "#include <map>\n#include <string>\nstd::map<std::string, int> all;\n")
+        .expect("a source");
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    command.args(["g++", "-O1", "-c", "-o"]).arg(place.join("a.o")).arg(&source);
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_totals(&Recorded { place, recording });
+}
+
+#[test]
+fn totals_of_python() {
+    let place = scratch("foreign-python");
+    let recording = place.join("a.heaptide");
+    let script = "import json, threading\n\
+                  def work(n): print(len(json.dumps({str(i): [i] * 3 for i in range(n)})))\n\
+                  threads = [threading.Thread(target=work, args=(n,)) for n in (999, 9999)]\n\
+                  [t.start() for t in threads]; [t.join() for t in threads]";
+    let mut command = recorded(&recording, &[]);
+    command.arg(python().expect("python3")).args(["-c", script]).env("PYTHONMALLOC", "malloc");
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_totals(&Recorded { place, recording });
 }
