@@ -121,10 +121,9 @@ impl Serialize for Profile<'_> {
         map.serialize_entry("pages", &[(); 0])?;
         map.serialize_entry("counters", &tracks::counters(process))?;
         map.serialize_entry("shared", &Shared { process, tables })?;
-        let mut of_lane: Vec<Vec<&Site>> = vec![Vec::new(); process.lanes.len()];
-        process.sites.iter().for_each(|site| of_lane[site.lane.0 as usize].push(site));
-        let lanes = of_lane.iter().zip(0..);
-        let threads = lanes.map(|(sites, id)| Thread { profile: self, id: LaneId(id), sites });
+        let rows = rows_of_lanes(process, self.measure);
+        let lanes = rows.iter().zip(0..);
+        let threads = lanes.map(|(rows, id)| Thread { profile: self, id: LaneId(id), rows });
         map.serialize_entry("threads", &seq(threads))?;
         map.end()
     }
@@ -304,11 +303,35 @@ impl Serialize for FunctionTable<'_> {
     }
 }
 
+/// What a lane allocated on one stack, whatever it was called.
+struct Row {
+    stack: StackId,
+    /// The value of the measure.
+    value: u64,
+    usable_bytes: u64,
+    live_bytes: u64,
+}
+
+/// The rows of each lane, in order of stack.
+fn rows_of_lanes(process: &Process, measure: Measure) -> Vec<Vec<Row>> {
+    let mut rows: Vec<Vec<Row>> = process.lanes.iter().map(|_| Vec::new()).collect();
+    let mut sites: Vec<&Site> = process.sites.iter().collect();
+    sites.sort_by_key(|site| (site.lane, site.stack));
+    for of_one in sites.chunk_by(|a, b| (a.lane, a.stack) == (b.lane, b.stack)) {
+        let sum = Sum::over(of_one.iter().copied());
+        let Measures { usable_bytes, live_bytes, .. } = sum;
+        let Site { lane, stack, .. } = *of_one[0];
+        let row = Row { stack, value: measure.of(&sum), usable_bytes, live_bytes };
+        rows[lane.0 as usize].push(row);
+    }
+    rows
+}
+
 /// A lane. The first has what the process as a whole says.
 struct Thread<'a> {
     profile: &'a Profile<'a>,
     id: LaneId,
-    sites: &'a [&'a Site],
+    rows: &'a [Row],
 }
 
 impl Serialize for Thread<'_> {
@@ -348,39 +371,33 @@ impl Serialize for Samples<'_> {
             Measure::LiveBytes | Measure::LiveBlocks => process.duration_ns,
             _ => 0,
         };
-        let rows = || {
-            let value = |site: &&&Site| measure.of(&Sum::over([**site]));
-            self.0.sites.iter().filter(move |site| value(site) > 0)
-        };
-        let weight = |site: &&Site| measure.of(&Sum::over([*site]));
+        let rows = || self.0.rows.iter().filter(|row| row.value > 0);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("length", &rows().count())?;
-        map.serialize_entry("stack", &seq(rows().map(|site| stack_index(site.stack))))?;
+        map.serialize_entry("stack", &seq(rows().map(|row| stack_index(row.stack))))?;
         map.serialize_entry("time", &seq(rows().map(|_| time as f64 / 1e6)))?;
-        map.serialize_entry("weight", &seq(rows().map(weight)))?;
+        map.serialize_entry("weight", &seq(rows().map(|row| row.value)))?;
         let kind = if measure.is_bytes() { "bytes" } else { "samples" };
         map.serialize_entry("weightType", kind)?;
         map.end()
     }
 }
 
-/// What sites allocated and what they freed, at a time that is not known and said to be the start.
-/// An address stands for the bytes of a site that were freed, and another for those that were not.
+/// What was allocated and what was freed, at a time that is not known and said to be the start.
+/// An address stands for the bytes of a row that were freed, and another for those that were not.
 struct Allocations<'a>(&'a Thread<'a>);
 
 impl Serialize for Allocations<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Thread { id, sites, .. } = self.0;
+        let Thread { id, rows, .. } = self.0;
         let rows = || {
-            let sums = sites.iter().map(|site| (site.stack, Sum::over([*site])));
-            let freed = |sum: &Measures| sum.usable_bytes.saturating_sub(sum.live_bytes);
-            let freed = sums
-                .clone()
-                .zip(1u64..)
-                .map(move |((stack, sum), address)| (stack, freed(&sum) as i64, 2 * address));
-            let kept = sums
-                .zip(1u64..)
-                .map(|((stack, sum), address)| (stack, sum.live_bytes as i64, 2 * address + 1));
+            let numbered = rows.iter().zip(1u64..);
+            let freed = numbered.clone().map(|(row, number)| {
+                let bytes = row.usable_bytes.saturating_sub(row.live_bytes);
+                (row.stack, bytes as i64, 2 * number)
+            });
+            let kept =
+                numbered.map(|(row, number)| (row.stack, row.live_bytes as i64, 2 * number + 1));
             let frees = freed.clone().map(|(stack, bytes, address)| (stack, -bytes, address));
             kept.chain(freed).chain(frees).filter(|row| row.1 != 0)
         };
