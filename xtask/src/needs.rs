@@ -12,6 +12,8 @@ enum Probe {
     Library(&'static str),
     /// A module of python3.
     PythonModule(&'static str),
+    /// A file.
+    File(&'static str),
 }
 
 /// One thing, and the Debian packages that bring it: the first that this release has is taken.
@@ -45,6 +47,13 @@ const NEEDS: &[Need] = &[
         &["libpython3-testsuite"],
         "python's own tests as a guest",
     ),
+    need(Probe::Program("chromium"), &["chromium"], "pages, looked at in a browser"),
+    need(
+        Probe::File("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
+        &["fonts-dejavu-core"],
+        "letters in pictures",
+    ),
+    need(Probe::Program("dot"), &["graphviz"], "graphs, drawn"),
     need(Probe::Program("go"), &["golang-go"], "`go tool pprof`, a reader of exports"),
     need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
@@ -75,7 +84,10 @@ const LIBRARY_DIRECTORIES: &[&str] =
 impl Probe {
     fn name(&self) -> &'static str {
         match self {
-            Probe::Program(name) | Probe::Library(name) | Probe::PythonModule(name) => name,
+            Probe::Program(name)
+            | Probe::Library(name)
+            | Probe::PythonModule(name)
+            | Probe::File(name) => name,
         }
     }
 
@@ -87,6 +99,7 @@ impl Probe {
             Probe::Library(name) => {
                 LIBRARY_DIRECTORIES.iter().any(|directory| holds_library(directory, name))
             }
+            Probe::File(path) => std::path::Path::new(path).is_file(),
             Probe::PythonModule(name) => {
                 output(Command::new("python3").args(["-c", &format!("import {name}")])).is_ok()
             }

@@ -7,7 +7,9 @@ use clap::ValueEnum;
 use heaptide_analysis::measure::Combine;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_render::flamegraph::{self, Lanes};
-use heaptide_render::{callgrind, chrome, csv, dot, firefox, json, massif, pprof, speedscope};
+use heaptide_render::{
+    callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
+};
 
 use crate::NO;
 use crate::error::Error;
@@ -126,6 +128,7 @@ fn write(
         ExportFormat::Massif => massif::write(out, process),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
+        ExportFormat::Html => html::write(out, process),
         ExportFormat::Json => {
             let choice =
                 json::Choice { sort: measure, top: None, process: options.selection.pid() };

@@ -122,7 +122,7 @@ impl<const N: usize> Branches<N> {
                         up.all.push(Branch { parent, ..branch });
                         todo.push((up.all.len() as u32 - 1, level + 1, start..start + stay));
                     }
-                    Err(value) => smaller.merge(&self.measures, &value),
+                    Err(value) => smaller.merge(&self.measures, 1, &value),
                 }
                 start = next;
             }
@@ -188,7 +188,8 @@ impl<const N: usize> Branches<N> {
                 }
                 let none = Branch { parent, what: What::Smaller(0), ..self.empty() };
                 let rest = smaller[parent as usize].get_or_insert(none);
-                rest.merge(&self.measures, &branch.inclusive);
+                let branches = if let What::Smaller(branches) = branch.what { branches } else { 1 };
+                rest.merge(&self.measures, branches, &branch.inclusive);
                 None
             });
             kept.push(at);
@@ -238,10 +239,10 @@ impl<const N: usize> Branches<N> {
 }
 
 impl<const N: usize> Branch<N> {
-    /// Takes one too small to see in; what has no value is none.
-    fn merge(&mut self, measures: &[Measure; N], value: &[u64; N]) {
+    /// Takes so many too small to see in; what has no value is none.
+    fn merge(&mut self, measures: &[Measure; N], branches: u32, value: &[u64; N]) {
         if let (What::Smaller(count), true) = (&mut self.what, *value != [0; N]) {
-            *count += 1;
+            *count += branches;
             add(measures, &mut self.own, value);
             self.inclusive = self.own;
         }

@@ -15,6 +15,7 @@ pub mod flamegraph;
 pub mod frames;
 pub mod histogram;
 pub mod hotspots;
+pub mod html;
 pub mod info;
 pub mod json;
 mod json_named;

@@ -1,0 +1,174 @@
+// What all parts of the page share: the data, numbers as people read them, elements, the tooltip.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+
+/** What is shown: an index into the measures, and what is searched for. */
+const state = { measure: 0, search: null };
+const listeners = [];
+
+/** Calls a function now and whenever what is shown changes. */
+function onChange(listener) {
+  listeners.push(listener);
+  listener();
+}
+
+function change(news) {
+  Object.assign(state, news);
+  for (const listener of listeners) listener();
+}
+
+/** An element; attributes that are functions are listeners, children are elements or text. */
+function element(tag, attributes = {}, ...children) {
+  const made = tag === "svg" || element.drawn.has(tag)
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+element.drawn = new Set(["g", "path", "line", "rect", "circle", "text", "clipPath", "title"]);
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Three significant digits. */
+function digits(value) {
+  const decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return value.toFixed(decimals);
+}
+
+function scaled(value, step, units) {
+  let unit = 0;
+  value /= step;
+  while (value >= 999.5 && unit + 1 < units.length) {
+    value /= step;
+    unit += 1;
+  }
+  return `${digits(value)} ${units[unit]}`;
+}
+
+function bytes(n) {
+  if (Math.abs(n) < 1024) return `${n} B`;
+  const size = scaled(Math.abs(n), 1024, ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]);
+  return n < 0 ? `−${size}` : size;
+}
+
+function count(n) {
+  return n.toLocaleString("en-US");
+}
+
+/** A count and its noun. */
+function counted(n, noun) {
+  return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+}
+
+function shortCount(n) {
+  return n < 100000 ? count(n) : scaled(n, 1000, ["k", "M", "G", "T", "P"]);
+}
+
+function duration(ns) {
+  if (ns === 0) return "0 s";
+  if (ns < 1000) return `${ns} ns`;
+  if (ns < 999.5e3) return `${digits(ns / 1e3)} µs`;
+  if (ns < 999.5e6) return `${digits(ns / 1e6)} ms`;
+  if (ns < 59.95e9) return `${digits(ns / 1e9)} s`;
+  const seconds = Math.round(ns / 1e9);
+  const two = (n) => String(n).padStart(2, "0");
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} min`;
+}
+
+function percent(part, whole) {
+  if (whole === 0) return "–";
+  const share = (100 * part) / whole;
+  if (part === 0) return "0%";
+  if (part === whole) return "100%";
+  if (share < 0.05) return "<0.1%";
+  return share >= 99.95 ? ">99.9%" : `${share.toFixed(1)}%`;
+}
+
+/** A value of a measure. */
+function amount(measure, value) {
+  return data.measures[measure].bytes ? bytes(value) : shortCount(value);
+}
+
+/** The same to the last byte. */
+function exactly(measure, value) {
+  return data.measures[measure].bytes ? `${count(value)} bytes` : count(value);
+}
+
+const wordsOf = {
+  at_peak_bytes: "at the peak", live_bytes: "live at the end", usable_bytes: "allocated bytes",
+  allocations: "allocations", temporary: "temporary",
+};
+
+function words(measure) {
+  return wordsOf[data.measures[measure].name];
+}
+
+/** What a number of a name says: an object with `short`, and what else is known. */
+function named(number) {
+  if (number >= 0) return data.names[number];
+  const branches = -number;
+  return { short: branches === 1 ? "1 smaller branch" : `${count(branches)} smaller branches` };
+}
+
+function wholeName(name) {
+  return name.whole ?? name.short;
+}
+
+/** Where the code is: file and line, or the module. */
+function place(name) {
+  const place = name.file ? name.file + (name.line ? `:${name.line}` : "") : "";
+  return [place, name.module ?? ""].filter((part) => part !== "").join("  ·  ");
+}
+
+/** Of each name, whether it is searched for; null without a search. */
+function searchedNames() {
+  if (searchedNames.of !== state.search) {
+    searchedNames.of = state.search;
+    const test = state.search;
+    searchedNames.found = test && data.names.map((name) => test(wholeName(name)));
+  }
+  return searchedNames.found ?? null;
+}
+
+/** A test of names for what somebody typed: a regular expression, or the text as it is. */
+function testFor(text) {
+  if (text === "") return null;
+  const low = text.toLowerCase();
+  const plain = (name) => name.toLowerCase().includes(low);
+  try {
+    const expression = new RegExp(text, "i");
+    return (name) => plain(name) || expression.test(name);
+  } catch {
+    return plain;
+  }
+}
+
+const tip = byId("tip");
+
+/** Shows the tooltip beside the pointer. */
+function showTip(event, ...children) {
+  tip.replaceChildren(...children.filter((child) => child !== null));
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  const left = event.clientX + 16 + width > innerWidth ? event.clientX - width - 12 : event.clientX + 16;
+  const below = event.clientY + 18;
+  const top = below + height > innerHeight ? event.clientY - height - 12 : below;
+  tip.style.left = `${Math.max(4, left)}px`;
+  tip.style.top = `${Math.max(4, top)}px`;
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+/** A button of several, of which one is pressed. */
+function choice(text, attributes, choose) {
+  return element("button", { type: "button", click: choose, ...attributes }, text);
+}
