@@ -10,6 +10,7 @@
 
 pub mod aggregate;
 mod baseline;
+pub mod brackets;
 pub mod diff;
 mod error;
 mod facts;
@@ -35,9 +36,12 @@ pub mod peak;
 pub mod reader;
 pub mod recording;
 mod restack;
+mod rewrite;
+pub mod rules;
 pub mod running;
 pub mod scope_frames;
 pub mod scopes;
+mod sets;
 pub mod sizes;
 pub mod snapshot;
 pub mod suppressions;

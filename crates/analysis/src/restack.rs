@@ -27,6 +27,12 @@ impl Stacks {
         })
     }
 
+    /// The innermost frame of a stack.
+    pub(crate) fn frame(&self, stack: StackId) -> Option<FrameId> {
+        let node = self.nodes.get(stack.0 as usize).filter(|_| stack != StackId(0))?;
+        Some(node.frame)
+    }
+
     /// The nodes; the first is the empty stack, parents come before children.
     pub(crate) fn into_nodes(self) -> Vec<StackNode> {
         self.nodes

@@ -1,14 +1,19 @@
 //! What is chosen of a recording by filters and rules, and what is said if that is nothing.
 
+use std::path::Path;
+use std::{fs, io};
+
 use heaptide_analysis::filter::{Filter, Only};
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::pattern::Pattern;
+use heaptide_analysis::rules::{Rules, SETS};
 
 use crate::error::Error;
 use crate::options::Selection;
 
 /// The filters and rules of a selection, read.
 pub struct Chosen {
+    rules: Rules,
     filter: Filter,
     /// The filters as they were typed.
     words: String,
@@ -19,15 +24,19 @@ impl Chosen {
     /// Reads them.
     pub fn of(selection: &Selection) -> Result<Chosen, Error> {
         let only = [(selection.live_only, Only::Live), (selection.temporary_only, Only::Temporary)];
+        let rules = rules(&selection.rules)?;
+        let mut ignore = patterns("--ignore", &selection.ignore)?;
+        ignore.extend_from_slice(rules.ignored());
         let filter = Filter {
             focus: patterns("--focus", &selection.focus)?,
-            ignore: patterns("--ignore", &selection.ignore)?,
+            ignore,
             min_size: selection.min_size,
             max_size: selection.max_size,
             only: only.into_iter().filter(|(asked, _)| *asked).map(|(_, only)| only).collect(),
         };
         let hide = patterns("--hide", &selection.hide)?;
-        Ok(Chosen { filter, words: words(selection), hide })
+        let words = words(selection, &rules);
+        Ok(Chosen { rules, filter, words, hide })
     }
 
     /// Applies them to every process; those of which nothing is left are gone. It is an answer if
@@ -36,6 +45,9 @@ impl Chosen {
         let asked = |process: &Process| pid.is_none_or(|pid| pid == process.pid);
         let had = recording.processes.iter().any(asked);
         for process in &mut recording.processes {
+            if !self.rules.is_empty() {
+                process.rewrite(&self.rules);
+            }
             if !self.filter.is_empty() {
                 self.filter.apply(process, &self.words);
             }
@@ -64,8 +76,33 @@ fn patterns(option: &str, texts: &[String]) -> Result<Vec<Pattern>, Error> {
     texts.iter().map(parse).collect()
 }
 
+/// Files and built-in sets, one after the other.
+fn rules(names: &[String]) -> Result<Rules, Error> {
+    let mut all = Rules::default();
+    for name in names {
+        let rules = match Rules::built_in(name) {
+            Some(rules) => rules,
+            None => rules_of_file(Path::new(name))?,
+        };
+        all.append(rules);
+    }
+    Ok(all)
+}
+
+fn rules_of_file(path: &Path) -> Result<Rules, Error> {
+    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let sets = SETS.map(|(name, _)| name).join(" ");
+            let path = path.display();
+            Error::new(format!("--rules {path}: no such file, and no set; sets are {sets}"))
+        }
+        _ => Error::file(path, "read rules", error),
+    })?;
+    Rules::parse(&text).map_err(|error| Error::new(format!("{}:{error}", path.display())))
+}
+
 /// The filters as they were typed, in the order of the help.
-fn words(selection: &Selection) -> String {
+fn words(selection: &Selection, rules: &Rules) -> String {
     let mut words = Vec::new();
     for (option, texts) in [("--focus", &selection.focus), ("--ignore", &selection.ignore)] {
         words.extend(texts.iter().map(|text| format!("{option} {}", quoted(text))));
@@ -76,6 +113,9 @@ fn words(selection: &Selection) -> String {
     let only =
         [("--live-only", selection.live_only), ("--temporary-only", selection.temporary_only)];
     words.extend(only.into_iter().filter(|(_, asked)| *asked).map(|(word, _)| word.to_owned()));
+    if !rules.ignored().is_empty() {
+        words.push(format!("what --rules {} keeps", selection.rules.join(",")));
+    }
     words.join(" ")
 }
 

@@ -85,8 +85,8 @@ pub struct Selection {
     /// Show this many levels; deeper ones count for the last of them
     #[arg(long, value_name = "N", help_heading = FILTERS)]
     pub depth: Option<NonZeroUsize>,
-    /// Rewrite names and stacks by this file or built-in set: std boost tbb tokio qt cpython regex
-    /// cling
+    /// Rewrite names and stacks by this file or built-in set: std boost tbb tokio rust qt cpython
+    /// regex cling mallocprofiler
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
     pub rules: Vec<String>,
 }
