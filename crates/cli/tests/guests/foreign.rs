@@ -255,6 +255,11 @@ fn trace_events_have_timeline_windows_and_marks() {
     for name in ["exported-c", "helper"] {
         assert!(names.iter().any(|event| event["args"]["name"] == name), "{names:?}");
     }
+    // The Firefox Profiler reads trace events too.
+    let profiler = Profiler::open(&of, &of.to_file("--format chrome", "trace.json"));
+    profiler.prints("thread select t-0");
+    let markers = profiler.prints("thread markers --list");
+    assert!(markers.contains(" exported-c ") && markers.contains(" burst "), "{markers}");
     for event in events {
         assert_eq!(event["pid"], process["pid"]);
         assert!(event["tid"].as_u64() >= event["pid"].as_u64());
