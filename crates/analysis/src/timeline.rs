@@ -52,9 +52,10 @@ impl Series {
         most.max(self.at(from)).max(self.at(to))
     }
 
-    /// Its highest point.
-    pub fn top(&self) -> u64 {
-        self.points.iter().map(|point| point.1).max().unwrap_or(0)
+    /// Its highest point, the first of several: nanoseconds and value.
+    pub fn top(&self) -> (u64, u64) {
+        let highest = |a: (u64, u64), &b: &(u64, u64)| if b.1 > a.1 { b } else { a };
+        self.points.iter().fold((0, 0), highest)
     }
 
     /// Whether it has no point.
@@ -95,8 +96,11 @@ impl Timeline {
         let points = |value: fn(&Sample) -> u64| samples.iter().map(move |s| (s.time_ns, value(s)));
         let mut live: Vec<_> = points(|s| s.live_bytes).collect();
         live.push((0, 0));
-        live.push((process.peak_time_ns, totals.peak_bytes));
-        live.push((duration_ns, totals.live_bytes));
+        // Joined processes had their peaks and ends at times of their own.
+        if process.images == 1 {
+            live.push((process.peak_time_ns, totals.peak_bytes));
+            live.push((duration_ns, totals.live_bytes));
+        }
         let resident = points(|s| s.resident_bytes).filter(|point| point.1 > 0).collect();
         let mut allocations: Vec<_> = points(|s| s.allocations).collect();
         allocations.push((0, 0));
@@ -182,12 +186,15 @@ mod tests {
         assert_eq!([0, 20, 40, 70, 100].map(|t| timeline.live.at(t)), [0., 400., 800., 500., 200.]);
         assert!(timeline.resident.is_empty());
         assert_eq!(timeline.rate((0, 50)), 0.5e9);
+        assert_eq!(timeline.live.top(), (40, 800));
+        let joined = Timeline::of(&Process { images: 2, ..process });
+        assert_eq!(joined.live.top(), (0, 0), "peaks of several are not of one moment");
     }
 
     #[test]
     fn of_nothing_there_is_a_line_at_zero() {
         let timeline = Timeline::of(&process(&[]));
-        assert_eq!((timeline.duration_ns, timeline.live.top()), (1, 0));
+        assert_eq!((timeline.duration_ns, timeline.live.top()), (1, (0, 0)));
         assert_eq!((timeline.columns(3).len(), timeline.column(7, 3)), (3, 2));
         assert_eq!(timeline.rate((0, 0)), 0.0);
     }

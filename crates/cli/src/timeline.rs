@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use heaptide_analysis::filter::Filter;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::pattern::BadPattern;
 use heaptide_analysis::snapshot::{self, Snapshot};
 use heaptide_render::timeline::{self, Moment};
 
 use crate::NO;
 use crate::error::Error;
-use crate::options::{Selection, Source, TimelineFormat, TimelineOptions, Which};
+use crate::options::{Source, TimelineFormat, TimelineOptions, Which};
 use crate::source;
 
 /// Columns where there is no terminal to ask.
@@ -19,13 +21,14 @@ const WIDTH: usize = 100;
 /// Prints the charts or the numbers.
 pub fn timeline(options: &TimelineOptions) -> Result<ExitCode, Error> {
     let pid = options.selection.pid();
-    let recording = source::open(&options.source, &chosen(options))?;
+    let site = Site::of(options)?;
+    let recording = source::open(&options.source, &options.selection)?;
     if !source::has(&recording, pid) {
         return Ok(ExitCode::from(NO));
     }
     let snapshots = snapshots(&options.source, &recording)?;
-    if options.site.is_some() || options.selection.filters() {
-        return over_snapshots(options, &recording, &snapshots);
+    if let Some(site) = site {
+        return over_snapshots(options, &site, recording, &snapshots);
     }
     if options.format == TimelineFormat::Json {
         source::print(|out| timeline::json(out, &recording, pid, &snapshots))?;
@@ -44,11 +47,30 @@ pub fn timeline(options: &TimelineOptions) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The selection with what `--site` names.
-fn chosen(options: &TimelineOptions) -> Selection {
-    let mut selection = options.selection.clone();
-    selection.focus.extend(options.site.clone());
-    selection
+/// A part of the process, by `--site` or by filters: the timeline itself is of all.
+struct Site {
+    /// What is left of the filtered tables; everything if there are only filters.
+    filter: Filter,
+    says: String,
+}
+
+impl Site {
+    /// The part that is asked for; none if that is all.
+    fn of(options: &TimelineOptions) -> Result<Option<Site>, Error> {
+        let Some(says) = options.site.clone() else {
+            let says = "the filters".to_owned();
+            let filters = options.selection.filters();
+            return Ok(filters.then(|| Site { filter: Filter::default(), says }));
+        };
+        let pattern = says.parse().map_err(|e: BadPattern| Error::new(format!("--site {e}")))?;
+        Ok(Some(Site { filter: Filter { focus: vec![pattern], ..Filter::default() }, says }))
+    }
+
+    fn apply(&self, process: &mut Process) {
+        if !self.filter.is_empty() {
+            self.filter.apply(process, &format!("--site {}", self.says));
+        }
+    }
 }
 
 fn width(options: &TimelineOptions) -> usize {
@@ -77,74 +99,90 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
     Ok(all)
 }
 
-/// What is selected of the process, at each of its snapshots and at the end.
+/// The part of the process that is asked for, at each of its snapshots and at the end.
 fn over_snapshots(
     options: &TimelineOptions,
-    recording: &Recording,
+    site: &Site,
+    mut recording: Recording,
     snapshots: &[Snapshot],
 ) -> Result<ExitCode, Error> {
     let pid = options.selection.pid();
-    let Some(process) = source::largest(recording, pid, Measure::UsableBytes) else {
+    let which = source::largest(&recording, pid, Measure::PeakBytes).map(|p| (p.pid, p.image));
+    recording.processes.retain(|process| Some((process.pid, process.image)) == which);
+    recording.processes.iter_mut().for_each(|process| site.apply(process));
+    let Some(process) = recording.processes.first() else {
         return Ok(ExitCode::from(NO));
     };
-    let joined = options.selection.process == Some(Which::All);
-    let own =
-        snapshots.iter().filter(|s| joined || (s.pid, s.image) == (process.pid, process.image));
+    let own = snapshots.iter().filter(|s| is_joined(options) || Some((s.pid, s.image)) == which);
     let mut own: Vec<&Snapshot> = own.collect();
     own.sort_by_key(|snapshot| snapshot.number);
     own.dedup_by_key(|snapshot| snapshot.number);
-    let (path, pid) = (recording.path.display(), process.pid);
+    let (path, who) = (recording.path.display(), process.who());
     if own.is_empty() {
-        eprintln!(
-            "heaptide: {path}: no snapshots of pid {pid}, and only they tell functions apart over \
-             time; take some with `heaptide run --snapshot-every 1s`"
-        );
-        return Ok(ExitCode::from(NO));
+        return Err(Error::no(format!(
+            "{path}: no snapshots of {who}, and only they tell functions apart over time; \
+             take some with `heaptide run --snapshot-every 1s`"
+        )));
     }
     let mut moments = Vec::with_capacity(own.len() + 1);
     for snapshot in own {
-        moments.extend(at(options, recording, process, snapshot)?);
+        moments.extend(at(options, site, &recording.path, process, snapshot)?);
     }
-    moments.push(moment(process, None, ""));
-    let site = options.site.as_deref().unwrap_or("the filters");
+    moments.push(moment(Some(process), None, "", process.duration_ns));
     if moments.iter().all(|moment| moment.allocations == 0) {
-        eprintln!("heaptide: {path}: nothing of pid {pid} matches {site}");
-        return Ok(ExitCode::from(NO));
+        return Err(Error::no(format!("{path}: nothing of {who} matches {}", site.says)));
     }
+    let says = &site.says;
     match options.format {
         TimelineFormat::Json => {
-            source::print(|out| timeline::json_site(out, recording, process, site, &moments))?
+            source::print(|out| timeline::json_site(out, &recording, process, says, &moments))?
         }
         TimelineFormat::Csv => source::print(|out| timeline::csv_site(out, &moments))?,
         TimelineFormat::Text => source::print_page(|out| {
-            timeline::write_site(out, process, site, &moments, width(options))
+            timeline::write_site(out, process, says, &moments, width(options))
         })?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is selected of the process at a snapshot; none if that has nothing of the process.
+fn is_joined(options: &TimelineOptions) -> bool {
+    options.selection.process == Some(Which::All)
+}
+
+/// That part at a snapshot; none if the snapshot cannot be read.
 fn at(
     options: &TimelineOptions,
-    recording: &Recording,
+    site: &Site,
+    path: &Path,
     process: &Process,
     snapshot: &Snapshot,
 ) -> Result<Option<Moment>, Error> {
-    let (path, number) = (recording.path.clone(), snapshot.number);
+    let (path, number, name) = (path.to_owned(), snapshot.number, &snapshot.name);
     let of = Source { recording: Some(path), snapshot: Some(number), ..options.source.clone() };
-    let then = source::open(&of, &chosen(options))?;
-    let joined = options.selection.process == Some(Which::All);
-    let is_it = |p: &&Process| joined || (p.pid, p.image) == (process.pid, process.image);
-    let process = then.processes.iter().find(is_it);
-    Ok(process.map(|process| moment(process, Some(number), &snapshot.name)))
+    let mut then = match source::open(&of, &options.selection) {
+        Ok(then) => then,
+        // So far there was nothing that the filters leave.
+        Err(error) if error.status() == NO => {
+            return Ok(Some(moment(None, Some(number), name, snapshot.time_ns)));
+        }
+        Err(error) => return Err(error),
+    };
+    let is_it =
+        |p: &&mut Process| is_joined(options) || (p.pid, p.image) == (process.pid, process.image);
+    let found = then.processes.iter_mut().find(is_it).map(|process| {
+        site.apply(process);
+        moment(Some(process), Some(number), name, snapshot.time_ns)
+    });
+    Ok(found)
 }
 
-fn moment(process: &Process, snapshot: Option<u32>, name: &str) -> Moment {
-    let totals = &process.totals;
+/// What was live of a process, if there was any of it.
+fn moment(process: Option<&Process>, snapshot: Option<u32>, name: &str, time_ns: u64) -> Moment {
+    let totals = process.map(|process| process.totals).unwrap_or_default();
     Moment {
         snapshot,
         name: name.to_owned(),
-        time_ns: process.duration_ns,
+        time_ns,
         live_blocks: totals.live_blocks,
         live_bytes: totals.live_bytes,
         allocations: totals.allocations,

@@ -43,7 +43,7 @@ pub fn write(
     let columns = width.saturating_sub(LABEL + 3).clamp(COLUMNS.0, COLUMNS.1);
     heading(out, process, &timeline)?;
     let page = Page { timeline: &timeline, columns };
-    page.peak_mark(out, process)?;
+    page.peak_mark(out)?;
     page.panel(out, &page.highest(&timeline.live), HIGH, &bytes)?;
     page.axis(out)?;
     page.lanes(out, process, snapshots)?;
@@ -84,10 +84,10 @@ impl Page<'_> {
     }
 
     /// An arrow above the peak, with what it was.
-    fn peak_mark(&self, out: &mut dyn Write, process: &Process) -> io::Result<()> {
-        let column = self.timeline.column(process.peak_time_ns, self.columns);
-        let (peak, when) = (bytes(process.totals.peak_bytes), duration(process.peak_time_ns));
-        let says = format!("peak {peak} after {when}");
+    fn peak_mark(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (time, peak) = self.timeline.live.top();
+        let column = self.timeline.column(time, self.columns);
+        let says = format!("peak {} after {}", bytes(peak), duration(time));
         let length = says.chars().count();
         let line = match column > length {
             true => format!("{}{says} ▼", " ".repeat(column - length - 1)),

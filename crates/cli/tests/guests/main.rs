@@ -4,6 +4,7 @@
 //! grammar is in `expectations.rs`). `cargo test -p heaptide --test guests NAME` runs one.
 
 mod allocators;
+mod answers;
 mod by_size;
 mod command;
 mod control;
