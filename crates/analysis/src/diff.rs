@@ -84,8 +84,16 @@ pub enum Name {
         /// The file name of its module; empty for code without a file.
         module: Arc<str>,
     },
-    /// All functions without names of a module; its file name, empty for code without a file.
+    /// All functions without names of a module that may be of several builds; its file name, empty
+    /// for code without a file.
     Nameless(Arc<str>),
+    /// A call in a function without a name, of a module that is of one build.
+    Place {
+        /// Its file name.
+        module: Arc<str>,
+        /// The call's address in it.
+        offset: u64,
+    },
     /// A scope.
     Scope {
         /// The attribute of its name.
@@ -187,6 +195,13 @@ impl Comparison {
         }
         self.paths.reserve(needed.iter().filter(|needed| **needed).count());
         let names = self.names.of_frames(process);
+        if let Some(names) = self.names.merge_places() {
+            self.paths.rename(
+                &names,
+                |name| self.names.is_nameless(name),
+                self.measure.of_sites().combine(),
+            );
+        }
         let mut path_of = vec![PathId(0); process.stacks.len()];
         for index in (1..needed.len()).filter(|&index| needed[index]) {
             let node = process.stacks[index];
@@ -334,6 +349,7 @@ impl Name {
             Name::Function { name, .. } => Cow::Borrowed(name),
             Name::Nameless(file) if file.is_empty() => Cow::Borrowed("[code without a file]"),
             Name::Nameless(file) => Cow::Owned(format!("[{file}: functions without names]")),
+            Name::Place { module, offset } => Cow::Owned(format!("{module}+{offset:#x}")),
             Name::Scope { attribute, value } => Cow::Owned(scope_frames::called(attribute, value)),
         }
     }
@@ -341,7 +357,9 @@ impl Name {
     /// The file that it is in; empty for code without a file, and scopes.
     pub fn module(&self) -> &str {
         match self {
-            Name::Function { module, .. } | Name::Nameless(module) => module,
+            Name::Function { module, .. } | Name::Nameless(module) | Name::Place { module, .. } => {
+                module
+            }
             Name::Scope { .. } => "",
         }
     }

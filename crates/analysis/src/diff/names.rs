@@ -4,12 +4,13 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::Name;
 use super::alike::{file_in_every_build, name_in_every_build};
 use crate::aggregate::{FunctionId, Functions};
-use crate::model::{ModuleId, Process, Scope};
+use crate::model::{Frame, FrameId, Module, ModuleId, Process, Scope};
 
 /// The program itself, whatever its file is called.
 const PROGRAM: &str = "/";
@@ -21,15 +22,33 @@ pub(super) struct Names {
     /// Of each name, what it is in every build.
     keys: Vec<Key>,
     index: HashTable<u32>,
-    /// Files by what they are in every build, in order of appearance.
-    files: FxHashMap<Box<str>, u32>,
+    /// Files by what they are in every build.
+    files: FxHashMap<Box<str>, FileId>,
+    /// By file.
+    builds: Vec<Build>,
 }
 
-/// By what names are the same: a function's name and file, or what a scope is called.
+/// Index into [`Names::builds`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FileId(u32);
+
+/// Which builds of a file there are: of just one, addresses tell calls apart.
+enum Build {
+    One(Vec<u8>),
+    /// Or not known.
+    Several,
+}
+
+/// By what names are the same.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Function(Arc<str>, u32),
-    Nameless(u32),
+    /// A function's name and file.
+    Function(Arc<str>, FileId),
+    /// Functions without names of a file.
+    Nameless(FileId),
+    /// An address in a file of one build.
+    Place(FileId, u64),
+    /// Attribute and value of a scope.
     Scope(Arc<str>, Arc<str>),
 }
 
@@ -38,27 +57,43 @@ fn hash(key: &Key) -> u64 {
 }
 
 impl Names {
-    /// The name of each frame of a process.
+    /// The name of each frame of a process. Names given before may have to be merged now.
     pub(super) fn of_frames(&mut self, process: &Process) -> Vec<u32> {
-        let files: Vec<(u32, Arc<str>)> =
-            process.modules.iter().map(|m| self.file(process, m)).collect();
-        let nowhere = (self.file_number(""), Arc::from(""));
+        let nowhere = (self.file("", &[]), Arc::from(""));
+        let files: Vec<(FileId, Arc<str>)> =
+            process.modules.iter().map(|module| self.module(process, module)).collect();
         let functions = Functions::of(process);
         let of_function: Vec<u32> = (0..functions.len() as u32)
             .map(|id| {
                 let frame = &process.frames[functions.first_frame(FunctionId(id)).0 as usize];
-                let (number, file) =
-                    frame.module.map_or(&nowhere, |ModuleId(id)| &files[id as usize]);
-                match &frame.function {
-                    Some(name) => self.function(name, *number, file),
-                    None => self.number(Key::Nameless(*number), Name::Nameless(file.clone())),
-                }
+                let of_module = |ModuleId(id)| &files[id as usize];
+                let (file, module) = frame.module.map_or(&nowhere, of_module);
+                self.of_frame(frame, *file, module)
             })
             .collect();
-        let frames = 0..process.frames.len() as u32;
-        frames
-            .map(|id| of_function[functions.of_frame(crate::model::FrameId(id)).0 as usize])
-            .collect()
+        let frames = (0..process.frames.len() as u32).map(FrameId);
+        frames.map(|frame| of_function[functions.of_frame(frame).0 as usize]).collect()
+    }
+
+    /// Of names given before, those that stand for them now: in a file that turned out to be of
+    /// several builds, addresses tell nothing. None if all stay.
+    pub(super) fn merge_places(&mut self) -> Option<Vec<u32>> {
+        let is_merged = |key: &Key| matches!(key, Key::Place(file, _) if !self.is_one_build(*file));
+        if !self.keys.iter().any(is_merged) {
+            return None;
+        }
+        let mut new: Vec<u32> = (0..self.names.len() as u32).collect();
+        for id in 0..new.len() {
+            let (Key::Place(file, _), Name::Place { module, .. }) =
+                (&self.keys[id], &self.names[id])
+            else {
+                continue;
+            };
+            if !self.is_one_build(*file) {
+                new[id] = self.number(Key::Nameless(*file), Name::Nameless(module.clone()));
+            }
+        }
+        Some(new)
     }
 
     /// The name of a scope.
@@ -77,10 +112,21 @@ impl Names {
         self.names
     }
 
-    fn function(&mut self, name: &Arc<str>, file: u32, module: &Arc<str>) -> u32 {
+    fn of_frame(&mut self, frame: &Frame, file: FileId, module: &Arc<str>) -> u32 {
+        let (module, offset) = (module.clone(), frame.offset);
+        match &frame.function {
+            Some(name) => self.function(name, file, module),
+            None if self.is_one_build(file) => {
+                self.number(Key::Place(file, offset), Name::Place { module, offset })
+            }
+            None => self.number(Key::Nameless(file), Name::Nameless(module)),
+        }
+    }
+
+    fn function(&mut self, name: &Arc<str>, file: FileId, module: Arc<str>) -> u32 {
         let plain = name_in_every_build(name);
         let key = if plain.len() == name.len() { name.clone() } else { Arc::from(plain) };
-        let new = Name::Function { name: name.clone(), module: module.clone() };
+        let new = Name::Function { name: name.clone(), module };
         let number = self.number(Key::Function(key, file), new);
         // The name of the whole function, where another build has parts of it.
         if let Name::Function { name: shown, .. } = &mut self.names[number as usize] {
@@ -96,8 +142,8 @@ impl Names {
         let same = |&id: &u32| self.keys[id as usize] == key;
         let of = |&id: &u32| hash(&self.keys[id as usize]);
         let vacant = match self.index.entry(hash(&key), same, of) {
-            hashbrown::hash_table::Entry::Occupied(found) => return *found.get(),
-            hashbrown::hash_table::Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(found) => return *found.get(),
+            Entry::Vacant(vacant) => vacant,
         };
         let id = self.names.len() as u32;
         vacant.insert(id);
@@ -106,16 +152,29 @@ impl Names {
         id
     }
 
-    /// The number and name of a module's file.
-    fn file(&mut self, process: &Process, module: &crate::model::Module) -> (u32, Arc<str>) {
-        let file = module.file_name();
-        let is_program = process.program.rsplit('/').next() == Some(file);
-        let number = self.file_number(if is_program { PROGRAM } else { file_in_every_build(file) });
-        (number, Arc::from(file))
+    /// The file of a module, and what it is called.
+    fn module(&mut self, process: &Process, module: &Module) -> (FileId, Arc<str>) {
+        let name = module.file_name();
+        let is_program = process.program.rsplit('/').next() == Some(name);
+        let in_every_build = if is_program { PROGRAM } else { file_in_every_build(name) };
+        (self.file(in_every_build, &module.build_id), Arc::from(name))
     }
 
-    fn file_number(&mut self, file: &str) -> u32 {
-        let next = self.files.len() as u32;
-        *self.files.entry(file.into()).or_insert(next)
+    /// A file, of which this build was seen.
+    fn file(&mut self, name: &str, build_id: &[u8]) -> FileId {
+        let next = FileId(self.builds.len() as u32);
+        let file = *self.files.entry(name.into()).or_insert(next);
+        if file == next {
+            self.builds.push(Build::One(build_id.to_vec()));
+        }
+        let build = &mut self.builds[file.0 as usize];
+        if build_id.is_empty() || matches!(build, Build::One(known) if known != build_id) {
+            *build = Build::Several;
+        }
+        file
+    }
+
+    fn is_one_build(&self, file: FileId) -> bool {
+        matches!(self.builds[file.0 as usize], Build::One(_))
     }
 }

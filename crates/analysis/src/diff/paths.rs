@@ -86,6 +86,24 @@ impl Growing {
         *value_of = combine.of(*value_of, value);
     }
 
+    /// Gives every path new names; those that join become one with the path that they are below,
+    /// if it is of the same name.
+    pub(super) fn rename(&mut self, new: &[u32], joins: impl Fn(u32) -> bool, combine: Combine) {
+        let old = std::mem::replace(self, Growing::new()).finish();
+        self.reserve(old.nodes.len());
+        let mut path_of = vec![PathId(0)];
+        self.paths.own[0] = old.own[0];
+        for (node, &own) in old.nodes.iter().zip(&old.own).skip(1) {
+            let (parent, name) = (path_of[node.parent.0 as usize], new[node.name as usize]);
+            let path = match joins(name) && self.name(parent) == Some(name) {
+                true => parent,
+                false => self.child(parent, name),
+            };
+            self.paths.own[path.0 as usize].add(own, combine);
+            path_of.push(path);
+        }
+    }
+
     pub(super) fn finish(self) -> Paths {
         self.paths
     }

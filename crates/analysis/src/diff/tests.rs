@@ -101,6 +101,7 @@ fn word(difference: &Difference, name: u32) -> String {
     match &difference.names[name as usize] {
         Name::Function { name, .. } => name.to_string(),
         Name::Nameless(file) => format!("[{file}]"),
+        place @ Name::Place { .. } => place.called().into_owned(),
         Name::Scope { value, .. } => value.to_string(),
     }
 }
@@ -164,6 +165,25 @@ fn builds_are_joined_by_names() {
             "deflate 0>0 30>35",
         ]
     );
+}
+
+#[test]
+fn calls_without_names_are_told_apart_in_one_build_only() {
+    let library = |build: &[u8], inner: u64| {
+        let mut made = made("app", "libz.so").stack("main;@z;@z;f@z", 5).stack("main;@z;g@z", 6);
+        made.process.modules[1].build_id = build.to_vec();
+        made.process.frames[2].offset = inner;
+        made
+    };
+    let same = || library(&[7], 0x20);
+    let difference = compared(Measure::LiveBytes, By::Stacks, same(), library(&[7], 0x30));
+    assert_eq!(
+        paths(&difference),
+        ["main;libz.so+0x1;libz.so+0x20;f 5>0", "main;libz.so+0x1;libz.so+0x30;f 0>5"]
+    );
+    let other = library(&[8], 0x30).stack("main;@z;@z", 1);
+    let difference = compared(Measure::LiveBytes, By::Stacks, same(), other);
+    assert_eq!(paths(&difference), ["main;[libz.so] 0>1"]);
 }
 
 #[test]

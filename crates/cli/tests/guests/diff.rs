@@ -177,7 +177,7 @@ fn snapshots_of_one_recording() {
     assert_eq!(names, ["same", "gone", "part"]);
     assert!(functions[1].starts_with("gone 0 30"), "{functions:?}");
     let page = of.prints(since);
-    assert!(page.contains(", snapshot 1, "), "{page}");
+    assert!(page.contains("\n        snapshot 1, "), "{page}");
     let Outcome { status, stdout, stderr } = of.diff("old.heaptide@2 old.heaptide");
     assert_eq!((status, &*stdout), (2, ""));
     assert_eq!(stderr, "heaptide: old.heaptide: no snapshot 2; it has 1\n");

@@ -75,6 +75,7 @@ impl Serialize for Compared<'_> {
         map.serialize_entry("recording", recording)?;
         map.serialize_entry("pid", &process.pid)?;
         map.serialize_entry("image", &process.image)?;
+        map.serialize_entry("images", &process.images)?;
         map.serialize_entry("program", &process.program)?;
         map.serialize_entry("command", &process.command)?;
         map.serialize_entry("host", &process.host)?;
@@ -114,23 +115,29 @@ impl Serialize for Values {
     }
 }
 
-/// A function: its name, none for all without one of their module; and that.
+/// A function: its name and module; in place of the name, the address of a call in a module of one
+/// build, or nothing for all functions without names of a module.
 struct FunctionEntry<'a>(&'a Name);
 
 impl FunctionEntry<'_> {
     fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let function = match self.0 {
             Name::Function { name, .. } => Some(&**name),
-            Name::Nameless(_) | Name::Scope { .. } => None,
+            Name::Nameless(_) | Name::Place { .. } | Name::Scope { .. } => None,
+        };
+        let offset = match self.0 {
+            Name::Place { offset, .. } => Some(offset),
+            Name::Function { .. } | Name::Nameless(_) | Name::Scope { .. } => None,
         };
         map.serialize_entry("function", &function)?;
-        map.serialize_entry("module", self.0.module())
+        map.serialize_entry("module", self.0.module())?;
+        map.serialize_entry("offset", &offset)
     }
 }
 
 impl Serialize for FunctionEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
+        let mut map = serializer.serialize_map(Some(3))?;
         self.serialize_into(&mut map)?;
         map.end()
     }
@@ -144,12 +151,13 @@ struct FunctionRow<'a> {
 impl Serialize for FunctionRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let FunctionRow { difference, change } = self;
-        let mut map = serializer.serialize_map(Some(4))?;
+        let mut map = serializer.serialize_map(Some(5))?;
         match change.name {
             Some(id) => FunctionEntry(&difference.names[id as usize]).serialize_into(&mut map)?,
             None => {
                 map.serialize_entry("function", &None::<&str>)?;
                 map.serialize_entry("module", &None::<&str>)?;
+                map.serialize_entry("offset", &None::<u64>)?;
             }
         }
         map.serialize_entry("own", &Values(change.own))?;
@@ -191,7 +199,7 @@ impl Serialize for ScopeRow<'_> {
         let ScopeRow { difference, change } = self;
         let entry = |name: u32| match &difference.names[name as usize] {
             Name::Scope { attribute, value } => Some(ScopeEntry { attribute, value }),
-            Name::Function { .. } | Name::Nameless(_) => None,
+            Name::Function { .. } | Name::Nameless(_) | Name::Place { .. } => None,
         };
         let names = difference.paths.names_of(change.path).take(SCOPES + 1);
         let mut path: Vec<_> = names.filter_map(entry).collect();

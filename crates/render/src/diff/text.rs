@@ -68,10 +68,12 @@ fn shown(view: &View) -> usize {
 /// What was compared.
 fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> io::Result<()> {
     writeln!(out, "{side:<7} {recording}: {}", command_line(process, 70))?;
-    let part = process.part.as_ref().map_or(String::new(), |part| format!(", {part}"));
-    let (pid, started) = (process.pid, date(process.start_realtime_ns));
-    let ran = duration(process.duration_ns);
-    writeln!(out, "        pid {pid}, started {started}, ran {ran}{part}")
+    let (who, started) = (process.who(), date(process.start_realtime_ns));
+    writeln!(out, "        {who}, started {started}, ran {}", duration(process.duration_ns))?;
+    match &process.part {
+        Some(part) => writeln!(out, "        {part}"),
+        None => Ok(()),
+    }
 }
 
 fn write_totals(out: &mut dyn Write, difference: &Difference) -> io::Result<()> {
