@@ -128,7 +128,7 @@ fn write(
         ExportFormat::Massif => massif::write(out, process),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
-        ExportFormat::Html => html::write(out, process),
+        ExportFormat::Html => html::write(out, process, measure),
         ExportFormat::Json => {
             let choice =
                 json::Choice { sort: measure, top: None, process: options.selection.pid() };

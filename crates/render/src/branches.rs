@@ -2,12 +2,12 @@
 //! to see are put together.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use heaptide_analysis::aggregate::{FunctionId, Functions, Sum};
 use heaptide_analysis::glue::is_glue;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{FrameId, Lane, LaneId, Process, ScopeId, Site};
+use rustc_hash::FxHashMap;
 
 /// Levels of a picture; what is deeper counts as too small to see.
 pub(crate) const LEVELS: usize = 300;
@@ -57,7 +57,7 @@ impl<const N: usize> Branches<N> {
         measures: [Measure; N],
     ) -> Branches<N> {
         let mut tree = Branches::new(measures);
-        let mut known: HashMap<(u32, FunctionId), u32> = HashMap::new();
+        let mut known: FxHashMap<(u32, FunctionId), u32> = FxHashMap::default();
         let mut of_stack = vec![0u32];
         for stack in process.stacks.iter().skip(1) {
             let parent = of_stack[stack.parent.0 as usize];
@@ -166,7 +166,7 @@ impl<const N: usize> Branches<N> {
     pub(crate) fn cut(&self, parts: u64, most: usize) -> Branches<N> {
         let mut parts = parts;
         loop {
-            let cut = self.cut_at(&self.least(parts));
+            let cut = self.cut_below(&self.least(parts));
             if cut.all.len() <= most || parts < 2 {
                 return cut;
             }
@@ -174,7 +174,8 @@ impl<const N: usize> Branches<N> {
         }
     }
 
-    fn cut_at(&self, least: &[u64; N]) -> Branches<N> {
+    /// The same with what has less than these values of every measure put together.
+    pub(crate) fn cut_below(&self, least: &[u64; N]) -> Branches<N> {
         let mut cut = Branches { measures: self.measures, all: vec![self.all[0]] };
         // Of each branch: where it came to be, and its level; of those not shown, nothing.
         let mut kept = vec![Some((0u32, 0usize))];
@@ -202,6 +203,26 @@ impl<const N: usize> Branches<N> {
     /// What a branch needs by one of the measures to be shown.
     fn least(&self, parts: u64) -> [u64; N] {
         self.all[0].inclusive.map(|whole| whole.div_ceil(parts.max(1)).max(1))
+    }
+
+    /// The tree of one of the measures.
+    pub(crate) fn only(&self, measure: usize) -> Branches<1> {
+        let mut only = Branches::new([self.measures[measure]]);
+        let mut kept = vec![0u32];
+        for &Branch { parent, what, own, inclusive } in &self.all {
+            let (own, inclusive) = ([own[measure]], [inclusive[measure]]);
+            let parent = kept[parent as usize];
+            let branch = Branch { parent, what, own, inclusive };
+            match what {
+                What::Root => only.all[0] = branch,
+                _ if inclusive == [0] => kept.push(0),
+                _ => {
+                    only.all.push(branch);
+                    kept.push((only.all.len() - 1) as u32);
+                }
+            }
+        }
+        only
     }
 
     fn new(measures: [Measure; N]) -> Branches<N> {

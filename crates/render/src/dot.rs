@@ -16,10 +16,10 @@ use crate::quantity::{amount, count, counted, percent};
 use crate::scopes;
 use crate::text::command_line;
 
-/// A branch below this part of the whole, half a percent, is put together with its like.
+/// A branch below this part of the whole is put together with its like.
 const PARTS: u64 = 200;
 /// Boxes of a picture that can still be read.
-const BOXES: usize = 300;
+const BOXES: usize = 160;
 /// Characters of a name in a box, and of that in its tooltip.
 const NAME: usize = 44;
 const TOOLTIP: usize = 2000;
@@ -48,44 +48,69 @@ pub fn write(
 ) -> io::Result<()> {
     let measure = measure.of_sites();
     let whole = measure.of(&process.totals);
-    let functions = Functions::of(process);
-    let mut graph = Graph {
-        process,
-        measure,
-        whole,
-        tree,
-        boxes: 0,
-        text: String::new(),
-        edges: String::new(),
-    };
+    let trees = trees(process, measure, tree, lanes);
+    let (least, trees) = legible(&trees, whole, tree);
+    let (text, edges) = (String::new(), String::new());
+    let mut graph = Graph { process, measure, whole, least, tree, boxes: 0, text, edges };
     graph.head();
-    let of_lane = |lane| {
-        let measures = [measure, blocks_of(measure)];
-        let all = match tree {
-            Tree::Calls => Branches::calls(process, &functions, lane, measures),
-            Tree::Scopes => Branches::scopes(process, lane, measures),
+    for (lane, branches) in trees.into_iter().filter(|(_, branches)| branches[0].inclusive[0] > 0) {
+        let Some(id) = lane else {
+            graph.branches(&branches, None);
+            continue;
         };
-        // What is small is so beside the whole process, also in a small lane.
-        let share = all.all[0].inclusive[0];
-        let parts = (u128::from(share) * u128::from(PARTS)).div_ceil(u128::from(whole.max(1)));
-        let parts = u64::try_from(parts).unwrap_or(PARTS);
-        (share > 0).then(|| all.cut(parts.max(1), BOXES).all)
-    };
-    match lanes {
-        Lanes::Merged => graph.branches(&of_lane(None).unwrap_or_default(), None),
-        Lanes::Apart => {
-            for (id, lane) in lanes_by(process, measure) {
-                let Some(branches) = of_lane(Some(id)) else { continue };
-                let threads = counted(lane.threads.into(), "thread");
-                let title = format!("lane {}, {threads}", printable(&lane.name));
-                let _ = write!(graph.text, "  subgraph cluster_{} {{\n    ", id.0);
-                let _ = writeln!(graph.text, "label={};", quoted(&[title]));
-                graph.branches(&branches, Some(id));
-                graph.text.push_str("  }\n");
-            }
-        }
+        let lane = &process.lanes[id.0 as usize];
+        let threads = counted(lane.threads.into(), "thread");
+        let title = quoted(&[format!("lane {}, {threads}", printable(&lane.name))]);
+        let _ = writeln!(graph.text, "  subgraph cluster_{} {{\n    label={title};", id.0);
+        graph.branches(&branches, Some(id));
+        graph.text.push_str("  }\n");
     }
     write!(out, "{}{}}}\n", graph.text, graph.edges)
+}
+
+/// The whole trees of the lanes, or of all as one.
+fn trees(
+    process: &Process,
+    measure: Measure,
+    tree: Tree,
+    lanes: Lanes,
+) -> Vec<(Option<LaneId>, Branches<2>)> {
+    let functions = Functions::of(process);
+    let measures = [measure, blocks_of(measure)];
+    let of_lane = |lane| match tree {
+        Tree::Calls => (lane, Branches::calls(process, &functions, lane, measures)),
+        Tree::Scopes => (lane, Branches::scopes(process, lane, measures)),
+    };
+    match lanes {
+        Lanes::Merged => vec![of_lane(None)],
+        Lanes::Apart => {
+            let lanes = lanes_by(process, measure).into_iter();
+            lanes.map(|(id, _)| of_lane(Some(id))).collect()
+        }
+    }
+}
+
+/// What of the trees can be read together, and the least value that a box then has.
+fn legible(
+    trees: &[(Option<LaneId>, Branches<2>)],
+    whole: u64,
+    tree: Tree,
+) -> (u64, Vec<(Option<LaneId>, Vec<Branch<2>>)>) {
+    let mut least = whole.div_ceil(PARTS).max(1);
+    loop {
+        let cut = |(lane, all): &(Option<LaneId>, Branches<2>)| {
+            (*lane, all.cut_below(&[least, u64::MAX]).all)
+        };
+        let cut: Vec<_> = trees.iter().map(cut).collect();
+        let boxes = |(_, branches): &(Option<LaneId>, Vec<Branch<2>>)| {
+            let passed = passed(branches, tree, least).into_iter().zip(branches);
+            passed.filter(|(passed, branch)| !passed && !is_crumb(branch, least)).count()
+        };
+        if cut.iter().map(boxes).sum::<usize>() <= BOXES || least >= whole {
+            return (least, cut);
+        }
+        least = least.saturating_mul(3) / 2 + 1;
+    }
 }
 
 /// The blocks that the bytes of a measure are of.
@@ -103,6 +128,8 @@ struct Graph<'a> {
     process: &'a Process,
     measure: Measure,
     whole: u64,
+    /// Of a box.
+    least: u64,
     tree: Tree,
     /// How many boxes there are, of all lanes.
     boxes: usize,
@@ -117,8 +144,10 @@ impl Graph<'_> {
         let command = command_line(self.process, 70);
         let title = [
             format!("{command} ({}) · {name} {total}", self.process.who()),
-            "shade and size: own share; branches below half a percent are put together or left out"
-                .to_owned(),
+            format!(
+                "shade and size: own share; branches below {} are put together or left out",
+                percent(self.least, self.whole)
+            ),
         ];
         let _ = write!(
             self.text,
@@ -141,11 +170,8 @@ impl Graph<'_> {
     /// The boxes of a tree and the edges to them.
     fn branches(&mut self, branches: &[Branch<2>], lane: Option<LaneId>) {
         let entered = entered(self.process, lane);
-        let least = self.whole.div_ceil(PARTS);
-        let passed = match self.tree {
-            Tree::Calls => only_call(branches, least),
-            Tree::Scopes => vec![false; branches.len()],
-        };
+        let least = self.least;
+        let passed = passed(branches, self.tree, least);
         for (index, branch) in branches.iter().enumerate() {
             let without = branch.what == What::Root;
             let value = if without { branch.own[0] } else { branch.inclusive[0] };
@@ -185,7 +211,7 @@ impl Graph<'_> {
         let mut lines: Vec<String> = Vec::new();
         let named = chain.len().min(CHAIN);
         if chain.len() > named {
-            lines.push(counted((chain.len() - named) as u64, "frame"));
+            lines.push(format!("… {} →", counted((chain.len() - named) as u64, "frame")));
         }
         lines.extend(chain[..named].iter().rev().map(|&what| self.name(what) + " →"));
         lines.push(self.name(branch.what));
@@ -247,8 +273,12 @@ fn is_crumb(branch: &Branch<2>, least: u64) -> bool {
     matches!(branch.what, What::Smaller(_)) && branch.inclusive[0] < least
 }
 
-/// Of each branch, whether it is a function that allocates nothing itself and calls but one other.
-fn only_call(branches: &[Branch<2>], least: u64) -> Vec<bool> {
+/// Of each branch, whether it is a function that allocates nothing itself and calls but one other,
+/// in whose box it is named.
+fn passed(branches: &[Branch<2>], tree: Tree, least: u64) -> Vec<bool> {
+    if tree == Tree::Scopes {
+        return vec![false; branches.len()];
+    }
     let mut children = vec![(0, false); branches.len()];
     for branch in branches.iter().skip(1).filter(|branch| !is_crumb(branch, least)) {
         let (count, calls) = &mut children[branch.parent as usize];

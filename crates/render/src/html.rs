@@ -7,6 +7,7 @@ mod tables;
 
 use std::io::{self, Write};
 
+use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::Process;
 
 use crate::text::command_line;
@@ -22,14 +23,15 @@ const SCRIPT: [&str; 5] = [
     include_str!("html/start.js"),
 ];
 
-/// Writes the page of a process.
+/// Writes the page of a process, which opens with a measure; with the first that has a value if that
+/// one has none or is not shown.
 ///
 /// Branches of the flame graphs and rows of the tables that are too small to see are put together
 /// or left out, which the page says: with 160,000 sites it has a few megabytes.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let data = serde_json::to_string(&data::Page::of(process))?;
+pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
+    let data = serde_json::to_string(&data::Page::of(process, measure))?;
     let title = command_line(process, 80);
     let part = |name: &str| match name {
         "title" => escape(&title),

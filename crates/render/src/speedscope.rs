@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::aggregate::{FunctionId, Functions};
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, LaneId, Process};
+use heaptide_analysis::model::{FrameId, Process};
 use serde::Serialize;
 
 use crate::branches::{Branch, Branches, What, lanes_by};
@@ -47,15 +47,19 @@ pub fn write(
     let named = |what: &str| format!("{command} ({}): {what}", process.who());
     let profiles: Vec<Profile> = match lanes {
         Lanes::Merged => {
-            let more = (!MEASURES.contains(&measure)).then_some(measure);
-            let measures = MEASURES.into_iter().chain(more);
-            measures.filter_map(|m| frames.profile(named(m.name()), None, m)).collect()
+            let mut measures = [measure; MEASURES.len() + 1];
+            measures[..MEASURES.len()].copy_from_slice(&MEASURES);
+            let calls = Branches::calls(process, &functions, None, measures);
+            let different = measures.len() - usize::from(MEASURES.contains(&measure));
+            let profile = |m: usize| frames.profile(named(measures[m].name()), &calls.only(m));
+            (0..different).filter_map(profile).collect()
         }
         Lanes::Apart => lanes_by(process, measure)
             .into_iter()
             .filter_map(|(id, lane)| {
                 let name = format!("{}, lane {}", measure.name(), printable(&lane.name));
-                frames.profile(named(&name), Some(id), measure)
+                let calls = Branches::calls(process, &functions, Some(id), [measure]);
+                frames.profile(named(&name), &calls)
             })
             .collect(),
     };
@@ -121,10 +125,10 @@ struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// The profile of a measure; none where it has no value.
-    fn profile(&mut self, name: String, lane: Option<LaneId>, measure: Measure) -> Option<Profile> {
-        let whole = Branches::calls(self.process, self.functions, lane, [measure]);
-        let cut = whole.cut(PARTS, SAMPLES);
+    /// The profile of a tree of calls; none where it has no value.
+    fn profile(&mut self, name: String, calls: &Branches<1>) -> Option<Profile> {
+        let [measure] = calls.measures;
+        let cut = calls.cut(PARTS, SAMPLES);
         let (tree, own) = (&cut.all, cut.own_values());
         let mut profile = Profile {
             measure,

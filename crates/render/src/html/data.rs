@@ -37,6 +37,8 @@ pub(super) struct Page {
     windows: Vec<Window>,
     marks: Vec<Mark>,
     measures: Vec<Shown>,
+    /// The name of that which is shown first.
+    first: &'static str,
     names: Vec<Name>,
     flames: Flames,
     tables: Tables,
@@ -77,7 +79,7 @@ struct Mark {
 
 impl Page {
     /// Of a process.
-    pub(super) fn of(process: &Process) -> Page {
+    pub(super) fn of(process: &Process, measure: Measure) -> Page {
         let functions = Functions::of(process);
         let mut names = Names::new(process, &functions);
         let flames = Flames::of(process, &functions, &mut names);
@@ -105,6 +107,7 @@ impl Page {
             windows: windows(process),
             marks: marks(process),
             measures: shown.into(),
+            first: measure.of_sites().name(),
             flames,
             tables,
             names: names.into_list(),

@@ -50,8 +50,9 @@ function choices() {
     placeholder: "Search functions and scopes", "aria-label": "Search functions and scopes",
     input: (event) => change({ search: testFor(event.target.value.trim()) }) });
   byId("choices").append(element("span", { class: "group" }, ...buttons), search);
-  const first = data.measures.findIndex((measure) => measure.total > 0);
-  state.measure = Math.max(0, first);
+  const usable = data.measures.filter((measure) => measure.total > 0);
+  const first = usable.find((measure) => measure.name === data.first) ?? usable[0];
+  state.measure = Math.max(0, data.measures.indexOf(first));
   onChange(() => buttons.forEach((button, index) =>
     button.setAttribute("aria-pressed", index === state.measure)));
 }
