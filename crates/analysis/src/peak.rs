@@ -38,7 +38,8 @@ impl Moment<'_> {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let peak = Moment::of(&process);
     /// assert!(peak.slack.known_bytes <= process.totals.at_peak_bytes);
     /// ```

@@ -65,7 +65,7 @@ const INITIALISERS: &[&str] =
     &["^call_init", "^_dl_init", "^__libc_csu_init$", "/ld-linux", "/ld-musl"];
 
 /// What nobody frees on purpose, and no user of these libraries can.
-const BUILT_IN: [BuiltIn; 5] = [
+const BUILT_IN: [BuiltIn; 7] = [
     BuiltIn {
         // Room for exceptions when memory is out, and locales; the sizes are those of GCC up to 12
         // and from 13 on, where the library is part of a program without names.
@@ -100,7 +100,21 @@ const BUILT_IN: [BuiltIn; 5] = [
     },
     BuiltIn {
         name: "locales and character sets of the C library",
-        inner: &["^_nl_", "^__gconv_", "^new_composite_name$", "^setname$"],
+        inner: &[],
+        outer: &[],
+        through: &["^setlocale$", "^__GI_setlocale$", "^_nl_", "^__gconv_load", "^__gconv_find"],
+        sizes: &[],
+    },
+    BuiltIn {
+        name: "user and host databases of the C library",
+        inner: &["^getpwuid$", "^getpwnam$", "^getgrgid$", "^getgrnam$", "^gethostbyname$"],
+        outer: &[],
+        through: &["^__nss_", "^nss_"],
+        sizes: &[],
+    },
+    BuiltIn {
+        name: "functions to call at exit, and the environment",
+        inner: &["^__new_exitfn$", "^__add_to_environ$"],
         outer: &[],
         through: &[],
         sizes: &[],

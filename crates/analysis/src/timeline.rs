@@ -1,9 +1,9 @@
 //! The process over time as lines between what is known: its start, samples, peak and end.
 //!
-//! A sample is taken every so many allocated bytes, so that between two of them little is allocated;
-//! when between them blocks were freed is not known. A line from one to the next is as good a guess
-//! as any, and the chart of a program that took no sample is one from its start over its peak to its
-//! end.
+//! A sample is taken every so many allocated bytes, so that between two of them little is
+//! allocated; when between them blocks were freed is not known. A line from one to the next is as
+//! good a guess as any, and the chart of a program without samples is one from its start over its
+//! peak to its end.
 
 use heaptide_format::Sample;
 
@@ -85,7 +85,8 @@ impl Timeline {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let timeline = Timeline::of(&process);
     /// assert!(timeline.duration_ns >= process.duration_ns);
     /// ```
@@ -119,7 +120,8 @@ impl Timeline {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// # let mut timeline = heaptide_analysis::timeline::Timeline::of(&process);
     /// timeline.duration_ns = 10;
     /// assert_eq!(timeline.columns(4), [(0, 2), (2, 5), (5, 7), (7, 10)]);

@@ -1,4 +1,4 @@
-//! What was live when most was live: the moment, and who held it by function, scope, label and lane.
+//! What was live when most was live: the moment, and who held it by function, scope, label, lane.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -68,31 +68,15 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
 }
 
 fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let (at, t) = (process.peak_time_ns, &process.totals);
+    let t = &process.totals;
     let found = Moment::of(process);
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
-    let (after, share) = (duration(at), percent(at, process.duration_ns));
-    row("when", format!("{after} after the start, {share} of the run"))?;
     let (live, left) = (bytes(t.live_bytes), percent(t.live_bytes, t.peak_bytes));
+    // The peaks of joined processes are not of one moment.
+    for (name, value) in going_on(process, &found).iter().filter(|_| process.images == 1) {
+        row(name, value.clone())?;
+    }
     row(live_name(process), format!("{live}, {left} of the peak"))?;
-    if let Some((resident, time)) = found.resident {
-        let (resident, apart) = (bytes(resident), duration(time.abs_diff(at)));
-        let side = if time <= at { "before" } else { "after" };
-        row("resident", format!("{resident}, sampled {apart} {side}"))?;
-    }
-    for window in &found.windows {
-        let (name, since) = (elide_middle(&window.name, NAME), at - window.begin_time_ns);
-        row("window", format!("{name}, open for {}", duration(since)))?;
-    }
-    let mark = |mark: &Mark, side| {
-        format!("{}, {} {side}", mark_says(mark), duration(mark.time_ns.abs_diff(at)))
-    };
-    if let Some(before) = found.before {
-        row("mark", mark(before, "before"))?;
-    }
-    if let Some(after) = found.after {
-        row("mark", mark(after, "after"))?;
-    }
     if found.slack.known_bytes > 0 {
         let (slack, known) = (found.slack.bytes, found.slack.known_bytes);
         let (part, of) = (percent(slack, known), percent(known, t.at_peak_bytes));
@@ -111,6 +95,28 @@ fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// When it was, and what was going on then: rows of name and text.
+fn going_on(process: &Process, found: &Moment) -> Vec<(&'static str, String)> {
+    let at = process.peak_time_ns;
+    let (after, share) = (duration(at), percent(at, process.duration_ns));
+    let mut rows = vec![("when", format!("{after} after the start, {share} of the run"))];
+    if let Some((resident, time)) = found.resident {
+        let (resident, apart) = (bytes(resident), duration(time.abs_diff(at)));
+        let side = if time <= at { "before" } else { "after" };
+        rows.push(("resident", format!("{resident}, sampled {apart} {side}")));
+    }
+    for window in &found.windows {
+        let (name, since) = (elide_middle(&window.name, NAME), at - window.begin_time_ns);
+        rows.push(("window", format!("{name}, open for {}", duration(since))));
+    }
+    for (mark, side) in [(found.before, "before"), (found.after, "after")] {
+        let Some(mark) = mark else { continue };
+        let apart = duration(mark.time_ns.abs_diff(at));
+        rows.push(("mark", format!("{}, {apart} {side}", mark_says(mark))));
+    }
+    rows
 }
 
 /// What something held at the peak.

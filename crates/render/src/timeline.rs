@@ -158,7 +158,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// `A───┤`, as long as it was open; `A` if that is one column, `A──▸` of one that is open still.
+    /// `A───┤`, as long as it was open; `A` if that is one column, `A──▸` of one still open.
     fn window(&self, letter: char, window: &Window) -> Piece {
         let at = |time| self.timeline.column(time, self.columns);
         let column = at(window.begin_time_ns);
