@@ -1,7 +1,7 @@
 //! Timeline, windows and marks of several processes on one clock, from the start of the first.
 //!
 //! What a process holds is a step function: it is what its last sample said, its peak at the time of
-//! its peak, and nothing after its end. The joined timeline is their sum.
+//! its peak (and no longer), and nothing after its end. The joined timeline is their sum.
 
 use std::sync::Arc;
 
@@ -147,7 +147,12 @@ fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> 
     let peak_at = steps.partition_point(|sample| sample.time_ns <= process.peak_time_ns);
     let before = peak_at.checked_sub(1).map_or(NOTHING, |at| steps[at]);
     let (time_ns, peak_bytes) = (process.peak_time_ns, totals.peak_bytes);
-    steps.insert(peak_at, Sample { time_ns, live_bytes: peak_bytes, peak_bytes, ..before });
+    let next = steps.get(peak_at).map_or(totals.live_bytes, |next| next.live_bytes);
+    // What it had just after its peak is not known: no more than it had before, or has next.
+    let after = Sample { peak_bytes, live_bytes: before.live_bytes.max(next), ..before };
+    let after = Sample { time_ns: time_ns.saturating_add(1), ..after };
+    let peak = Sample { time_ns, live_bytes: peak_bytes, peak_bytes, ..before };
+    steps.splice(peak_at..peak_at, [peak, after]);
     let last = steps.last().copied().unwrap_or(NOTHING);
     let living = match ended {
         true => Sample { live_bytes: 0, resident_bytes: 0, virtual_bytes: 0, ..last },

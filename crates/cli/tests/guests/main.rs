@@ -19,6 +19,7 @@ mod interface;
 mod kill;
 mod languages;
 mod limits;
+mod merging;
 mod pictures;
 mod real;
 mod recording;
