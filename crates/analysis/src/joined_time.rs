@@ -1,7 +1,7 @@
 //! Timeline, windows and marks of several processes on one clock, from the start of the first.
 //!
-//! What a process holds is a step function: it is what its last sample said, its peak at the time of
-//! its peak (and no longer), and nothing after its end. The joined timeline is their sum.
+//! What a process holds is a step function: it is what its last sample said, its peak at the time
+//! of its peak (and no longer), and nothing after its end. The joined timeline is their sum.
 
 use std::sync::Arc;
 

@@ -67,8 +67,8 @@ pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
 /// use heaptide_analysis::model::MarkKind;
 /// use heaptide_analysis::snapshot::{Snapshot, name_by_marks};
 /// let (name, file) = (String::new(), "12-0.1.snapshot".into());
-/// let one = Snapshot { run: 0, pid: 12, image: 0, number: 1, name, time_ns: 0, file, damaged: None };
-/// let mut snapshots = [one];
+/// let (run, pid, image, damaged) = (0, 12, 0, None);
+/// let mut snapshots = [Snapshot { run, pid, image, number: 1, name, time_ns: 0, file, damaged }];
 /// name_by_marks(&mut snapshots, [(MarkKind::Snapshot, 1, "loaded", 7)].into_iter());
 /// assert_eq!((snapshots[0].name.as_str(), snapshots[0].time_ns), ("loaded", 7));
 /// ```
