@@ -309,3 +309,109 @@ pub(crate) fn lanes_by(process: &Process, measure: Measure) -> Vec<(LaneId, &Lan
     lanes.sort_by_key(|(_, lane)| Reverse(measure.of_sites().of(&lane.measures)));
     lanes
 }
+
+#[cfg(test)]
+mod tests {
+    use heaptide_analysis::model::{Measures, Moved, SiteKind, StackId, StackNode};
+
+    use super::*;
+
+    const NAMES: [&str; 5] = ["main", "work", "operator new(unsigned long)", "tiny", "other"];
+
+    /// `main` calls `work`, which allocates by `new`, and `tiny`; `other` calls `work` too.
+    fn process() -> Process {
+        let mut bytes = vec![0; 4096];
+        bytes[..8].copy_from_slice(b"HEAPTIDE");
+        (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+        let mut process = Process::from_bytes(&bytes, "x".as_ref()).expect("an empty profile");
+        process.frames = NAMES.map(|name| frame(name)).to_vec();
+        let nodes = [(0, 0), (0, 0), (1, 1), (2, 2), (1, 3), (0, 4), (5, 1), (6, 2)];
+        let node = |(parent, frame)| StackNode { parent: StackId(parent), frame: FrameId(frame) };
+        process.stacks = nodes.map(node).to_vec();
+        process.sites = vec![site(3, 700), site(4, 1), site(7, 298), site(0, 1)];
+        process
+    }
+
+    fn frame(name: &str) -> heaptide_analysis::model::Frame {
+        let function = Some(name.into());
+        let nowhere = heaptide_analysis::model::Frame::of_scope("");
+        heaptide_analysis::model::Frame { function, offset: 0, ..nowhere }
+    }
+
+    fn site(stack: u32, live_bytes: u64) -> Site {
+        Site {
+            stack: StackId(stack),
+            scope: ScopeId(0),
+            label: None,
+            lane: LaneId(0),
+            size: None,
+            kind: SiteKind::Heap,
+            measures: Measures { live_bytes, ..Measures::default() },
+            moved: Moved::default(),
+            lent_bytes: 0,
+        }
+    }
+
+    /// Lines `a;b own inclusive`, where branches too small to see are so many `+`.
+    fn lines<const N: usize>(tree: &Branches<N>) -> Vec<String> {
+        let path = |mut at: usize| {
+            let mut path = Vec::new();
+            while at != 0 {
+                path.push(match tree.all[at].what {
+                    What::Call(frame) => NAMES[frame.0 as usize].to_owned(),
+                    What::Smaller(branches) => "+".repeat(branches as usize),
+                    other => format!("{other:?}"),
+                });
+                at = tree.all[at].parent as usize;
+            }
+            path.reverse();
+            path.join(";")
+        };
+        let line = |(at, branch): (usize, &Branch<N>)| {
+            format!("{} {} {}", path(at), branch.own[0], branch.inclusive[0])
+        };
+        tree.all.iter().enumerate().map(line).collect()
+    }
+
+    #[test]
+    fn callers_start_where_more_is_done_than_handing_on() {
+        let process = process();
+        let functions = Functions::of(&process);
+        let calls = Branches::calls(&process, &functions, None, [Measure::LiveBytes]);
+        let callers = calls.callers(&process, &functions, 1000);
+        let mut found = lines(&callers);
+        found.sort_unstable();
+        let expected = [
+            " 1 1000",
+            "tiny 0 1",
+            "tiny;main 1 1",
+            "work 0 998",
+            "work;main 700 700",
+            "work;other 298 298",
+        ];
+        assert_eq!(found, expected);
+        let few = lines(&calls.callers(&process, &functions, 100));
+        assert!(
+            few.contains(&"+ 1 1".to_owned()) && !few.contains(&"tiny 0 1".to_owned()),
+            "{few:?}"
+        );
+    }
+
+    #[test]
+    fn small_branches_are_put_together_and_nothing_is_lost() {
+        let process = process();
+        let functions = Functions::of(&process);
+        let both = [Measure::LiveBytes, Measure::Allocations];
+        let calls = Branches::calls(&process, &functions, None, both);
+        assert_eq!(calls.all[0].inclusive, [1000, 0]);
+        let cut = calls.cut(2, 100);
+        let new = "main;work;operator new(unsigned long) 700 700";
+        let expected = [" 1 1000", "main 0 701", "main;work 0 700", new, "+ 298 298", "main;+ 1 1"];
+        assert_eq!(lines(&cut), expected);
+        let again = cut.cut(1, 100);
+        assert_eq!(lines(&again), [" 1 1000", "++ 999 999"], "of those put together, each counts");
+        assert_eq!(cut.only(0).own_values().iter().sum::<u64>(), 1000);
+        assert_eq!(calls.only(1).all.len(), 1, "no branch has allocations");
+        assert!(calls.cut(1000, 3).all.len() <= 3);
+    }
+}
