@@ -17,6 +17,7 @@ mod facts;
 mod files;
 pub mod filter;
 pub mod glue;
+pub mod growing;
 mod hide;
 pub mod join;
 pub mod joined_time;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use heaptide_format as format;
-use rustc_hash::FxHashMap;
 
 use crate::aggregate::Sum;
 use crate::facts::{self, Facts};
+use crate::growing::{Growing, Grown};
 use crate::model::{
     Frame, FrameId, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId, StackNode,
 };
@@ -167,51 +167,15 @@ fn mark(place: &reader::Place) -> Option<&'static str> {
 /// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
 /// the same frame are one stack.
 fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
-    let mut stacks = Stacks::with_room(profile.nodes.len());
+    let mut tree = Growing::with_room(profile.nodes.len());
     let mut of_node = Vec::with_capacity(profile.nodes.len() + 1);
     of_node.push(StackId(0)); // by node plus one; 0 has no stack
     for node in &profile.nodes {
         let (first, end) = frames_of_place[node.place as usize];
-        let caller = of_node[node.parent as usize];
-        let frames = (first..end).map(FrameId);
-        of_node.push(frames.fold(caller, |stack, frame| stacks.child(stack, frame)));
+        let caller = of_node[node.parent as usize].0;
+        of_node.push(StackId((first..end).fold(caller, |stack, frame| tree.child(stack, frame))));
     }
-    (stacks.nodes, of_node)
-}
-
-/// A stack tree as stacks are added. Most have one below them, or none: only further ones are in
-/// the map, which would be far from any cache with all of millions.
-struct Stacks {
-    nodes: Vec<StackNode>,
-    /// By stack: the one below it that came first; 0 if none did.
-    first_below: Vec<StackId>,
-    further: FxHashMap<(StackId, FrameId), StackId>,
-}
-
-impl Stacks {
-    fn with_room(count: usize) -> Stacks {
-        let (mut nodes, mut first_below) =
-            (Vec::with_capacity(count + 1), Vec::with_capacity(count + 1));
-        nodes.push(StackNode { parent: StackId(0), frame: FrameId(0) });
-        first_below.push(StackId(0));
-        Stacks { nodes, first_below, further: FxHashMap::default() }
-    }
-
-    fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let new = StackId(self.nodes.len() as u32);
-        let first = &mut self.first_below[parent.0 as usize];
-        let child = match *first {
-            StackId(0) => {
-                *first = new;
-                new
-            }
-            first if self.nodes[first.0 as usize].frame == frame => first,
-            _ => *self.further.entry((parent, frame)).or_insert(new),
-        };
-        if child == new {
-            self.nodes.push(StackNode { parent, frame });
-            self.first_below.push(StackId(0));
-        }
-        child
-    }
+    let stack =
+        |node: Grown| StackNode { parent: StackId(node.parent), frame: FrameId(node.thing) };
+    (tree.into_nodes().into_iter().map(stack).collect(), of_node)
 }

@@ -1,8 +1,7 @@
-//! The call tree for one measure, merged by function, down or bottom-up; and its folded lines.
-
-use rustc_hash::FxHashMap;
+//! The call tree for one measure, merged by function, down or bottom-up.
 
 use crate::aggregate::{FunctionId, Functions, by_stack};
+use crate::growing::{Growing, Grown};
 use crate::measure::Measure;
 use crate::model::{Process, StackId};
 
@@ -68,21 +67,29 @@ impl Tree {
         recursion: Recursion,
     ) -> Tree {
         let measure = measure.of_sites();
-        let mut growing = Growing::new();
+        let mut growing = Growing::with_room(process.stacks.len());
         let mut of_stack: Vec<u32> = Vec::with_capacity(process.stacks.len().max(1));
         of_stack.push(0);
         for stack in process.stacks.iter().skip(1) {
-            let function = functions.of_frame(stack.frame);
+            let function = functions.of_frame(stack.frame).0;
             let parent = of_stack[stack.parent.0 as usize];
             let folds = recursion == Recursion::Fold
-                && growing.nodes[parent as usize].function == Some(function);
+                && parent != 0
+                && growing.nodes()[parent as usize].thing == function;
             of_stack.push(if folds { parent } else { growing.child(parent, function) });
         }
+        let node = |grown: Grown| TreeNode {
+            parent: grown.parent,
+            function: Some(FunctionId(grown.thing)),
+            ..ROOT
+        };
+        let mut nodes: Vec<TreeNode> = growing.into_nodes().into_iter().map(node).collect();
+        nodes[0] = ROOT;
         for (StackId(stack), measures) in by_stack(process) {
-            let node = &mut growing.nodes[of_stack[stack as usize] as usize];
+            let node = &mut nodes[of_stack[stack as usize] as usize];
             node.own = measure.combine().of(node.own, measure.of(&measures));
         }
-        Tree::finish(growing.nodes, measure)
+        Tree::finish(nodes, measure)
     }
 
     /// Allocating functions at the top, their callers below. A node of a value below `least` is
@@ -123,32 +130,6 @@ impl Tree {
     pub fn children(&self, node: u32) -> &[u32] {
         let (start, end) = (self.starts[node as usize], self.starts[node as usize + 1]);
         &self.children[start as usize..end as usize]
-    }
-
-    /// Lines `outermost;…;innermost` and the value allocated there, as flame graphs are made of.
-    pub fn folded<'a>(
-        &'a self,
-        process: &'a Process,
-        functions: &'a Functions,
-    ) -> impl Iterator<Item = (String, u64)> + 'a {
-        let with_value = self.nodes.iter().zip(0..).filter(|(node, _)| node.own > 0);
-        with_value.map(|(node, index)| (self.line(index, process, functions), node.own))
-    }
-
-    fn line(&self, node: u32, process: &Process, functions: &Functions) -> String {
-        let mut names = Vec::new();
-        let mut at = &self.nodes[node as usize];
-        while let Some(function) = at.function {
-            // a semicolon separates frames, a line break lines
-            let label = process.label(functions.first_frame(function));
-            names.push(label.replace(';', ":").replace('\n', " "));
-            at = &self.nodes[at.parent as usize];
-        }
-        if names.is_empty() {
-            return "[no stack]".to_owned();
-        }
-        names.reverse();
-        names.join(";")
     }
 
     /// Sums up, leaves out what is 0 and orders children.
@@ -227,23 +208,4 @@ fn without_zeros(nodes: Vec<TreeNode>) -> Vec<TreeNode> {
         }
     }
     kept
-}
-
-/// A tree as children are added.
-struct Growing {
-    nodes: Vec<TreeNode>,
-    ids: FxHashMap<(u32, FunctionId), u32>,
-}
-
-impl Growing {
-    fn new() -> Growing {
-        Growing { nodes: vec![ROOT], ids: FxHashMap::default() }
-    }
-
-    fn child(&mut self, parent: u32, function: FunctionId) -> u32 {
-        *self.ids.entry((parent, function)).or_insert_with(|| {
-            self.nodes.push(TreeNode { parent, function: Some(function), ..ROOT });
-            (self.nodes.len() - 1) as u32
-        })
-    }
 }

@@ -1,4 +1,4 @@
-//! Groups, trees and folded lines of a small process whose numbers are known.
+//! Groups and trees of a small process whose numbers are known.
 
 mod builder;
 
@@ -174,19 +174,6 @@ fn bottom_up_trees() {
     let tree = Tree::bottom_up(&process, &functions, measure, Recursion::Fold, 200);
     let expected = ["root 107 1137", " c 0 1030", "  b 0 1030", "   a 1030 1030"];
     assert_eq!(draw(&tree, &process, &functions), expected);
-}
-
-#[test]
-fn folded_lines_add_up() {
-    let process = process("folded");
-    let functions = Functions::of(&process);
-    let tree = Tree::top_down(&process, &functions, Measure::Allocations, Recursion::Keep);
-    let mut lines: Vec<_> = tree.folded(&process, &functions).collect();
-    lines.sort();
-    let expected = [("[no stack]", 1), ("a;b;b;b;d", 1), ("a;b;b;c", 3), ("a;b;c", 1)];
-    assert_eq!(lines, expected.map(|(line, value)| (line.to_owned(), value)));
-    let sum: u64 = lines.iter().map(|line| line.1).sum();
-    assert_eq!(sum, process.totals.allocations);
 }
 
 #[test]

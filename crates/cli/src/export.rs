@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use heaptide_analysis::measure::Combine;
 use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_render::flamegraph::{self, Lanes};
+use heaptide_render::folded::{self, Notes};
 use heaptide_render::{
     callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
 };
@@ -124,6 +125,10 @@ fn write(
         ExportFormat::Flamegraph => {
             let drawing = options.picture.drawing(measure, lanes);
             flamegraph::write(out, process, &drawing)
+        }
+        ExportFormat::Folded => {
+            let notes = if options.annotate { Notes::Counts } else { Notes::None };
+            folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
         ExportFormat::Pprof => pprof::write(out, process, measure),

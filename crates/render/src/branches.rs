@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 
 use heaptide_analysis::aggregate::{FunctionId, Functions, Sum};
 use heaptide_analysis::glue::is_glue;
+use heaptide_analysis::growing::Growing;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{FrameId, Lane, LaneId, Process, ScopeId, Site};
-use rustc_hash::FxHashMap;
 
 /// Levels of a picture; what is deeper counts as too small to see.
 pub(crate) const LEVELS: usize = 300;
@@ -57,14 +57,19 @@ impl<const N: usize> Branches<N> {
         measures: [Measure; N],
     ) -> Branches<N> {
         let mut tree = Branches::new(measures);
-        let mut known: FxHashMap<(u32, FunctionId), u32> = FxHashMap::default();
-        let mut of_stack = vec![0u32];
+        let mut known = Growing::with_room(process.stacks.len());
+        tree.all.reserve(process.stacks.len());
+        let mut of_stack = Vec::with_capacity(process.stacks.len());
+        of_stack.push(0);
         for stack in process.stacks.iter().skip(1) {
             let parent = of_stack[stack.parent.0 as usize];
-            let key = (parent, functions.of_frame(stack.frame));
-            let branch = known.entry(key).or_insert_with(|| tree.grow(parent, stack.frame));
-            of_stack.push(*branch);
+            let branch = known.child(parent, functions.of_frame(stack.frame).0);
+            if branch as usize == tree.all.len() {
+                tree.all.push(Branch { parent, what: What::Call(stack.frame), ..tree.empty() });
+            }
+            of_stack.push(branch);
         }
+        drop(known);
         tree.fill(process, lane, |site| of_stack[site.stack.0 as usize]);
         tree
     }
@@ -234,18 +239,14 @@ impl<const N: usize> Branches<N> {
         Branch { parent: 0, what: What::Root, own: [0; N], inclusive: [0; N] }
     }
 
-    fn grow(&mut self, parent: u32, frame: FrameId) -> u32 {
-        self.all.push(Branch { parent, what: What::Call(frame), ..self.empty() });
-        (self.all.len() - 1) as u32
-    }
-
     fn fill(&mut self, process: &Process, lane: Option<LaneId>, at: impl Fn(&Site) -> u32) {
         let of_lane = |site: &&Site| lane.is_none_or(|lane| lane == site.lane);
-        let mut sites: Vec<&Site> = process.sites.iter().filter(of_lane).collect();
-        sites.sort_by_key(|site| at(site));
-        for of_one in sites.chunk_by(|a, b| at(a) == at(b)) {
-            let sum = Sum::over(of_one.iter().copied());
-            self.all[at(of_one[0]) as usize].own = self.measures.map(|measure| measure.of(&sum));
+        let mut sites: Vec<(u32, &Site)> =
+            process.sites.iter().filter(of_lane).map(|site| (at(site), site)).collect();
+        sites.sort_by_key(|site| site.0);
+        for of_one in sites.chunk_by(|a, b| a.0 == b.0) {
+            let sum = Sum::over(of_one.iter().map(|site| site.1));
+            self.all[of_one[0].0 as usize].own = self.measures.map(|measure| measure.of(&sum));
         }
         self.sum_up();
     }

@@ -12,6 +12,7 @@ pub mod dot;
 pub mod firefox;
 mod firefox_tracks;
 pub mod flamegraph;
+pub mod folded;
 pub mod frames;
 pub mod histogram;
 pub mod hotspots;
