@@ -65,6 +65,7 @@ pub fn write(directory: &Path, plan: &Plan) -> io::Result<()> {
         root_pid: PID,
         status: Some(Status { kind: StatusKind::Exited, code: 0 }),
         sealed: false,
+        runs: Vec::new(),
     };
     metadata.write(directory).map_err(io::Error::other)?;
     heaptide_analysis::seal(directory, &mut |_, _| {}).map_err(io::Error::other)?;

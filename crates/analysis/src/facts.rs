@@ -9,8 +9,6 @@ use crate::reader::{self, Profile};
 
 /// What the ids of a profile's sites have become.
 pub(crate) struct Dimensions<'a> {
-    /// By index of the node plus one.
-    pub(crate) stack_of_node: &'a [StackId],
     /// By index of the scope path plus one.
     pub(crate) scope_of_path: &'a [ScopeId],
     /// By index of the name plus one.
@@ -19,6 +17,7 @@ pub(crate) struct Dimensions<'a> {
 
 /// Sites and lanes as they are put together.
 pub(crate) struct Facts {
+    /// Each with the index of its node plus one in the place of its stack, which is not known yet.
     pub(crate) sites: Vec<Site>,
     pub(crate) lanes: Vec<Lane>,
     /// Lanes by their index in the file.
@@ -72,7 +71,7 @@ impl Facts {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
             }
             self.sites.push(Site {
-                stack: of.stack_of_node[site.node as usize],
+                stack: StackId(site.node),
                 scope: of.scope_of_path[site.scope as usize],
                 label: of.label_of_name[site.label as usize],
                 lane,

@@ -10,6 +10,7 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
+use std::thread::ScopedJoinHandle;
 
 use heaptide_format as format;
 use heaptide_format::{ExtentHeader, FileHeader, Kind, StringHeader};
@@ -184,10 +185,14 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     let walk = Walk::over(bytes, &header, path)?;
     let strings = Strings { bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
-    let tree = Nodes::read(&walk, &modules, &by_index);
-    let (named, ids) = named::read(&walk, &strings, &header);
-    let keyed = header.version > 1;
-    let sites = sites(&walk, &tree, keyed.then_some(&ids));
+    let (tree, named, mut sites) = std::thread::scope(|scope| {
+        let tree = scope.spawn(|| Nodes::read(&walk, &modules, &by_index));
+        let (named, ids) = named::read(&walk, &strings, &header);
+        let keyed = header.version > 1;
+        let sites = sites(&walk, keyed.then_some(&ids));
+        (joined(tree), named, sites)
+    });
+    sites.iter_mut().for_each(|site| site.node = look_up(&tree.by_granule, site.node));
     let mut timeline: Vec<_> =
         walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();
     timeline.sort_by_key(|s| s.time_ns);
@@ -212,6 +217,11 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         before: None,
         notes,
     })
+}
+
+/// What a thread has made.
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What to say of scopes that were ended out of turn.
@@ -538,12 +548,13 @@ fn place((key, flags): (u64, u32), modules: &[Module], by_index: &FxHashMap<u64,
     }
 }
 
-/// The sites; without `ids` (version 1) each has a stack and nothing else.
-fn sites(walk: &Walk, tree: &Nodes, ids: Option<&Ids>) -> Vec<Site> {
+/// The sites, each with its node's id in the file; without `ids` (version 1) each has a stack and
+/// nothing else.
+fn sites(walk: &Walk, ids: Option<&Ids>) -> Vec<Site> {
     let site = |(extent, counters, offset): (&Extent, format::Site, usize)| {
         let id = (offset as u64 / format::SITE_GRANULE) as u32;
         let (scope, label, flags) = (0, 0, 0);
-        let node = look_up(&tree.by_granule, counters.key);
+        let node = counters.key;
         let lane = extent.lane;
         let (moved, lent_bytes) = ([0; 3], 0);
         let plain =
@@ -555,7 +566,7 @@ fn sites(walk: &Walk, tree: &Nodes, ids: Option<&Ids>) -> Vec<Site> {
             return Site { node: 0, ..plain };
         };
         Site {
-            node: look_up(&tree.by_granule, key.stack),
+            node: key.stack,
             scope: ids.scope(key.scope),
             label: ids.name(key.label),
             lane: key.lane,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_format as format;
@@ -249,7 +250,11 @@ impl Parts {
             files = snapshot::of_number(path, &directory, &files, number)?;
         }
         let mut damaged = Vec::new();
-        let mut profiles = read_profiles(path, files, &mut damaged)?;
+        let (profiles, symbols) = thread::scope(|scope| {
+            let symbols = scope.spawn(|| Symbols::read(&directory));
+            (read_profiles(path, files, &mut damaged), reader::joined(symbols))
+        });
+        let mut profiles = profiles?;
         if !choice.from_start {
             profiles.iter_mut().for_each(|(file, profile)| baseline::apply(file, profile));
         }
@@ -259,7 +264,7 @@ impl Parts {
             note(error, crate::metadata::FILE);
             None
         });
-        let symbols = Symbols::read(&directory).unwrap_or_else(|error| {
+        let symbols = symbols.unwrap_or_else(|error| {
             note(error, crate::symbols::FILE);
             None
         });

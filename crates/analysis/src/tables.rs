@@ -17,16 +17,20 @@ use crate::symbols::{ModuleKey, Symbols};
 
 /// Builds a process image's tables.
 pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
-    let (frames, frames_of_place) = frames(&profile, symbols);
-    let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
     let (scopes, scope_of_path) = naming::scopes(&profile);
     let (labels, label_of_name) = naming::labels(&profile);
-    let of = facts::Dimensions {
-        stack_of_node: &stack_of_node,
-        scope_of_path: &scope_of_path,
-        label_of_name: &label_of_name,
-    };
-    let Facts { lanes, sites, ids } = Facts::of(&profile, &of);
+    let of = facts::Dimensions { scope_of_path: &scope_of_path, label_of_name: &label_of_name };
+    let ((frames, stacks, stack_of_node), facts) = std::thread::scope(|scope| {
+        let stacks = scope.spawn(|| {
+            let (frames, frames_of_place) = frames(&profile, symbols);
+            let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
+            (frames, stacks, stack_of_node)
+        });
+        let facts = Facts::of(&profile, &of);
+        (reader::joined(stacks), facts)
+    });
+    let Facts { lanes, mut sites, ids } = facts;
+    sites.iter_mut().for_each(|site| site.stack = stack_of_node[site.stack.0 as usize]);
     let mut totals = Sum::default();
     sites.iter().for_each(|site| totals.add(site));
     let mut totals = totals.total();

@@ -139,7 +139,6 @@ fn write(
                 json::Choice { sort: measure, top: None, process: options.selection.pid() };
             json::write(out, recording, &choice)
         }
-        other => Err(io::Error::other(format!("--format {} is not built yet", name(other)))),
     }
 }
 

@@ -68,7 +68,7 @@ fn over_time() -> Process {
 
 fn snapshot(number: u32, time_ns: u64) -> Snapshot {
     let (pid, image, name) = (4242, 0, String::new());
-    Snapshot { pid, image, number, name, time_ns, file: PathBuf::new(), damaged: None }
+    Snapshot { run: 0, pid, image, number, name, time_ns, file: PathBuf::new(), damaged: None }
 }
 
 #[test]

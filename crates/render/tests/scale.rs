@@ -1,0 +1,135 @@
+//! A made-up recording with names as C++ has them, one of 30,000 characters: folded lines against
+//! the tables, and pages that stay as narrow as ever.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use heaptide_analysis::aggregate::{GroupBy, by_stack};
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{Process, Recording, StackId};
+use heaptide_render::flamegraph::{self, Drawing, Lanes};
+use heaptide_render::folded::{self, Notes};
+use heaptide_render::{table, text};
+use heaptide_synthetic::{DEPTH, Plan, write};
+
+const STACKS: u32 = 500;
+
+/// Characters of a line of a page: a function, one it allocates through, its file and module.
+const WIDTH: usize = 180;
+
+static RECORDING: LazyLock<Recording> = LazyLock::new(|| {
+    let name = format!("heaptide-scale-{}.heaptide", std::process::id());
+    let directory: PathBuf = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&directory); // of a process that had this number before
+    write(&directory, &Plan { stacks: STACKS, seed: 7 }).expect("a place for a recording");
+    let recording = Recording::open(&directory).expect("a recording");
+    std::fs::remove_dir_all(&directory).expect("it can be removed");
+    recording
+});
+
+fn process() -> &'static Process {
+    &RECORDING.processes[0]
+}
+
+fn lines(measure: Measure, lanes: Lanes, notes: Notes) -> Vec<(String, u64)> {
+    let mut out = Vec::new();
+    folded::write(&mut out, process(), measure, lanes, notes).expect("memory takes everything");
+    let text = String::from_utf8(out).expect("lines are UTF-8");
+    let line = |line: &str| {
+        let (path, value) = line.rsplit_once(' ').expect("a value");
+        (path.to_owned(), value.parse().expect("a number"))
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn the_recording_is_as_planned() {
+    let process = process();
+    assert!(RECORDING.sealed && RECORDING.damaged.is_empty() && process.notes.is_empty());
+    let stacks: Vec<StackId> = by_stack(process).map(|row| row.0).collect();
+    let (none, stacks) = stacks.split_first().expect("rows of what lanes freed");
+    assert_eq!((*none, stacks.len()), (StackId(0), STACKS as usize));
+    assert!(stacks.iter().all(|&stack| process.frames_of(stack).count() == DEPTH));
+    assert_eq!(process.totals.at_peak_bytes, process.totals.peak_bytes);
+    assert!(process.totals.live_bytes <= process.totals.peak_bytes);
+    let lengths = process.frames.iter().filter_map(|frame| frame.function.as_deref());
+    assert_eq!(lengths.map(str::len).max(), Some(30_000));
+}
+
+#[test]
+fn folded_lines_are_the_stacks_and_their_values() {
+    for measure in [Measure::Allocations, Measure::AtPeakBytes, Measure::LargestBytes] {
+        let process = process();
+        let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+        for site in &process.sites {
+            let path = process.path_of(site.stack).into_iter();
+            let names: Vec<String> = path.map(|frame| process.label(frame).into_owned()).collect();
+            let sum = expected.entry(names.join(";")).or_default();
+            *sum = measure.combine().of(*sum, measure.of(&site.measures));
+        }
+        expected.retain(|_, value| *value > 0);
+        let found = lines(measure, Lanes::Merged, Notes::None);
+        assert_eq!(found.len(), expected.len(), "each stack has one line");
+        assert_eq!(found.into_iter().collect::<BTreeMap<_, _>>(), expected);
+    }
+}
+
+#[test]
+fn lanes_apart_are_outermost_frames() {
+    let found = lines(Measure::Allocations, Lanes::Apart, Notes::None);
+    assert_eq!(found.iter().map(|line| line.1).sum::<u64>(), process().totals.allocations);
+    for lane in &process().lanes {
+        let prefix = format!("{};", lane.name);
+        let of_lane = found.iter().filter(|line| line.0.starts_with(&prefix));
+        assert_eq!(of_lane.map(|line| line.1).sum::<u64>(), lane.measures.allocations);
+    }
+    assert!(found.iter().all(|line| line.0.split(';').count() == DEPTH + 1));
+}
+
+#[test]
+fn notes_are_innermost_frames_that_readers_take_for_names() {
+    let found = lines(Measure::LiveBytes, Lanes::Merged, Notes::Counts);
+    assert_eq!(found.iter().map(|line| line.1).sum::<u64>(), process().totals.live_bytes);
+    for (path, value) in found {
+        let note = path.rsplit(';').next().expect("a last frame");
+        let words: Vec<&str> = note.trim_matches(['[', ']']).split(' ').collect();
+        let blocks: u64 = words[0].parse().expect("blocks");
+        assert!(words[1].starts_with("block") && words.last() == Some(&"each"), "{note}");
+        assert!(blocks > 0 && value >= blocks, "{note} of {value}");
+    }
+}
+
+#[test]
+fn pages_are_narrow_whatever_the_names() {
+    let process = process();
+    let mut pages = Vec::new();
+    let mut page = Vec::new();
+    let whole = text::Page { sort: None, top: Some(2000), process: None };
+    text::write(&mut page, &RECORDING, &whole).expect("memory takes everything");
+    pages.push(page);
+    for by in [GroupBy::Function, GroupBy::Stack] {
+        let mut page = Vec::new();
+        let all = table::Table { by, sort: Some(Measure::Allocations), top: Some(5000) };
+        table::write(&mut page, process, &all).expect("memory takes everything");
+        pages.push(page);
+    }
+    let mut longest_was_shown = false;
+    for page in pages {
+        let page = String::from_utf8(page).expect("pages are UTF-8");
+        longest_was_shown |= page.contains("Chain<");
+        for line in page.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
+    assert!(longest_was_shown);
+}
+
+#[test]
+fn a_picture_has_no_name_that_is_not_shortened() {
+    let mut svg = Vec::new();
+    let drawing = Drawing::of(Measure::Allocations);
+    flamegraph::write(&mut svg, process(), &drawing).expect("a picture");
+    let svg = String::from_utf8(svg).expect("SVG is UTF-8");
+    assert!(svg.contains("::run(") && !svg.contains(&"app::detail::Chain&lt;int, ".repeat(9)));
+}
