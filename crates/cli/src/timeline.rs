@@ -90,7 +90,7 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
     let mut all = snapshot::all(directory)?;
     for process in &recording.processes {
         let marks = process.marks.iter().map(|m| (m.kind, m.number, &*m.name, m.time_ns));
-        let is_its = |s: &&mut Snapshot| (s.pid, s.image) == (process.pid, process.image);
+        let is_its = |s: &&mut Snapshot| (s.run, s.pid, s.image) == whose(process);
         for snapshot in all.iter_mut().filter(is_its) {
             snapshot::name_by_marks(std::slice::from_mut(snapshot), marks.clone());
         }
@@ -107,13 +107,14 @@ fn over_snapshots(
     snapshots: &[Snapshot],
 ) -> Result<ExitCode, Error> {
     let pid = options.selection.pid();
-    let which = source::largest(&recording, pid, Measure::PeakBytes).map(|p| (p.pid, p.image));
-    recording.processes.retain(|process| Some((process.pid, process.image)) == which);
+    let which = source::largest(&recording, pid, Measure::PeakBytes).map(whose);
+    recording.processes.retain(|process| Some(whose(process)) == which);
     recording.processes.iter_mut().for_each(|process| site.apply(process));
     let Some(process) = recording.processes.first() else {
         return Ok(ExitCode::from(NO));
     };
-    let own = snapshots.iter().filter(|s| is_joined(options) || Some((s.pid, s.image)) == which);
+    let own =
+        snapshots.iter().filter(|s| is_joined(options) || Some((s.run, s.pid, s.image)) == which);
     let mut own: Vec<&Snapshot> = own.collect();
     own.sort_by_key(|snapshot| snapshot.number);
     own.dedup_by_key(|snapshot| snapshot.number);
@@ -145,6 +146,11 @@ fn over_snapshots(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Run, pid and image.
+fn whose(process: &Process) -> (u32, u32, u32) {
+    (process.run.as_ref().map_or(0, |run| run.number), process.pid, process.image)
+}
+
 fn is_joined(options: &TimelineOptions) -> bool {
     options.selection.process == Some(Which::All)
 }
@@ -167,8 +173,7 @@ fn at(
         }
         Err(error) => return Err(error),
     };
-    let is_it =
-        |p: &&mut Process| is_joined(options) || (p.pid, p.image) == (process.pid, process.image);
+    let is_it = |p: &&mut Process| is_joined(options) || whose(p) == whose(process);
     let found = then.processes.iter_mut().find(is_it).map(|process| {
         site.apply(process);
         moment(Some(process), Some(number), name, snapshot.time_ns)

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::aggregate::{Functions, GroupBy, Key, group};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{
-    LabelId, Mark, Measures, Mode, Process, Recording, ScopeId, Site, SiteKind,
+    LabelId, Measures, Mode, Process, Recording, ScopeId, Site, SiteKind,
 };
 use heaptide_analysis::peak::Moment;
 use serde::ser::{Serialize, SerializeMap, Serializer};

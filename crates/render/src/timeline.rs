@@ -256,7 +256,9 @@ pub fn of_process<'a>(
     snapshots: &'a [Snapshot],
     process: &'a Process,
 ) -> impl Iterator<Item = &'a Snapshot> {
-    snapshots.iter().filter(|s| (s.pid, s.image) == (process.pid, process.image))
+    let run = process.run.as_ref().map_or(0, |run| run.number);
+    let own = (run, process.pid, process.image);
+    snapshots.iter().filter(move |s| (s.run, s.pid, s.image) == own)
 }
 
 #[derive(serde::Serialize)]
