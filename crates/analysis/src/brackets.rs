@@ -29,11 +29,8 @@ pub fn without_signature(name: &str) -> &str {
             b'(' if depth == 0 && at > start => arguments = Some(at),
             // What was in brackets is part of the name: `f(int)::{lambda}`.
             b':' if depth == 0 => arguments = None,
-            b' ' if depth == 0 && arguments.is_none() && !brackets.in_operator => {
-                if !qualifies(&name[at..]) {
-                    start = at + 1;
-                }
-            }
+            b' ' if depth > 0 || arguments.is_some() || brackets.in_operator => {}
+            b' ' if !qualifies(&name[at..]) => start = at + 1,
             _ => {}
         }
     }

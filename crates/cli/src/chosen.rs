@@ -39,11 +39,8 @@ impl Chosen {
         Ok(Chosen { rules, filter, words, hide })
     }
 
-    /// Applies them to every process; those of which nothing is left are gone. It is an answer if
-    /// that is so of all, or of the one asked for.
-    pub fn apply(&self, recording: &mut Recording, pid: Option<u32>) -> Result<(), Error> {
-        let asked = |process: &Process| pid.is_none_or(|pid| pid == process.pid);
-        let had = recording.processes.iter().any(asked);
+    /// Applies them to every process.
+    pub fn apply(&self, recording: &mut Recording) {
         for process in &mut recording.processes {
             if !self.rules.is_empty() {
                 process.rewrite(&self.rules);
@@ -55,9 +52,16 @@ impl Chosen {
                 process.hide(&self.hide);
             }
         }
+    }
+
+    /// Takes away processes that the filters left nothing of. It is an answer if that is so of all,
+    /// or of the one asked for.
+    pub fn something(&self, recording: &mut Recording, pid: Option<u32>) -> Result<(), Error> {
         if self.filter.is_empty() {
             return Ok(());
         }
+        let asked = |process: &Process| pid.is_none_or(|pid| pid == process.pid);
+        let had = recording.processes.iter().any(asked);
         recording.processes.retain(|process| !process.sites.is_empty());
         if had && !recording.processes.iter().any(asked) {
             let path = recording.path.display();

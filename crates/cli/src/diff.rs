@@ -81,7 +81,7 @@ fn open(
     program: Option<&str>,
 ) -> Result<Option<Process>, Error> {
     let source = source_of(given, options.from_start);
-    let mut recording = source::open(&source, &options.selection)?;
+    let mut recording = source::open_or_empty(&source, &options.selection)?;
     let pid = options.selection.pid();
     if !source::has(&recording, pid) {
         return Ok(None);

@@ -26,9 +26,7 @@ pub fn open_apart(
     apart: Apart,
 ) -> Result<Recording, Error> {
     let mut recording = open_uncut(source, selection, apart)?;
-    if let Some(depth) = selection.depth {
-        recording.processes.iter_mut().for_each(|process| process.cut_stacks(depth.get()));
-    }
+    cut(&mut recording, selection);
     Ok(recording)
 }
 
@@ -38,6 +36,24 @@ pub fn open_uncut(
     selection: &Selection,
     apart: Apart,
 ) -> Result<Recording, Error> {
+    let (chosen, mut recording) = choose(source, selection, apart)?;
+    chosen.something(&mut recording, selection.pid())?;
+    Ok(recording)
+}
+
+/// The same as [`open`], for what compares: also if filters leave nothing of it.
+pub fn open_or_empty(source: &Source, selection: &Selection) -> Result<Recording, Error> {
+    let (_, mut recording) = choose(source, selection, Apart::Nowhere)?;
+    cut(&mut recording, selection);
+    Ok(recording)
+}
+
+/// The recording with all but `--depth` done.
+fn choose(
+    source: &Source,
+    selection: &Selection,
+    apart: Apart,
+) -> Result<(Chosen, Recording), Error> {
     let all = apart != Apart::Nowhere || selection.process == Some(Which::All);
     if let Some(pid) = selection.pid().filter(|_| all) {
         let what = "--by keeps processes apart that are joined, all of them";
@@ -51,8 +67,15 @@ pub fn open_uncut(
     if all {
         recording.join(apart);
     }
-    chosen.apply(&mut recording, selection.pid())?;
-    Ok(recording)
+    chosen.apply(&mut recording);
+    Ok((chosen, recording))
+}
+
+/// Cuts stacks to `--depth`.
+fn cut(recording: &mut Recording, selection: &Selection) {
+    if let Some(depth) = selection.depth {
+        recording.processes.iter_mut().for_each(|process| process.cut_stacks(depth.get()));
+    }
 }
 
 /// The same with scopes as frames, if that is asked for.
@@ -65,8 +88,8 @@ pub fn open_framed(
     let mut recording = open_uncut(source, selection, apart)?;
     for process in &mut recording.processes {
         inside.into_iter().for_each(|inside| process.scopes_to_frames(inside));
-        selection.depth.into_iter().for_each(|depth| process.cut_stacks(depth.get()));
     }
+    cut(&mut recording, selection);
     Ok(recording)
 }
 
