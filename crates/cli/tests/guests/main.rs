@@ -13,6 +13,7 @@ mod diff;
 mod documents;
 mod embedded;
 mod expectations;
+mod filters;
 mod foreign;
 mod harness;
 mod interface;
