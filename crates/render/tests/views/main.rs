@@ -5,6 +5,7 @@
 mod answers;
 mod diff;
 mod made;
+mod pictures;
 
 use std::path::{Path, PathBuf};
 

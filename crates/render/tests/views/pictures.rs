@@ -1,0 +1,100 @@
+//! Graphs, tables and pages of the recording made by hand; names that are markup or commands there.
+
+use std::sync::Arc;
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{FrameId, Process};
+use heaptide_render::dot::Tree;
+use heaptide_render::flamegraph::Lanes;
+use heaptide_render::{csv, dot, html, speedscope};
+
+use crate::made::{annotated, process};
+use crate::{expect, written};
+
+const MARKUP: &str = "</script><img src=x onerror=alert(1)><!-- \"&lt;\\N\";,\n=1+1";
+
+/// The process with another name for one of its functions.
+fn with_name(name: &str) -> Process {
+    let mut process = process();
+    process.frames[3].function = Some(Arc::from(name));
+    process
+}
+
+#[test]
+fn graphs_of_calls_and_scopes() {
+    let draw = |process: &Process, measure, tree, lanes| {
+        written(|out| dot::write(out, process, measure, tree, lanes))
+    };
+    let calls = draw(&process(), Measure::AtPeakBytes, Tree::Calls, Lanes::Merged);
+    expect("calls.dot", &calls);
+    let scopes = draw(&annotated(), Measure::UsableBytes, Tree::Scopes, Lanes::Apart);
+    expect("scopes_lanes.dot", &scopes);
+}
+
+#[test]
+fn a_table_of_sites() {
+    expect("sites.csv", &written(|out| csv::write(out, &annotated())));
+}
+
+#[test]
+fn profiles_for_speedscope() {
+    let write =
+        |lanes| written(|out| speedscope::write(out, &process(), Measure::RequestedBytes, lanes));
+    expect("speedscope.json", &write(Lanes::Merged));
+    let lanes: serde_json::Value = serde_json::from_str(&write(Lanes::Apart)).expect("JSON");
+    let profiles = lanes["profiles"].as_array().expect("profiles");
+    let sum: u64 = profiles.iter().filter_map(|profile| profile["endValue"].as_u64()).sum();
+    assert_eq!((profiles.len(), sum), (2, process().totals.requested_bytes));
+}
+
+#[test]
+fn a_name_is_never_markup() {
+    let of = with_name(MARKUP);
+    let page = written(|out| html::write(out, &of, Measure::LiveBytes));
+    assert_eq!(page.matches("</script").count(), 2, "the ends of data and script");
+    assert!(!page.contains("<img") && page.contains(r"\u003cimg src=x onerror"));
+    assert!(page.contains("\"first\":\"live_bytes\""));
+    let graph = written(|out| dot::write(out, &of, Measure::LiveBytes, Tree::Calls, Lanes::Merged));
+    // Whatever is in a name, quotes come in pairs on each line.
+    for line in graph.lines() {
+        let plain = line.replace(r"\\", "").replace("\\\"", "");
+        assert!(plain.matches('"').count().is_multiple_of(2), "{line}");
+    }
+    assert!(graph.contains(r#"&amp;lt;\\N\""#), "{graph}");
+    let table = written(|out| csv::write(out, &of));
+    assert_eq!(table.lines().count(), of.sites.len() + 1, "a row is a line");
+}
+
+#[test]
+fn names_of_thirty_thousand_letters_do_not_fill_the_page() {
+    let of = with_name(&format!("f<{}>", "std::vector<int>, ".repeat(1700)));
+    let page = written(|out| html::write(out, &of, Measure::AtPeakBytes));
+    let plain = written(|out| html::write(out, &process(), Measure::AtPeakBytes));
+    assert!(page.len() < plain.len() + 4000, "{} after {}", page.len(), plain.len());
+    let graph =
+        written(|out| dot::write(out, &of, Measure::AtPeakBytes, Tree::Calls, Lanes::Merged));
+    assert!(graph.len() < 20_000, "{}", graph.len());
+}
+
+/// A function that calls itself tens of thousands of times is cut, and what it holds is not lost.
+#[test]
+fn recursion_without_end_has_an_end() {
+    let mut of = process();
+    let last = of.sites[0].stack;
+    let mut parent = last;
+    for _ in 0..30_000 {
+        of.stacks.push(heaptide_analysis::model::StackNode { parent, frame: FrameId(3) });
+        parent = heaptide_analysis::model::StackId((of.stacks.len() - 1) as u32);
+        of.sites.push(heaptide_analysis::model::Site { stack: parent, ..of.sites[0] });
+    }
+    let graph =
+        written(|out| dot::write(out, &of, Measure::AtPeakBytes, Tree::Calls, Lanes::Merged));
+    assert!(graph.len() < 400_000, "{}", graph.len());
+    let page = written(|out| html::write(out, &of, Measure::AtPeakBytes));
+    assert!(page.len() < 1_000_000, "{}", page.len());
+    let json = written(|out| speedscope::write(out, &of, Measure::AtPeakBytes, Lanes::Merged));
+    assert!(json.len() < 5_000_000, "{}", json.len());
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let peak = of.sites.iter().map(|site| site.measures.at_peak_bytes).sum::<u64>();
+    assert_eq!(json["profiles"][0]["endValue"].as_u64(), Some(peak));
+}
