@@ -5,7 +5,6 @@
 //! more than there was, a stack counts for the first call to each of its functions and not for
 //! those that recur; and what starts a stack is called by [`ALL`].
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use heaptide_analysis::aggregate::{FunctionId, Functions, by_stack};
@@ -42,8 +41,8 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     events.extend(EVENTS.into_iter().filter(|&event| event != first));
     let procedures = Procedures::of(process);
     let costs = Walk::new(process, &procedures, &events).costs();
-    let mut writer = Writer { out, process, procedures, written: Written::default() };
-    writer.head(&events, &costs.total)?;
+    let mut writer = Writer { out, process, procedures, events, written: Written::default() };
+    writer.head(&costs.total)?;
     writer.body(&costs)
 }
 
@@ -84,10 +83,16 @@ impl<'a> Procedures<'a> {
     }
 }
 
-/// The values of the events.
-type Cost = Box<[u64]>;
+/// The values of the events; the last is of a measure that is not in [`EVENTS`].
+type Cost = [u64; EVENTS.len() + 1];
 
-fn add(sum: &mut [u64], cost: &[u64]) {
+fn cost(events: &[Measure], of: &Measures) -> Cost {
+    let mut cost = Cost::default();
+    cost.iter_mut().zip(events).for_each(|(value, event)| *value = event.of(of));
+    cost
+}
+
+fn add(sum: &mut Cost, cost: &Cost) {
     sum.iter_mut().zip(cost).for_each(|(sum, &value)| *sum = sum.saturating_add(value));
 }
 
@@ -96,33 +101,31 @@ type Place = (u32, u32, Option<u32>);
 
 struct Costs {
     /// In the order they are written: procedures, own costs and calls by line.
-    places: BTreeMap<Place, (u64, Cost)>,
+    places: Vec<(Place, Cost)>,
     total: Cost,
 }
 
 /// A way through the tree of stacks that sums up what is below each.
 struct Walk<'a> {
     procedures: &'a Procedures<'a>,
-    events: &'a [Measure],
     /// Stacks by their caller, and where those of each start.
     called: Vec<u32>,
     starts: Vec<u32>,
-    own: Vec<(StackId, Measures)>,
+    own: Vec<(StackId, Cost)>,
     /// How often each procedure is on the way to here.
     on_way: Vec<u32>,
-    places: FxHashMap<Place, (u64, Cost)>,
+    places: FxHashMap<Place, Cost>,
 }
 
 /// A stack that is being walked through.
 struct Step {
     stack: u32,
     next: u32,
-    allocations: u64,
     inclusive: Cost,
 }
 
 impl<'a> Walk<'a> {
-    fn new(process: &Process, procedures: &'a Procedures<'a>, events: &'a [Measure]) -> Walk<'a> {
+    fn new(process: &Process, procedures: &'a Procedures<'a>, events: &[Measure]) -> Walk<'a> {
         let count = process.stacks.len().max(1);
         let mut starts = vec![0u32; count + 1];
         process.stacks.iter().skip(1).for_each(|node| starts[node.parent.0 as usize + 1] += 1);
@@ -132,13 +135,14 @@ impl<'a> Walk<'a> {
         let mut called: Vec<u32> = (1..count as u32).collect();
         called.sort_by_key(|&stack| process.stacks[stack as usize].parent);
         let on_way = vec![0; procedures.first_frame.len()];
-        let (own, places) = (by_stack(process).collect(), FxHashMap::default());
-        Walk { procedures, events, called, starts, own, on_way, places }
+        let own = by_stack(process).map(|(stack, row)| (stack, cost(events, &row))).collect();
+        let places = FxHashMap::default();
+        Walk { procedures, called, starts, own, on_way, places }
     }
 
     fn costs(mut self) -> Costs {
         let mut way = vec![self.enter(0)];
-        let mut total: Cost = vec![0; self.events.len()].into();
+        let mut total = Cost::default();
         while let Some(step) = way.last_mut() {
             if step.next < self.starts[step.stack as usize + 1] {
                 let below = self.called[step.next as usize];
@@ -150,23 +154,23 @@ impl<'a> Walk<'a> {
             match way.last_mut() {
                 Some(caller) => {
                     self.leave(&done, caller.stack);
-                    caller.allocations = caller.allocations.saturating_add(done.allocations);
                     add(&mut caller.inclusive, &done.inclusive);
                 }
                 None => total = done.inclusive,
             }
         }
-        Costs { places: self.places.into_iter().collect(), total }
+        let mut places: Vec<_> = self.places.into_iter().collect();
+        places.sort_unstable_by_key(|place| place.0);
+        Costs { places, total }
     }
 
     fn enter(&mut self, stack: u32) -> Step {
         let (procedure, line) = self.procedures.at(stack);
         self.on_way[procedure as usize] += 1;
         let own = self.own.binary_search_by_key(&stack, |row| row.0.0);
-        let own = own.map_or(Measures::default(), |row| self.own[row].1);
-        let inclusive: Cost = self.events.iter().map(|event| event.of(&own)).collect();
-        self.charge((procedure, line, None), 0, &inclusive);
-        Step { stack, next: self.starts[stack as usize], allocations: own.allocations, inclusive }
+        let inclusive = own.map_or(Cost::default(), |row| self.own[row].1);
+        self.charge((procedure, line, None), &inclusive);
+        Step { stack, next: self.starts[stack as usize], inclusive }
     }
 
     fn leave(&mut self, done: &Step, caller: u32) {
@@ -175,21 +179,13 @@ impl<'a> Walk<'a> {
         *on_way -= 1;
         if *on_way == 0 {
             let (calls_it, line) = self.procedures.at(caller);
-            let place = (calls_it, line, Some(procedure));
-            self.charge(place, done.allocations.max(1), &done.inclusive);
+            self.charge((calls_it, line, Some(procedure)), &done.inclusive);
         }
     }
 
-    fn charge(&mut self, place: Place, calls: u64, cost: &[u64]) {
-        if cost.iter().all(|&value| value == 0) {
-            return;
-        }
-        match self.places.get_mut(&place) {
-            Some((count, sum)) => {
-                *count = count.saturating_add(calls);
-                add(sum, cost);
-            }
-            None => drop(self.places.insert(place, (calls, cost.into()))),
+    fn charge(&mut self, place: Place, cost: &Cost) {
+        if cost.iter().any(|&value| value > 0) {
+            add(self.places.entry(place).or_default(), cost);
         }
     }
 }
@@ -206,11 +202,12 @@ struct Writer<'a, 'o> {
     out: &'o mut dyn Write,
     process: &'a Process,
     procedures: Procedures<'a>,
+    events: Vec<Measure>,
     written: Written<'a>,
 }
 
 impl<'a> Writer<'a, '_> {
-    fn head(&mut self, events: &[Measure], total: &[u64]) -> io::Result<()> {
+    fn head(&mut self, total: &Cost) -> io::Result<()> {
         let process = self.process;
         writeln!(self.out, "# callgrind format\nversion: 1")?;
         writeln!(self.out, "creator: heaptide-{}", env!("CARGO_PKG_VERSION"))?;
@@ -221,30 +218,33 @@ impl<'a> Writer<'a, '_> {
             writeln!(self.out, "desc: {}", printable(part))?;
         }
         writeln!(self.out, "positions: line")?;
-        for event in events {
+        for event in &self.events {
             writeln!(self.out, "event: {event} : {}", event.name().replace('_', " "))?;
         }
-        let names: Vec<&str> = events.iter().map(|event| event.name()).collect();
+        let names: Vec<&str> = self.events.iter().map(|event| event.name()).collect();
         writeln!(self.out, "events: {}", names.join(" "))?;
         self.cost("summary:", total)
     }
 
-    fn cost(&mut self, position: &str, cost: &[u64]) -> io::Result<()> {
+    fn cost(&mut self, position: &str, cost: &Cost) -> io::Result<()> {
         self.out.write_all(position.as_bytes())?;
-        cost.iter().try_for_each(|value| write!(self.out, " {value}"))?;
+        cost[..self.events.len()].iter().try_for_each(|value| write!(self.out, " {value}"))?;
         writeln!(self.out)
     }
 
     fn body(&mut self, costs: &Costs) -> io::Result<()> {
         let mut current = None;
-        for (&(procedure, line, calls), (count, cost)) in &costs.places {
-            if current != Some(procedure) {
-                current = Some(procedure);
+        let allocations = self.events.iter().position(|&event| event == Measure::Allocations);
+        for ((procedure, line, calls), cost) in &costs.places {
+            if current != Some(*procedure) {
+                current = Some(*procedure);
                 writeln!(self.out)?;
-                self.name(["ob", "fl", "fn"], procedure, None)?;
+                self.name(["ob", "fl", "fn"], *procedure, None)?;
             }
             if let Some(called) = calls {
-                self.name(["cob", "cfi", "cfn"], called, Some(procedure))?;
+                self.name(["cob", "cfi", "cfn"], *called, Some(*procedure))?;
+                // A call that never was would be no caller.
+                let count = allocations.map_or(1, |event| cost[event].max(1));
                 writeln!(self.out, "calls={count} 0")?;
             }
             self.cost(&line.to_string(), cost)?;
