@@ -4,6 +4,7 @@
 
 mod answers;
 mod diff;
+mod exports;
 mod made;
 mod pictures;
 

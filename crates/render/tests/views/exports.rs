@@ -1,0 +1,106 @@
+//! Formats of other tools, against their pages, and of processes that have nothing, or too much.
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::*;
+use heaptide_format::Sample;
+use heaptide_render::{callgrind, chrome, firefox, massif, pprof};
+use serde_json::Value;
+
+use crate::made::*;
+use crate::{expect, written};
+
+/// The process with everything, and a timeline.
+fn timed() -> Process {
+    let sample = |time_ns, live_bytes, allocations| Sample {
+        time_ns,
+        live_bytes,
+        peak_bytes: live_bytes,
+        allocations,
+        frees: 0,
+        usable_bytes: live_bytes,
+        resident_bytes: 2 * live_bytes,
+        virtual_bytes: 0,
+    };
+    let at = 1_000_000_000;
+    let timeline =
+        vec![sample(1000, 64, 1), sample(at, 900_000, 20_001), sample(at + 1000, 850_000, 20_101)];
+    Process { timeline, ..annotated() }
+}
+
+/// Holds what was written against its page, which has no version in it.
+fn expect_export(name: &str, found: &str) {
+    expect(name, &found.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+}
+
+#[test]
+fn costs_of_calls() {
+    let measure = Measure::AtPeakBytes;
+    expect_export("callgrind.txt", &written(|out| callgrind::write(out, &timed(), measure)));
+}
+
+#[test]
+fn snapshots_with_trees() {
+    expect_export("massif.txt", &written(|out| massif::write(out, &timed())));
+}
+
+#[test]
+fn events_of_all_images() {
+    let later = Process { start_realtime_ns: timed().start_realtime_ns + 1_000_000, ..small() };
+    let all = recording(vec![timed(), later]);
+    let text = written(|out| chrome::write(out, &all, None));
+    expect_export("trace_events.json", &text);
+    let trace: Value = serde_json::from_str(&text).expect_export("JSON");
+    let pids = |trace: &Value, pid: u32| {
+        let events = trace["traceEvents"].as_array().expect_export("events").iter();
+        events.filter(|event| event["pid"] == pid).count()
+    };
+    assert!(pids(&trace, 4242) > 10 && pids(&trace, 4243) > 3, "{text}");
+    let text = written(|out| chrome::write(out, &all, Some(4243)));
+    let trace: Value = serde_json::from_str(&text).expect_export("JSON");
+    assert_eq!(pids(&trace, 4242), 0);
+}
+
+/// Writes the process in every format that is JSON or text, and in the one that is not.
+fn all_formats(process: Process) {
+    for measure in [Measure::AtPeakBytes, Measure::Temporary, Measure::FreedBytes] {
+        written(|out| callgrind::write(out, &process, measure));
+        let text = written(|out| firefox::write(out, &process, measure));
+        let profile: Value = serde_json::from_str(&text).expect_export("JSON");
+        assert_eq!(profile["threads"].as_array().map(Vec::len), Some(process.lanes.len()));
+        pprof::write(&mut Vec::new(), &process, measure).expect_export("memory takes everything");
+    }
+    written(|out| massif::write(out, &process));
+    let text = written(|out| chrome::write(out, &recording(vec![process]), None));
+    let _: Value = serde_json::from_str(&text).expect_export("JSON");
+}
+
+#[test]
+fn nothing_and_too_much_of_everything() {
+    all_formats(timed());
+    all_formats(Process {
+        totals: Measures::default(),
+        lanes: Vec::new(),
+        modules: Vec::new(),
+        frames: Vec::new(),
+        stacks: Vec::new(),
+        scopes: Vec::new(),
+        labels: Vec::new(),
+        sites: Vec::new(),
+        timeline: Vec::new(),
+        windows: Vec::new(),
+        marks: Vec::new(),
+        duration_ns: 0,
+        ..process()
+    });
+    let mut full = timed();
+    let most = Measures { live_bytes: u64::MAX, usable_bytes: u64::MAX, ..Measures::default() };
+    full.totals = Measures { peak_bytes: u64::MAX, at_peak_bytes: u64::MAX, ..most };
+    full.sites.iter_mut().for_each(|site| site.measures = full.totals);
+    (full.start_realtime_ns, full.duration_ns, full.peak_time_ns) = (u64::MAX, u64::MAX, u64::MAX);
+    full.timeline.iter_mut().for_each(|sample| sample.live_bytes = u64::MAX);
+    for frame in &mut full.frames {
+        frame.function = Some("\u{1b}[31m\n#;(1) \u{202e}".into());
+        (frame.inlined, frame.offset, frame.line) = (true, u64::MAX, Some(u32::MAX));
+    }
+    all_formats(full);
+}
