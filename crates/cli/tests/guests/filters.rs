@@ -205,7 +205,7 @@ fn every_command_takes_the_same_words() {
     let picture = of.place.join("a.svg");
     of.prints(&format!("flamegraph {words} --measure requested_bytes -o {}", picture.display()));
     let svg = fs::read_to_string(picture).expect("a picture");
-    assert!(svg.contains("app::load(bool) (20,000 bytes, 100") && !svg.contains("parse"));
+    assert!(svg.contains("app::load(bool) (20,000 bytes, 100") && !svg.contains("app::parse"));
 }
 
 #[test]
