@@ -49,14 +49,14 @@ fn events_of_all_images() {
     let all = recording(vec![timed(), later]);
     let text = written(|out| chrome::write(out, &all, None));
     expect_export("trace_events.json", &text);
-    let trace: Value = serde_json::from_str(&text).expect_export("JSON");
+    let trace: Value = serde_json::from_str(&text).expect("JSON");
     let pids = |trace: &Value, pid: u32| {
-        let events = trace["traceEvents"].as_array().expect_export("events").iter();
+        let events = trace["traceEvents"].as_array().expect("events").iter();
         events.filter(|event| event["pid"] == pid).count()
     };
     assert!(pids(&trace, 4242) > 10 && pids(&trace, 4243) > 3, "{text}");
     let text = written(|out| chrome::write(out, &all, Some(4243)));
-    let trace: Value = serde_json::from_str(&text).expect_export("JSON");
+    let trace: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(pids(&trace, 4242), 0);
 }
 
@@ -65,13 +65,13 @@ fn all_formats(process: Process) {
     for measure in [Measure::AtPeakBytes, Measure::Temporary, Measure::FreedBytes] {
         written(|out| callgrind::write(out, &process, measure));
         let text = written(|out| firefox::write(out, &process, measure));
-        let profile: Value = serde_json::from_str(&text).expect_export("JSON");
+        let profile: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(profile["threads"].as_array().map(Vec::len), Some(process.lanes.len()));
-        pprof::write(&mut Vec::new(), &process, measure).expect_export("memory takes everything");
+        pprof::write(&mut Vec::new(), &process, measure).expect("memory takes everything");
     }
     written(|out| massif::write(out, &process));
     let text = written(|out| chrome::write(out, &recording(vec![process]), None));
-    let _: Value = serde_json::from_str(&text).expect_export("JSON");
+    let _: Value = serde_json::from_str(&text).expect("JSON");
 }
 
 #[test]
