@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import dataclass
 
 import interface
+import scale
 from goals import Suite
 from measure import Failed, Runner, Workload
 
@@ -116,6 +117,8 @@ def groups(suite):
     for name, work in real_programs().items():
         named[name] = lambda work=work: suite.real(work)
     named["start"] = suite.start
+    for of in (scale.report, scale.diff, scale.folded):
+        named[f"scale-{of.__name__}"] = lambda of=of: of(suite)
     return named
 
 

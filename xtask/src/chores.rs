@@ -56,7 +56,8 @@ pub fn tidy(root: &Path) -> Result<(), String> {
 
 /// The measurements, by the release build.
 pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
-    cargo(root, &["build", "--release", "--package", "heaptide"])?;
+    let build = ["build", "--release", "--package", "heaptide", "--package", "heaptide-synthetic"];
+    cargo(root, &build)?;
     let heaptide = target(root).join("release/heaptide");
     let mut runner = Command::new("python3");
     runner.arg("benches/run.py").arg("--heaptide").arg(heaptide).args(options);

@@ -60,11 +60,21 @@ impl Recording {
     /// assert!(Recording::open_of("missing.heaptide".as_ref(), choice).is_err());
     /// ```
     pub fn open_of(path: &Path, choice: Choice) -> Result<Recording, Error> {
-        Recording::put_together(Parts::read(path, choice)?, path, &Blazesym, &mut |_, _| {})
+        Recording::open_telling(path, choice, &mut |_, _| {})
     }
 
-    /// The same with an engine for names, telling `progress` the addresses looked up and their
-    /// number.
+    /// The same, telling `progress` the addresses looked up and their number.
+    ///
+    /// Errors: as [`Recording::open_of`].
+    pub fn open_telling(
+        path: &Path,
+        choice: Choice,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Recording, Error> {
+        Recording::put_together(Parts::read(path, choice)?, path, &Blazesym, progress)
+    }
+
+    /// The same of the whole recording, with an engine for names.
     pub fn open_with(
         path: &Path,
         engine: &dyn Engine,

@@ -22,6 +22,7 @@ mod monitors;
 mod options;
 mod output;
 mod peak;
+mod progress;
 mod report;
 mod run;
 mod sdk;

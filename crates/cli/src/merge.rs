@@ -2,32 +2,28 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use heaptide_analysis::merge::{Doing, merge as merge_recordings};
 
 use crate::error::Error;
 use crate::options::MergeOptions;
-use crate::run::{PATIENCE, may_record, progress};
+use crate::progress::Progress;
+use crate::run::may_record;
 
 /// Copies them and says what there is.
 pub fn merge(options: &MergeOptions) -> Result<ExitCode, Error> {
     let output = &options.output;
     may_record(output, options.force)?;
     let draft = Draft::beside(output)?;
-    let bar = progress(false);
-    let started = Instant::now();
+    let progress = Progress::start("copying profiles");
     let merged = merge_recordings(&options.recordings, &draft.0, &mut |doing, done, total| {
-        if started.elapsed() > PATIENCE {
-            bar.set_message(match doing {
-                Doing::Copying => "copying profiles",
-                Doing::Naming => "naming functions",
-            });
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        }
+        let what = match doing {
+            Doing::Copying => "copying profiles",
+            Doing::Naming => "naming functions",
+        };
+        progress.at(what, done, total);
     });
-    bar.finish_and_clear();
+    drop(progress);
     let merged = merged?;
     draft.become_recording(output)?;
     for note in &merged.notes {

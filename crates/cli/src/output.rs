@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::error::Error;
+use crate::progress::{Goes, Progress};
 
 /// Bytes that go to a file at once.
 const BUFFER: usize = 1 << 18;
@@ -47,8 +48,9 @@ pub fn write(
     })
 }
 
-fn fill(file: &File, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(BUFFER, file);
+fn fill(mut file: &File, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut progress = Progress::start("writing");
+    let mut out = BufWriter::with_capacity(BUFFER, progress.of(&mut file, Goes::Elsewhere));
     render(&mut out)?;
     out.flush()
 }

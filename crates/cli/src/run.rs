@@ -1,16 +1,13 @@
 //! `heaptide run`: starts the program with the recorder in it, stays out of its way, seals what it
 //! left.
 
-use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus};
-use std::time::Duration;
 
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::Recording;
 use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -19,11 +16,9 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use crate::launch::{Launch, default_recording};
 use crate::options::{Mode, RunOptions};
+use crate::progress::Progress;
 use crate::watch::Watch;
 use crate::{Error, library, monitors};
-
-/// Naming that takes longer than this shows its progress.
-pub const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
@@ -156,7 +151,10 @@ fn finish(recording: &Path, status: ExitStatus, quiet: bool) {
     if quiet {
         return;
     }
-    match Recording::open(recording) {
+    let progress = Progress::start(format!("reading {}", recording.display()));
+    let read = Recording::open(recording);
+    drop(progress);
+    match read {
         Ok(read) => eprint!("{}", heaptide_render::summary(&read, &from_here(recording))),
         Err(e) => eprintln!("heaptide: {e}"),
     }
@@ -186,33 +184,14 @@ fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> 
         )
         .into());
     }
-    let bar = progress(quiet);
-    bar.set_message("naming functions");
-    let started = std::time::Instant::now();
-    let sealed = heaptide_analysis::seal(recording, &mut |done, total| {
-        if started.elapsed() > PATIENCE {
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        }
-    });
-    bar.finish_and_clear();
-    sealed?;
+    let progress = (!quiet).then(|| Progress::start("naming functions"));
+    heaptide_analysis::seal(recording, &mut |done, total| {
+        progress.iter().for_each(|progress| progress.at("naming functions", done, total));
+    })?;
     Ok(())
 }
 
 fn holds_profile(recording: &Path) -> Result<bool, Error> {
     let mut entries = std::fs::read_dir(recording)?.flatten();
     Ok(entries.any(|entry| entry.file_name().to_string_lossy().ends_with(PROFILE_SUFFIX)))
-}
-
-/// On a terminal, and not when asked to be quiet.
-pub fn progress(quiet: bool) -> ProgressBar {
-    let shown = !quiet && std::io::stderr().is_terminal();
-    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("heaptide: {msg} {pos}/{len} {bar:30}");
-    let bar = ProgressBar::with_draw_target(None, target);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }

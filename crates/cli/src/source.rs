@@ -13,6 +13,7 @@ use heaptide_render::names::printable;
 use crate::chosen::Chosen;
 use crate::error::Error;
 use crate::options::{Selection, Source, Which};
+use crate::progress::{Goes, Progress};
 
 /// Opens a recording and takes of it what is selected.
 pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> {
@@ -61,6 +62,7 @@ fn choose(
     }
     let chosen = Chosen::of(selection)?;
     let mut recording = read(source)?;
+    let _progress = Progress::start("choosing what was asked for");
     if selection.fold_recursion {
         recording.processes.iter_mut().for_each(Process::fold_scopes);
     }
@@ -97,7 +99,7 @@ pub fn open_framed(
 pub fn read(source: &Source) -> Result<Recording, Error> {
     let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
     if let Some(path) = &source.recording {
-        return Ok(Recording::open_of(path, choice)?);
+        return told(path, choice);
     }
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
@@ -108,7 +110,14 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
     eprintln!("heaptide: reading {}, the newest recording here", path.display());
-    Ok(Recording::open_of(path, choice)?)
+    told(path, choice)
+}
+
+/// Reads a recording, and tells of it where it takes long.
+fn told(path: &Path, choice: Choice) -> Result<Recording, Error> {
+    let progress = Progress::start(format!("reading {}", path.display()));
+    let names = &mut |done, total| progress.at("naming functions", done, total);
+    Ok(Recording::open_telling(path, choice, names)?)
 }
 
 /// Whether a recording has anything of the process asked for, or anything at all; if not, says so.
@@ -214,6 +223,9 @@ impl Write for Page<'_> {
 
 /// Writes to standard output through a buffer.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut progress = Progress::start("writing");
+    let mut stdout = io::stdout().lock();
+    let told = progress.of(&mut stdout, Goes::by_stdout());
+    let mut out = BufWriter::with_capacity(1 << 16, told);
     write(&mut out).and_then(|()| out.flush()).map_err(Error::output)
 }

@@ -1,0 +1,118 @@
+//! Progress on a terminal: a line on standard error where something takes longer than a second,
+//! gone when it is done.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use heaptide_render::quantity::bytes;
+
+/// What takes no longer says nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The line is drawn anew so often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Something that is being done, until it is dropped.
+pub struct Progress {
+    bar: ProgressBar,
+    /// Who draws, and what ends when it is dropped; none where nobody looks.
+    drawing: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// Begins: `reading app.heaptide`.
+    pub fn start(what: impl Into<String>) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_message(what.into());
+        if let Ok(style) = ProgressStyle::with_template("heaptide: {msg}, {elapsed}") {
+            bar.set_style(style);
+        }
+        let drawing = io::stderr().is_terminal().then(|| {
+            let (sender, end) = channel();
+            let bar = bar.clone();
+            let thread = std::thread::spawn(move || {
+                let mut patience = PATIENCE;
+                while end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                    if patience == PATIENCE {
+                        bar.set_draw_target(ProgressDrawTarget::stderr());
+                    }
+                    bar.tick();
+                    patience = TICK;
+                }
+                bar.finish_and_clear();
+            });
+            (sender, thread)
+        });
+        Progress { bar, drawing }
+    }
+
+    /// Says what of it is done: `naming functions 1024/4096`.
+    pub fn at(&self, what: &str, done: usize, total: usize) {
+        self.bar.set_message(format!("{what} {done}/{total}"));
+    }
+
+    /// A writer that says how much was written; to a terminal it ends the line, which stands where
+    /// the text is to go.
+    pub fn of<'a>(&'a mut self, out: &'a mut dyn Write, goes: Goes) -> impl Write + 'a {
+        Told { progress: self, out, goes, written: 0 }
+    }
+
+    fn end(&mut self) {
+        if let Some((sender, thread)) = self.drawing.take() {
+            drop(sender);
+            let _ = thread.join(); // whatever befell it, nothing hangs on a line of progress
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Where what is written goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Goes {
+    /// To a terminal.
+    ToTerminal,
+    /// To a file or another program.
+    Elsewhere,
+}
+
+impl Goes {
+    /// Where standard output goes.
+    pub fn by_stdout() -> Goes {
+        if io::stdout().is_terminal() { Goes::ToTerminal } else { Goes::Elsewhere }
+    }
+}
+
+struct Told<'a> {
+    progress: &'a mut Progress,
+    out: &'a mut dyn Write,
+    goes: Goes,
+    written: u64,
+}
+
+impl Write for Told<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match self.goes {
+            Goes::ToTerminal => self.progress.end(),
+            Goes::Elsewhere => {
+                let said = self.written >> 20;
+                self.written += text.len() as u64;
+                if self.written >> 20 > said {
+                    self.progress.bar.set_message(format!("writing, {}", bytes(self.written)));
+                }
+            }
+        }
+        self.out.write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
