@@ -55,18 +55,20 @@ fn without_suffixes(mut name: &str) -> &str {
 
 /// The name without its last suffix, if it has one.
 fn without_suffix(name: &str) -> &str {
-    if let Some((start, part)) = name.rsplit_once(" [clone ").or(name.rsplit_once(" (.")) {
-        if part.ends_with([']', ')']) && !part[..part.len() - 1].contains([']', ')']) {
-            return start;
-        }
+    if name.ends_with([']', ')']) {
+        let last = name.rfind(['[', '(']).unwrap_or(0);
+        let is_part = name[last..].starts_with("[clone .") || name[last..].starts_with("(.");
+        return name[..last].strip_suffix(' ').filter(|_| is_part).unwrap_or(name);
     }
     if let Some((start, version)) = name.rsplit_once('@') {
         if version.starts_with(|c: char| c.is_ascii_alphabetic()) && version.contains('_') {
             return start.trim_end_matches('@');
         }
     }
-    if let Some((start, hash)) = name.rsplit_once("::h") {
-        if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) {
+    if let Some((start, hash)) = name.len().checked_sub(19).and_then(|at| name.split_at_checked(at))
+    {
+        let is_hash = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit());
+        if hash.strip_prefix("::h").is_some_and(is_hash) {
             return start;
         }
     }
