@@ -325,7 +325,7 @@ mod tests {
         bytes[..8].copy_from_slice(b"HEAPTIDE");
         (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
         let mut process = Process::from_bytes(&bytes, "x".as_ref()).expect("an empty profile");
-        process.frames = NAMES.map(|name| frame(name)).to_vec();
+        process.frames = NAMES.map(frame).to_vec();
         let nodes = [(0, 0), (0, 0), (1, 1), (2, 2), (1, 3), (0, 4), (5, 1), (6, 2)];
         let node = |(parent, frame)| StackNode { parent: StackId(parent), frame: FrameId(frame) };
         process.stacks = nodes.map(node).to_vec();

@@ -65,8 +65,11 @@ pub fn write(
         graph.branches(&branches, Some(id));
         graph.text.push_str("  }\n");
     }
-    write!(out, "{}{}}}\n", graph.text, graph.edges)
+    writeln!(out, "{}{}}}", graph.text, graph.edges)
 }
+
+/// Something of a lane, or of all as one.
+type OfLane<T> = (Option<LaneId>, T);
 
 /// The whole trees of the lanes, or of all as one.
 fn trees(
@@ -74,7 +77,7 @@ fn trees(
     measure: Measure,
     tree: Tree,
     lanes: Lanes,
-) -> Vec<(Option<LaneId>, Branches<2>)> {
+) -> Vec<OfLane<Branches<2>>> {
     let functions = Functions::of(process);
     let measures = [measure, blocks_of(measure)];
     let of_lane = |lane| match tree {
@@ -92,17 +95,16 @@ fn trees(
 
 /// What of the trees can be read together, and the least value that a box then has.
 fn legible(
-    trees: &[(Option<LaneId>, Branches<2>)],
+    trees: &[OfLane<Branches<2>>],
     whole: u64,
     tree: Tree,
-) -> (u64, Vec<(Option<LaneId>, Vec<Branch<2>>)>) {
+) -> (u64, Vec<OfLane<Vec<Branch<2>>>>) {
     let mut least = whole.div_ceil(PARTS).max(1);
     loop {
-        let cut = |(lane, all): &(Option<LaneId>, Branches<2>)| {
-            (*lane, all.cut_below(&[least, u64::MAX]).all)
-        };
+        let cut =
+            |(lane, all): &OfLane<Branches<2>>| (*lane, all.cut_below(&[least, u64::MAX]).all);
         let cut: Vec<_> = trees.iter().map(cut).collect();
-        let boxes = |(_, branches): &(Option<LaneId>, Vec<Branch<2>>)| {
+        let boxes = |(_, branches): &OfLane<Vec<Branch<2>>>| {
             let passed = passed(branches, tree, least).into_iter().zip(branches);
             passed.filter(|(passed, branch)| !passed && !is_crumb(branch, least)).count()
         };

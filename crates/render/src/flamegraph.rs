@@ -1,5 +1,5 @@
-//! Flame graphs as SVG, drawn by inferno: widths are a measure, flames or icicles, of calls, callers
-//! or scopes.
+//! Flame graphs as SVG, drawn by inferno: widths are a measure; flames or icicles, of calls,
+//! callers or scopes.
 
 use std::io::{self, Write};
 

@@ -23,8 +23,8 @@ const SCRIPT: [&str; 5] = [
     include_str!("html/start.js"),
 ];
 
-/// Writes the page of a process, which opens with a measure; with the first that has a value if that
-/// one has none or is not shown.
+/// Writes the page of a process, which opens with a measure; with the first that has a value if
+/// that one has none or is not shown.
 ///
 /// Branches of the flame graphs and rows of the tables that are too small to see are put together
 /// or left out, which the page says: with 160,000 sites it has a few megabytes.
