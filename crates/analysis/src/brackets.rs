@@ -64,12 +64,15 @@ pub fn bare(name: &str) -> Cow<'_, str> {
     let (mut from, mut leaving) = (0, None);
     let mut brackets = Brackets::of(name);
     while let Some((at, depth)) = brackets.next() {
-        let before = name[..at].trim_end_matches(' ').trim_end_matches("::");
-        let after_name = before.ends_with(|c: char| c.is_alphanumeric() || "_>)]".contains(c));
         match (name.as_bytes()[at], leaving) {
-            (b'<', None) if (after_name || brackets.in_operator) && !is_rust_word(before) => {
-                path.push_str(&name[from..before.len()]);
-                leaving = Some(depth + 1);
+            (b'<', None) => {
+                let before = name[..at].trim_end_matches(' ').trim_end_matches("::");
+                let ends = |c: char| c.is_alphanumeric() || "_>)]".contains(c);
+                let after_name = before.ends_with(ends) && !is_rust_word(before);
+                if after_name || brackets.in_operator {
+                    path.push_str(&name[from..before.len()]);
+                    leaving = Some(depth + 1);
+                }
             }
             (b'>', Some(inside)) if depth == inside => (from, leaving) = (at + 1, None),
             _ => {}

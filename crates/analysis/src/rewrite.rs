@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::brackets::{without_argument, without_signature};
 use crate::model::{Frame, FrameId, ModuleId, Process, StackId};
 use crate::restack::Stacks;
-use crate::rules::{Action, Rules};
+use crate::rules::{Action, Name, Rules};
 
 impl Process {
     /// Rewrites names and stacks by rules; every sum stays what it is.
@@ -128,7 +128,7 @@ impl<'a> Naming<'a> {
 
     fn decide(&mut self, process: &mut Process, whole: &str, module: Option<ModuleId>) -> Fate {
         let mut fate = Fate::default();
-        let mut name = Cow::Borrowed(whole);
+        let mut name = Name::new(whole);
         let mut stands = false;
         for (index, rule) in self.rules.rules.iter().enumerate() {
             let module_fits = |modules: &Vec<bool>| {
@@ -138,21 +138,28 @@ impl<'a> Naming<'a> {
                 continue;
             }
             match &rule.action {
-                Action::Shorten(regex, text) => name = replaced(name, regex, text),
+                Action::Shorten(regex, text) => {
+                    if let Some(new) = replaced(name.whole(), regex, text) {
+                        name.set(new);
+                    }
+                }
                 Action::Signature(regex) => {
                     if regex.as_ref().is_none_or(|regex| regex.is_match(&name)) {
-                        name = Cow::Owned(without_signature(&name).to_owned());
+                        name.set(without_signature(name.whole()).to_owned());
                     }
                 }
                 Action::RemoveArgument(argument) => {
-                    name = Cow::Owned(without_argument(&name, argument).into_owned());
+                    if let Cow::Owned(new) = without_argument(name.whole(), argument) {
+                        name.set(new);
+                    }
                 }
                 Action::Drop(regex) if regex.is_match(&name) => {
                     return Fate { drops: true, ..fate };
                 }
                 Action::Fold(regex, text) => {
                     if let Some(new) = regex.renamed(&name, text) {
-                        (name, stands, fate.folds) = (Cow::Owned(new), true, true);
+                        name.set(new);
+                        (stands, fate.folds) = (true, true);
                     }
                 }
                 Action::FoldRange(from, to, text) => {
@@ -167,15 +174,16 @@ impl<'a> Naming<'a> {
                 Action::CutBelow(regex, None) => fate.cuts_below |= regex.is_match(&name),
                 Action::CutBelow(regex, Some(text)) => {
                     if let Some(new) = regex.renamed(&name, text) {
-                        (name, stands, fate.cuts_below) = (Cow::Owned(new), true, true);
+                        name.set(new);
+                        (stands, fate.cuts_below) = (true, true);
                     }
                 }
                 Action::CutAbove(regex) => fate.cuts_above |= regex.is_match(&name),
                 Action::Drop(_) => {}
             }
         }
-        fate.name = (name != whole).then(|| self.name(&name));
-        fate.stands = stands.then(|| self.stand_in(process, &name, module));
+        fate.name = (name.whole() != whole).then(|| self.name(name.whole()));
+        fate.stands = stands.then(|| self.stand_in(process, name.whole(), module));
         fate
     }
 
@@ -202,12 +210,11 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// The name with all that matches replaced; what is left is not empty.
-fn replaced<'a>(name: Cow<'a, str>, regex: &Regex, text: &str) -> Cow<'a, str> {
-    match regex.replace_all(&name, text) {
-        Cow::Borrowed(_) => name,
-        Cow::Owned(new) if new.trim().is_empty() => name,
-        Cow::Owned(new) => Cow::Owned(new),
+/// The name with all that matches replaced, if anything does and anything is left.
+fn replaced(name: &str, regex: &Regex, text: &str) -> Option<String> {
+    match regex.replace_all(name, text) {
+        Cow::Owned(new) if !new.trim().is_empty() => Some(new),
+        _ => None,
     }
 }
 

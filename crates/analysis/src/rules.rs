@@ -1,5 +1,7 @@
 //! Rules that rewrite names and stacks: files of lines, and the sets that are built in.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt;
 
 use regex::Regex;
@@ -53,27 +55,48 @@ pub(crate) struct Match {
 
 impl Match {
     /// Whether a function has such a name.
-    pub(crate) fn is_match(&self, name: &str) -> bool {
-        match self.bare {
-            true => self.regex.is_match(&brackets::bare(name)),
-            false => self.regex.is_match(name),
-        }
+    pub(crate) fn is_match(&self, name: &Name) -> bool {
+        self.regex.is_match(self.held(name))
     }
 
     /// The text with what matched in it, if a function has such a name. It is not empty.
-    pub(crate) fn renamed(&self, name: &str, text: &str) -> Option<String> {
-        let bare;
-        let held = match self.bare {
-            true => {
-                bare = brackets::bare(name);
-                &*bare
-            }
-            false => name,
-        };
-        let groups = self.regex.captures(held)?;
+    pub(crate) fn renamed(&self, name: &Name, text: &str) -> Option<String> {
+        let groups = self.regex.captures(self.held(name))?;
         let mut new = String::new();
         groups.expand(text, &mut new);
-        Some(if new.trim().is_empty() { name.to_owned() } else { new })
+        Some(if new.trim().is_empty() { name.whole().to_owned() } else { new })
+    }
+
+    fn held<'n>(&self, name: &'n Name) -> &'n str {
+        if self.bare { name.bare() } else { name.whole() }
+    }
+}
+
+/// The name of a function on its way through the rules.
+pub(crate) struct Name<'a> {
+    whole: Cow<'a, str>,
+    /// Found when it is asked for.
+    bare: OnceCell<String>,
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn new(whole: &'a str) -> Name<'a> {
+        Name { whole: Cow::Borrowed(whole), bare: OnceCell::new() }
+    }
+
+    pub(crate) fn whole(&self) -> &str {
+        &self.whole
+    }
+
+    fn bare(&self) -> &str {
+        self.bare.get_or_init(|| brackets::bare(&self.whole).into_owned())
+    }
+
+    /// Gives it another name.
+    pub(crate) fn set(&mut self, new: String) {
+        if new != self.whole {
+            *self = Name { whole: Cow::Owned(new), bare: OnceCell::new() };
+        }
     }
 }
 
