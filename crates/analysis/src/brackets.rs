@@ -15,7 +15,8 @@ const QUALIFIERS: [&str; 6] = ["const", "volatile", "&", "[", "noexcept", "."];
 /// assert_eq!(without_signature(name), "std::sort<int*>");
 /// let name = "app::run(int) const::{lambda(int)#1}::operator()(int) const [clone .isra.0]";
 /// assert_eq!(without_signature(name), "app::run(int) const::{lambda(int)#1}::operator()");
-/// assert_eq!(without_signature("<T as core::fmt::Display>::fmt"), "<T as core::fmt::Display>::fmt");
+/// let name = "<T as core::fmt::Display>::fmt";
+/// assert_eq!(without_signature(name), name);
 /// ```
 pub fn without_signature(name: &str) -> &str {
     if name.starts_with('[') {
@@ -97,7 +98,8 @@ fn is_rust_word(before: &str) -> bool {
 /// let name = "f(std::map<int, std::vector<A, std::allocator<A> >, std::allocator<int> >)";
 /// let short = "f(std::map<int, std::vector<A>>)";
 /// assert_eq!(without_argument(name, "std::allocator"), short);
-/// assert_eq!(without_argument("g<std::allocator<int>>", "std::allocator"), "g<std::allocator<int>>");
+/// let name = "g<std::allocator<int>>";
+/// assert_eq!(without_argument(name, "std::allocator"), name);
 /// ```
 pub fn without_argument<'a>(name: &'a str, argument: &str) -> Cow<'a, str> {
     if argument.is_empty() || !name.contains(argument) {
