@@ -1,6 +1,7 @@
 //! `heaptide export`: a recording in the format of another tool.
 
 use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -118,7 +119,8 @@ fn write(
         ExportFormat::Csv => csv::write(out, process),
         ExportFormat::Dot => {
             let scopes = options.frames.scopes || process.mode == Mode::Scopes;
-            let tree = if scopes { dot::Tree::Scopes } else { dot::Tree::Calls };
+            let levels = options.selection.depth.map_or(usize::MAX, NonZeroUsize::get);
+            let tree = if scopes { dot::Tree::Scopes { levels } } else { dot::Tree::Calls };
             dot::write(out, process, measure, tree, lanes)
         }
         ExportFormat::Firefox => firefox::write(out, process, measure),

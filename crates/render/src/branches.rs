@@ -74,18 +74,26 @@ impl<const N: usize> Branches<N> {
         tree
     }
 
-    /// Scopes inside each other, of all lanes or of one.
+    /// Scopes inside each other, of all lanes or of one; those below so many levels count for the
+    /// last of them.
     pub(crate) fn scopes(
         process: &Process,
         lane: Option<LaneId>,
+        levels: usize,
         measures: [Measure; N],
     ) -> Branches<N> {
         let mut tree = Branches::new(measures);
+        let mut of_scope = vec![(0u32, 0usize)];
         for (scope, id) in process.scopes.iter().zip(0..).skip(1) {
-            let what = What::Scope(ScopeId(id));
-            tree.all.push(Branch { parent: scope.parent.0, what, ..tree.all[0] });
+            let (parent, level) = of_scope[scope.parent.0 as usize];
+            if level == levels {
+                of_scope.push((parent, level));
+                continue;
+            }
+            tree.all.push(Branch { parent, what: What::Scope(ScopeId(id)), ..tree.all[0] });
+            of_scope.push(((tree.all.len() - 1) as u32, level + 1));
         }
-        tree.fill(process, lane, |site| site.scope.0);
+        tree.fill(process, lane, |site| of_scope[site.scope.0 as usize].0);
         tree
     }
 

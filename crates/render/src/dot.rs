@@ -31,8 +31,11 @@ const CHAIN: usize = 3;
 pub enum Tree {
     /// Functions below their callers.
     Calls,
-    /// Scopes below those around them.
-    Scopes,
+    /// Scopes below those around them, so many levels.
+    Scopes {
+        /// Deeper ones count for the last of them.
+        levels: usize,
+    },
 }
 
 /// Writes the graph of a process. Scopes or functions of one name at different paths are boxes of
@@ -82,7 +85,7 @@ fn trees(
     let measures = [measure, blocks_of(measure)];
     let of_lane = |lane| match tree {
         Tree::Calls => (lane, Branches::calls(process, &functions, lane, measures)),
-        Tree::Scopes => (lane, Branches::scopes(process, lane, measures)),
+        Tree::Scopes { levels } => (lane, Branches::scopes(process, lane, levels, measures)),
     };
     match lanes {
         Lanes::Merged => vec![of_lane(None)],
@@ -278,7 +281,7 @@ fn is_crumb(branch: &Branch<2>, least: u64) -> bool {
 /// Of each branch, whether it is a function that allocates nothing itself and calls but one other,
 /// in whose box it is named.
 fn passed(branches: &[Branch<2>], tree: Tree, least: u64) -> Vec<bool> {
-    if tree == Tree::Scopes {
+    if tree != Tree::Calls {
         return vec![false; branches.len()];
     }
     let mut children = vec![(0, false); branches.len()];

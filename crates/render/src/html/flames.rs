@@ -69,7 +69,7 @@ impl Flames {
     pub(super) fn of(process: &Process, functions: &Functions, names: &mut Names) -> Flames {
         let calls = Branches::calls(process, functions, None, MEASURES);
         let callers = calls.callers(process, functions, PARTS_OF_CALLERS);
-        let scopes = Branches::scopes(process, None, MEASURES);
+        let scopes = Branches::scopes(process, None, usize::MAX, MEASURES);
         Flames {
             calls: Flame::of(&calls.cut(PARTS, BRANCHES), names),
             callers: Flame::of(&callers.cut(PARTS_OF_CALLERS, BRANCHES), names),

@@ -27,8 +27,11 @@ fn graphs_of_calls_and_scopes() {
     };
     let calls = draw(&process(), Measure::AtPeakBytes, Tree::Calls, Lanes::Merged);
     expect("calls.dot", &calls);
-    let scopes = draw(&annotated(), Measure::UsableBytes, Tree::Scopes, Lanes::Apart);
-    expect("scopes_lanes.dot", &scopes);
+    let scopes =
+        |levels| draw(&annotated(), Measure::UsableBytes, Tree::Scopes { levels }, Lanes::Apart);
+    expect("scopes_lanes.dot", &scopes(usize::MAX));
+    let outer = scopes(1);
+    assert!(!outer.contains("step=2") && outer.contains("own 5.16 MiB"), "{outer}");
 }
 
 #[test]
