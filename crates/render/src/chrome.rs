@@ -10,6 +10,7 @@ use heaptide_analysis::model::{LaneId, Mark, Process, Recording, Window};
 use heaptide_format::Sample;
 use serde_json::{Value, json};
 
+use crate::live;
 use crate::named::mark_says;
 use crate::text::command_line;
 
@@ -109,12 +110,7 @@ impl Image<'_> {
                 "args": {unit: value},
             }))
         };
-        let peak = (self.process.peak_time_ns, self.process.totals.peak_bytes);
-        let mut live: Vec<(u64, u64)> = samples.iter().map(|s| (s.time_ns, s.live_bytes)).collect();
-        live.extend([(0, 0), peak]);
-        live.sort_by_key(|&(ns, _)| ns);
-        live.push((self.process.duration_ns, self.process.totals.live_bytes));
-        for (ns, bytes) in live {
+        for (ns, bytes) in live::points(self.process) {
             counter("live", ns, "bytes", bytes as f64)?;
         }
         for sample in samples.iter().filter(|sample| sample.resident_bytes > 0) {

@@ -5,6 +5,8 @@ use heaptide_analysis::model::{LaneId, Mark, Process};
 use heaptide_format::Sample;
 use serde_json::{Value, json};
 
+use crate::live;
+
 /// Phases of markers.
 const INSTANT: u32 = 0;
 const INTERVAL: u32 = 1;
@@ -70,13 +72,10 @@ pub(crate) fn counters(process: &Process) -> Value {
     let of_samples = |value: fn(&Sample) -> u64| -> Vec<(u64, u64)> {
         samples.iter().map(|sample| (sample.time_ns, value(sample))).collect()
     };
-    let mut live = of_samples(|sample| sample.live_bytes);
-    live.push((process.peak_time_ns, process.totals.peak_bytes));
-    live.sort_by_key(|point| point.0);
-    live.push((process.duration_ns, process.totals.live_bytes));
     let bytes = ["accumulated", "bytes", "line-accumulated"];
     let count = ["count", "number", "line-rate"];
-    let mut counters = vec![counter(process, "live bytes", "orange", bytes, &live)];
+    let mut counters =
+        vec![counter(process, "live bytes", "orange", bytes, &live::points(process))];
     if !samples.is_empty() {
         let resident = of_samples(|sample| sample.resident_bytes);
         counters.push(counter(process, "resident bytes", "purple", bytes, &resident));

@@ -22,6 +22,7 @@ pub mod json;
 mod json_named;
 mod json_view;
 pub mod leaks;
+mod live;
 pub mod massif;
 mod named;
 pub mod names;

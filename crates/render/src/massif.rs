@@ -10,6 +10,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Frame, FrameId, Mode, Process, StackId};
 
 use crate::frames::file_name;
+use crate::live;
 use crate::names::printable;
 use crate::text::command_line;
 
@@ -73,12 +74,14 @@ impl Detail {
     }
 }
 
-/// The start, the highest sample of each slice of time, the peak, and the end.
+/// The start, the highest sample of each slice of time, the peak, and the end. Samples of more than
+/// the totals are of are left out.
 fn moments(process: &Process) -> Vec<Moment> {
     let end = process.duration_ns;
     let slice = (end / SNAPSHOTS).max(1);
     let mut moments = vec![Moment { time_ns: 0, live_bytes: 0, tree: None }];
-    for samples in process.timeline.chunk_by(|a, b| a.time_ns / slice == b.time_ns / slice) {
+    let timeline = if live::is_of_totals(process) { &process.timeline[..] } else { &[] };
+    for samples in timeline.chunk_by(|a, b| a.time_ns / slice == b.time_ns / slice) {
         let highest = samples.iter().max_by_key(|sample| sample.live_bytes);
         moments.extend(highest.map(|sample| Moment {
             time_ns: sample.time_ns.min(end),

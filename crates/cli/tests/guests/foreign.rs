@@ -225,6 +225,9 @@ fn massif_has_the_known_numbers() {
         figure(bytes.split_once(')').expect(function).0)
     };
     assert_eq!(share("burst"), evaluate(&report, "leaf:burst", "at_peak_bytes"));
+    // The timeline is of all blocks, so it is not in a file of some.
+    let file = of.to_file("--format massif --focus burst", "massif.out.2");
+    assert!(tool(&of, &["ms_print"], &file).contains("Number of snapshots: 3\n"));
     let of_nothing = of.export("--format massif --process 1");
     assert_eq!(of_nothing.status, 1);
     let of = Recorded::guest("exported.c", "foreign-massif-counters", &["--mode", "counters"]);

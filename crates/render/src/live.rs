@@ -1,0 +1,24 @@
+//! Live bytes over time, from the timeline and the totals.
+
+use heaptide_analysis::model::Process;
+
+/// Whether the timeline is of what the totals are of: where blocks were left out, or figures count
+/// from a reset, it is of more.
+pub(crate) fn is_of_totals(process: &Process) -> bool {
+    let most = process.totals.peak_bytes.saturating_add(process.peak_bound_bytes);
+    process.timeline.iter().all(|sample| sample.live_bytes <= most)
+}
+
+/// Nanoseconds from the start, and live bytes: nothing at the start, the samples, and in their
+/// places the peak and the end, if they are of the same.
+pub(crate) fn points(process: &Process) -> Vec<(u64, u64)> {
+    let mut points = vec![(0, 0)];
+    points.extend(process.timeline.iter().map(|sample| (sample.time_ns, sample.live_bytes)));
+    if !is_of_totals(process) {
+        return points;
+    }
+    points.push((process.peak_time_ns, process.totals.peak_bytes));
+    points.sort_by_key(|&(ns, _)| ns);
+    points.push((process.duration_ns, process.totals.live_bytes));
+    points
+}
