@@ -1,12 +1,16 @@
 //! Live bytes over time, from the timeline and the totals.
 
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{End, Process};
 
 /// Whether the timeline is of what the totals are of: where blocks were left out, or figures count
-/// from a reset, it is of more.
+/// from a reset, it is of more. What still runs may have gone on between the two.
 pub(crate) fn is_of_totals(process: &Process) -> bool {
-    let most = process.totals.peak_bytes.saturating_add(process.peak_bound_bytes);
-    process.timeline.iter().all(|sample| sample.live_bytes <= most)
+    let Process { totals, end, .. } = process;
+    let most = totals.peak_bytes.saturating_add(process.peak_bound_bytes);
+    process.timeline.iter().all(|sample| {
+        let made = *end == End::Running || sample.allocations <= totals.allocations;
+        made && sample.live_bytes <= most
+    })
 }
 
 /// Nanoseconds from the start, and live bytes: nothing at the start, the samples, and in their
