@@ -162,7 +162,8 @@ impl Comparison {
     /// # let read = || {
     /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap()
     /// # };
-    /// let difference = Comparison::new(Measure::LiveBytes, By::Stacks).before(read()).after(read());
+    /// let comparison = Comparison::new(Measure::LiveBytes, By::Stacks);
+    /// let difference = comparison.before(read()).after(read());
     /// assert_eq!(difference.total().amount(), 0);
     /// assert!(difference.functions().is_empty());
     /// ```
@@ -342,7 +343,8 @@ impl Name {
     /// use heaptide_analysis::diff::Name;
     /// let (attribute, value) = ("phase".into(), "2".into());
     /// assert_eq!(Name::Scope { attribute, value }.called(), "phase=2");
-    /// assert_eq!(Name::Nameless("libz.so.1".into()).called(), "[libz.so.1: functions without names]");
+    /// let nameless = Name::Nameless("libz.so".into());
+    /// assert_eq!(nameless.called(), "[libz.so: functions without names]");
     /// ```
     pub fn called(&self) -> Cow<'_, str> {
         match self {

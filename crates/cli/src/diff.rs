@@ -100,10 +100,10 @@ fn open(
         return Ok(None);
     };
     if all > 1 && pid.is_none() {
-        let (given, pid, image) = (given.display(), process.pid, process.image);
+        let (path, pid, image) = (recording.path.display(), process.pid, process.image);
         eprintln!(
-            "heaptide: {given}: comparing pid {pid} image {image} of {all} process images; \
-             `--process all` joins them, {given}/PID-IMAGE.profile is another"
+            "heaptide: {path}: comparing pid {pid} image {image} of {all} process images; \
+             `--process all` joins them, {path}/PID-IMAGE.profile is another"
         );
     }
     Ok(Some(process))

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::diff::{Change, Difference, PathId, Paths, Side};
+use heaptide_analysis::measure::Combine;
 use inferno::flamegraph;
 
 use super::text::{growth, signed};
@@ -13,8 +14,10 @@ use crate::names::{elide_middle, shorten};
 use crate::quantity::amount;
 use crate::text::command_line;
 
-/// Values are drawn up to 256 TiB, so that no sum of them overflows.
-const MOST: u64 = 1 << 48;
+/// Up to this total values are drawn as they are, so that no sum of them overflows, …
+const TOTAL: u64 = 1 << 53;
+/// … and beyond it, or where they do not add up, as this at most.
+const MOST: u64 = 1 << 40;
 
 /// What of the first recording is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,15 +116,17 @@ fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
     }
     let names: Vec<String> =
         difference.names.iter().map(|name| plain(&shorten(&name.called(), NAME))).collect();
+    let adds_up = combine == Combine::Sum && whole.before.max(whole.after) <= TOTAL;
+    let most = if adds_up { TOTAL } else { MOST };
     let values = |change: Change| {
         let before = match drawing.scale {
             Scale::Normalized if whole.before > 0 => {
                 let scaled = u128::from(change.before) * u128::from(whole.after);
-                u64::try_from(scaled / u128::from(whole.before)).unwrap_or(MOST)
+                u64::try_from(scaled / u128::from(whole.before)).unwrap_or(most)
             }
             _ => change.before,
         };
-        let (before, after) = (before.min(MOST), change.after.min(MOST));
+        let (before, after) = (before.min(most), change.after.min(most));
         match drawing.widths {
             Side::Before => (after, before),
             Side::After => (before, after),

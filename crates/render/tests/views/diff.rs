@@ -156,3 +156,26 @@ fn a_graph_is_red_where_it_grew_and_as_wide_as_after() {
     // 258 000 of 4 886 400 are 271 622 of 5 144 400.
     assert!(scaled[6].ends_with("(516,000 bytes, 10.03%; +4.75%) 516000 rgb(255,183,183)"));
 }
+
+#[test]
+fn a_damaged_recording_with_huge_figures_is_drawn() {
+    let huge = || {
+        let mut p = process();
+        for site in &mut p.sites {
+            let most = u64::MAX;
+            site.measures = Measures { live_bytes: most, largest_bytes: most, ..site.measures };
+        }
+        p
+    };
+    for measure in [Measure::LiveBytes, Measure::LargestBytes] {
+        for (before, after) in [(huge(), next_build()), (next_build(), huge()), (huge(), huge())] {
+            let difference = difference(Rows::Functions, measure, before, after);
+            let view = view(Rows::Functions);
+            written(|out| text::write(out, &difference, &view));
+            for (widths, scale) in [(Side::After, Scale::AsIs), (Side::Before, Scale::Normalized)] {
+                let drawing = Drawing { widths, scale };
+                written(|out| graph::write(out, &difference, &view, drawing));
+            }
+        }
+    }
+}
