@@ -65,23 +65,36 @@ pub fn write(out: &mut dyn Write, recording: &Recording, table: &Table) -> io::R
     writeln!(out, "{}: {kinds}{images}\n", recording.path.display())?;
     let even = evenness(&rows, table);
     let missing = missing(&processes, &rows);
-    if let Some(measure) = table.sort {
-        rows.sort_by_key(|row| Reverse(measure.of(&row.sums)));
-    }
-    let shown = table.top.unwrap_or(ROWS);
+    let total = (rows.len() > 1).then(|| sum(&rows));
+    let rest = rows.len().saturating_sub(table.top.unwrap_or(ROWS));
+    choose(&mut rows, table);
     let extra = table.sort.filter(|measure| !in_columns(*measure));
-    let width = rows.iter().take(shown).map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     heading(out, extra, table.by)?;
-    for row in rows.iter().take(shown) {
+    for row in &rows {
         line(out, row, extra, width)?;
     }
-    if rows.len() > shown {
-        writeln!(out, "  {} more; --top {} shows all", rows.len() - shown, rows.len())?;
+    if rest > 0 {
+        let measure = table.sort.unwrap_or(Measure::PeakBytes).name();
+        writeln!(out, "  {rest} more with lower {measure}; --top {} shows all", rest + rows.len())?;
     }
-    if rows.len() > 1 {
-        line(out, &sum(&rows), extra, width)?;
+    if let Some(total) = total {
+        line(out, &total, extra, width)?;
     }
     [missing, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
+}
+
+/// Keeps the rows with most, ordered by the measure if one was asked for.
+fn choose(rows: &mut Vec<Row>, table: &Table) {
+    let measure = table.sort.unwrap_or(Measure::PeakBytes);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&at| Reverse(measure.of(&rows[at].sums)));
+    order.truncate(table.top.unwrap_or(ROWS));
+    if table.sort.is_none() {
+        order.sort_unstable();
+    }
+    let mut chosen: Vec<Option<Row>> = rows.drain(..).map(Some).collect();
+    rows.extend(order.into_iter().filter_map(|at| chosen[at].take()));
 }
 
 fn in_columns(measure: Measure) -> bool {

@@ -6,6 +6,7 @@ mod answers;
 mod diff;
 mod exports;
 mod made;
+mod origins;
 mod pictures;
 
 use std::path::{Path, PathBuf};
