@@ -5,10 +5,9 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
-
-use crate::aggregate::Sum;
-use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, Site, StackId};
+use crate::aggregate::by_stack;
+use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, StackId};
+use crate::scopes;
 use crate::suppressions::{Matched, Suppressions};
 
 /// Where live blocks were allocated, as finely as was recorded.
@@ -63,22 +62,12 @@ impl Leaks {
     /// assert_eq!(found.bytes(), process.totals.live_bytes);
     /// ```
     pub fn of(process: &Process, suppressions: &Suppressions) -> Leaks {
-        let origin = |site: &Site| match process.mode {
-            Mode::Stacks => Origin::Stack(site.stack),
-            Mode::Scopes => Origin::Scope(site.scope),
-            Mode::Counters => Origin::Lane(site.lane),
-        };
-        let mut sums: FxHashMap<Origin, Sum> = FxHashMap::default();
-        for site in &process.sites {
-            sums.entry(origin(site)).or_default().add(site);
-        }
         let matched = Matched::of(process, suppressions);
         let mut used = vec![Used::default(); suppressions.names().len()];
         let mut leaks = Vec::new();
-        for (origin, sum) in sums {
-            let measures = sum.total();
+        let mut found = |origin: Origin, measures: Measures| {
             if measures.live_blocks == 0 && measures.live_bytes == 0 {
-                continue;
+                return;
             }
             match suppressed(process, suppressions, &matched, origin, &measures) {
                 Some(by) => {
@@ -86,6 +75,17 @@ impl Leaks {
                     used[by].bytes = used[by].bytes.saturating_add(measures.live_bytes);
                 }
                 None => leaks.push(Leak { origin, measures }),
+            }
+        };
+        match process.mode {
+            Mode::Stacks => by_stack(process).for_each(|(stack, m)| found(Origin::Stack(stack), m)),
+            Mode::Scopes => {
+                let sums = scopes::sums(process, None).into_iter().zip(0..);
+                sums.for_each(|(sums, id)| found(Origin::Scope(ScopeId(id)), sums.own));
+            }
+            Mode::Counters => {
+                let lanes = process.lanes.iter().zip(0..);
+                lanes.for_each(|(lane, id)| found(Origin::Lane(LaneId(id)), lane.measures));
             }
         }
         leaks.sort_by_key(|leak| {

@@ -206,36 +206,86 @@ impl Suppressions {
 /// Which suppression each stack of a process falls under.
 pub(crate) struct Matched<'a> {
     process: &'a Process,
-    /// By a pattern that was written.
-    of_stack: Vec<Option<usize>>,
+    /// By a pattern that was written, as index into them, or [`NONE`]; empty where there are none.
+    of_stack: Vec<u32>,
     written: usize,
-    built_in: Vec<Kept>,
+    /// Of frames; empty if nothing built in counts.
+    kept: Vec<Kept>,
+    /// Of stacks: the `through` of all their frames.
+    through: Vec<u8>,
 }
+
+const NONE: u32 = u32::MAX;
 
 impl<'a> Matched<'a> {
     pub(crate) fn of(process: &'a Process, suppressions: &Suppressions) -> Matched<'a> {
+        let (written, built_in) = (suppressions.written(), suppressions.built_in);
         let by = |frame: &Frame| {
-            texts(process, frame).into_iter().flatten().find_map(|t| suppressions.of_name(t))
+            let found = texts(process, frame).into_iter().flatten();
+            found.filter_map(|text| suppressions.of_name(text)).next().map_or(NONE, |i| i as u32)
         };
-        let of_frame: Vec<Option<usize>> = process.frames.iter().map(by).collect();
-        let mut of_stack = vec![None; process.stacks.len()];
-        // Parents come before children; what is inside counts first, as a report reads.
-        for (i, node) in process.stacks.iter().enumerate().skip(1) {
-            let own = of_frame.get(node.frame.0 as usize).copied().flatten();
-            of_stack[i] = own.or(of_stack[node.parent.0 as usize]);
-        }
-        let built_in = BUILT_IN.iter().filter(|_| suppressions.built_in);
-        let built_in = built_in.map(|b| Kept::of(b, process)).collect();
-        Matched { process, of_stack, written: suppressions.written(), built_in }
+        // What is inside counts first, as a report reads.
+        let inner_first = |own: u32, callers: u32| if own == NONE { callers } else { own };
+        let of_stack = match written {
+            0 => Vec::new(),
+            _ => {
+                let of_frame: Vec<u32> = process.frames.iter().map(by).collect();
+                along(process, NONE, |frame| of_frame[frame], inner_first)
+            }
+        };
+        let all = Kept::patterns();
+        let kept: Vec<Kept> = match built_in {
+            true => process.frames.iter().map(|frame| Kept::of(process, frame, &all)).collect(),
+            false => Vec::new(),
+        };
+        let through = match built_in {
+            true => along(process, 0, |frame| kept[frame].through, |own, above| own | above),
+            false => Vec::new(),
+        };
+        Matched { process, of_stack, written, kept, through }
     }
 
     /// Index into the names of the suppressions.
     pub(crate) fn stack(&self, stack: StackId, measures: &Measures) -> Option<usize> {
-        let written = self.of_stack.get(stack.0 as usize).copied().flatten();
-        let frames: Vec<usize> = self.process.frames_of(stack).map(|id| id.0 as usize).collect();
-        let built_in = || self.built_in.iter().position(|kept| kept.holds(&frames, measures));
-        written.or_else(|| built_in().map(|at| self.written + at))
+        let written = self.of_stack.get(stack.0 as usize).filter(|&&found| found != NONE);
+        let built_in = || (0..BUILT_IN.len()).find(|&i| self.keeps(i, stack, measures));
+        match written {
+            Some(&found) => Some(found as usize),
+            None if self.kept.is_empty() => None,
+            None => built_in().map(|i| self.written + i),
+        }
     }
+
+    /// Whether what a stack allocated is what one built in says.
+    fn keeps(&self, index: usize, stack: StackId, m: &Measures) -> bool {
+        let (bit, BuiltIn { outer, sizes, .. }) = (1 << index, &BUILT_IN[index]);
+        let mut frames = self.process.frames_of(stack).map(|id| self.kept[id.0 as usize]);
+        if frames.next().is_some_and(|innermost| innermost.inner & bit != 0) {
+            let next = frames.find(|frame| frame.inner & bit == 0);
+            if outer.is_empty() || next.is_some_and(|frame| frame.outer & bit != 0) {
+                return true;
+            }
+        }
+        let of_size = sizes.is_empty() || m.allocations == 1 && sizes.contains(&m.requested_bytes);
+        self.through[stack.0 as usize] & bit != 0 && of_size
+    }
+}
+
+/// A value for each stack, of those of its frames from the outermost inwards.
+fn along<T: Copy>(
+    process: &Process,
+    none: T,
+    of_frame: impl Fn(usize) -> T,
+    join: impl Fn(T, T) -> T,
+) -> Vec<T> {
+    let mut values = Vec::with_capacity(process.stacks.len());
+    values.push(none);
+    // Parents come before children.
+    for node in process.stacks.iter().skip(1) {
+        let above = values[node.parent.0 as usize];
+        values.push(join(of_frame(node.frame.0 as usize), above));
+    }
+    values
 }
 
 /// What of a frame a pattern may match, in the order of LeakSanitizer.
@@ -244,40 +294,38 @@ fn texts<'a>(process: &'a Process, frame: &'a Frame) -> [Option<&'a str>; 3] {
     [module.map(|m| m.path.as_str()), frame.function.as_deref(), frame.file.as_deref()]
 }
 
-/// By frame, whether it is one of those that a built-in suppression names.
+/// For which of the built-in suppressions a frame is one of those they name, a bit each.
+#[derive(Clone, Copy, Default)]
 struct Kept {
-    inner: Vec<bool>,
-    outer: Option<Vec<bool>>,
-    through: Vec<bool>,
-    sizes: &'static [u64],
+    inner: u8,
+    outer: u8,
+    through: u8,
 }
 
+const _: () = assert!(BUILT_IN.len() <= u8::BITS as usize);
+
 impl Kept {
-    fn of(built_in: &BuiltIn, process: &Process) -> Kept {
-        let matched = |patterns: &[&str]| -> Vec<bool> {
-            let patterns: Vec<Pattern> = patterns.iter().map(|text| Pattern::of(text)).collect();
-            let any = |text: &str| patterns.iter().any(|pattern| pattern.matches(text));
-            // A source file may be called anything.
-            let is_one = |f: &Frame| texts(process, f)[..2].iter().flatten().any(|text| any(text));
-            process.frames.iter().map(is_one).collect()
-        };
-        Kept {
-            inner: matched(built_in.inner),
-            outer: (!built_in.outer.is_empty()).then(|| matched(built_in.outer)),
-            through: matched(built_in.through),
-            sizes: built_in.sizes,
-        }
+    /// The patterns of those built in: inner, outer, through.
+    fn patterns() -> [[Vec<Pattern>; 3]; BUILT_IN.len()] {
+        let read = |texts: &[&str]| texts.iter().map(|text| Pattern::of(text)).collect();
+        BUILT_IN.each_ref().map(|b| [b.inner, b.outer, b.through].map(read))
     }
 
-    /// Whether what a stack, innermost frame first, allocated is of this.
-    fn holds(&self, frames: &[usize], m: &Measures) -> bool {
-        let inside = frames.iter().take_while(|&&frame| self.inner[frame]).count();
-        let next = frames.get(inside);
-        let begins = inside > 0
-            && self.outer.as_ref().is_none_or(|outer| next.is_some_and(|&frame| outer[frame]));
-        let of_size = || m.allocations == 1 && self.sizes.contains(&m.requested_bytes);
-        let passes = || frames.iter().any(|&frame| self.through[frame]);
-        begins || (passes() && (self.sizes.is_empty() || of_size()))
+    fn of(process: &Process, frame: &Frame, all: &[[Vec<Pattern>; 3]; BUILT_IN.len()]) -> Kept {
+        // A source file may be called anything.
+        let [module, function, _] = texts(process, frame);
+        let is_one = |patterns: &Vec<Pattern>| {
+            let mut names = [module, function].into_iter().flatten();
+            names.any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
+        };
+        let mut kept = Kept::default();
+        for (i, patterns) in all.iter().enumerate() {
+            let [inner, outer, through] = patterns.each_ref().map(|p| u8::from(is_one(p)) << i);
+            kept.inner |= inner;
+            kept.outer |= outer;
+            kept.through |= through;
+        }
+        kept
     }
 }
 

@@ -9,7 +9,7 @@ use heaptide_analysis::suppressions::Suppressions;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::frames;
-use crate::json::{FrameEntry, FrameNumbers, mode_name};
+use crate::json::{FrameNumbers, mode_name, seq};
 use crate::json_named::serialize_scope;
 use crate::json_view;
 use crate::names::{elide_middle, printable};
@@ -217,20 +217,12 @@ fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Re
 ///
 /// Errors: those of `out`.
 pub fn json(out: &mut dyn Write, recording: &Recording, view: &View) -> io::Result<()> {
-    json_view::write(out, recording, view.process, |process| LeaksEntry::of(process, view))
+    json_view::write(out, recording, view.process, |process| LeaksEntry { process, view })
 }
 
-#[derive(serde::Serialize)]
 struct LeaksEntry<'a> {
-    mode: &'static str,
-    counts: bool,
-    live_blocks: u64,
-    live_bytes: u64,
-    leaked_blocks: u64,
-    leaked_bytes: u64,
-    frames: Vec<FrameEntry<'a>>,
-    leaks: Vec<LeakEntry<'a>>,
-    suppressions: Vec<SuppressionEntry<'a>>,
+    process: &'a Process,
+    view: &'a View<'a>,
 }
 
 #[derive(serde::Serialize)]
@@ -241,50 +233,50 @@ struct SuppressionEntry<'a> {
     bytes: u64,
 }
 
-impl<'a> LeaksEntry<'a> {
-    fn of(process: &'a Process, view: &View<'a>) -> LeaksEntry<'a> {
+impl Serialize for LeaksEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let LeaksEntry { process, view } = self;
         let found = Leaks::of(process, view.suppressions);
         let shown = &found.leaks[..view.top.unwrap_or(usize::MAX).min(found.leaks.len())];
-        let stack = |leak: &Leak| match leak.origin {
-            Origin::Stack(stack) => stack,
-            Origin::Scope(_) | Origin::Lane(_) => StackId(0),
-        };
-        let numbers = FrameNumbers::of_stacks(process, shown.iter().map(stack));
-        let leak = |leak: &Leak| LeakEntry {
-            process,
-            stack: numbers.stack(process, stack(leak)),
-            leak: *leak,
-        };
+        let numbers = FrameNumbers::of_stacks(process, shown.iter().filter_map(stack));
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("mode", mode_name(process.mode))?;
+        map.serialize_entry("counts", &counts(process))?;
+        map.serialize_entry("live_blocks", &process.totals.live_blocks)?;
+        map.serialize_entry("live_bytes", &process.totals.live_bytes)?;
+        map.serialize_entry("leaked_blocks", &found.blocks())?;
+        map.serialize_entry("leaked_bytes", &found.bytes())?;
+        map.serialize_entry("frames", &numbers.entries(process))?;
+        let leaks = shown.iter().map(|leak| LeakEntry { process, numbers: &numbers, leak });
+        map.serialize_entry("leaks", &seq(leaks))?;
         let names = view.suppressions.names().into_iter().zip(&found.used).enumerate();
-        let suppression = |(i, (pattern, used)): (usize, (&'a str, &Used))| SuppressionEntry {
+        let suppressions = names.map(|(i, (pattern, used))| SuppressionEntry {
             pattern,
             built_in: i >= view.suppressions.written(),
             blocks: used.blocks,
             bytes: used.bytes,
-        };
-        LeaksEntry {
-            mode: mode_name(process.mode),
-            counts: counts(process),
-            live_blocks: process.totals.live_blocks,
-            live_bytes: process.totals.live_bytes,
-            leaked_blocks: found.blocks(),
-            leaked_bytes: found.bytes(),
-            frames: numbers.entries(process),
-            leaks: shown.iter().map(leak).collect(),
-            suppressions: names.map(suppression).collect(),
-        }
+        });
+        map.serialize_entry("suppressions", &seq(suppressions))?;
+        map.end()
+    }
+}
+
+fn stack(leak: &Leak) -> Option<StackId> {
+    match leak.origin {
+        Origin::Stack(stack) => Some(stack),
+        Origin::Scope(_) | Origin::Lane(_) => None,
     }
 }
 
 struct LeakEntry<'a> {
     process: &'a Process,
-    stack: Vec<u32>,
-    leak: Leak,
+    numbers: &'a FrameNumbers,
+    leak: &'a Leak,
 }
 
 impl Serialize for LeakEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let LeakEntry { process, stack, leak } = self;
+        let LeakEntry { process, numbers, leak } = self;
         let mut map = serializer.serialize_map(None)?;
         let m = &leak.measures;
         map.serialize_entry("live_blocks", &m.live_blocks)?;
@@ -292,7 +284,9 @@ impl Serialize for LeakEntry<'_> {
         map.serialize_entry("allocations", &m.allocations)?;
         map.serialize_entry("usable_bytes", &m.usable_bytes)?;
         match leak.origin {
-            Origin::Stack(_) => map.serialize_entry("stack", stack)?,
+            Origin::Stack(stack) => {
+                map.serialize_entry("stack", &numbers.stack(process, stack))?;
+            }
             Origin::Scope(scope) => serialize_scope(process, scope, &mut map)?,
             Origin::Lane(id) => {
                 let lane = process.lanes.get(id.0 as usize);
