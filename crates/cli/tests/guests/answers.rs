@@ -33,7 +33,7 @@ impl Recorded {
     fn real(name: &str, words: &[&str]) -> Recorded {
         let place = scratch(name);
         let recording = place.join("a.heaptide");
-        let mut command = recorded(&recording, &["--snapshot-every", "50ms"]);
+        let mut command = recorded(&recording, &["--snapshot-every", "100ms"]);
         let command = command.args(words).current_dir(&place).env("PYTHONMALLOC", "malloc");
         let Outcome { status, stderr, .. } = run(command, &place);
         assert_eq!((status, &*stderr), (0, ""));
@@ -322,7 +322,7 @@ fn hold(of: &Recorded, site: &str) {
 fn answers_about_a_compiler() {
     let source = programs().join("backtrace.cpp");
     let source = source.to_str().expect("a path in UTF-8");
-    let of = Recorded::real("answers-cc1plus", &["g++", "-O1", "-g", "-c", "-o", "a.o", source]);
+    let of = Recorded::real("answers-cc1plus", &["g++", "-O1", "-S", "-o", "a.s", source]);
     hold(&of, "xmalloc|xcalloc");
 }
 
