@@ -296,12 +296,15 @@ impl<'a> Profiler<'a> {
         let mut command = Profiler::start(of, &script);
         command.arg("--daemon").arg(file).args(["--session", "s"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = fs::remove_file(of.place.join("s.log"));
         let server = command.spawn().expect("node");
         let mut profiler = Profiler { of, script, server };
         until("the profiler", || {
             let ended = profiler.server.try_wait().expect("wait for node");
             assert!(ended.is_none(), "the profiler ended: {ended:?}");
-            profiler.command("status").status == 0
+            // Whoever asks it before it listens removes its socket.
+            let log = fs::read_to_string(of.place.join("s.log")).unwrap_or_default();
+            log.contains("Profile loaded successfully")
         });
         profiler
     }
