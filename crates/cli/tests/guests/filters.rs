@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::harness::{Outcome, heaptide, programs, recorded, run, scratch};
+use crate::real::python;
 use crate::recording::{counted, frames, function, list, number};
 
 /// Requested bytes: load 10 × 1000 in scope load, live; the same in phase=2 > load, with label
@@ -76,15 +77,15 @@ struct Recorded {
 impl Recorded {
     fn new(name: &str, options: &[&str]) -> Recorded {
         let place = scratch(name);
-        let (source, program) = (place.join("filters.cc"), place.join("filters"));
-        fs::write(&source, PROGRAM).expect("a source");
-        let include = programs().join("../../include");
-        let mut compiler = Command::new("c++");
-        compiler.args(["-O1", "-g", "-fno-builtin", "-fno-optimize-sibling-calls", "-pthread"]);
-        let built = compiler.arg("-I").arg(include).arg("-o").arg(&program).arg(&source).status();
-        assert!(built.expect("a compiler").success());
+        let program = built(&place, PROGRAM);
+        let program = program.to_str().expect("a path in UTF-8");
+        Recorded::of(place, options, &[program])
+    }
+
+    /// What a command line does.
+    fn of(place: PathBuf, options: &[&str], line: &[&str]) -> Recorded {
         let recording = place.join("a.heaptide");
-        let outcome = run(recorded(&recording, options).arg(&program), &place);
+        let outcome = run(recorded(&recording, options).args(line), &place);
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
         Recorded { place, recording }
     }
@@ -133,6 +134,18 @@ impl Recorded {
         let totals = &self.process(words)["totals"];
         (number(totals, "allocations"), number(totals, "requested_bytes"))
     }
+}
+
+/// The program of a source.
+fn built(place: &Path, source: &str) -> PathBuf {
+    let (file, program) = (place.join("filters.cc"), place.join("filters"));
+    fs::write(&file, source).expect("a source");
+    let include = programs().join("../../include");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-O1", "-g", "-fno-builtin", "-fno-optimize-sibling-calls", "-pthread"]);
+    let built = compiler.arg("-I").arg(include).arg("-o").arg(&program).arg(&file).status();
+    assert!(built.expect("a compiler").success());
+    program
 }
 
 #[test]
@@ -266,4 +279,27 @@ fn mistakes_are_one_line() {
             assert_eq!(stderr.lines().count(), 1, "{stderr}");
         }
     }
+}
+
+/// Sums stay, and the frames that a set is about are gone.
+#[test]
+fn built_in_sets_on_real_programs() {
+    let python = python().expect("python3 is installed");
+    let script = "import json; json.dumps(sorted([[2], [1]], key=lambda x: str(x)))";
+    let line = [&*python, "-c", script];
+    let of = Recorded::of(scratch("filters-python"), &[], &line);
+    let (plain, folded) = (of.requested(""), of.folded("--rules cpython"));
+    assert_eq!(of.requested("--rules cpython"), plain);
+    assert!(folded.iter().any(|line| line.contains("[Python]")), "{folded:?}");
+    let glue = ["_PyEval_EvalFrameDefault", "_PyFunction_Vectorcall", "[Python];[Python]"];
+    assert!(!folded.iter().any(|line| glue.iter().any(|glue| line.contains(glue))), "{folded:?}");
+    let source = "#include <regex>\n#include <string>\nint main() { std::regex word(\"a(b|c)*\"); \
+                  return !std::regex_search(std::string(\"xxabcbc\"), word); }\n";
+    let place = scratch("filters-regex");
+    let program = built(&place, source);
+    let of = Recorded::of(place, &[], &[program.to_str().expect("a path in UTF-8")]);
+    let folded = of.folded("--rules std,regex --focus main");
+    assert_eq!(of.requested("--rules std,regex"), of.requested(""));
+    assert_eq!(folded.len(), 1, "{folded:?}");
+    assert!(folded[0].starts_with("main;std::regex "), "{folded:?}");
 }
