@@ -12,6 +12,7 @@ mod dangers;
 mod diff;
 mod documents;
 mod embedded;
+mod everything;
 mod expectations;
 mod filters;
 mod foreign;

@@ -1,0 +1,179 @@
+//! Every command and every format on recordings of a compiler and of an interpreter: sealed, not
+//! sealed, killed, and while the program runs.
+
+use crate::harness::{clean, heaptide, profiles, recorded, run, scratch, until};
+use crate::kill::library;
+use crate::real::python;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What each command is asked: pages, tables and JSON; statuses that are an answer.
+const QUESTIONS: &[(&str, &[i32])] = &[
+    ("info", &[0]),
+    ("report", &[0]),
+    ("report --format json", &[0]),
+    ("report --by function --sort temporary", &[0]),
+    ("report --by stack --top 3", &[0]),
+    ("report --by module", &[0]),
+    ("report --by scope", &[0]),
+    ("report --by label", &[0]),
+    ("report --by lane", &[0]),
+    ("report --by size", &[0]),
+    ("report --by process", &[0]),
+    ("report --by host", &[0]),
+    ("report --by rank", &[0]),
+    ("report --process all", &[0]),
+    ("report --rules std,cpython", &[0]),
+    ("report --focus a --ignore file:nowhere --hide module:nothing", &[0]),
+    ("tree", &[0]),
+    ("tree --bottom-up --depth 4 --measure allocations", &[0]),
+    ("tree --scopes", &[0]),
+    ("tree --process all --by process", &[0]),
+    ("peak", &[0]),
+    ("peak --format json", &[0]),
+    ("leaks", &[0, 1]),
+    ("leaks --format json --top 3", &[0, 1]),
+    ("histogram", &[0]),
+    ("histogram --format json", &[0]),
+    ("timeline", &[0]),
+    ("timeline --format json", &[0]),
+];
+
+/// Formats of `export`, as the command itself lists them.
+fn formats() -> Vec<String> {
+    let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
+    let help = String::from_utf8(help).expect("UTF-8");
+    let lines = help.lines().skip_while(|line| !line.contains("--format <")).skip(1);
+    let values = lines.take_while(|line| !line.trim_start().starts_with("--"));
+    let names = values.filter_map(|line| line.trim().strip_prefix("- ")?.split(':').next());
+    names.map(str::to_owned).collect()
+}
+
+fn words<'a>(line: &'a str, recording: &'a Path) -> impl Iterator<Item = &'a std::ffi::OsStr> {
+    let words = line.split_whitespace().map(std::ffi::OsStr::new);
+    words.chain(std::iter::once(recording.as_os_str()))
+}
+
+/// Complaints, other than which of several processes is shown.
+fn complaints(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| !line.starts_with("heaptide: showing pid ")).collect()
+}
+
+/// Asks everything of a recording.
+fn ask_everything(recording: &Path, place: &Path) {
+    for (line, statuses) in QUESTIONS {
+        let outcome = run(heaptide().args(words(line, recording)), place);
+        assert!(statuses.contains(&outcome.status), "{line}: {outcome:?}");
+        assert_eq!(complaints(&outcome.stderr), [""; 0], "{line}");
+        assert!(outcome.stdout.len() > 40, "{line} says little: {}", outcome.stdout);
+        if line.contains("json") {
+            serde_json::from_str::<Value>(&outcome.stdout).expect(line);
+        }
+    }
+    let formats = formats();
+    assert!(formats.len() >= 12, "{formats:?}");
+    for format in formats {
+        let file = place.join(format!("exported.{format}"));
+        for more in ["", "--process all --rules std", "--measure live_bytes --depth 12"] {
+            let line = format!("export --force --format {format} -o {} {more}", file.display());
+            let outcome = run(heaptide().args(words(&line, recording)), place);
+            assert_eq!((outcome.status, complaints(&outcome.stderr)), (0, vec![]), "{line}");
+            let length = fs::metadata(&file).expect("the file").len();
+            assert!(length > 100, "{line}: {length} bytes");
+            fs::remove_file(&file).expect("a file of ours");
+        }
+    }
+}
+
+/// A recording of the compiler: the driver, cc1plus, the assembler and the linker.
+fn compiler(place: &Path) -> PathBuf {
+    let source = place.join("a.cpp");
+    let program = "#include <map>\n#include <string>\n#include <vector>\n\
+                   int main() { std::map<std::string, std::vector<int>> m; return m[\"a\"].size(); }\n";
+    fs::write(&source, program).expect("a source");
+    let recording = place.join("compiler.heaptide");
+    let mut command = recorded(&recording, &[]);
+    command.args(["g++", "-O1", "-o"]).arg(place.join("a.out")).arg(&source);
+    assert_eq!(run(&mut command, place).status, 0);
+    assert!(profiles(&recording).len() >= 4);
+    recording
+}
+
+const SCRIPT: &str = "\
+import json, re, sys
+kept = json.loads(json.dumps([{'n': i, 's': str(i) * 3} for i in range(3000)]))
+found = len(re.findall('[0-9]+', str(kept)))
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+fn interpreter(command: &mut Command) -> &mut Command {
+    let python = python().expect("python3, which `cargo xtask needs` lists");
+    command.arg(python).args(["-c", SCRIPT]).env("PYTHONMALLOC", "malloc")
+}
+
+#[test]
+fn of_a_compiler() {
+    let place = scratch("everything-compiler");
+    ask_everything(&compiler(&place), &place);
+}
+
+#[test]
+fn of_an_interpreter() {
+    let place = scratch("everything-interpreter");
+    let recording = place.join("python.heaptide");
+    let outcome = run(interpreter(&mut recorded(&recording, &["--by-size"])), &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, "ready\n"));
+    ask_everything(&recording, &place);
+}
+
+#[test]
+fn of_a_program_that_runs_and_is_killed() {
+    let place = scratch("everything-live");
+    let recording = place.join("live.heaptide");
+    let said = fs::File::create(place.join("said")).expect("a file");
+    let mut command = clean(Command::new("env"));
+    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut child = interpreter(&mut command)
+        .stdin(Stdio::piped())
+        .stdout(said)
+        .spawn()
+        .expect("a program that runs");
+    let mut input = child.stdin.take().expect("its input");
+    until("the work", || fs::read_to_string(place.join("said")).is_ok_and(|s| s == "ready\n"));
+    ask_everything(&recording, &place);
+    child.kill().expect("a program that still runs");
+    child.wait().expect("its end");
+    let _ = input.write_all(b"late"); // nobody reads it
+    ask_everything(&recording, &place);
+}
+
+#[test]
+fn differences_and_joined_recordings() {
+    let place = scratch("everything-two");
+    let (first, second) = (compiler(&place), place.join("python.heaptide"));
+    assert_eq!(run(interpreter(&mut recorded(&second, &[])), &place).status, 0);
+    for line in [
+        "diff",
+        "diff --by stack --format json --measure allocations",
+        "diff --by scope --process all",
+        "diff --format svg --measure usable_bytes",
+        "diff --rules std,cpython --depth 10",
+    ] {
+        let mut command = heaptide();
+        let outcome = run(command.args(words(line, &first)).arg(&second), &place);
+        assert_eq!((outcome.status, complaints(&outcome.stderr)), (0, vec![]), "{line}");
+        assert!(outcome.stdout.len() > 40, "{line}: {}", outcome.stdout);
+        let same = run(heaptide().args(words(line, &first)).arg(&first), &place);
+        assert_eq!(same.status, 0, "{line}: {same:?}");
+    }
+    let merged = place.join("merged.heaptide");
+    let mut command = heaptide();
+    command.arg("merge").args([&first, &second]).arg("-o").arg(&merged);
+    assert_eq!(run(&mut command, &place).status, 0);
+    assert_eq!(profiles(&merged).len(), profiles(&first).len() + profiles(&second).len());
+    ask_everything(&merged, &place);
+}
