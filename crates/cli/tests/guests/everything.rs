@@ -46,7 +46,7 @@ const QUESTIONS: &[(&str, &[i32])] = &[
 fn formats() -> Vec<String> {
     let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
-    let lines = help.lines().skip_while(|line| !line.contains("--format <")).skip(1);
+    let lines = help.lines().skip_while(|line| !line.starts_with("      --format <")).skip(1);
     let values = lines.take_while(|line| !line.trim_start().starts_with("--"));
     let names = values.filter_map(|line| line.trim().strip_prefix("- ")?.split(':').next());
     names.map(str::to_owned).collect()
