@@ -59,7 +59,10 @@ fn words<'a>(line: &'a str, recording: &'a Path) -> impl Iterator<Item = &'a std
 
 /// Complaints, other than which of several processes is shown.
 fn complaints(stderr: &str) -> Vec<&str> {
-    stderr.lines().filter(|line| !line.starts_with("heaptide: showing pid ")).collect()
+    let said = |line: &&str| {
+        line.contains(": comparing pid ") || line.starts_with("heaptide: showing pid ")
+    };
+    stderr.lines().filter(|line| !said(line)).collect()
 }
 
 /// Asks everything of a recording.
