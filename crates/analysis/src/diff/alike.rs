@@ -60,10 +60,11 @@ fn without_suffix(name: &str) -> &str {
         let is_part = name[last..].starts_with("[clone .") || name[last..].starts_with("(.");
         return name[..last].strip_suffix(' ').filter(|_| is_part).unwrap_or(name);
     }
-    if let Some((start, version)) = name.rsplit_once('@') {
-        if version.starts_with(|c: char| c.is_ascii_alphabetic()) && version.contains('_') {
-            return start.trim_end_matches('@');
-        }
+    if let Some((start, version)) = name.rsplit_once('@')
+        && version.starts_with(|c: char| c.is_ascii_alphabetic())
+        && version.contains('_')
+    {
+        return start.trim_end_matches('@');
     }
     if let Some((start, hash)) = name.len().checked_sub(19).and_then(|at| name.split_at_checked(at))
     {

@@ -83,14 +83,14 @@ impl Names {
             return None;
         }
         let mut new: Vec<u32> = (0..self.names.len() as u32).collect();
-        for id in 0..new.len() {
+        for (id, stands) in new.iter_mut().enumerate() {
             let (Key::Place(file, _), Name::Place { module, .. }) =
                 (&self.keys[id], &self.names[id])
             else {
                 continue;
             };
             if !self.is_one_build(*file) {
-                new[id] = self.number(Key::Nameless(*file), Name::Nameless(module.clone()));
+                *stands = self.number(Key::Nameless(*file), Name::Nameless(module.clone()));
             }
         }
         Some(new)
@@ -129,10 +129,10 @@ impl Names {
         let new = Name::Function { name: name.clone(), module };
         let number = self.number(Key::Function(key, file), new);
         // The name of the whole function, where another build has parts of it.
-        if let Name::Function { name: shown, .. } = &mut self.names[number as usize] {
-            if name.len() < shown.len() {
-                *shown = name.clone();
-            }
+        if let Name::Function { name: shown, .. } = &mut self.names[number as usize]
+            && name.len() < shown.len()
+        {
+            *shown = name.clone();
         }
         number
     }
