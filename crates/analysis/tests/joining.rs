@@ -3,7 +3,7 @@
 mod builder;
 
 use builder::{ProfileBuilder, site};
-use heaptide_analysis::aggregate::{Functions, GroupBy, Key, Sum, group};
+use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Sum, group};
 use heaptide_analysis::join::Apart;
 use heaptide_analysis::model::{End, Process, Rank, Recording, Run, StackId};
 use heaptide_analysis::origin::{Origin, groups};
@@ -113,7 +113,7 @@ fn places_are_the_outermost_frames_or_scopes() {
     let scopes = group(&p, &Functions::of(&p), GroupBy::Scope);
     let live = |name: &str| {
         let named = |id: usize| &*p.scopes[id].value == name;
-        let of = |g: &&heaptide_analysis::aggregate::Group| matches!(g.key, Key::Scope(id) if named(id.0 as usize));
+        let of = |g: &&Group| matches!(g.key, Key::Scope(id) if named(id.0 as usize));
         scopes.iter().find(of).map(|g| g.inclusive.live_bytes)
     };
     assert_eq!(live("pid 12 app0"), Some(128 * 7 + 16));
