@@ -26,7 +26,8 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
         let bad = |what: String| Error::new(format!("{}: {what}", path.display()));
         suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
     }
-    let recording = source::open(&options.source, &options.selection)?;
+    // That filters leave nothing means that there are no leaks of it.
+    let recording = source::open_or_empty(&options.source, &options.selection)?;
     let process = options.selection.pid();
     if !source::has(&recording, process) {
         // No leaks were looked for, so the answer is not that there are none.

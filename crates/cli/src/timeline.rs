@@ -13,6 +13,7 @@ use heaptide_render::timeline::{self, Moment};
 use crate::NO;
 use crate::error::Error;
 use crate::options::{Source, TimelineFormat, TimelineOptions, Which};
+use crate::progress::Progress;
 use crate::source;
 
 /// Columns where there is no terminal to ask.
@@ -125,11 +126,14 @@ fn over_snapshots(
              take some with `heaptide run --snapshot-every 1s`"
         )));
     }
+    let progress = Progress::start("reading snapshots");
     let mut moments = Vec::with_capacity(own.len() + 1);
-    for snapshot in own {
+    for (done, snapshot) in own.iter().enumerate() {
+        progress.at("reading snapshots", done, own.len());
         moments.extend(at(options, site, &recording.path, process, snapshot)?);
     }
-    moments.push(moment(Some(process), None, "", process.duration_ns));
+    moments.push(moment(process, None, "", process.duration_ns));
+    drop(progress);
     if moments.iter().all(|moment| moment.allocations == 0) {
         return Err(Error::no(format!("{path}: nothing of {who} matches {}", site.says)));
     }
@@ -165,25 +169,18 @@ fn at(
 ) -> Result<Option<Moment>, Error> {
     let (path, number, name) = (path.to_owned(), snapshot.number, &snapshot.name);
     let of = Source { recording: Some(path), snapshot: Some(number), ..options.source.clone() };
-    let mut then = match source::open(&of, &options.selection) {
-        Ok(then) => then,
-        // So far there was nothing that the filters leave.
-        Err(error) if error.status() == NO => {
-            return Ok(Some(moment(None, Some(number), name, snapshot.time_ns)));
-        }
-        Err(error) => return Err(error),
-    };
+    let mut then = source::open_or_empty(&of, &options.selection)?;
     let is_it = |p: &&mut Process| is_joined(options) || whose(p) == whose(process);
     let found = then.processes.iter_mut().find(is_it).map(|process| {
         site.apply(process);
-        moment(Some(process), Some(number), name, snapshot.time_ns)
+        moment(process, Some(number), name, snapshot.time_ns)
     });
     Ok(found)
 }
 
-/// What was live of a process, if there was any of it.
-fn moment(process: Option<&Process>, snapshot: Option<u32>, name: &str, time_ns: u64) -> Moment {
-    let totals = process.map(|process| process.totals).unwrap_or_default();
+/// What was live of a process.
+fn moment(process: &Process, snapshot: Option<u32>, name: &str, time_ns: u64) -> Moment {
+    let totals = &process.totals;
     Moment {
         snapshot,
         name: name.to_owned(),

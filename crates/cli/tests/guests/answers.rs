@@ -104,6 +104,9 @@ fn leaks_by_stack() {
     assert!(first.starts_with("live at exit: ") && first.ends_with(" in 31 blocks from 3 stacks"));
     assert!(text.contains(" in 10 of 30 blocks\n      forgetful "), "{text}");
     assert_eq!(of.says("leaks --top 1", 1).matches("      main ").count(), 1);
+    assert_eq!(of.one("leaks --focus ^leaky$", 1)["leaked_blocks"], 20);
+    assert!(of.says("leaks --focus ^clean$", 0).contains("live at exit: nothing\n"));
+    assert!(of.says("leaks --focus nobody", 0).contains("live at exit: nothing\n"));
     let all = of.one("leaks --no-built-in", 1);
     assert_eq!(number(&all, "leaked_bytes"), number(&all, "live_bytes"));
 }
