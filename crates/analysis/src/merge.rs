@@ -250,7 +250,9 @@ impl<'a> Merging<'a> {
         progress(Doing::Copying, self.copied, self.total);
     }
 
-    fn finish(self) -> Result<Merged, Error> {
+    fn finish(mut self) -> Result<Merged, Error> {
+        let mut said = FxHashSet::default();
+        self.notes.retain(|note| said.insert(note.clone())); // a module may be of several
         self.symbols.write(self.directory)?;
         let first = self.commands.first().cloned().unwrap_or_default();
         let same = self.commands.iter().all(|command| *command == first);

@@ -285,6 +285,7 @@ impl Parts {
     }
 
     fn endings(&self, changed: &[(ModuleKey, String)]) -> Vec<Ending> {
+        let starts = self.starts();
         let ending = |(file, profile): &(PathBuf, Profile)| {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
@@ -299,7 +300,9 @@ impl Parts {
             let taken_says = taken.iter().map(|t| t.says.clone());
             let parts: Vec<String> = taken_says.chain(copied).chain(reset).collect();
             let part = (!parts.is_empty()).then(|| parts.join(", "));
-            let next_start_ns = self.next_start_ns(file, &profile.header);
+            let header = &profile.header;
+            let next = header.image.checked_add(1).map(|next| (run_of(file), header.pid, next));
+            let next_start_ns = next.and_then(|next| starts.get(&next).copied());
             let duration_ns = match (taken, copied_ns) {
                 (Some(taken), _) => taken.time_ns,
                 (None, Some(copied_ns)) => duration_ns(profile, End::Unknown, Some(copied_ns)),
@@ -313,12 +316,13 @@ impl Parts {
         self.profiles.iter().map(ending).collect()
     }
 
-    /// When the next image of the same process began, if it was recorded.
-    fn next_start_ns(&self, file: &Path, header: &format::FileHeader) -> Option<u64> {
-        let next = (run_of(file), header.pid, header.image.checked_add(1)?);
-        let mut others = self.profiles.iter().map(|(file, profile)| (file, &profile.header));
-        let (_, next) = others.find(|(file, h)| (run_of(file), h.pid, h.image) == next)?;
-        Some(next.start_realtime_ns)
+    /// When each image began, by run, pid and number.
+    fn starts(&self) -> FxHashMap<(u32, u32, u32), u64> {
+        let start = |(file, profile): &(PathBuf, Profile)| {
+            let header = &profile.header;
+            ((run_of(file), header.pid, header.image), header.start_realtime_ns)
+        };
+        self.profiles.iter().rev().map(start).collect()
     }
 
     /// The recording that a file was merged from.
