@@ -4,7 +4,9 @@ use heaptide_format as format;
 use rustc_hash::FxHashSet;
 
 use crate::aggregate::Sum;
-use crate::model::{LaneId, Measures, Moved, Process, Scope, ScopeId, Site, SiteKind, SizeClass};
+use crate::model::{
+    LaneId, Measures, Mode, Moved, Process, Scope, ScopeId, Site, SiteKind, SizeClass,
+};
 use crate::pattern::{Kind, Pattern};
 
 /// What of a process counts.
@@ -46,9 +48,10 @@ impl Filter {
     /// the sites that are left, the peak what they had at the peak of the process.
     ///
     /// A site counts whole or not at all: sizes are those of its blocks where sizes were recorded,
-    /// else the mean of its requests. `words` is what a person asked for; `part` of the process
-    /// says it, and what cannot be told apart by site: the timeline, windows and frees of unknown
-    /// blocks, and without recorded sizes the size classes. Where all counts, nothing is changed.
+    /// else the mean of its requests, also in the size classes. `words` is what a person asked for;
+    /// `part` of the process says it, and what cannot be told apart by site: the timeline, windows
+    /// and frees of unknown blocks; of a process recorded with counters only, size classes too.
+    /// Where all counts, nothing is changed.
     ///
     /// Linear in sites, stacks and names; each name is looked at once for each pattern.
     ///
@@ -76,16 +79,15 @@ impl Filter {
         self.leave_entries(process);
         process.sum_up();
         process.totals.peak_bytes = process.totals.at_peak_bytes;
-        if sized {
+        let whole = process.mode == Mode::Counters;
+        if !whole {
             process.histogram = histogram(&process.sites);
         }
         process.settle();
-        let mean =
-            if self.has_sizes() && !sized { ", by the mean request of each stack" } else { "" };
-        let classes = if sized { "" } else { "size classes, " };
-        let said = format!(
-            "only {words}{mean}; {classes}timeline, windows and unmatched frees are of all"
-        );
+        let mean = if sized || whole { "" } else { ", sizes by the mean request of each stack" };
+        let classes = if whole { "size classes, " } else { "" };
+        let rest = "timeline, windows and unmatched frees are of all";
+        let said = format!("only {words}{mean}; {classes}{rest}");
         process.part = Some(match process.part.take() {
             Some(part) => format!("{part}; {said}"),
             None => said,
@@ -107,8 +109,7 @@ impl Filter {
 
     fn fits(&self, site: &Site, sized: bool) -> bool {
         let m = &site.measures;
-        let mean = || m.requested_bytes.checked_div(m.allocations);
-        let size = if sized { site.size } else { mean() };
+        let size = if sized { site.size } else { mean_request(site) };
         let in_range = |size: u64| {
             self.min_size.is_none_or(|min| min <= size)
                 && self.max_size.is_none_or(|max| size <= max)
@@ -188,14 +189,19 @@ impl Process {
     }
 }
 
-/// The size classes of sites whose blocks are of one size each.
+fn mean_request(site: &Site) -> Option<u64> {
+    site.measures.requested_bytes.checked_div(site.measures.allocations)
+}
+
+/// The size classes of sites, each with all its blocks in one: that of their size, or of its mean.
 fn histogram(sites: &[Site]) -> Vec<SizeClass> {
     let mut classes = [(0i128, 0i128, 0i128); format::SIZE_CLASSES];
     let counted = [SiteKind::Heap, SiteKind::PoolChunk];
-    for Site { size, measures: m, moved, .. } in sites.iter().filter(|s| counted.contains(&s.kind))
-    {
+    for site in sites.iter().filter(|site| counted.contains(&site.kind)) {
+        let Site { measures: m, moved, .. } = site;
         let given = m.usable_bytes.checked_div(m.allocations);
-        let (Some(requested), Some(given)) = (*size, given) else {
+        let (Some(requested), Some(given)) = (site.size.or_else(|| mean_request(site)), given)
+        else {
             continue;
         };
         // A block that was labelled is in the site it was in before, too.
@@ -270,7 +276,10 @@ mod tests {
         let process = applied(&focus(&["module:libc"]), stacks());
         assert_eq!(lines(&process), ["main;parse 16"]);
         assert_eq!((process.stacks.len(), process.frames.len()), (3, 2));
-        let said = "only --words; size classes, timeline, windows and unmatched frees are of all";
+        let said = "only --words, sizes by the mean request of each stack; timeline, windows and \
+                    unmatched frees are of all";
+        let classes: Vec<_> = process.histogram.iter().map(|c| (c.size_min, c.usable)).collect();
+        assert_eq!(classes, [(16, 1)]);
         assert_eq!(process.part.as_deref(), Some(said));
     }
 

@@ -173,7 +173,7 @@ fn each_word_leaves_what_it_says() {
         assert_eq!(of.requested(words), left, "{words}");
     }
     let part = of.process("--focus app::load --min-size 2")["part"].take();
-    let said = "only --focus app::load --min-size 2, by the mean request of each stack; size classes, \
+    let said = "only --focus app::load --min-size 2, sizes by the mean request of each stack; \
                 timeline, windows and unmatched frees are of all";
     assert_eq!(part, said);
 }
@@ -196,7 +196,7 @@ fn exact_sizes_where_they_were_recorded() {
 fn every_command_takes_the_same_words() {
     let of = Recorded::new("filters-commands", &[]);
     let words = "--focus app::load --hide block";
-    let figures = "  figures  only --focus app::load; ";
+    let figures = "  figures  only --focus app::load, ";
     for command in [
         "report",
         "report --by function --sort requested_bytes",
@@ -236,7 +236,7 @@ fn rules_of_a_file_and_built_in() {
     assert_eq!(folded, ["[work] 200", "main;my:load 20000"]);
     let part = of.process("--rules my.rules")["part"].take();
     let said = part.as_str().expect("a part");
-    assert!(said.starts_with("only what --rules my.rules keeps; "), "{said}");
+    assert!(said.starts_with("only what --rules my.rules keeps, "), "{said}");
     let tree = of.prints("tree --rules std --measure requested_bytes --min-percent 0");
     assert!(
         tree.contains("void app::work<std::vector<std::string>>(") || tree.contains("app::work<")
