@@ -179,6 +179,8 @@ impl Suppressions {
             match (kind, pattern) {
                 ("leak", "") => return Err(bad()),
                 ("leak", pattern) => self.patterns.push((pattern.into(), Pattern::of(pattern))),
+                // a name without `leak:` before it
+                (kind, pattern) if !is_kind(kind) || pattern.starts_with(':') => return Err(bad()),
                 // of another sanitizer, in a file for all of them
                 _ => {}
             }
@@ -201,6 +203,11 @@ impl Suppressions {
     pub(crate) fn of_name(&self, name: &str) -> Option<usize> {
         self.patterns.iter().position(|(_, pattern)| pattern.matches(name))
     }
+}
+
+/// Whether it can be what a sanitizer calls its finds: `leak`, `race`, `signed-integer-overflow`.
+fn is_kind(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_lowercase() || b"_-".contains(&b)) && !word.is_empty()
 }
 
 /// Which suppression each stack of a process falls under.
@@ -374,7 +381,8 @@ mod tests {
         let text = "  leak:one  \r\n# leak:two\n\nvptr:three\nthread:four\nleak:^a b$\n";
         known.add(text).unwrap();
         assert_eq!((known.names(), known.written()), (vec!["one", "^a b$"], 2));
-        for (wrong, number) in [("leak:ok\nfunction\n", 2), ("leak:\n", 1)] {
+        let wrong = [("leak:ok\nfunction\n", 2), ("leak:\n", 1), ("std::get\n", 1), ("A:b", 1)];
+        for (wrong, number) in wrong {
             assert_eq!(known.add(wrong).unwrap_err().number, number);
         }
         assert_eq!(Suppressions::built_in().written(), 0);
