@@ -117,7 +117,8 @@ impl<const N: usize> Branches<N> {
                 at = self.all[at as usize].parent;
             }
             let at = if at == 0 { start } else { at };
-            ways.extend((value != [0; N]).then_some(Way { at, value }));
+            let way = Way { at, function: function(at), value };
+            ways.extend((value != [0; N]).then_some(way));
         }
         let mut up = Branches::new(self.measures);
         up.all[0].own = self.all[0].own;
@@ -125,12 +126,12 @@ impl<const N: usize> Branches<N> {
         let mut todo = vec![(0, 1, 0..ways.len())];
         while let Some((parent, level, range)) = todo.pop() {
             let ways = &mut ways[range.clone()];
-            ways.sort_unstable_by_key(|way| function(way.at));
+            ways.sort_unstable_by_key(|way| way.function);
             let mut start = range.start;
             let mut smaller = Branch { parent, what: What::Smaller(0), ..up.empty() };
-            for group in ways.chunk_by_mut(|a, b| function(a.at) == function(b.at)) {
+            for group in ways.chunk_by_mut(|a, b| a.function == b.function) {
                 let next = start + group.len();
-                match self.climb(group, level, &least) {
+                match self.climb(group, level, &least, &function) {
                     Ok((branch, stay)) => {
                         up.all.push(Branch { parent, ..branch });
                         todo.push((up.all.len() as u32 - 1, level + 1, start..start + stay));
@@ -152,6 +153,7 @@ impl<const N: usize> Branches<N> {
         group: &mut [Way<N>],
         level: usize,
         least: &[u64; N],
+        function: &impl Fn(u32) -> u32,
     ) -> Result<(Branch<N>, usize), [u64; N]> {
         let mut value = [0; N];
         group.iter().for_each(|way| add(&self.measures, &mut value, &way.value));
@@ -167,7 +169,7 @@ impl<const N: usize> Branches<N> {
                 add(&self.measures, &mut branch.own, &group[index].value);
                 continue;
             }
-            group[index].at = caller;
+            (group[index].at, group[index].function) = (caller, function(caller));
             group.swap(stay, index);
             stay += 1;
         }
@@ -282,6 +284,8 @@ impl<const N: usize> Branch<N> {
 /// A way up from an allocation: the branch it has come to, and its value.
 struct Way<const N: usize> {
     at: u32,
+    /// That of the branch: sorting looks at it often.
+    function: u32,
     value: [u64; N],
 }
 
