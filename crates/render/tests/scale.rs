@@ -10,6 +10,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Process, Recording, StackId};
 use heaptide_render::flamegraph::{self, Drawing, Lanes};
 use heaptide_render::folded::{self, Notes};
+use heaptide_render::quantity::count;
 use heaptide_render::{table, text};
 use heaptide_synthetic::{DEPTH, Plan, write};
 
@@ -98,6 +99,18 @@ fn notes_are_innermost_frames_that_readers_take_for_names() {
         assert!(words[1].starts_with("block") && words.last() == Some(&"each"), "{note}");
         assert!(blocks > 0 && value >= blocks, "{note} of {value}");
     }
+}
+
+#[test]
+fn inferno_reads_folded_lines() {
+    let mut lines = Vec::new();
+    let measure = Measure::UsableBytes;
+    folded::write(&mut lines, process(), measure, Lanes::Apart, Notes::Counts).expect("memory");
+    let mut svg = Vec::new();
+    let mut options = inferno::flamegraph::Options::default();
+    inferno::flamegraph::from_reader(&mut options, &*lines, &mut svg).expect("a picture");
+    let whole = format!("all ({} samples, 100%)", count(measure.of(&process().totals)));
+    assert!(String::from_utf8(svg).expect("SVG is UTF-8").contains(&whole));
 }
 
 #[test]
