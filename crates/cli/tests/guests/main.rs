@@ -15,6 +15,7 @@ mod embedded;
 mod everything;
 mod expectations;
 mod filters;
+mod folded;
 mod foreign;
 mod harness;
 mod interface;
