@@ -23,6 +23,7 @@ mod options;
 mod output;
 mod peak;
 mod progress;
+mod query;
 mod report;
 mod run;
 mod sdk;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Histogram(options) => histogram::histogram(&options),
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Diff(options) => diff::diff(&options),
+        Command::Query(options) => query::query(&options),
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),

@@ -12,9 +12,11 @@ use heaptide_analysis::origin::Origin;
 
 use crate::values;
 
+mod query;
 mod selection;
 mod views;
 
+pub use query::QueryOptions;
 pub use selection::{Origins, Selection, Source, Which};
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
@@ -60,6 +62,8 @@ pub enum Command {
     Timeline(TimelineOptions),
     /// Compare two recordings, also of different builds
     Diff(DiffOptions),
+    /// Ask anything: CalQL over the tables of recordings, and over .cali files
+    Query(QueryOptions),
     /// Put recordings of several processes, ranks or runs together
     Merge(MergeOptions),
     /// Write a recording in the format of another tool

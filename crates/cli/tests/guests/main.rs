@@ -24,6 +24,7 @@ mod languages;
 mod limits;
 mod merging;
 mod pictures;
+mod queries;
 mod real;
 mod recording;
 mod schema;

@@ -1,0 +1,164 @@
+//! `heaptide query`: CalQL over recordings and over Caliper's files.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use heaptide_analysis::model::Recording;
+use heaptide_query::query::{Format, Layout, Query};
+use heaptide_query::table::Table;
+use heaptide_query::tables::{self, Wanted};
+use heaptide_query::{cali, format, parse, parse_format, run};
+
+use crate::NO;
+use crate::error::Error;
+use crate::options::QueryOptions;
+use crate::output;
+use crate::source;
+
+/// Prints the answer, or what there is to ask.
+pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
+    match (&options.query, &options.describe) {
+        (Some(query), _) => answer(options, query),
+        (None, Some(name)) => {
+            let page = table(name)?.described();
+            source::print_page(|out| out.write_all(page.as_bytes()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, None) => {
+            source::print_page(list)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The tables, a line each.
+fn list(out: &mut dyn Write) -> io::Result<()> {
+    for source in tables::Source::all() {
+        writeln!(out, "{:11} {}", source.name, source.says)?;
+    }
+    Ok(())
+}
+
+fn table(name: &str) -> Result<&'static tables::Source, Error> {
+    tables::Source::named(name).ok_or_else(|| {
+        let all: Vec<&str> = tables::Source::all().iter().map(|source| source.name).collect();
+        Error::new(format!("no table is called `{name}`; expected one of {}", all.join(" ")))
+    })
+}
+
+fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
+    let query = parse(text).map_err(|error| Error::new(error.to_string()))?;
+    let format = shown(options, &query)?;
+    if let Some(path) = &options.output {
+        output::may_write(path, options.force)?;
+    }
+    let Some(table) = read(options, &query, &format)? else {
+        return Ok(ExitCode::from(NO));
+    };
+    let answer = run(&query, table);
+    let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
+    let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
+    match &options.output {
+        Some(path) => output::write(path, options.force, write)?,
+        None if for_people => source::print_page(write)?,
+        None => source::print(write)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the answer is shown: as the option says, as the query says, or as a table.
+fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
+    match (&options.format, &query.format) {
+        (None, Some(format)) => Ok(format.clone()),
+        (text, _) => parse_format(text.as_deref().unwrap_or("table"))
+            .map_err(|error| Error::new(format!("--format: {error}"))),
+    }
+}
+
+/// The table asked; none if there is nothing of what is selected.
+fn read(options: &QueryOptions, query: &Query, format: &Format) -> Result<Option<Table>, Error> {
+    let files: Vec<&Path> =
+        options.recordings.iter().map(|path| path.as_path()).filter(|path| is_cali(path)).collect();
+    let from = query.from.as_ref();
+    if files.is_empty() {
+        let source = match from {
+            Some(word) => table(&word.text)?,
+            None => &tables::Source::all()[0],
+        };
+        let Some(recordings) = recordings(options)? else {
+            return Ok(None);
+        };
+        let table = source.read(&recordings, &Wanted::of(query, format));
+        let hint = format!("`heaptide query --describe {}` lists what is", source.name);
+        note_unknown(query, &table, &hint);
+        return Ok(Some(table));
+    }
+    if let Some(other) = options.recordings.iter().find(|path| !is_cali(path)) {
+        let what = "recordings and .cali files are not asked together; ask one, then the other";
+        return Err(Error::new(format!("{}: {what}", other.display())));
+    }
+    if let Some(word) = from {
+        let what = format!("FROM {}: a .cali file has but its records; leave FROM out", word.text);
+        return Err(Error::new(what));
+    }
+    let mut table = Table::default();
+    for path in files {
+        read_cali(path, &mut table)?;
+    }
+    note_unknown(query, &table, "`SELECT * FORMAT expand` shows what is");
+    Ok(Some(table))
+}
+
+/// Every recording, of which there is something.
+fn recordings(options: &QueryOptions) -> Result<Option<Vec<Recording>>, Error> {
+    let pid = options.selection.pid();
+    let mut all = Vec::new();
+    for source in options.sources() {
+        let mut recording = source::open(&source, &options.selection)?;
+        if !source::has(&recording, pid) {
+            return Ok(None);
+        }
+        recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.pid));
+        all.push(recording);
+    }
+    Ok(Some(all))
+}
+
+/// Whether a file is one of Caliper's: by its name or by its first bytes.
+fn is_cali(path: &Path) -> bool {
+    if path == Path::new("-") || path.extension().is_some_and(|extension| extension == "cali") {
+        return true;
+    }
+    let mut first = [0; 6];
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let mut read = || File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    is_file && read().is_ok() && first == *b"__rec="
+}
+
+fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
+    let failed = |error: cali::Error| Error::new(format!("{}: {error}", path.display()));
+    if path == Path::new("-") {
+        return cali::read(io::stdin().lock(), table).map_err(failed);
+    }
+    let file = File::open(path).map_err(|error| Error::file(path, "read it", error))?;
+    cali::read(BufReader::with_capacity(1 << 18, file), table).map_err(failed)
+}
+
+/// Attributes of single events, which Caliper's users may ask for.
+const OF_EVENTS: [&str; 4] =
+    ["mem.free", "alloc.uid", "alloc.address", "alloc.region.highwatermark"];
+
+/// Says what the query names that is not there; the answer is that of nothing being called so.
+fn note_unknown(query: &Query, table: &Table, hint: &str) {
+    for word in tables::unknown(query, table) {
+        let name = &word.text;
+        match OF_EVENTS.contains(&&**name) {
+            true => {
+                eprintln!("heaptide: query: `{name}` is of single events, which are not recorded")
+            }
+            false => eprintln!("heaptide: query: nothing is called `{name}` here; {hint}"),
+        }
+    }
+}

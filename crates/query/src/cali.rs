@@ -1,0 +1,404 @@
+//! Caliper's own files as tables.
+//!
+//! A file is lines `__rec=node,id=…,attr=…,data=…,parent=…`, `__rec=ctx,ref=…,attr=…,data=…` and
+//! `__rec=globals,…`. A node is a value of an attribute, which is a node itself: of `attr=8`, with
+//! its properties (`attr=10`) and its type (nodes 0 to 7, and 11) above it.
+
+use std::io::{self, BufRead};
+
+use rustc_hash::FxHashMap;
+
+use crate::table::{AttributeId, Form, NodeId, Shown, Table};
+use crate::value::Kind;
+
+/// Ids of nodes that no file has to define.
+pub(crate) const BUILT_IN: u64 = 12;
+/// The node of the attribute that attributes have their names by.
+pub(crate) const NAME: u64 = 8;
+/// The same of their properties.
+pub(crate) const PROPERTIES: u64 = 10;
+/// Property: records have values, not nodes.
+pub(crate) const AS_VALUE: u64 = 1;
+/// Property: not shown unless named.
+pub(crate) const HIDDEN: u64 = 128;
+/// Property: part of the path.
+pub(crate) const NESTED: u64 = 256;
+/// Property: of all records.
+const GLOBAL: u64 = 512;
+
+/// The longest line; longer ones are refused.
+const LONGEST: usize = 1 << 24;
+
+/// What is wrong with a file.
+#[derive(Debug)]
+pub enum Error {
+    /// It cannot be read.
+    Io(io::Error),
+    /// A line is none of Caliper's: its number from 1, and what was expected.
+    Line(u64, &'static str),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Io(error) => write!(f, "cannot read it: {error}"),
+            Error::Line(line, what) => write!(f, "line {line}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Adds the records of a file to a table.
+///
+/// Errors: the file cannot be read, or a line is none of a `.cali` file. What came before is in the
+/// table.
+pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
+    let mut reader =
+        Reader { table, nodes: FxHashMap::default(), attributes: FxHashMap::default() };
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = io::Read::take(&mut file, LONGEST as u64);
+        if limited.read_until(b'\n', &mut line).map_err(Error::Io)? == 0 {
+            break;
+        }
+        if line.len() >= LONGEST {
+            return Err(Error::Line(number, "longer than any line of a .cali file"));
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if !text.is_empty() {
+            reader.record(text).map_err(|what| Error::Line(number, what))?;
+        }
+    }
+    Ok(())
+}
+
+/// A node of the file.
+struct FileNode {
+    attribute: u64,
+    data: String,
+    parent: Option<u64>,
+    /// Its place in the table, once it was needed: in the path, and beside it.
+    place: Option<(NodeId, NodeId)>,
+}
+
+/// An attribute of the file.
+#[derive(Clone, Copy)]
+struct Known {
+    id: AttributeId,
+    kind: Kind,
+    form: Form,
+    global: bool,
+}
+
+struct Reader<'a> {
+    table: &'a mut Table,
+    nodes: FxHashMap<u64, FileNode>,
+    attributes: FxHashMap<u64, Known>,
+}
+
+type Done<T> = Result<T, &'static str>;
+
+impl Reader<'_> {
+    fn record(&mut self, line: &str) -> Done<()> {
+        let fields = fields(line);
+        let field = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, v)| &v[..]);
+        let kind = field("__rec").and_then(<[String]>::first);
+        match kind.map(String::as_str) {
+            Some("node") => {
+                let first = |name| field(name).and_then(<[String]>::first);
+                self.node(first("id"), first("attr"), first("data"), first("parent"))
+            }
+            Some(kind @ ("ctx" | "globals")) => {
+                let list = |name| field(name).unwrap_or_default();
+                let (attributes, values) = (list("attr"), list("data"));
+                if attributes.len() != values.len() {
+                    return Err("a record has as many values as attributes");
+                }
+                let values: Vec<(u64, &String)> = attributes
+                    .iter()
+                    .zip(values)
+                    .map(|(id, value)| Ok((number(id)?, value)))
+                    .collect::<Done<_>>()?;
+                let refs = list("ref").iter().map(|id| number(id)).collect::<Done<Vec<_>>>()?;
+                match kind {
+                    "ctx" => self.snapshot(&refs, &values),
+                    _ => self.globals(&refs, &values),
+                }
+            }
+            _ => Err("expected a record of a .cali file, `__rec=node,…`, `ctx` or `globals`"),
+        }
+    }
+
+    fn node(
+        &mut self,
+        id: Option<&String>,
+        attribute: Option<&String>,
+        data: Option<&String>,
+        parent: Option<&String>,
+    ) -> Done<()> {
+        let (Some(id), Some(attribute)) = (id, attribute) else {
+            return Err("a node has an id and an attribute");
+        };
+        let (id, attribute) = (number(id)?, number(attribute)?);
+        let parent = parent.map(|id| number(id)).transpose()?;
+        if id < BUILT_IN || self.nodes.contains_key(&id) {
+            return Ok(());
+        }
+        if parent.is_some_and(|parent| parent >= BUILT_IN && !self.nodes.contains_key(&parent)) {
+            return Err("a node comes after the one above it");
+        }
+        let data = data.cloned().unwrap_or_default();
+        self.nodes.insert(id, FileNode { attribute, data, parent, place: None });
+        Ok(())
+    }
+
+    /// The attribute of a node of the file.
+    fn attribute(&mut self, id: u64) -> Done<Known> {
+        if let Some(&known) = self.attributes.get(&id) {
+            return Ok(known);
+        }
+        let node = self.nodes.get(&id).filter(|node| node.attribute == NAME);
+        let Some(node) = node else {
+            return Err("an attribute is used that no line defines");
+        };
+        let (mut properties, mut kind) = (0, Kind::Text);
+        let [mut alias, mut unit] = [None, None];
+        let mut above = node.parent;
+        while let Some(id) = above {
+            let Some(node) = self.nodes.get(&id) else {
+                kind = built_in(id);
+                break;
+            };
+            let name = self.nodes.get(&node.attribute).map_or("", |of| &of.data);
+            match (node.attribute, name) {
+                (PROPERTIES, _) => properties = node.data.parse().unwrap_or(0),
+                (_, "attribute.alias") => alias = Some(node.data.as_str().into()),
+                (_, "attribute.unit") => unit = Some(node.data.as_str().into()),
+                _ => {}
+            }
+            above = node.parent;
+        }
+        let is = |property| properties & property != 0;
+        let form = match (is(AS_VALUE), is(NESTED)) {
+            (true, _) => Form::Value,
+            (_, true) => Form::Nested,
+            _ => Form::Hierarchy,
+        };
+        let table_id = self.table.attribute(&node.data, kind, form);
+        let of = self.table.of_mut(table_id);
+        of.shown = if is(HIDDEN) { Shown::IfNamed } else { of.shown };
+        (of.alias, of.unit) = (of.alias.take().or(alias), of.unit.take().or(unit));
+        let (kind, form) = (of.kind, of.form);
+        let known = Known { id: table_id, kind, form, global: is(GLOBAL) };
+        self.attributes.insert(id, known);
+        Ok(known)
+    }
+
+    /// Where a node and those above it are in the table.
+    fn place(&mut self, id: u64) -> Done<(NodeId, NodeId)> {
+        let mut open = Vec::new();
+        let mut at = Some(id).filter(|id| *id >= BUILT_IN);
+        let mut place = (NodeId(0), NodeId(0));
+        while let Some(id) = at {
+            let node = self.nodes.get(&id).ok_or("a record is of a node that no line defines")?;
+            if let Some(known) = node.place {
+                place = known;
+                break;
+            }
+            open.push(id);
+            at = node.parent.filter(|id| *id >= BUILT_IN);
+        }
+        for id in open.into_iter().rev() {
+            place = self.below(place, id)?;
+            self.nodes.get_mut(&id).into_iter().for_each(|node| node.place = Some(place));
+        }
+        Ok(place)
+    }
+
+    /// The place of a node below another place.
+    fn below(&mut self, (path, other): (NodeId, NodeId), id: u64) -> Done<(NodeId, NodeId)> {
+        let Some((attribute, data)) = self.nodes.get(&id).map(|n| (n.attribute, n.data.clone()))
+        else {
+            return Ok((path, other));
+        };
+        if attribute < BUILT_IN {
+            return Ok((path, other));
+        }
+        let known = self.attribute(attribute)?;
+        let value = self.table.strings.parse(&data, known.kind);
+        Ok(match (value, known.form) {
+            _ if known.global => (path, other),
+            (None, _) => (path, other),
+            (Some(value), Form::Nested) => (self.table.node(path, known.id, value), other),
+            (Some(value), _) => (path, self.table.node(other, known.id, value)),
+        })
+    }
+
+    fn snapshot(&mut self, refs: &[u64], values: &[(u64, &String)]) -> Done<()> {
+        let mut place = (NodeId(0), NodeId(0));
+        for (index, &id) in refs.iter().enumerate() {
+            place = match index {
+                0 => self.place(id)?,
+                _ => self.appended(place, id)?,
+            };
+        }
+        let row = self.table.add_row();
+        (self.table.paths[row], self.table.others[row]) = place;
+        for &(attribute, text) in values {
+            let known = self.attribute(attribute)?;
+            if let Some(value) = self.table.strings.parse(text, known.kind) {
+                self.table.of_mut(known.id).column.set(row, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a node where the record has others already.
+    fn appended(&mut self, (path, other): (NodeId, NodeId), id: u64) -> Done<(NodeId, NodeId)> {
+        let next = self.place(id)?;
+        Ok((self.joined(path, next.0), self.joined(other, next.1)))
+    }
+
+    fn joined(&mut self, first: NodeId, second: NodeId) -> NodeId {
+        if first == NodeId(0) || second == NodeId(0) {
+            return NodeId(first.0.max(second.0));
+        }
+        let mut nodes: Vec<_> = self.table.chain(second).copied().collect();
+        nodes.reverse();
+        let below = |at, node: crate::table::Node| self.table.node(at, node.attribute, node.value);
+        nodes.into_iter().fold(first, below)
+    }
+
+    fn globals(&mut self, refs: &[u64], values: &[(u64, &String)]) -> Done<()> {
+        for &id in refs {
+            let mut found: Vec<(String, String)> = Vec::new();
+            let mut at = Some(id);
+            while let Some(node) = at.and_then(|id| self.nodes.get(&id)) {
+                if let Some(of) = self.nodes.get(&node.attribute) {
+                    found.push((of.data.clone(), node.data.clone()));
+                }
+                at = node.parent;
+            }
+            found.into_iter().rev().for_each(|(name, value)| self.global(name, value));
+        }
+        for (id, value) in values {
+            let name = self.nodes.get(id).map(|node| node.data.clone());
+            name.into_iter().for_each(|name| self.global(name, (*value).clone()));
+        }
+        Ok(())
+    }
+
+    fn global(&mut self, name: String, value: String) {
+        let globals = &mut self.table.globals;
+        if !globals.iter().any(|known| known.0 == name) {
+            globals.push((name, value));
+        }
+    }
+}
+
+/// The type that one of the first nodes stands for.
+fn built_in(id: u64) -> Kind {
+    match id {
+        1 => Kind::Int,
+        2 => Kind::Uint,
+        4 => Kind::Address,
+        5 => Kind::Double,
+        6 => Kind::Bool,
+        _ => Kind::Text,
+    }
+}
+
+fn number(text: &str) -> Done<u64> {
+    text.parse().map_err(|_| "expected the number of a node")
+}
+
+/// `name=value=value,name=…`; `\` takes the next character as it is, and `\n` is a new line.
+fn fields(line: &str) -> Vec<(String, Vec<String>)> {
+    let mut fields: Vec<(String, Vec<String>)> = vec![Default::default()];
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
+        let Some((name, values)) = fields.last_mut() else {
+            break;
+        };
+        let word = values.last_mut().unwrap_or(name);
+        match c {
+            '\\' => match characters.next() {
+                Some('n') => word.push('\n'),
+                Some(next) => word.push(next),
+                None => {}
+            },
+            ',' => fields.push(Default::default()),
+            '=' => values.push(String::new()),
+            c => word.push(c),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+__rec=node,id=12,attr=10,data=268,parent=3
+__rec=node,id=13,attr=8,data=function,parent=12
+__rec=node,id=14,attr=13,data=main
+__rec=node,id=15,attr=13,data=a\\,b\\=\\\\\\n,parent=14
+__rec=node,id=16,attr=10,data=1,parent=1
+__rec=node,id=17,attr=8,data=x,parent=16
+__rec=node,id=18,attr=10,data=524,parent=3
+__rec=node,id=19,attr=8,data=host,parent=18
+__rec=node,id=20,attr=19,data=here
+__rec=ctx,ref=15,attr=17,data=-4
+__rec=ctx,ref=14=20,attr=17,data=9
+__rec=globals,ref=20
+";
+
+    #[test]
+    fn records_paths_and_globals() {
+        let mut table = Table::default();
+        read(FILE.as_bytes(), &mut table).expect("a file");
+        let text = |row, name| table.text(row, table.named(name).expect(name));
+        assert_eq!(text(0, "function").as_deref(), Some("main/a,b=\\\n"));
+        assert_eq!((text(0, "x").as_deref(), text(1, "x").as_deref()), (Some("-4"), Some("9")));
+        assert_eq!(text(1, "function").as_deref(), Some("main"));
+        assert_eq!(table.globals, [("host".to_owned(), "here".to_owned())]);
+        // A second file has numbers of its own.
+        read(FILE.as_bytes(), &mut table).expect("a file");
+        assert_eq!((table.rows(), table.paths[0]), (4, table.paths[2]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_line() {
+        let error = |text: &str| {
+            let whole = format!("{FILE}{text}");
+            read(whole.as_bytes(), &mut Table::default()).expect_err(text).to_string()
+        };
+        assert!(error("HEAPTIDE").starts_with("line 13: expected a record of a .cali file"));
+        assert_eq!(
+            error("__rec=ctx,attr=17"),
+            "line 13: a record has as many values as attributes"
+        );
+        assert!(error("__rec=ctx,ref=99").contains("node that no line defines"));
+        assert!(error("__rec=ctx,attr=99,data=1").contains("attribute is used"));
+        assert!(error("__rec=node,id=x,attr=8").contains("number of a node"));
+        assert!(error("__rec=node,id=30,attr=8,parent=31").contains("after the one above"));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let mut state = 1u64;
+        for _ in 0..3000 {
+            let mut bytes = FILE.as_bytes().to_vec();
+            for _ in 0..4 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] = b"0123456789=,\\\n_refctx\xff"[(state >> 20) as usize % 21];
+            }
+            let _ = read(&bytes[..], &mut Table::default());
+        }
+    }
+}

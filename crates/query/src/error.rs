@@ -1,0 +1,66 @@
+//! What is wrong with a query, and where.
+
+use std::fmt;
+
+/// An error at a place of a query. It shows as two lines below the message: the line of the query,
+/// and a caret below the place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueryError {
+    /// What is wrong: lower case, no full stop.
+    pub message: String,
+    /// The line of the query.
+    line: String,
+    /// Characters before the place in that line.
+    column: usize,
+}
+
+/// Characters shown on each side of the place, of long queries.
+const AROUND: usize = 48;
+
+impl QueryError {
+    /// An error at a byte of a query.
+    pub fn at(query: &str, byte: usize, message: impl Into<String>) -> QueryError {
+        let mut byte = byte.min(query.len());
+        while !query.is_char_boundary(byte) {
+            byte -= 1;
+        }
+        let start = query[..byte].rfind('\n').map_or(0, |end| end + 1);
+        let before: Vec<char> = query[start..byte].chars().collect();
+        let after = query[byte..].chars().take_while(|&c| c != '\n');
+        let (skipped, cut) = (before.len().saturating_sub(AROUND), before.len() > AROUND);
+        let mut line: String = if cut { "…" } else { "" }.to_owned();
+        line.extend(&before[skipped..]);
+        let column = line.chars().count();
+        let after: Vec<char> = after.take(AROUND + 1).collect();
+        line.extend(after.iter().take(AROUND));
+        line.extend((after.len() > AROUND).then_some('…'));
+        let line = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        QueryError { message: message.into(), line, column }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "query: {}", self.message)?;
+        writeln!(f, "  {}", self.line)?;
+        write!(f, "  {:width$}^", "", width = self.column)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_is_below_the_place() {
+        let error = QueryError::at("select\n größe x", 7 + 9, "odd");
+        assert_eq!(error.to_string(), "query: odd\n   größe x\n         ^");
+        let long = "a ".repeat(100);
+        let error = QueryError::at(&long, 120, "odd").to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines[2].chars().count() - 1, 2 + 1 + AROUND);
+        assert!(lines[1].starts_with("  …") && lines[1].ends_with('…'));
+    }
+}

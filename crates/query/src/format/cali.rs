@@ -1,0 +1,172 @@
+//! `cali`: records as Caliper writes them.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+
+use crate::cali::{AS_VALUE, BUILT_IN, HIDDEN, NAME, NESTED, PROPERTIES};
+use crate::query::Query;
+use crate::table::{AttributeId, Form, NodeId, Shown, Table};
+use crate::value::{Bits, Kind};
+
+/// Property: values are of the thread.
+const OF_THREAD: u64 = 20;
+
+/// Writes all records, hidden attributes too, so that what reads them can go on adding up.
+pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::Result<()> {
+    let mut writer = Writer {
+        out,
+        query,
+        answer,
+        next: BUILT_IN,
+        attributes: FxHashMap::default(),
+        nodes: FxHashMap::default(),
+    };
+    (0..answer.rows()).try_for_each(|row| writer.record(row))?;
+    writer.globals()
+}
+
+struct Writer<'a> {
+    out: &'a mut dyn Write,
+    query: &'a Query,
+    answer: &'a Table,
+    /// The number of the next node.
+    next: u64,
+    attributes: FxHashMap<AttributeId, u64>,
+    nodes: FxHashMap<NodeId, u64>,
+}
+
+impl Writer<'_> {
+    /// Writes a node and says its number.
+    fn node(&mut self, attribute: u64, data: &str, parent: Option<u64>) -> io::Result<u64> {
+        let id = self.next;
+        self.next += 1;
+        let data = escaped(data);
+        write!(self.out, "__rec=node,id={id},attr={attribute},data={data}")?;
+        match parent {
+            Some(parent) => writeln!(self.out, ",parent={parent}")?,
+            None => writeln!(self.out)?,
+        }
+        Ok(id)
+    }
+
+    /// An attribute of texts that says something of attributes.
+    fn named(&mut self, name: &str, properties: u64) -> io::Result<u64> {
+        let parent = self.node(PROPERTIES, &properties.to_string(), Some(3))?;
+        self.node(NAME, name, Some(parent))
+    }
+
+    fn attribute(&mut self, id: AttributeId) -> io::Result<u64> {
+        if let Some(&known) = self.attributes.get(&id) {
+            return Ok(known);
+        }
+        let of = self.answer.of(id);
+        let mut above = match of.kind {
+            Kind::Int => 1,
+            Kind::Uint => 2,
+            Kind::Text => 3,
+            Kind::Address => 4,
+            Kind::Double => 5,
+            Kind::Bool => 6,
+        };
+        let said = [
+            ("attribute.unit", self.query.units.get(&*of.name).map(String::as_str), &of.unit),
+            ("attribute.alias", self.query.aliases.get(&*of.name).map(String::as_str), &of.alias),
+        ];
+        for (name, of_query, of_file) in said {
+            if let Some(value) = of_query.or(of_file.as_deref()) {
+                let attribute = self.named(name, OF_THREAD)?;
+                above = self.node(attribute, value, Some(above))?;
+            }
+        }
+        let form = match of.form {
+            Form::Value => AS_VALUE,
+            Form::Nested => NESTED,
+            Form::Hierarchy | Form::Stack => 0,
+        };
+        let hidden = if of.shown == Shown::IfNamed { HIDDEN } else { 0 };
+        let properties = (OF_THREAD | form | hidden).to_string();
+        above = self.node(PROPERTIES, &properties, Some(above))?;
+        let number = self.node(NAME, &of.name, Some(above))?;
+        self.attributes.insert(id, number);
+        Ok(number)
+    }
+
+    /// The number of a node; it and those above it are written if they were not.
+    fn place(&mut self, node: NodeId) -> io::Result<Option<u64>> {
+        let mut open = Vec::new();
+        let mut at = node;
+        while at != NodeId(0) && !self.nodes.contains_key(&at) {
+            open.push(at);
+            at = self.answer.nodes[at.0 as usize].parent;
+        }
+        let mut above = self.nodes.get(&at).copied();
+        for id in open.into_iter().rev() {
+            let node = self.answer.nodes[id.0 as usize];
+            let attribute = self.attribute(node.attribute)?;
+            let number = self.node(attribute, &self.data(node.attribute, node.value), above)?;
+            self.nodes.insert(id, number);
+            above = Some(number);
+        }
+        Ok(above)
+    }
+
+    fn data(&self, id: AttributeId, value: Bits) -> String {
+        match self.answer.of(id).kind {
+            Kind::Double => f64::from_bits(value.0).to_string(),
+            kind => value.show(kind, &self.answer.strings),
+        }
+    }
+
+    fn record(&mut self, row: usize) -> io::Result<()> {
+        let mut line = "__rec=ctx".to_owned();
+        let mut sign = ",ref=";
+        for node in [self.answer.paths[row], self.answer.others[row]] {
+            if let Some(number) = self.place(node)? {
+                line.push_str(&format!("{sign}{number}"));
+                sign = "=";
+            }
+        }
+        let (mut attributes, mut values) = (String::new(), String::new());
+        for (of, id) in self.answer.attributes.iter().zip(0..) {
+            if let Some(value) = of.column.get(row) {
+                let number = self.attribute(AttributeId(id))?;
+                attributes.push_str(&format!("={number}"));
+                values.push_str(&format!("={}", escaped(&self.data(AttributeId(id), value))));
+            }
+        }
+        if !attributes.is_empty() {
+            line.push_str(&format!(",attr{attributes},data{values}"));
+        }
+        match line.contains(',') {
+            true => writeln!(self.out, "{line}"),
+            false => Ok(()),
+        }
+    }
+
+    fn globals(&mut self) -> io::Result<()> {
+        const GLOBAL: u64 = 512 | AS_VALUE | OF_THREAD;
+        let (mut attributes, mut values) = (String::new(), String::new());
+        for (name, value) in &self.answer.globals {
+            let number = self.named(name, GLOBAL)?;
+            attributes.push_str(&format!("={number}"));
+            values.push_str(&format!("={}", escaped(value)));
+        }
+        match attributes.is_empty() {
+            true => Ok(()),
+            false => writeln!(self.out, "__rec=globals,attr{attributes},data{values}"),
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            ',' | '=' | '\\' => escaped.extend(['\\', c]),
+            '\n' => escaped.push_str("\\n"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,32 @@
+//! CalQL: queries over the tables of recordings, and over Caliper's own files.
+//!
+//! ```text
+//! recordings ──tables──▶ Table ──LET, WHERE, GROUP BY, HAVING, ORDER BY──▶ Table ──format──▶ text
+//! .cali files ──cali───▶
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod aggregate;
+pub mod cali;
+mod conditions;
+mod derive;
+mod error;
+mod filter;
+pub mod format;
+mod lexer;
+#[cfg(test)]
+mod made;
+mod order;
+mod parser;
+pub mod query;
+mod run;
+mod sums;
+pub mod table;
+pub mod tables;
+pub mod value;
+
+pub use error::QueryError;
+pub use lexer::Word;
+pub use parser::{parse, parse_format};
+pub use run::run;

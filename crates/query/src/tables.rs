@@ -1,0 +1,405 @@
+//! The tables of recordings: what each has for columns, and how they are filled.
+
+use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::{Measures, Process, Recording};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::lexer::Word;
+use crate::query::{Aggregation, Format, Layout, Query};
+use crate::table::{AttributeId, Form, Shown, Table};
+use crate::value::{Bits, Kind};
+
+mod dimensions;
+mod moments;
+mod sites;
+
+/// A table that recordings have.
+pub struct Source {
+    /// Its name in FROM.
+    pub name: &'static str,
+    /// What a record of it is.
+    pub says: &'static str,
+    columns: fn() -> Vec<Info>,
+    fill: fn(&mut Filler, &Process),
+}
+
+/// What is said of a column.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its values.
+    pub kind: Kind,
+    /// How they are kept.
+    pub form: Form,
+    /// Who sees it.
+    pub shown: Shown,
+    /// Another name for it.
+    pub also: Option<&'static str>,
+    /// Its unit; empty if it has none.
+    pub unit: &'static str,
+    /// What it is.
+    pub says: &'static str,
+}
+
+impl Info {
+    fn new(name: &'static str, kind: Kind, unit: &'static str, says: &'static str) -> Info {
+        let (form, shown, also) = (Form::Value, Shown::Always, None);
+        Info { name, kind, form, shown, also, unit, says }
+    }
+
+    fn text(name: &'static str, says: &'static str) -> Info {
+        Info::new(name, Kind::Text, "", says)
+    }
+
+    fn uint(name: &'static str, unit: &'static str, says: &'static str) -> Info {
+        Info::new(name, Kind::Uint, unit, says)
+    }
+
+    /// Its names, with this between.
+    fn names(&self, between: &str) -> String {
+        [Some(self.name), self.also].into_iter().flatten().collect::<Vec<_>>().join(between)
+    }
+
+    /// The type of its values for a person.
+    fn type_name(&self) -> &'static str {
+        match (self.form, self.kind) {
+            (Form::Value, Kind::Text) => "text",
+            (Form::Value, Kind::Address) => "address",
+            (Form::Value, kind) => kind.name(),
+            _ => "path",
+        }
+    }
+
+    fn also(self, also: &'static str) -> Info {
+        Info { also: Some(also), ..self }
+    }
+
+    fn form(self, form: Form) -> Info {
+        Info { form, ..self }
+    }
+
+    fn if_named(self) -> Info {
+        Info { shown: Shown::IfNamed, ..self }
+    }
+}
+
+const SOURCES: [Source; 12] = [
+    sites::SITES,
+    dimensions::STACKS,
+    dimensions::FRAMES,
+    dimensions::SCOPES,
+    dimensions::LABELS,
+    dimensions::LANES,
+    moments::WINDOWS,
+    moments::SNAPSHOTS,
+    moments::TIMELINE,
+    moments::HISTOGRAM,
+    dimensions::PROCESSES,
+    dimensions::MODULES,
+];
+
+impl Source {
+    /// Every table; the first is what FROM need not name.
+    pub const fn all() -> &'static [Source] {
+        &SOURCES
+    }
+
+    /// The table of a name.
+    ///
+    /// ```
+    /// use heaptide_query::tables::Source;
+    /// assert!(Source::named("marks").is_some_and(|table| table.name == "snapshots"));
+    /// ```
+    pub fn named(name: &str) -> Option<&'static Source> {
+        let name = name.to_ascii_lowercase();
+        let name = if name == "marks" { "snapshots" } else { &name };
+        SOURCES.iter().find(|source| source.name == name)
+    }
+
+    /// Its columns, those first that say which process a record is of.
+    pub fn columns(&self) -> Vec<Info> {
+        let mut all = vec![
+            Info::uint("process", "", "process id"),
+            Info::uint("image", "", "number of the program in that process, 0 before any exec"),
+            Info::text("program", "path of the program"),
+            Info::text("host", "name of the machine"),
+            Info::uint("rank", "", "place in a parallel job"),
+            Info::uint("run", "", "number of the recording it was merged from"),
+        ];
+        all.extend((self.columns)());
+        all
+    }
+
+    /// Its columns for a person: names, type, unit, what they are.
+    ///
+    /// ```
+    /// use heaptide_query::tables::Source;
+    /// let page = Source::named("lanes").unwrap().described();
+    /// assert!(page.contains("lane, thread         text            their name"), "{page}");
+    /// ```
+    pub fn described(&self) -> String {
+        let mut page = format!("{}: {}\n\n", self.name, self.says);
+        for info in self.columns() {
+            let (names, kind) = (info.names(", "), info.type_name());
+            page.push_str(&format!("  {names:20} {kind:8} {:6} {}\n", info.unit, info.says));
+        }
+        page
+    }
+
+    /// The same as a table in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut page = "| Column | Type | Unit | What it is |\n|---|---|---|---|\n".to_owned();
+        for info in self.columns() {
+            let (names, kind) = (info.names("`, `"), info.type_name());
+            page.push_str(&format!("| `{names}` | {kind} | {} | {} |\n", info.unit, info.says));
+        }
+        page
+    }
+
+    /// The records of all processes of recordings. Only columns that are wanted are filled.
+    pub fn read(&self, recordings: &[Recording], wanted: &Wanted) -> Table {
+        let mut filler = Filler::of(self, recordings, wanted);
+        for process in recordings.iter().flat_map(|recording| &recording.processes) {
+            filler.process = Origin::of(&mut filler.table, process);
+            (self.fill)(&mut filler, process);
+        }
+        let path = |recording: &Recording| recording.path.display().to_string();
+        let command = |recording: &Recording| Some(recording.processes.first()?.command.join(" "));
+        filler.table.globals = vec![
+            ("recording".to_owned(), joined(recordings.iter().map(path))),
+            ("command".to_owned(), joined(recordings.iter().filter_map(command))),
+        ];
+        filler.table
+    }
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The columns that a query needs.
+pub struct Wanted(Option<FxHashSet<String>>);
+
+impl Wanted {
+    /// Those of a query and of how it is shown.
+    pub fn of(query: &Query, format: &Format) -> Wanted {
+        let Some(words) = query.names().filter(|_| format.layout != Layout::Format) else {
+            return Wanted(None);
+        };
+        let mut names: FxHashSet<String> = words.iter().map(|word| word.text.clone()).collect();
+        let counts = |operator| matches!(operator, Aggregation::Count | Aggregation::ScaleCount);
+        if query.aggregations.iter().any(|call| counts(call.operator)) {
+            names.insert("count".to_owned());
+        }
+        if let Some(path) = format.arguments.get("path-attributes") {
+            names.extend(path.split(',').map(|name| name.trim().to_owned()));
+        }
+        Wanted(Some(names))
+    }
+
+    /// All there are.
+    pub const fn all() -> Wanted {
+        Wanted(None)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(name))
+    }
+}
+
+/// The names in a query that a table knows nothing of.
+pub fn unknown<'a>(query: &'a Query, table: &Table) -> Vec<&'a Word> {
+    let results: Vec<String> = query.aggregations.iter().map(|call| call.result()).collect();
+    let is_part = |name: &str| {
+        let end = format!("#{name}");
+        table.attributes.iter().any(|attribute| attribute.name.ends_with(&end))
+    };
+    let mut unknown = query.names().unwrap_or_else(|| query.read_names());
+    unknown.retain(|word| {
+        let name = &word.text;
+        table.named(name).is_none()
+            && !matches!(&**name, "path" | "prop:nested" | "none")
+            && !results.contains(name)
+            && !is_part(name)
+            && !query.lets.iter().any(|derived| derived.target.text == *name)
+            && !query.aliases.values().any(|alias| alias == name)
+    });
+    unknown.sort_by(|a, b| a.text.cmp(&b.text));
+    unknown.dedup_by(|a, b| a.text == b.text);
+    unknown
+}
+
+/// Which process records are of.
+#[derive(Clone, Copy, Default)]
+struct Origin {
+    values: [Option<Bits>; 6],
+}
+
+impl Origin {
+    fn of(table: &mut Table, process: &Process) -> Origin {
+        let one = process.images == 1;
+        let host = (!process.host.is_empty()).then(|| table.strings.bits(&process.host));
+        let rank = process.rank.map(|rank| Bits(rank.number.into()));
+        let run = process.run.as_ref().map(|run| Bits(run.number.into()));
+        let program = Some(table.strings.bits(&process.program));
+        let pid = one.then(|| Bits(process.pid.into()));
+        let image = one.then(|| Bits(process.image.into()));
+        Origin { values: [pid, image, program, host, rank, run] }
+    }
+}
+
+/// A table as it is filled.
+struct Filler {
+    table: Table,
+    /// Columns by name; those that nobody wants are not there.
+    columns: FxHashMap<&'static str, AttributeId>,
+    origin: [Option<AttributeId>; 6],
+    process: Origin,
+    /// Names of scopes' attributes in the table.
+    scopes: FxHashMap<String, AttributeId>,
+}
+
+impl Filler {
+    fn of(source: &Source, recordings: &[Recording], wanted: &Wanted) -> Filler {
+        let mut table = Table::default();
+        let mut columns = FxHashMap::default();
+        let infos = source.columns();
+        for info in &infos {
+            let id = table.attribute(info.name, info.kind, info.form);
+            table.of_mut(id).shown = info.shown;
+            if wanted.has(info.name) || info.also.is_some_and(|also| wanted.has(also)) {
+                columns.insert(info.name, id);
+            }
+        }
+        let scopes = scope_attributes(&mut table, recordings);
+        // A scope of that name is what the name stands for.
+        for info in &infos {
+            let id = table.named(info.name);
+            id.zip(info.also).into_iter().for_each(|(id, also)| table.also_called(id, also));
+        }
+        let mut origin = [None; 6];
+        for (id, info) in origin.iter_mut().zip(&infos) {
+            *id = columns.get(info.name).copied();
+        }
+        Filler { table, columns, origin, process: Origin::default(), scopes }
+    }
+
+    /// A new record of the process at hand.
+    fn row(&mut self) -> usize {
+        let row = self.table.add_row();
+        for (id, value) in self.origin.into_iter().zip(self.process.values) {
+            self.set(id, row, value);
+        }
+        row
+    }
+
+    fn set(&mut self, id: Option<AttributeId>, row: usize, value: Option<Bits>) {
+        if let (Some(id), Some(value)) = (id, value) {
+            self.table.of_mut(id).column.set(row, value);
+        }
+    }
+
+    /// The column of a name, if it is wanted.
+    fn column(&self, name: &str) -> Option<AttributeId> {
+        self.columns.get(name).copied()
+    }
+
+    fn uint(&mut self, name: &str, row: usize, value: impl Into<u64>) {
+        self.set(self.column(name), row, Some(Bits(value.into())));
+    }
+
+    fn int(&mut self, name: &str, row: usize, value: i64) {
+        self.set(self.column(name), row, Some(Bits::int(value)));
+    }
+
+    fn text(&mut self, name: &str, row: usize, value: &str) {
+        if let Some(id) = self.column(name) {
+            let bits = self.table.strings.bits(value);
+            self.set(Some(id), row, Some(bits));
+        }
+    }
+
+    fn measures(&mut self, row: usize, measures: &Measures) {
+        for measure in of_rows() {
+            self.uint(measure.name(), row, measure.of(measures));
+        }
+    }
+}
+
+/// The attributes of all scopes: nested, but for the iterations of loops. One that is called like a
+/// column is `scope.` and its name; numbers are numbers if all its values are.
+fn scope_attributes(table: &mut Table, recordings: &[Recording]) -> FxHashMap<String, AttributeId> {
+    let mut kinds: Vec<(&str, Kind)> = Vec::new();
+    let mut places: FxHashMap<&str, usize> = FxHashMap::default();
+    let processes = recordings.iter().flat_map(|recording| &recording.processes);
+    for scope in processes.flat_map(|process| process.scopes.iter().skip(1)) {
+        let place = *places.entry(&scope.attribute).or_insert_with(|| {
+            kinds.push((&scope.attribute, Kind::Int));
+            kinds.len() - 1
+        });
+        if scope.value.parse::<i64>().is_err() {
+            kinds[place].1 = Kind::Text;
+        }
+    }
+    let mut attributes = FxHashMap::default();
+    for (name, kind) in kinds {
+        let form = if name.starts_with("iteration#") { Form::Stack } else { Form::Nested };
+        let id = match table.named(name) {
+            Some(_) => table.attribute(&format!("scope.{name}"), kind, form),
+            None => table.attribute(name, kind, form),
+        };
+        attributes.insert(name.to_owned(), id);
+    }
+    attributes
+}
+
+/// Measures that rows have: only processes have a peak.
+fn of_rows() -> impl Iterator<Item = Measure> {
+    Measure::all().iter().copied().filter(|measure| *measure == measure.of_sites())
+}
+
+/// A measure as a column.
+fn measure(measure: Measure) -> Info {
+    let unit = match measure {
+        _ if measure.is_bytes() => "bytes",
+        Measure::Reallocations | Measure::Failed => "events",
+        _ => "blocks",
+    };
+    let says = match measure {
+        Measure::Allocations => "blocks allocated, those by realloc included",
+        Measure::Frees => "blocks freed, by whichever thread",
+        Measure::Reallocations => "blocks reallocated",
+        Measure::Failed => "allocations that failed",
+        Measure::RequestedBytes => "bytes asked for",
+        Measure::UsableBytes => "bytes given",
+        Measure::FreedBytes => "bytes freed",
+        Measure::LiveBlocks => "blocks allocated and not freed",
+        Measure::LiveBytes => "their bytes",
+        Measure::PeakBytes => "the most that was live at once",
+        Measure::AtPeakBlocks => "blocks that were live then",
+        Measure::AtPeakBytes => "bytes that were live when most were",
+        Measure::Temporary => "blocks freed by their thread before it allocated another",
+        Measure::CrossThreadFrees => "blocks freed by another thread",
+        Measure::LargestBytes => "the largest request",
+        Measure::FreesHere => "frees made here, of whosever blocks",
+        Measure::FreedHereBytes => "their bytes",
+    };
+    Info::uint(measure.name(), unit, says)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_names_of_their_own() {
+        for source in Source::all() {
+            let mut names = FxHashSet::default();
+            for info in source.columns() {
+                assert!(names.insert(info.name), "{} {}", source.name, info.name);
+                assert!(info.also.is_none_or(|also| names.insert(also)), "{}", info.name);
+            }
+        }
+    }
+}

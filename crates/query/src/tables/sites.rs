@@ -1,0 +1,233 @@
+//! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
+
+use heaptide_analysis::aggregate::Functions;
+use heaptide_analysis::model::{FrameId, Process, Site, StackId};
+
+use super::{Filler, Info, Source, measure, of_rows};
+use crate::table::{AttributeId, Form, NodeId};
+use crate::value::{Bits, Kind};
+
+pub(super) const SITES: Source = Source {
+    name: "sites",
+    says: "what was allocated at a stack, in a scope, of a label and a kind, on a thread",
+    columns,
+    fill,
+};
+
+fn columns() -> Vec<Info> {
+    let mut all = vec![
+        Info::text("stack", "functions from the outermost to the one that allocates")
+            .form(Form::Stack)
+            .also("function"),
+        Info::text("frame", "the innermost function"),
+        Info::text("allocator", "the innermost function that does more than hand allocations on"),
+        Info::text("module", "path of the file with the innermost function"),
+        Info::text("file", "its source file"),
+        Info::uint("line", "", "its line"),
+        Info::text("label", "what the blocks are called, or their pool"),
+        Info::text("mem.alloc", "the label, else `malloc`; only where there are allocations"),
+        Info::text("kind", "whose memory it is: heap, outside, pool_block, pool_chunk, …"),
+        Info::text("lane", "name of the threads").also("thread"),
+        Info::uint("size", "bytes", "bytes of each request, of a recording by size")
+            .also("alloc.total_size"),
+        Info::uint("count", "blocks", "what count() adds up: allocations").if_named(),
+    ];
+    all.extend(of_rows().map(measure));
+    all.extend([
+        Info::uint("slack_bytes", "bytes", "bytes given and not asked for"),
+        Info::uint("moved_blocks", "blocks", "allocations that came here by labelling"),
+        Info::uint("moved_usable_bytes", "bytes", "their bytes"),
+        Info::uint("moved_requested_bytes", "bytes", "bytes that were asked for them"),
+        Info::uint("lent_bytes", "bytes", "of chunks of a pool: bytes lent to its blocks"),
+    ]);
+    all
+}
+
+fn fill(filler: &mut Filler, process: &Process) {
+    let stacks = stack_nodes(filler, process);
+    let scopes = scope_nodes(filler, process);
+    let of = Of::new(filler, process);
+    for site in &process.sites {
+        let row = filler.row();
+        let (path, iterations) = scopes[site.scope.0 as usize];
+        filler.table.paths[row] = path;
+        let stack = stacks.get(site.stack.0 as usize).copied().unwrap_or_default();
+        filler.table.others[row] = match iterations {
+            NodeId(0) => stack,
+            _ => below(filler, iterations, stack),
+        };
+        of.place(filler, process, row, site.stack);
+        of.texts(filler, process, row, site);
+        of.numbers(filler, row, site);
+    }
+}
+
+/// A chain of nodes below another.
+fn below(filler: &mut Filler, above: NodeId, chain: NodeId) -> NodeId {
+    let mut nodes: Vec<_> = filler.table.chain(chain).copied().collect();
+    nodes.reverse();
+    let add = |at, node: crate::table::Node| filler.table.node(at, node.attribute, node.value);
+    nodes.into_iter().fold(above, add)
+}
+
+/// By stack, its node; empty if nobody wants them.
+pub(super) fn stack_nodes(filler: &mut Filler, process: &Process) -> Vec<NodeId> {
+    let Some(stack) = filler.column("stack") else {
+        return Vec::new();
+    };
+    let names: Vec<Bits> = (0..process.frames.len() as u32)
+        .map(|frame| filler.table.strings.bits(&process.label(FrameId(frame))))
+        .collect();
+    let mut nodes = vec![NodeId(0); process.stacks.len()];
+    for (id, node) in process.stacks.iter().enumerate().skip(1) {
+        let (parent, name) = (nodes[node.parent.0 as usize], names[node.frame.0 as usize]);
+        nodes[id] = filler.table.node(parent, stack, name);
+    }
+    nodes
+}
+
+/// By scope path, its node in the path, and of the iterations beside it.
+pub(super) fn scope_nodes(filler: &mut Filler, process: &Process) -> Vec<(NodeId, NodeId)> {
+    let mut nodes = vec![(NodeId(0), NodeId(0)); process.scopes.len()];
+    for (id, scope) in process.scopes.iter().enumerate().skip(1) {
+        let (path, other) = nodes[scope.parent.0 as usize];
+        nodes[id] = (path, other);
+        let Some(&attribute) = filler.scopes.get(&*scope.attribute) else {
+            continue;
+        };
+        let kind = filler.table.of(attribute).kind;
+        if let Some(value) = filler.table.strings.parse(&scope.value, kind) {
+            nodes[id] = match filler.table.of(attribute).form {
+                Form::Nested => (filler.table.node(path, attribute, value), other),
+                _ => (path, filler.table.node(other, attribute, value)),
+            };
+        }
+    }
+    nodes
+}
+
+type Column = Option<AttributeId>;
+
+/// The columns by what they are, and what frames, labels and lanes are in them.
+struct Of {
+    functions: Functions,
+    frame: Column,
+    allocator: Column,
+    module: Column,
+    file: Column,
+    line: Column,
+    label: Column,
+    alloc: Column,
+    kind: Column,
+    lane: Column,
+    size: Column,
+    count: Column,
+    measures: Vec<(heaptide_analysis::measure::Measure, AttributeId)>,
+    others: [Column; 5],
+    labels: Vec<Bits>,
+    lanes: Vec<Bits>,
+    malloc: Bits,
+}
+
+impl Of {
+    fn new(filler: &mut Filler, process: &Process) -> Of {
+        let strings = &mut filler.table.strings;
+        let labels = process.labels.iter().map(|label| strings.bits(&label.name)).collect();
+        let lanes = process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect();
+        let malloc = strings.bits("malloc");
+        let column = |name| filler.column(name);
+        let measures =
+            of_rows().filter_map(|of| column(of.name()).map(|column| (of, column))).collect();
+        let others = [
+            "slack_bytes",
+            "moved_blocks",
+            "moved_usable_bytes",
+            "moved_requested_bytes",
+            "lent_bytes",
+        ];
+        Of {
+            functions: Functions::of(process),
+            frame: column("frame"),
+            allocator: column("allocator"),
+            module: column("module"),
+            file: column("file"),
+            line: column("line"),
+            label: column("label"),
+            alloc: column("mem.alloc"),
+            kind: column("kind"),
+            lane: column("lane"),
+            size: column("size"),
+            count: column("count"),
+            measures,
+            others: others.map(column),
+            labels,
+            lanes,
+            malloc,
+        }
+    }
+
+    /// Where the innermost function is.
+    fn place(&self, filler: &mut Filler, process: &Process, row: usize, stack: StackId) {
+        let Some(id) = process.frames_of(stack).next() else {
+            return;
+        };
+        let frame = &process.frames[id.0 as usize];
+        let mut text = |column: Column, text: Option<&str>| {
+            if let (Some(_), Some(text)) = (column, text) {
+                let bits = filler.table.strings.bits(text);
+                filler.set(column, row, Some(bits));
+            }
+        };
+        if self.frame.is_some() {
+            text(self.frame, Some(&process.label(id)));
+        }
+        if self.allocator.is_some() {
+            let allocator = self.functions.allocator_of(process, stack);
+            text(self.allocator, allocator.map(|id| process.label(id)).as_deref());
+        }
+        let module = frame.module.map(|id| process.modules[id.0 as usize].path.as_str());
+        text(self.module, module);
+        text(self.file, frame.file.as_deref());
+        filler.set(self.line, row, frame.line.map(|line| Bits(line.into())));
+    }
+
+    fn texts(&self, filler: &mut Filler, process: &Process, row: usize, site: &Site) {
+        let label = site.label.map(|id| self.labels[id.0 as usize]);
+        filler.set(self.label, row, label);
+        if site.measures.allocations > 0 {
+            filler.set(self.alloc, row, label.or(Some(self.malloc)));
+        }
+        if self.kind.is_some() {
+            let kind = filler.table.strings.bits(site.kind.name());
+            filler.set(self.kind, row, Some(kind));
+        }
+        filler.set(self.lane, row, self.lanes.get(site.lane.0 as usize).copied());
+        debug_assert!(process.lanes.len() == self.lanes.len());
+    }
+
+    fn numbers(&self, filler: &mut Filler, row: usize, site: &Site) {
+        filler.set(self.size, row, site.size.map(Bits));
+        filler.set(self.count, row, Some(Bits(site.measures.allocations)));
+        for &(measure, column) in &self.measures {
+            filler.set(Some(column), row, Some(Bits(measure.of(&site.measures))));
+        }
+        let moved = site.moved;
+        let values = [
+            site.measures.slack_bytes(),
+            moved.blocks,
+            moved.usable_bytes,
+            moved.requested_bytes,
+            site.lent_bytes,
+        ];
+        for (column, value) in self.others.into_iter().zip(values) {
+            filler.set(column, row, Some(Bits(value)));
+        }
+    }
+}
+
+/// The kind of its values, for tables with the same column.
+pub(super) fn stack_column() -> Info {
+    Info::new("stack", Kind::Text, "", "functions from the outermost to the innermost")
+        .form(Form::Stack)
+        .also("function")
+}

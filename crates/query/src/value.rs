@@ -1,0 +1,165 @@
+//! Values of attributes: six types, each in 64 bits.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+/// The type of an attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Text, as an index into [`Strings`].
+    Text,
+    /// An integer.
+    Int,
+    /// A number that is not negative.
+    Uint,
+    /// A fraction.
+    Double,
+    /// True or false.
+    Bool,
+    /// An address, shown in hexadecimal.
+    Address,
+}
+
+impl Kind {
+    /// What Caliper calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "string",
+            Kind::Int => "int",
+            Kind::Uint => "uint",
+            Kind::Double => "double",
+            Kind::Bool => "bool",
+            Kind::Address => "addr",
+        }
+    }
+
+    /// Whether sums of it make sense.
+    pub const fn is_number(self) -> bool {
+        matches!(self, Kind::Int | Kind::Uint | Kind::Double)
+    }
+}
+
+/// The bits of a value. What they mean, its attribute's [`Kind`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bits(pub u64);
+
+impl Bits {
+    /// Those of a fraction.
+    pub fn double(value: f64) -> Bits {
+        Bits(value.to_bits())
+    }
+
+    /// Those of an integer.
+    pub const fn int(value: i64) -> Bits {
+        Bits(value.cast_unsigned())
+    }
+
+    /// The value as a fraction; 0 for texts.
+    pub fn to_double(self, kind: Kind) -> f64 {
+        match kind {
+            Kind::Text => 0.0,
+            Kind::Int => self.0.cast_signed() as f64,
+            Kind::Uint | Kind::Bool | Kind::Address => self.0 as f64,
+            Kind::Double => f64::from_bits(self.0),
+        }
+    }
+
+    /// Which of two values of one kind comes first.
+    pub fn compare(self, other: Bits, kind: Kind, strings: &Strings) -> Ordering {
+        match kind {
+            Kind::Text if self == other => Ordering::Equal,
+            Kind::Text => strings.get(self).cmp(strings.get(other)),
+            Kind::Int => self.0.cast_signed().cmp(&other.0.cast_signed()),
+            Kind::Uint | Kind::Bool | Kind::Address => self.0.cmp(&other.0),
+            Kind::Double => {
+                let (a, b) = (f64::from_bits(self.0), f64::from_bits(other.0));
+                a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
+            }
+        }
+    }
+
+    /// The value as text, fractions with six digits as Caliper prints them.
+    pub fn show(self, kind: Kind, strings: &Strings) -> String {
+        match kind {
+            Kind::Text => strings.get(self).to_owned(),
+            Kind::Int => self.0.cast_signed().to_string(),
+            Kind::Uint => self.0.to_string(),
+            Kind::Double => format!("{:.6}", f64::from_bits(self.0)),
+            Kind::Bool => (self.0 != 0).to_string(),
+            Kind::Address => format!("{:x}", self.0),
+        }
+    }
+}
+
+/// Distinct texts.
+#[derive(Clone, Debug, Default)]
+pub struct Strings {
+    texts: Vec<Arc<str>>,
+    ids: FxHashMap<Arc<str>, u32>,
+}
+
+impl Strings {
+    /// The bits that stand for a text.
+    pub fn bits(&mut self, text: &str) -> Bits {
+        if let Some(&id) = self.ids.get(text) {
+            return Bits(id.into());
+        }
+        let text: Arc<str> = text.into();
+        let id = self.texts.len() as u32;
+        self.texts.push(text.clone());
+        self.ids.insert(text, id);
+        Bits(id.into())
+    }
+
+    /// The text.
+    pub fn get(&self, bits: Bits) -> &str {
+        usize::try_from(bits.0).ok().and_then(|id| self.texts.get(id)).map_or("", |text| text)
+    }
+
+    /// A text as a value of a kind; none if it is no such thing.
+    pub fn parse(&mut self, text: &str, kind: Kind) -> Option<Bits> {
+        match kind {
+            Kind::Text => Some(self.bits(text)),
+            Kind::Int => text.trim().parse().ok().map(Bits::int),
+            Kind::Uint => text.trim().parse().ok().map(Bits),
+            Kind::Double => text.trim().parse().ok().map(Bits::double),
+            Kind::Bool => match text.trim() {
+                "true" | "1" => Some(Bits(1)),
+                "false" | "0" => Some(Bits(0)),
+                _ => None,
+            },
+            Kind::Address => {
+                let digits = text.trim();
+                let digits = digits.strip_prefix("0x").unwrap_or(digits);
+                u64::from_str_radix(digits, 16).ok().map(Bits)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_compared_and_shown() {
+        let mut strings = Strings::default();
+        let cases = [
+            (Kind::Int, "-4", "25", "-4"),
+            (Kind::Uint, "9", "10", "9"),
+            (Kind::Double, "2.5", "1e3", "2.500000"),
+            (Kind::Text, "a b", "b", "a b"),
+            (Kind::Bool, "false", "true", "false"),
+            (Kind::Address, "0xff", "1000", "ff"),
+        ];
+        for (kind, less, more, shown) in cases {
+            let [a, b] = [less, more].map(|text| strings.parse(text, kind).expect(text));
+            assert_eq!(a.compare(b, kind, &strings), Ordering::Less, "{less} {more}");
+            assert_eq!(a.show(kind, &strings), shown);
+        }
+        assert_eq!(strings.parse("x", Kind::Uint), None);
+        assert_eq!(strings.parse("-1", Kind::Uint), None);
+    }
+}
