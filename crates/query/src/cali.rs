@@ -4,6 +4,7 @@
 //! `__rec=globals,…`. A node is a value of an attribute, which is a node itself: of `attr=8`, with
 //! its properties (`attr=10`) and its type (nodes 0 to 7, and 11) above it.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead};
 
 use rustc_hash::FxHashMap;
@@ -105,10 +106,10 @@ impl Reader<'_> {
     fn record(&mut self, line: &str) -> Done<()> {
         let fields = fields(line);
         let field = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, v)| &v[..]);
-        let kind = field("__rec").and_then(<[String]>::first);
-        match kind.map(String::as_str) {
+        let kind = field("__rec").and_then(<[Cow<str>]>::first);
+        match kind.map(|kind| &**kind) {
             Some("node") => {
-                let first = |name| field(name).and_then(<[String]>::first);
+                let first = |name| field(name).and_then(<[Cow<str>]>::first);
                 self.node(first("id"), first("attr"), first("data"), first("parent"))
             }
             Some(kind @ ("ctx" | "globals")) => {
@@ -117,7 +118,7 @@ impl Reader<'_> {
                 if attributes.len() != values.len() {
                     return Err("a record has as many values as attributes");
                 }
-                let values: Vec<(u64, &String)> = attributes
+                let values: Vec<(u64, &Cow<str>)> = attributes
                     .iter()
                     .zip(values)
                     .map(|(id, value)| Ok((number(id)?, value)))
@@ -134,10 +135,10 @@ impl Reader<'_> {
 
     fn node(
         &mut self,
-        id: Option<&String>,
-        attribute: Option<&String>,
-        data: Option<&String>,
-        parent: Option<&String>,
+        id: Option<&Cow<str>>,
+        attribute: Option<&Cow<str>>,
+        data: Option<&Cow<str>>,
+        parent: Option<&Cow<str>>,
     ) -> Done<()> {
         let (Some(id), Some(attribute)) = (id, attribute) else {
             return Err("a node has an id and an attribute");
@@ -150,7 +151,7 @@ impl Reader<'_> {
         if parent.is_some_and(|parent| parent >= BUILT_IN && !self.nodes.contains_key(&parent)) {
             return Err("a node comes after the one above it");
         }
-        let data = data.cloned().unwrap_or_default();
+        let data = data.map(|data| data.to_string()).unwrap_or_default();
         self.nodes.insert(id, FileNode { attribute, data, parent, place: None });
         Ok(())
     }
@@ -237,7 +238,7 @@ impl Reader<'_> {
         })
     }
 
-    fn snapshot(&mut self, refs: &[u64], values: &[(u64, &String)]) -> Done<()> {
+    fn snapshot(&mut self, refs: &[u64], values: &[(u64, &Cow<str>)]) -> Done<()> {
         let mut place = (NodeId(0), NodeId(0));
         for (index, &id) in refs.iter().enumerate() {
             place = match index {
@@ -272,7 +273,7 @@ impl Reader<'_> {
         nodes.into_iter().fold(first, below)
     }
 
-    fn globals(&mut self, refs: &[u64], values: &[(u64, &String)]) -> Done<()> {
+    fn globals(&mut self, refs: &[u64], values: &[(u64, &Cow<str>)]) -> Done<()> {
         for &id in refs {
             let mut found: Vec<(String, String)> = Vec::new();
             let mut at = Some(id);
@@ -286,7 +287,7 @@ impl Reader<'_> {
         }
         for (id, value) in values {
             let name = self.nodes.get(id).map(|node| node.data.clone());
-            name.into_iter().for_each(|name| self.global(name, (*value).clone()));
+            name.into_iter().for_each(|name| self.global(name, value.to_string()));
         }
         Ok(())
     }
@@ -315,27 +316,44 @@ fn number(text: &str) -> Done<u64> {
     text.parse().map_err(|_| "expected the number of a node")
 }
 
+/// A field of a line: its name and its values.
+type Field<'a> = (Cow<'a, str>, Vec<Cow<'a, str>>);
+
 /// `name=value=value,name=…`; `\` takes the next character as it is, and `\n` is a new line.
-fn fields(line: &str) -> Vec<(String, Vec<String>)> {
-    let mut fields: Vec<(String, Vec<String>)> = vec![Default::default()];
-    let mut characters = line.chars();
-    while let Some(c) = characters.next() {
-        let Some((name, values)) = fields.last_mut() else {
-            break;
-        };
-        let word = values.last_mut().unwrap_or(name);
-        match c {
-            '\\' => match characters.next() {
-                Some('n') => word.push('\n'),
-                Some(next) => word.push(next),
-                None => {}
-            },
-            ',' => fields.push(Default::default()),
-            '=' => values.push(String::new()),
-            c => word.push(c),
+fn fields(line: &str) -> Vec<Field<'_>> {
+    let mut fields: Vec<Field> = Vec::with_capacity(4);
+    let (mut start, mut after, mut escaped) = (0, b',', false);
+    for (at, byte) in line.bytes().chain([b',']).enumerate() {
+        match byte {
+            _ if escaped && at < line.len() => escaped = false,
+            b'\\' => escaped = true,
+            b',' | b'=' => {
+                let word = unescaped(&line[start..at]);
+                match (after, fields.last_mut()) {
+                    (b'=', Some((_, values))) => values.push(word),
+                    _ => fields.push((word, Vec::with_capacity(4))),
+                }
+                (start, after) = (at + 1, byte);
+            }
+            _ => {}
         }
     }
     fields
+}
+
+fn unescaped(word: &str) -> Cow<'_, str> {
+    if !word.contains('\\') {
+        return Cow::Borrowed(word);
+    }
+    let mut plain = String::with_capacity(word.len());
+    let mut characters = word.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => plain.extend(characters.next().map(|c| if c == 'n' { '\n' } else { c })),
+            c => plain.push(c),
+        }
+    }
+    Cow::Owned(plain)
 }
 
 #[cfg(test)]
