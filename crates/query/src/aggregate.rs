@@ -1,5 +1,6 @@
 //! GROUP BY: records that have their keys in common become one.
 
+use std::cmp::Reverse;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
@@ -91,15 +92,18 @@ pub(crate) fn aggregate(query: &Query, mut table: Table, rows: &[usize]) -> Tabl
         }
         own.push(sums);
     }
-    let above = ancestors(&mut groups, &touched, &answer);
+    let above = above(&mut groups, &touched, &answer);
     write_keys(&keys, &table, &groups, &mut answer);
     for ((summing, call), mut own) in calls.iter().zip(&query.aggregations).zip(own) {
         own.resize(groups.all.all.len(), Sum::default());
+        if !call.operator.is_inclusive() {
+            summing.finish(&mut answer, &own, &own);
+            continue;
+        }
         let mut all = own.clone();
-        if call.operator.is_inclusive() {
-            for (group, above) in above.iter().enumerate() {
-                above.iter().for_each(|&up| summing.merge(&mut all[up as usize], &own[group]));
-            }
+        for &(group, up) in &above {
+            let below = all[group as usize];
+            summing.merge(&mut all[up as usize], &below);
         }
         summing.finish(&mut answer, &own, &all);
     }
@@ -146,19 +150,31 @@ fn group(keys: &Keys, table: &Table, rows: &[usize], answer: &mut Table) -> Grou
     Groups { of_row, all, rests }
 }
 
-/// The groups of the paths above each, of those that inclusive operators have something of.
-fn ancestors(groups: &mut Groups, touched: &[bool], answer: &Table) -> Vec<Vec<u32>> {
-    let above = |(group, touched): (usize, &bool)| {
-        let (rest, path) = groups.all.all[group];
-        let mut up = Vec::new();
-        let mut at = answer.nodes[path.0 as usize].parent;
-        while *touched && at != NodeId(0) {
-            up.push(groups.all.of((rest, at)));
-            at = answer.nodes[at.0 as usize].parent;
+/// Groups that inclusive operators have something of, each with the group of the path above, which
+/// is made if it is not there; inner ones first.
+fn above(groups: &mut Groups, touched: &[bool], answer: &Table) -> Vec<(u32, u32)> {
+    let mut open: Vec<u32> = (0..).zip(touched).filter(|(_, t)| **t).map(|(id, _)| id).collect();
+    let mut seen = touched.to_vec();
+    let mut above = Vec::new();
+    while let Some(group) = open.pop() {
+        let (rest, path) = groups.all.all[group as usize];
+        let up = answer.nodes[path.0 as usize].parent;
+        if up == NodeId(0) {
+            continue;
         }
-        up
-    };
-    touched.iter().enumerate().map(above).collect()
+        let up = groups.all.of((rest, up));
+        above.push((group, up));
+        seen.resize(groups.all.all.len(), false);
+        if !std::mem::replace(&mut seen[up as usize], true) {
+            open.push(up);
+        }
+    }
+    // Nodes come after those above them.
+    above.sort_unstable_by_key(|&(group, _)| {
+        let (rest, path) = groups.all.all[group as usize];
+        (Reverse(path), rest)
+    });
+    above
 }
 
 /// A record for each group, with its keys.
