@@ -1,0 +1,95 @@
+//! Queries made of random words, asked of files with random bytes: each ends with an error or with
+//! an answer that every formatter can write.
+
+use heaptide_query::table::Table;
+use heaptide_query::{cali, format, parse, parse_format, run};
+
+const FILE: &str = include_str!("../../../tests/queries/numbers.cali");
+
+/// Parts that make many queries good.
+const CLAUSES: [&str; 26] = [
+    "SELECT * ",
+    "SELECT function,x,sum(x),avg(f) AS \"m m\" ",
+    "SELECT path,count(),ratio(x,y),variance(x) ",
+    "AGGREGATE inclusive_sum(x),inclusive_ratio(x,y,2),inclusive_percent_total(f) ",
+    "AGGREGATE any(name),min(name),inclusive_max(name),scale_count(-1) ",
+    "AGGREGATE sum(name),avg(name),percent_total(y) ",
+    "GROUP BY function ",
+    "GROUP BY name,path ",
+    "GROUP BY none ",
+    "GROUP BY x,x,function ",
+    "WHERE x ",
+    "WHERE NOT x=9 OR name LIKE %o% ",
+    "WHERE function=~\"^s|w\",f>1e-3 ",
+    "WHERE x<nan,y>=-1 ",
+    "WHERE path=solve AND (x>1 OR NOT f) ",
+    "HAVING sum#x>0 ",
+    "ORDER BY function,x DESC ",
+    "ORDER BY sum#x,count ",
+    "LIMIT 2 ",
+    "LIMIT 0 ",
+    "LET a=ratio(x,y),b=first(a,x,name),c=leaf(),d=leaf(function) IF x ",
+    "LET x=scale(y,1e300),count=sum(x,y,f),t=truncate(x,0) ",
+    "LET function=leaf(),name=truncate(f,-2) ",
+    "SELECT a,b,c,d,t ",
+    "SELECT nowhere,count#x ",
+    "WHERE b=one ",
+];
+
+const FORMATS: [&str; 14] = [
+    "table",
+    "table(1)",
+    "table(0,print-globals)",
+    "tree",
+    "tree(column-width=2)",
+    "tree(\"name,function,x\")",
+    "json",
+    "json(object,pretty)",
+    "json(split,quote-all,separate-nested)",
+    "json-split",
+    "expand",
+    "cali",
+    "format(\"%[99999999999,r]x%%%[c]name%[\")",
+    "format(%)",
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+#[test]
+fn every_question_has_an_answer() {
+    let mut random = Random(11);
+    for round in 0..2000 {
+        let mut bytes = FILE.as_bytes().to_vec();
+        for _ in 0..round % 4 {
+            let at = random.below(bytes.len());
+            bytes[at] = b"0123456789=,\\\n_refctxd-."[random.below(23)];
+        }
+        let mut table = Table::default();
+        let _ = cali::read(&bytes[..], &mut table);
+        let clauses = 1 + random.below(6);
+        let text: String = (0..clauses).map(|_| CLAUSES[random.below(CLAUSES.len())]).collect();
+        let Ok(query) = parse(&text) else {
+            continue;
+        };
+        let answer = run(&query, table);
+        for name in FORMATS {
+            let shown = parse_format(name).expect(name);
+            let mut out = Vec::new();
+            format::write(&mut out, &query, &shown, &answer).expect("memory takes it");
+            assert!(name != "cali" || again(&out, answer.rows()), "{text}");
+        }
+    }
+}
+
+/// Whether what was written as Caliper's can be read; records that have nothing are not written.
+fn again(out: &[u8], rows: usize) -> bool {
+    let mut table = Table::default();
+    cali::read(out, &mut table).is_ok() && table.rows() <= rows
+}
