@@ -13,8 +13,8 @@ pub struct QueryOptions {
     /// The query, in CalQL
     #[arg(value_name = "QUERY", required_unless_present_any = ["tables", "describe"])]
     pub query: Option<String>,
-    /// Recordings, profiles in them or .cali files; - is a .cali file on standard input [default:
-    /// the newest *.heaptide here]
+    /// Recordings, profiles in them or .cali files; - is a .cali file on standard input. All
+    /// processes are asked, unless --process chooses [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
     /// List the tables
