@@ -11,7 +11,7 @@ use heaptide_analysis::model::{LaneId, Process};
 use crate::branches::{Branch, Branches, What, lanes_by};
 use crate::flamegraph::Lanes;
 use crate::frames;
-use crate::names::{elide_middle, printable, shorten};
+use crate::names::{elide_middle, printable};
 use crate::quantity::{amount, count, counted, percent};
 use crate::scopes;
 use crate::text::command_line;
@@ -249,7 +249,9 @@ impl Graph<'_> {
     /// A name that fits a box.
     fn name(&self, what: What) -> String {
         match what {
-            What::Call(frame) => shorten(&self.process.label(frame), NAME),
+            What::Call(frame) => {
+                frames::label(self.process, &self.process.frames[frame.0 as usize], NAME)
+            }
             What::Scope(id) => elide_middle(&self.process.scopes[id.0 as usize].name(), NAME),
             other => self.full_name(other),
         }

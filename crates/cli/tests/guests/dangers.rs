@@ -73,15 +73,20 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 13] = [
     "agree.c",
     "backtrace.cpp",
+    "by_size.c",
+    "exported.c",
     "extended.c",
     "hungry.c",
     "late_plugin.c",
     "looping.c",
     "moves_away.c",
+    "over_time.c",
+    "pictures.c",
     "plugin.c",
+    "timesteps.c",
 ];
 
 #[test]
