@@ -42,6 +42,13 @@ const QUESTIONS: &[(&str, &[i32])] = &[
     ("timeline --format json", &[0]),
 ];
 
+const QUERIES: &[&str] = &[
+    "SELECT allocator,count(),sum(live_bytes) GROUP BY allocator ORDER BY count DESC LIMIT 5",
+    "SELECT stack,inclusive_sum(at_peak_bytes) GROUP BY stack FORMAT tree",
+    "SELECT * FROM timeline FORMAT json",
+    "SELECT * FROM processes FORMAT expand",
+];
+
 /// Formats of `export`, as the command itself lists them.
 fn formats() -> Vec<String> {
     let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
@@ -75,6 +82,11 @@ fn ask_everything(recording: &Path, place: &Path) {
         if line.contains("json") {
             serde_json::from_str::<Value>(&outcome.stdout).expect(line);
         }
+    }
+    for query in QUERIES {
+        let outcome = run(heaptide().args(["query", query]).arg(recording), place);
+        assert_eq!((outcome.status, complaints(&outcome.stderr)), (0, vec![]), "{query}");
+        assert!(outcome.stdout.len() > 40, "{query}: {}", outcome.stdout);
     }
     let formats = formats();
     assert!(formats.len() >= 12, "{formats:?}");
