@@ -31,8 +31,9 @@ pub fn all(root: &Path) -> Result<Vec<Text>, String> {
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let mut texts = Vec::new();
     for path in output(&mut git)?.lines() {
-        // A file may be removed and not yet committed, or hold no text.
-        if let Ok(content) = std::fs::read_to_string(root.join(path)) {
+        // A file may be removed and not yet committed; a picture holds no text.
+        if let Ok(bytes) = std::fs::read(root.join(path)) {
+            let content = String::from_utf8(bytes).unwrap_or_default();
             texts.push(Text { path: path.to_string(), content });
         }
     }
