@@ -1,6 +1,6 @@
 //! Functions that only hand allocations on: a person wants to know who called them.
 
-/// Whole names: the C library, the wrappers of libiberty and gnulib, glib and CPython, Rust.
+/// Whole names: the C library, the wrappers of libiberty and gnulib, redis, glib, CPython, Rust.
 const NAMES: &[&str] = &[
     "malloc",
     "calloc",
@@ -17,6 +17,12 @@ const NAMES: &[&str] = &[
     "xreallocarray",
     "xzalloc",
     "xnmalloc",
+    "zmalloc",
+    "zmalloc_usable",
+    "zcalloc",
+    "zcalloc_usable",
+    "zrealloc",
+    "zrealloc_usable",
     "g_malloc",
     "g_malloc0",
     "g_malloc_n",
