@@ -9,11 +9,15 @@ use heaptide_analysis::model::{Mode, Process, Recording};
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::scope_frames::Inside;
 use heaptide_render::names::printable;
+use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::chosen::Chosen;
 use crate::error::Error;
 use crate::options::{Selection, Source, Which};
 use crate::progress::{Goes, Progress};
+
+/// Bytes that a pipe on standard output holds: what users may ask for without more rights.
+const PIPE: i32 = 1 << 20;
 
 /// Opens a recording and takes of it what is selected.
 pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> {
@@ -225,6 +229,8 @@ impl Write for Page<'_> {
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let mut progress = Progress::start("writing");
     let mut stdout = io::stdout().lock();
+    // Gigabytes of stacks go through faster; what is no pipe refuses, and stays as it is.
+    let _ = fcntl(&stdout, FcntlArg::F_SETPIPE_SZ(PIPE));
     let told = progress.of(&mut stdout, Goes::by_stdout());
     let mut out = BufWriter::with_capacity(1 << 16, told);
     write(&mut out).and_then(|()| out.flush()).map_err(Error::output)
