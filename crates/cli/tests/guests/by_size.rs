@@ -17,6 +17,10 @@ fn known_numbers_stay() {
         "api_pools.c",
         "api_peak.c",
         "api_scopes.c",
+        "api_full.c",
+        "fork_threads.c",
+        "rlimit_as.c",
+        "rlimit_fsize.c",
     ];
     for guest in guests {
         check_with(guest, &format!("{guest}-by-size"), &[], &[("HEAPTIDE_BY_SIZE", "on")]);
