@@ -2,12 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-mod chosen;
 mod completions;
 mod control;
 mod ctl;
 mod diff;
-mod error;
 mod export;
 mod flamegraph;
 mod growth;
@@ -20,31 +18,23 @@ mod man;
 mod merge;
 mod monitors;
 mod options;
-mod output;
 mod peak;
-mod progress;
 mod query;
 mod report;
 mod run;
 mod sdk;
-mod source;
 mod status;
 mod timeline;
 mod tree;
-mod values;
 mod watch;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use heaptide_reading::error::Error;
+use heaptide_reading::{FAILED, NO, error, output, progress, source, values};
 
-use error::Error;
 use options::{Command, Options};
-
-/// The status of a command whose answer is no.
-const NO: u8 = 1;
-/// The status of a command that could not do its work; also what clap exits with.
-const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
     let done = match Options::parse().command {

@@ -13,11 +13,10 @@ use heaptide_analysis::origin::Origin;
 use crate::values;
 
 mod query;
-mod selection;
 mod views;
 
+pub use heaptide_reading::selection::{Origins, Selection, Source, Which};
 pub use query::QueryOptions;
-pub use selection::{Origins, Selection, Source, Which};
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
     LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineFormat, TimelineOptions, Widths,

@@ -13,8 +13,8 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::chosen::Chosen;
 use crate::error::Error;
-use crate::options::{Selection, Source, Which};
 use crate::progress::{Goes, Progress};
+use crate::selection::{Selection, Source, Which};
 
 /// Bytes that a pipe on standard output holds: what users may ask for without more rights.
 const PIPE: i32 = 1 << 20;

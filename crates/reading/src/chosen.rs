@@ -9,7 +9,7 @@ use heaptide_analysis::pattern::Pattern;
 use heaptide_analysis::rules::{Rules, SETS};
 
 use crate::error::Error;
-use crate::options::Selection;
+use crate::selection::Selection;
 
 /// The filters and rules of a selection, read.
 pub struct Chosen {
