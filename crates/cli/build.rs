@@ -10,7 +10,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     list_sdk(&root, &out);
-    for part in ["capture", "unwind", "format"] {
+    for part in ["capture", "unwind", "trace", "format"] {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
     println!("cargo:rerun-if-changed={}", root.join("Cargo.toml").display());
@@ -42,12 +42,13 @@ fn main() {
 }
 
 /// Directories whose files programs are built with, and where they go.
-const SDK: [(&str, &str); 7] = [
+const SDK: [(&str, &str); 8] = [
     ("crates/heaptide", "share/heaptide/crates/heaptide"),
     // What the crate's feature `recorder` is made of.
     ("crates/capture", "share/heaptide/crates/capture"),
     ("crates/format", "share/heaptide/crates/format"),
     ("crates/unwind", "share/heaptide/crates/unwind"),
+    ("crates/trace", "share/heaptide/crates/trace"),
     ("include", "include"),
     ("monitors", "share/heaptide/monitors"),
     ("python", "share/heaptide/python"),

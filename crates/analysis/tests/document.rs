@@ -78,7 +78,7 @@ fn offsets_of_heads() {
         end_code lanes_at_once end_time_ns last_seen_ns published_live unmatched_frees
         frames_stepped rules_evaluated losses stamped_peak timeline_lock resets
         control command_bits threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
-        rank ranks job reserved
+        rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
     );
     record!(ExtentHeader:
         magic kind reserved lane sequence length committed pad

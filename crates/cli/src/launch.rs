@@ -31,6 +31,7 @@ impl Launch {
             Mode::Counters => "counters",
             Mode::Scopes => "scopes",
             Mode::Stacks => "stacks",
+            Mode::Trace => "trace",
         };
         let mut command = Command::new(std::env::current_exe()?);
         let mut library = OsString::new();
@@ -68,6 +69,12 @@ impl Launch {
         }
         if options.by_size {
             settings.push(("HEAPTIDE_BY_SIZE", "on".into()));
+        }
+        if options.free_stacks {
+            settings.push(("HEAPTIDE_FREE_STACKS", "on".into()));
+        }
+        if let Some(bytes) = options.max_size {
+            settings.push(("HEAPTIDE_MAX_SIZE", bytes.to_string().into()));
         }
         settings
     }

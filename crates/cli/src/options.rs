@@ -98,6 +98,8 @@ pub enum Mode {
     Scopes,
     /// And the exact stack of every allocation
     Stacks,
+    /// And every single event, in order: lifetimes, who freed what
+    Trace,
 }
 
 /// `heaptide run`.
@@ -130,6 +132,12 @@ pub struct RunOptions {
     /// Tell the sizes of requests apart at each stack: exact sizes in every view, more to record
     #[arg(long)]
     pub by_size: bool,
+    /// With --mode trace: record the stacks of frees too
+    #[arg(long)]
+    pub free_stacks: bool,
+    /// With --mode trace: end the traces when they take this much disk, such as 500M or 2G
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    pub max_size: Option<u64>,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,

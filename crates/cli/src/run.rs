@@ -23,12 +23,7 @@ use crate::{Error, library, monitors};
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     let program = find_program(options.program())?;
-    if options.mode != Mode::Stacks && options.stacks_from.or(options.stacks_below).is_some() {
-        return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks"));
-    }
-    if options.mode == Mode::Counters && options.by_size {
-        return Err(Error::new("--by-size is for --mode stacks and scopes"));
-    }
+    check(options)?;
     let monitors = monitors::check(&options.monitors)?;
     let output = options.output.as_deref().map(|path| prepare(path, options.force)).transpose()?;
     let launch = Launch { library: library::path()?, monitors, output, program };
@@ -48,6 +43,21 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
         finish(&recording, status, options.quiet);
     }
     Ok(exit_code(status))
+}
+
+/// Whether the options go with the mode.
+fn check(options: &RunOptions) -> Result<(), Error> {
+    let (mode, has_stacks) = (options.mode, matches!(options.mode, Mode::Stacks | Mode::Trace));
+    if !has_stacks && options.stacks_from.or(options.stacks_below).is_some() {
+        return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks and trace"));
+    }
+    if mode == Mode::Counters && options.by_size {
+        return Err(Error::new("--by-size is for --mode stacks, scopes and trace"));
+    }
+    if mode != Mode::Trace && (options.free_stacks || options.max_size.is_some()) {
+        return Err(Error::new("--free-stacks and --max-size are for --mode trace"));
+    }
+    Ok(())
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

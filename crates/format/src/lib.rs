@@ -27,6 +27,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod events;
+
+pub use events::*;
+
 /// The first eight bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HEAPTIDE";
 /// The version of the layout described here; a reader refuses larger ones.
@@ -90,6 +94,8 @@ pub enum Kind {
     Windows = 10,
     /// [`Mark`] records.
     Marks = 11,
+    /// A [`TraceStart`] and packed events; the extent's owner is their lane.
+    Events = 12,
 }
 
 impl Kind {
@@ -108,6 +114,7 @@ impl Kind {
             9 => Kind::Keys,
             10 => Kind::Windows,
             11 => Kind::Marks,
+            12 => Kind::Events,
             _ => return None,
         })
     }
@@ -170,13 +177,15 @@ pub enum Loss {
     NoRegion = 12,
     /// Snapshots and resets that could not be written.
     NoSnapshot = 13,
+    /// Frees inside the recorder that are not in the trace: their block ends unseen there.
+    NoEvent = 14,
 }
 
 /// Entries of [`FileHeader::losses`]; more than there are kinds, for later versions.
 pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.
-pub const LOSS_NAMES: [(&str, &str); 14] = [
+pub const LOSS_NAMES: [(&str, &str); 15] = [
     ("no_lane", "events of threads that could get no lane (not in the totals)"),
     ("no_shadow", "allocations that could get no shadow memory (not in the totals)"),
     ("no_site", "allocations recorded without their stack: no room for a site"),
@@ -194,6 +203,7 @@ pub const LOSS_NAMES: [(&str, &str); 14] = [
     ("scope_mismatch", "ends of scopes that were not the innermost one (repaired)"),
     ("no_region", "labels and pool blocks that could not be stored"),
     ("no_snapshot", "snapshots and resets that could not be written"),
+    ("no_event", "frees that are counted and not in the trace"),
 ];
 
 /// The head of the file: who wrote it, process-wide figures, and where the extents end.
@@ -303,8 +313,16 @@ pub struct FileHeader {
     pub ranks: u32,
     /// String: the job's name; 0 if nobody told one.
     pub job: u32,
-    /// Reserved, zero.
-    pub reserved: u32,
+    /// Some of the `TRACE_` bits; 0 without a trace.
+    pub trace: u32,
+    /// The bytes that a trace may take, `trace_elsewhere` included; 0 for no bound.
+    pub trace_limit: u64,
+    /// Bytes of the recording's traces that are not in this file; written by who moves them.
+    pub trace_elsewhere: u64,
+    /// Bytes of this file's extents of events.
+    pub trace_bytes: u64,
+    /// When the trace ended for want of room, nanoseconds from the start; 0 if it did not.
+    pub trace_stopped_ns: u64,
 }
 
 /// Bytes of a name in a request from outside.

@@ -1,0 +1,104 @@
+//! Traces: every event of a process, in extents of its profile and in a file beside it.
+//!
+//! ```text
+//! extent of Kind::Events, one lane's:   ExtentHeader 64 │ TraceStart 64 │ packed records …
+//! PID-IMAGE.trace, extents moved out:   TraceHead 16 │ TraceChunk 40 │ zstd │ TraceChunk 40 │ …
+//! ```
+//!
+//! - What is behind the extent's header, `committed` bytes of it, decodes without any other extent:
+//!   the crate `heaptide-trace` has the form of the records.
+//! - An extent that is full is moved to the file by whoever supervises the process; then its `state`
+//!   says so, and the lane writes to it anew under another number.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The name of the file with the moved extents of a profile is `PID-IMAGE` with this.
+pub const TRACE_SUFFIX: &str = ".trace";
+/// The first eight bytes of such a file.
+pub const TRACE_MAGIC: [u8; 8] = *b"HEAPTRCE";
+/// The version of the file's layout.
+pub const TRACE_VERSION: u32 = 1;
+/// The first four bytes of every chunk of it: "HTCH".
+pub const TRACE_CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"HTCH");
+
+/// [`crate::FileHeader::trace`]: every event is recorded.
+pub const TRACE_ON: u32 = 1;
+/// Frees have their stack.
+pub const TRACE_FREE_STACKS: u32 = 2;
+
+/// [`TraceStart::state`]: the lane writes it.
+pub const TRACE_WRITING: u32 = 0;
+/// It is full, and the lane writes to another one.
+pub const TRACE_FULL: u32 = 1;
+/// Its contents were moved out: it may be written anew.
+pub const TRACE_MOVED: u32 = 2;
+
+/// The lane of an extent with frees that no lane counts: those made inside the recorder.
+pub const TRACE_NOBODY: u32 = 0x7fff_ffff;
+
+/// The longest extent of events, its header included.
+pub const TRACE_EXTENT_MAX: u64 = 256 << 10;
+
+/// What an extent of events begins with: the clock, and what holds for the first record.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TraceStart {
+    /// The clock of records when this was begun.
+    pub ticks: u64,
+    /// Nanoseconds from the process's start at that moment.
+    pub time_ns: u64,
+    /// The clock and the time once more, when they were last compared; both 0 before that.
+    pub last_ticks: u64,
+    /// See `last_ticks`.
+    pub last_time_ns: u64,
+    /// Scope that the lane's thread is in.
+    pub scope: u32,
+    /// The lane's thread.
+    pub tid: u32,
+    /// Node of the stack of the next free, where frees have stacks; else 0.
+    pub node: u32,
+    /// One of `TRACE_WRITING`, `TRACE_FULL`, `TRACE_MOVED`. Atomic.
+    pub state: u32,
+    /// Number of these contents, counted over the process from 1, also of those moved out.
+    pub number: u32,
+    /// Reserved, zero.
+    pub reserved: [u32; 3],
+}
+
+/// The head of a file of moved extents.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TraceHead {
+    /// [`TRACE_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`TRACE_VERSION`].
+    pub version: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
+}
+
+/// The head of a chunk: the contents of one extent, compressed.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TraceChunk {
+    /// [`TRACE_CHUNK_MAGIC`].
+    pub magic: u32,
+    /// The lane that wrote it, by index.
+    pub lane: u32,
+    /// [`TraceStart::number`].
+    pub number: u32,
+    /// Bytes of the contents.
+    pub raw_length: u32,
+    /// Bytes that follow: a zstd frame.
+    pub packed_length: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
+    /// [`TraceStart::ticks`].
+    pub first_ticks: u64,
+    /// [`TraceStart::last_ticks`].
+    pub last_ticks: u64,
+}
+
+const _: () = assert!(size_of::<TraceStart>() == 64);
+const _: () = assert!(size_of::<TraceHead>() == 16);
+const _: () = assert!(size_of::<TraceChunk>() == 40);

@@ -1,0 +1,196 @@
+//! Records to events. The bytes are untrusted.
+
+use crate::{ALLOCATED, Block, Context, FREED, MOVING, Record, other, usual_size};
+
+/// The reader's side of one extent.
+#[derive(Clone)]
+pub struct Decoder<'a> {
+    context: Context,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// Bytes that are no record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Where it begins.
+    pub at: usize,
+}
+
+/// The rest of a record of one word.
+struct Word(u128);
+
+impl Word {
+    fn take(&mut self, bytes: u32) -> u64 {
+        let value = self.0 as u64 & u64::MAX.checked_shr(64 - 8 * bytes).unwrap_or(0);
+        self.0 >>= 8 * bytes;
+        value
+    }
+}
+
+impl<'a> Decoder<'a> {
+    /// The records in these bytes, the first of them after this moment.
+    pub fn new(ticks: u64, bytes: &'a [u8]) -> Decoder<'a> {
+        let mut context = Context::new();
+        context.ticks = ticks;
+        Decoder { context, bytes, at: 0 }
+    }
+
+    /// Bytes decoded so far.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next record, and when it was; none at the end. After a fault there is nothing more.
+    #[expect(clippy::should_implement_trait, reason = "an iterator could not be cloned as cheaply")]
+    #[inline]
+    pub fn next(&mut self) -> Option<Result<(u64, Record), Fault>> {
+        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let (record, length) = match rest.first_chunk::<16>() {
+            Some(word) => self.short(Word(u128::from_le_bytes(*word))),
+            None => {
+                let mut word = [0; 16];
+                word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                self.short(Word(u128::from_le_bytes(word)))
+            }
+        }
+        .or_else(|| self.long(rest))
+        .filter(|&(_, length)| length <= rest.len())
+        .unwrap_or((Record::Released, 0));
+        if length == 0 {
+            let at = core::mem::replace(&mut self.at, self.bytes.len());
+            return Some(Err(Fault { at }));
+        }
+        self.at += length;
+        Some(Ok((self.context.ticks, record)))
+    }
+
+    /// A record of one word; none if it is none.
+    #[inline(always)]
+    fn short(&mut self, mut word: Word) -> Option<(Record, usize)> {
+        let first = word.take(1) as u8;
+        let (clock_bytes, away_bytes) =
+            (u32::from(first >> 2 & 3) + 1, u32::from(first >> 4 & 3) + 1);
+        if clock_bytes > 3 {
+            return None;
+        }
+        match first & 3 {
+            ALLOCATED => self.block(word, first, clock_bytes, away_bytes),
+            kind @ (FREED | MOVING) if first >> 6 == 0 => {
+                self.advance(&mut word, clock_bytes, away_bytes);
+                let address = self.context.address;
+                let length = (1 + clock_bytes + away_bytes) as usize;
+                let freed = kind == FREED;
+                let record =
+                    if freed { Record::Freed { address } } else { Record::Moving { address } };
+                Some((record, length))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, word: &mut Word, clock_bytes: u32, away_bytes: u32) {
+        let context = &mut self.context;
+        context.ticks = context.ticks.wrapping_add(word.take(clock_bytes));
+        let away = word.take(away_bytes);
+        let difference = (away >> 1) ^ (away & 1).wrapping_neg();
+        context.address = (context.address >> 3).wrapping_add(difference) << 3;
+    }
+
+    #[inline(always)]
+    fn block(
+        &mut self,
+        mut word: Word,
+        first: u8,
+        clock_bytes: u32,
+        away_bytes: u32,
+    ) -> Option<(Record, usize)> {
+        let second = word.take(1) as u8;
+        let (size_code, usable_code) = (second & 3, second >> 2 & 3);
+        let site_bytes = [0, 1, 3, 4][usize::from(first >> 6)];
+        let size_bytes = [0, 1, 2, 4][usize::from(size_code)];
+        let more_bytes = [0, 0, 1, 4][usize::from(usable_code)];
+        let all = 2 + clock_bytes + away_bytes + site_bytes + size_bytes + more_bytes;
+        if all > 16 || second >> 5 != 0 {
+            return None;
+        }
+        self.advance(&mut word, clock_bytes, away_bytes);
+        let site = word.take(site_bytes) as u32;
+        let slot = match site_bytes {
+            0 => self.context.last,
+            1 => site as u8,
+            _ => Context::slot_of(site),
+        };
+        let known = *self.context.slot(slot);
+        let size = word.take(size_bytes);
+        let more = word.take(more_bytes);
+        let requested = if size_code == 0 { known.requested } else { size };
+        let usable = match usable_code {
+            0 => usual_size(requested),
+            1 => known.usable,
+            _ => requested.wrapping_add(more),
+        };
+        let block = Block {
+            address: self.context.address,
+            site: if site_bytes > 1 { site } else { known.site },
+            requested,
+            usable,
+            reallocated: second & 16 != 0,
+        };
+        self.context.note(slot, &block);
+        Some((Record::Allocated(block), all as usize))
+    }
+
+    /// A record of whole fields.
+    #[cold]
+    fn long(&mut self, rest: &[u8]) -> Option<(Record, usize)> {
+        let (first, rest) = rest.split_first()?;
+        if first & 3 != crate::OTHER {
+            return None;
+        }
+        let what = first >> 2;
+        let half = |at: usize| rest.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b));
+        let word = |at: usize| rest.get(8 * at..)?.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let context = match what {
+            other::SCOPE => Some(Record::Scope(half(0)?)),
+            other::THREAD => Some(Record::Thread(half(0)?)),
+            other::NODE => Some(Record::Node(half(0)?)),
+            _ => None,
+        };
+        if let Some(record) = context {
+            return Some((record, 5));
+        }
+        let ticks = word(0)?;
+        let block = || {
+            let reallocated = half(36)? & 1 != 0;
+            let (address, site) = (word(1)?, half(32)?);
+            Some(Block { address, site, requested: word(2)?, usable: word(3)?, reallocated })
+        };
+        let (record, length) = match what {
+            other::ALLOCATED => (Record::Allocated(block()?), 41),
+            other::FREED => (Record::Freed { address: word(1)? }, 17),
+            other::MOVING => (Record::Moving { address: word(1)? }, 17),
+            other::STILL_THERE => (Record::StillThere, 9),
+            other::RELEASED => (Record::Released, 9),
+            other::FAILED => (Record::Failed { site: half(8)? }, 13),
+            other::RELABELLED => (Record::Relabelled(block()?), 41),
+            other::UNLABELLED => (Record::Unlabelled { address: word(1)?, site: half(16)? }, 21),
+            other::OPENED => (Record::Opened(block()?), 41),
+            other::CLOSED => (Record::Closed { address: word(1)?, site: half(16)? }, 21),
+            _ => return None,
+        };
+        self.context.ticks = ticks;
+        match record {
+            Record::Allocated(block) => {
+                self.context.address = block.address;
+                self.context.note(Context::slot_of(block.site), &block);
+            }
+            Record::Freed { address } | Record::Moving { address } => {
+                self.context.address = address;
+            }
+            _ => {}
+        }
+        Some((record, length))
+    }
+}

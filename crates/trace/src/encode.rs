@@ -1,0 +1,221 @@
+//! Events to records.
+
+use crate::{ALLOCATED, Block, Context, FREED, MOVING, OTHER, Record, Slot, other, usual_size};
+
+/// Bytes of the longest record.
+pub const LONGEST: usize = 41;
+
+/// The writer's side of one extent.
+///
+/// ```
+/// use heaptide_trace::{Block, Decoder, Encoder, LONGEST, Record};
+/// let (mut encoder, mut room) = (Encoder::new(), [0; LONGEST]);
+/// encoder.begin(1000);
+/// let block = Block { address: 4096, site: 7, requested: 30, usable: 40, reallocated: false };
+/// let length = encoder.allocated(&mut room, 1002, &block);
+/// let mut decoder = Decoder::new(1000, &room[..length]);
+/// assert_eq!(decoder.next(), Some(Ok((1002, Record::Allocated(block)))));
+/// assert_eq!(decoder.next(), None);
+/// ```
+pub struct Encoder(Context);
+
+impl Default for Encoder {
+    fn default() -> Encoder {
+        Encoder::new()
+    }
+}
+
+/// Up to 16 bytes in the making.
+struct Word {
+    bits: u128,
+    length: u32,
+}
+
+impl Word {
+    fn push(&mut self, value: u64, bytes: u32) {
+        self.bits |= u128::from(value).wrapping_shl(self.length.wrapping_mul(8));
+        self.length = self.length.wrapping_add(bytes);
+    }
+}
+
+/// Bytes that a number needs, one at least.
+fn bytes_of(value: u64) -> u32 {
+    (71 - (value | 1).leading_zeros()) / 8
+}
+
+fn zigzag(difference: i64) -> u64 {
+    (difference << 1 ^ difference >> 63).cast_unsigned()
+}
+
+impl Encoder {
+    /// One that has seen nothing.
+    pub const fn new() -> Encoder {
+        Encoder(Context::new())
+    }
+
+    /// A new extent begins at this moment.
+    pub fn begin(&mut self, ticks: u64) {
+        self.0 = Context::new();
+        self.0.ticks = ticks;
+    }
+
+    /// Packs an allocation; the length of the record in bytes. Ticks before the last record's count
+    /// as that one's.
+    #[inline]
+    pub fn allocated(&mut self, out: &mut [u8; LONGEST], ticks: u64, block: &Block) -> usize {
+        let context = &mut self.0;
+        let ticks = ticks.max(context.ticks);
+        let clock = ticks - context.ticks;
+        let away = distance(context, block.address);
+        let slot = Context::slot_of(block.site);
+        let known = *context.slot(slot);
+        let (site, site_bytes) = match known.site == block.site {
+            true if slot == context.last => (0, 0),
+            true => (u64::from(slot), 1),
+            false if block.site < 1 << 24 => (u64::from(block.site), 3),
+            false => (u64::from(block.site), 4),
+        };
+        let (size, size_code, size_bytes) = size(&known, block.requested);
+        let (more, usable_code, more_bytes) = usable(&known, block);
+        let (clock_bytes, away_bytes) = (bytes_of(clock), bytes_of(away));
+        let all = 2 + clock_bytes + away_bytes + site_bytes + size_bytes + more_bytes;
+        let fits = clock_bytes <= 3 && away_bytes <= 4 && size_bytes <= 4 && more_bytes <= 4;
+        context.ticks = ticks;
+        context.address = block.address;
+        context.note(slot, block);
+        if !fits || all > 16 || !block.address.is_multiple_of(8) {
+            return whole(out, other::ALLOCATED, ticks, block);
+        }
+        let site_code = site_bytes.saturating_sub(u32::from(site_bytes > 1));
+        let first =
+            u32::from(ALLOCATED) | (clock_bytes - 1) << 2 | (away_bytes - 1) << 4 | site_code << 6;
+        let second = size_code | usable_code << 2 | u32::from(block.reallocated) << 4;
+        let mut word = Word { bits: u128::from(first | second << 8), length: 2 };
+        word.push(clock, clock_bytes);
+        word.push(away, away_bytes);
+        word.push(site, site_bytes);
+        word.push(size, size_bytes);
+        word.push(more, more_bytes);
+        if let Some(room) = out.first_chunk_mut::<16>() {
+            *room = word.bits.to_le_bytes();
+        }
+        all as usize
+    }
+
+    /// Packs a free.
+    #[inline]
+    pub fn freed(&mut self, out: &mut [u8; LONGEST], ticks: u64, address: u64) -> usize {
+        self.ended(out, ticks, address, [FREED, other::FREED])
+    }
+
+    /// Packs the begin of a reallocation.
+    #[inline]
+    pub fn moving(&mut self, out: &mut [u8; LONGEST], ticks: u64, address: u64) -> usize {
+        self.ended(out, ticks, address, [MOVING, other::MOVING])
+    }
+
+    #[inline(always)]
+    fn ended(
+        &mut self,
+        out: &mut [u8; LONGEST],
+        ticks: u64,
+        address: u64,
+        [kind, whole]: [u8; 2],
+    ) -> usize {
+        let context = &mut self.0;
+        let ticks = ticks.max(context.ticks);
+        let clock = ticks - context.ticks;
+        let away = distance(context, address);
+        let (clock_bytes, away_bytes) = (bytes_of(clock), bytes_of(away));
+        (context.ticks, context.address) = (ticks, address);
+        if clock_bytes > 3 || away_bytes > 4 || !address.is_multiple_of(8) {
+            return fields(out, whole, [ticks, address], []);
+        }
+        let first =
+            u64::from(kind) | u64::from(clock_bytes - 1) << 2 | u64::from(away_bytes - 1) << 4;
+        let bits = first | clock << 8 | away << (8 + 8 * clock_bytes);
+        if let Some(room) = out.first_chunk_mut::<8>() {
+            *room = bits.to_le_bytes();
+        }
+        (1 + clock_bytes + away_bytes) as usize
+    }
+
+    /// Packs any record; those of frequent kinds have functions of their own.
+    pub fn record(&mut self, out: &mut [u8; LONGEST], ticks: u64, record: &Record) -> usize {
+        let now = ticks.max(self.0.ticks);
+        match *record {
+            Record::Allocated(ref block) => return self.allocated(out, ticks, block),
+            Record::Freed { address } => return self.freed(out, ticks, address),
+            Record::Moving { address } => return self.moving(out, ticks, address),
+            Record::Scope(id) => return fields(out, other::SCOPE, [], [id]),
+            Record::Thread(id) => return fields(out, other::THREAD, [], [id]),
+            Record::Node(id) => return fields(out, other::NODE, [], [id]),
+            _ => self.0.ticks = now,
+        }
+        match *record {
+            Record::StillThere => fields(out, other::STILL_THERE, [now], []),
+            Record::Released => fields(out, other::RELEASED, [now], []),
+            Record::Failed { site } => fields(out, other::FAILED, [now], [site]),
+            Record::Relabelled(ref block) => whole(out, other::RELABELLED, now, block),
+            Record::Unlabelled { address, site } => {
+                fields(out, other::UNLABELLED, [now, address], [site])
+            }
+            Record::Opened(ref block) => whole(out, other::OPENED, now, block),
+            Record::Closed { address, site } => fields(out, other::CLOSED, [now, address], [site]),
+            _ => 0,
+        }
+    }
+}
+
+/// How far an address is from the last one, in units of 8 bytes.
+fn distance(context: &Context, address: u64) -> u64 {
+    zigzag((address >> 3).wrapping_sub(context.address >> 3).cast_signed())
+}
+
+/// A requested size: the number to store, its code, its bytes.
+fn size(known: &Slot, requested: u64) -> (u64, u32, u32) {
+    match requested {
+        _ if requested == known.requested => (0, 0, 0),
+        0..0x100 => (requested, 1, 1),
+        0x100..0x1_0000 => (requested, 2, 2),
+        0x1_0000..0x1_0000_0000 => (requested, 3, 4),
+        _ => (0, 3, 8),
+    }
+}
+
+/// The same of a usable size.
+fn usable(known: &Slot, block: &Block) -> (u64, u32, u32) {
+    let more = block.usable.wrapping_sub(block.requested);
+    match more {
+        _ if block.usable == usual_size(block.requested) => (0, 0, 0),
+        _ if block.usable == known.usable => (0, 1, 0),
+        0..0x100 => (more, 2, 1),
+        0x100..0x1_0000_0000 => (more, 3, 4),
+        _ => (0, 3, 8),
+    }
+}
+
+/// A block with all its fields.
+#[cold]
+fn whole(out: &mut [u8; LONGEST], what: u8, ticks: u64, block: &Block) -> usize {
+    let Block { address, site, requested, usable, reallocated } = *block;
+    fields(out, what, [ticks, address, requested, usable], [site, reallocated.into()])
+}
+
+/// A record of whole fields: words, then half words.
+#[cold]
+fn fields<const N: usize, const M: usize>(
+    out: &mut [u8; LONGEST],
+    what: u8,
+    words: [u64; N],
+    halves: [u32; M],
+) -> usize {
+    let (first, rest) = out.split_at_mut(1);
+    first.fill(OTHER | what << 2);
+    let (all, _) = rest.as_chunks_mut::<4>();
+    let of_words = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
+    for (room, half) in all.iter_mut().zip(of_words.chain(halves)) {
+        *room = half.to_le_bytes();
+    }
+    1 + 8 * N + 4 * M
+}
