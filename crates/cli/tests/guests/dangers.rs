@@ -70,10 +70,20 @@ dangers! {
     hand_written_frames "asm_frames.c"
     wide_node "wide.cpp"
     tail_calls "tail_calls.c"
+    known_lifetimes "trace_lifetimes.c"
+    addresses_go_round "trace_cross.c"
+    every_kind_of_realloc "trace_realloc.c"
+    labels_and_pools_in_order "trace_labels.c"
+    arrays_of_time_steps "trace_lulesh.c"
+    threads_in_turn_and_at_once "trace_threads.c"
+    recording_off_and_on "trace_switch.c"
+    file_size_limit_in_the_middle "trace_limited.c"
+    freeing_handlers "trace_signals.c"
+    forks_of_a_program_at_work "trace_forks.c"
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 14] = [
     "agree.c",
     "backtrace.cpp",
     "by_size.c",
@@ -87,6 +97,7 @@ const ELSEWHERE: [&str; 13] = [
     "pictures.c",
     "plugin.c",
     "timesteps.c",
+    "trace_random.c",
 ];
 
 #[test]
