@@ -10,7 +10,7 @@
 //   56, 57  nested         300, 30          57 first: 56 is not temporary, 57 is
 //
 // expect leaf:lifo allocations=10 frees=10 requested_bytes=5500 temporary=1
-// expect leaf:fifo allocations=20 frees=20 requested_bytes=390 temporary=0
+// expect leaf:fifo allocations=20 frees=20 requested_bytes=390 temporary=1
 // expect leaf:brief allocations=20 frees=20 requested_bytes=140 temporary=20
 // expect leaf:kept allocations=5 frees=0 requested_bytes=31 live_blocks=5
 // expect leaf:nested allocations=2 frees=2 requested_bytes=330 temporary=1

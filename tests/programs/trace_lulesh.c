@@ -16,7 +16,7 @@
 // 6 of elements (216000, nodelist 864000) stay, with labels.
 //
 // expect leaf:take allocations=7039 frees=7020 live_blocks=19
-// expect function:CalcEnergyForElems allocations=2090 frees=2090
+// expect function:CalcEnergyForElems allocations=4180 frees=4180
 // expect label:dxx allocations=10 frees=10 requested_bytes=2160000 live_blocks=0
 // expect label:delv_eta allocations=10 frees=10 requested_bytes=2592000 live_blocks=0
 // expect label:nodelist allocations=1 live_blocks=1 requested_bytes=864000
