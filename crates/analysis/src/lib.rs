@@ -49,6 +49,7 @@ pub mod suppressions;
 pub mod symbols;
 mod tables;
 pub mod timeline;
+pub mod trace;
 pub mod tree;
 
 pub use error::Error;

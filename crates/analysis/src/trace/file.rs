@@ -1,0 +1,480 @@
+//! `PID-IMAGE.trace`: the extents of events that were moved out of a profile, each a chunk of its
+//! own, compressed.
+//!
+//! The file only grows at its end. Whoever appends may be killed at any instant: what is cut there
+//! is ignored by readers and taken away before the next chunk is written. The bytes are untrusted:
+//! whatever they are, no panic, and no memory beyond one chunk and a head for each.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use heaptide_format::{
+    BASELINE_SUFFIX, EXTENT_HEADER, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_CHUNK_MAGIC,
+    TRACE_EXTENT_MAX, TRACE_MAGIC, TRACE_SUFFIX, TRACE_VERSION, TraceChunk, TraceHead, TraceStart,
+};
+use rustc_hash::FxHashSet;
+use zerocopy::{FromBytes, IntoBytes};
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::{self, CParameter};
+
+use crate::Error;
+
+/// Level 1 packs 256 KiB in half a millisecond; level 3 takes twice as long for some bytes in a
+/// hundred.
+const LEVEL: i32 = 1;
+/// Bytes of the file's head.
+const HEAD: u64 = size_of::<TraceHead>() as u64;
+/// Bytes of a chunk's head.
+const CHUNK: u64 = size_of::<TraceChunk>() as u64;
+/// The longest contents of an extent.
+const CONTENTS_MAX: usize = (TRACE_EXTENT_MAX - EXTENT_HEADER) as usize;
+
+/// The trace file of a profile, of a snapshot or of a baseline.
+///
+/// ```
+/// use heaptide_analysis::trace::file::path_of;
+/// assert_eq!(path_of("a/12-0.profile".as_ref()).to_str(), Some("a/12-0.trace"));
+/// assert_eq!(path_of("a/r2-12-0.3.snapshot".as_ref()).to_str(), Some("a/r2-12-0.trace"));
+/// ```
+pub fn path_of(profile: &Path) -> PathBuf {
+    let name = profile.file_name().unwrap_or_default().to_string_lossy();
+    let numbered = name.strip_suffix(SNAPSHOT_SUFFIX).and_then(|name| name.rsplit_once('.'));
+    let stem = numbered
+        .map(|(stem, _)| stem)
+        .or_else(|| name.strip_suffix(PROFILE_SUFFIX))
+        .or_else(|| name.strip_suffix(BASELINE_SUFFIX))
+        .unwrap_or(&name);
+    profile.with_file_name(format!("{stem}{TRACE_SUFFIX}"))
+}
+
+/// Where a chunk lies in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its head.
+    pub chunk: TraceChunk,
+    /// Offset of the first packed byte.
+    pub at: u64,
+}
+
+/// A trace file, open for reading.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    file: File,
+    places: Vec<Place>,
+    /// Where the next chunk goes.
+    end: u64,
+    size: u64,
+}
+
+impl TraceFile {
+    /// Opens the trace file of a profile and looks at the heads of its chunks; none if there is no
+    /// such file.
+    ///
+    /// Errors: it cannot be read, is something else, or is of a later version. What follows the
+    /// last whole chunk is no error.
+    ///
+    /// ```
+    /// use heaptide_analysis::trace::file::TraceFile;
+    /// assert!(TraceFile::of("missing.heaptide/12-0.profile".as_ref()).unwrap().is_none());
+    /// ```
+    pub fn of(profile: &Path) -> Result<Option<TraceFile>, Error> {
+        let path = path_of(profile);
+        let io = |source| Error::Io { path: path.clone(), doing: "read", source };
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(io(e)),
+        };
+        let size = file.metadata().map_err(io)?.len();
+        let mut trace = TraceFile { path, file, places: Vec::new(), end: 0, size };
+        trace.head()?;
+        trace.look_for_more().map_err(|source| {
+            let path = trace.path.clone();
+            Error::Io { path, doing: "read", source }
+        })?;
+        Ok(Some(trace))
+    }
+
+    /// Checks the head. A file that is cut within it holds no chunk yet.
+    fn head(&mut self) -> Result<(), Error> {
+        let path = || self.path.clone();
+        let mut bytes = [0; HEAD as usize];
+        let have = self.size.min(HEAD) as usize;
+        let read = self.file.read_exact_at(&mut bytes[..have], 0);
+        read.map_err(|source| Error::Io { path: path(), doing: "read", source })?;
+        let magic = TRACE_MAGIC.len().min(have);
+        if bytes[..magic] != TRACE_MAGIC[..magic] {
+            let what =
+                "it is something else, expected a trace that starts with HEAPTRCE".to_owned();
+            return Err(Error::Damaged { path: path(), what });
+        }
+        let Some(head) = (self.size >= HEAD).then(|| TraceHead::read_from_bytes(&bytes)) else {
+            return Ok(());
+        };
+        let version = head.map_or(0, |head| head.version);
+        if version > TRACE_VERSION {
+            return Err(Error::Newer { path: path(), version, known: TRACE_VERSION });
+        }
+        self.end = HEAD;
+        Ok(())
+    }
+
+    /// Looks for chunks that were appended since; returns how many.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn look_for_more(&mut self) -> io::Result<usize> {
+        let before = self.places.len();
+        self.size = self.file.metadata()?.len();
+        while self.end >= HEAD && self.size.saturating_sub(self.end) > CHUNK {
+            let mut bytes = [0; CHUNK as usize];
+            self.file.read_exact_at(&mut bytes, self.end)?;
+            let chunk = TraceChunk::read_from_bytes(&bytes).ok().filter(is_possible);
+            let at = self.end + CHUNK;
+            let whole = |c: &TraceChunk| u64::from(c.packed_length) <= self.size - at;
+            let Some(chunk) = chunk.filter(whole) else {
+                break;
+            };
+            self.end = at + u64::from(chunk.packed_length);
+            self.places.push(Place { chunk, at });
+        }
+        Ok(self.places.len() - before)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The chunks, in order of the file.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Bytes of the file up to the end of its last whole chunk.
+    pub fn length(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes behind the last whole chunk.
+    pub fn torn(&self) -> u64 {
+        self.size.saturating_sub(self.end)
+    }
+
+    /// Unpacks a chunk's contents into `contents`, in place of what is there: a [`TraceStart`] and
+    /// records. `unpacker` keeps its memory from one to the next.
+    ///
+    /// Errors: it cannot be read, or is damaged.
+    pub fn read(
+        &self,
+        place: &Place,
+        unpacker: &mut Unpacker,
+        contents: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let path = || self.path.clone();
+        let length = (place.chunk.packed_length as usize).min(longest_packed());
+        unpacker.packed.resize(length, 0);
+        let read = self.file.read_exact_at(&mut unpacker.packed, place.at);
+        read.map_err(|source| Error::Io { path: path(), doing: "read", source })?;
+        unpacker.unpack(&place.chunk, contents).map_err(|what| {
+            let what = format!("chunk {} at byte {}: {what}", place.chunk.number, place.at - CHUNK);
+            Error::Damaged { path: path(), what }
+        })
+    }
+}
+
+/// Whether a chunk may have such a head.
+fn is_possible(chunk: &TraceChunk) -> bool {
+    let raw = chunk.raw_length as usize;
+    chunk.magic == TRACE_CHUNK_MAGIC
+        && (size_of::<TraceStart>()..=CONTENTS_MAX).contains(&raw)
+        && (1..=longest_packed()).contains(&(chunk.packed_length as usize))
+}
+
+/// The most bytes that contents are packed to.
+fn longest_packed() -> usize {
+    zstd_safe::compress_bound(CONTENTS_MAX)
+}
+
+/// What unpacking chunks needs, to be used for many.
+pub struct Unpacker {
+    decompressor: Decompressor<'static>,
+    packed: Vec<u8>,
+}
+
+impl Unpacker {
+    /// A new one.
+    ///
+    /// Errors: there is no memory.
+    pub fn new() -> io::Result<Unpacker> {
+        Ok(Unpacker { decompressor: Decompressor::new()?, packed: Vec::new() })
+    }
+
+    fn unpack(&mut self, chunk: &TraceChunk, contents: &mut Vec<u8>) -> Result<(), String> {
+        contents.clear();
+        contents.reserve(CONTENTS_MAX); // one size for all: no chunk asks for more memory again
+        let unpacked = self.decompressor.decompress_to_buffer(&self.packed[..], contents);
+        let length = unpacked.map_err(|e| format!("it does not unpack: {e}"))?;
+        if length != chunk.raw_length as usize {
+            let expected = chunk.raw_length;
+            return Err(format!("it unpacks to {length} bytes, expected {expected}"));
+        }
+        match start(contents) {
+            Some(start) if start.number == chunk.number => Ok(()),
+            Some(start) => Err(format!("it holds number {}", start.number)),
+            None => Err("it holds no start".to_owned()),
+        }
+    }
+}
+
+/// What contents of an extent begin with; none if they are too short.
+pub fn start(contents: &[u8]) -> Option<TraceStart> {
+    TraceStart::read_from_prefix(contents).ok().map(|(start, _)| start)
+}
+
+/// A trace file that chunks are appended to.
+pub struct Appender {
+    path: PathBuf,
+    file: File,
+    /// Where the next chunk goes: all before is whole.
+    end: u64,
+    numbers: FxHashSet<u32>,
+    compressor: Compressor<'static>,
+    /// A chunk, head and all.
+    buffer: Vec<u8>,
+}
+
+impl Appender {
+    /// Opens the trace file of a profile to append to it, and makes it if it is not there; it gets
+    /// the profile's owner. A torn end is taken away.
+    ///
+    /// Errors: it cannot be read or written, is something else, or is of a later version.
+    ///
+    /// ```
+    /// use heaptide_analysis::trace::file::Appender;
+    /// assert!(Appender::of("missing.heaptide/12-0.profile".as_ref()).is_err());
+    /// ```
+    pub fn of(profile: &Path) -> Result<Appender, Error> {
+        let path = path_of(profile);
+        let there = TraceFile::of(profile)?;
+        let io = |source| Error::Io { path: path.clone(), doing: "write", source };
+        let owner = fs::metadata(profile).map_err(io)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(io)?;
+        belongs_to(&file, &path, &owner).map_err(io)?;
+        let numbers = there.iter().flat_map(|t| t.places()).map(|p| p.chunk.number).collect();
+        let end = there.as_ref().map_or(0, TraceFile::length);
+        file.set_len(end).map_err(io)?;
+        let mut compressor = Compressor::new(LEVEL).map_err(io)?;
+        compressor.set_parameter(CParameter::ChecksumFlag(true)).map_err(io)?;
+        let buffer = Vec::with_capacity(CHUNK as usize + longest_packed());
+        let mut appender = Appender { path, file, end, numbers, compressor, buffer };
+        if appender.end == 0 {
+            let head = TraceHead { magic: TRACE_MAGIC, version: TRACE_VERSION, reserved: 0 };
+            appender.put(head.as_bytes()).map_err(|e| appender.error(e))?;
+        }
+        Ok(appender)
+    }
+
+    /// Whether contents of this number are in the file.
+    pub fn has(&self, number: u32) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// Bytes of the file.
+    pub fn length(&self) -> u64 {
+        self.end
+    }
+
+    /// Appends the contents of an extent: a [`TraceStart`] and records. Contents that are in the
+    /// file already are not appended again.
+    ///
+    /// Errors: they are no contents of an extent, or cannot be written; the file is as it was.
+    pub fn append(&mut self, lane: u32, contents: &[u8]) -> Result<(), Error> {
+        let start = start(contents).filter(|_| contents.len() <= CONTENTS_MAX);
+        let start = start.ok_or_else(|| {
+            let what = format!("an extent of events has {} bytes in use", contents.len());
+            Error::Damaged { path: self.path.clone(), what }
+        })?;
+        if self.has(start.number) {
+            return Ok(());
+        }
+        let mut chunk = std::mem::take(&mut self.buffer);
+        let written = self.pack(lane, &start, contents, &mut chunk).and_then(|()| self.put(&chunk));
+        self.buffer = chunk;
+        written.map_err(|e| self.error(e))?;
+        self.numbers.insert(start.number);
+        Ok(())
+    }
+
+    fn pack(
+        &mut self,
+        lane: u32,
+        start: &TraceStart,
+        contents: &[u8],
+        chunk: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        chunk.resize(CHUNK as usize + longest_packed(), 0);
+        let packed = &mut chunk[CHUNK as usize..];
+        let packed_length = self.compressor.compress_to_buffer(contents, packed)?;
+        let head = TraceChunk {
+            magic: TRACE_CHUNK_MAGIC,
+            lane,
+            number: start.number,
+            raw_length: contents.len() as u32,
+            packed_length: packed_length as u32,
+            reserved: 0,
+            first_ticks: start.ticks,
+            last_ticks: start.last_ticks,
+        };
+        chunk[..CHUNK as usize].copy_from_slice(head.as_bytes());
+        chunk.truncate(CHUNK as usize + packed_length);
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.end).inspect_err(|_| {
+            let _ = self.file.set_len(self.end); // on a full disk; else the next one covers it
+        })?;
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn error(&self, source: io::Error) -> Error {
+        Error::Io { path: self.path.clone(), doing: "write", source }
+    }
+}
+
+/// Gives a file the owner of another: whoever supervises a program may be another user.
+fn belongs_to(file: &File, path: &Path, owner: &fs::Metadata) -> io::Result<()> {
+    let is = file.metadata()?;
+    match (is.uid(), is.gid()) == (owner.uid(), owner.gid()) {
+        true => Ok(()),
+        false => chown(path, Some(owner.uid()), Some(owner.gid())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A profile's path in a directory of its own, with something there that is no profile.
+    fn profile(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("trace-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let profile = directory.join("12-0.profile");
+        fs::write(&profile, b"").unwrap();
+        profile
+    }
+
+    fn contents(number: u32, records: &[u8]) -> Vec<u8> {
+        let start = TraceStart { number, ticks: u64::from(number) * 10, ..TraceStart::default() };
+        [start.as_bytes(), records].concat()
+    }
+
+    fn read_all(profile: &Path) -> Vec<(u32, Vec<u8>)> {
+        let trace = TraceFile::of(profile).unwrap().unwrap();
+        let mut unpacker = Unpacker::new().unwrap();
+        let one = |place: &Place| {
+            let mut contents = Vec::new();
+            trace.read(place, &mut unpacker, &mut contents).unwrap();
+            (place.chunk.lane, contents)
+        };
+        trace.places().iter().map(one).collect()
+    }
+
+    #[test]
+    fn what_was_appended_is_read() {
+        let profile = profile("appended");
+        let long = contents(2, &vec![7; CONTENTS_MAX - size_of::<TraceStart>()]);
+        let noise: Vec<u8> =
+            (0..60_000u32).flat_map(|n| n.wrapping_mul(0x9e37).to_le_bytes()).collect();
+        let noise = contents(3, &noise);
+        let mut appender = Appender::of(&profile).unwrap();
+        appender.append(0, &contents(1, b"")).unwrap();
+        appender.append(5, &long).unwrap();
+        drop(appender);
+        let mut appender = Appender::of(&profile).unwrap();
+        assert!(appender.has(2) && !appender.has(3));
+        appender.append(5, &long).unwrap();
+        appender.append(9, &noise).unwrap();
+        let expected = [(0, contents(1, b"")), (5, long), (9, noise)];
+        assert_eq!(read_all(&profile), expected);
+        assert!(appender.append(0, &[0; 63]).is_err());
+        assert!(appender.append(0, &vec![0; CONTENTS_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn a_torn_end_is_ignored_and_taken_away() {
+        let profile = profile("torn");
+        let mut appender = Appender::of(&profile).unwrap();
+        appender.append(0, &contents(1, b"one")).unwrap();
+        let whole = appender.length();
+        appender.append(0, &contents(2, b"two")).unwrap();
+        let all = fs::read(path_of(&profile)).unwrap();
+        for length in 0..all.len() {
+            fs::write(path_of(&profile), &all[..length]).unwrap();
+            let trace = TraceFile::of(&profile).unwrap().unwrap();
+            let chunks = usize::from(length as u64 >= whole);
+            assert_eq!(trace.places().len(), chunks, "{length}");
+            assert_eq!(trace.length() + trace.torn(), length as u64);
+            let mut appender = Appender::of(&profile).unwrap();
+            appender.append(3, &contents(7, b"seven")).unwrap();
+            let read = read_all(&profile);
+            assert_eq!(read.len(), chunks + 1, "{length}");
+            assert_eq!(read[chunks], (3, contents(7, b"seven")));
+        }
+    }
+
+    #[test]
+    fn more_is_found_while_it_is_written() {
+        let profile = profile("more");
+        let mut appender = Appender::of(&profile).unwrap();
+        let mut trace = TraceFile::of(&profile).unwrap().unwrap();
+        assert_eq!(trace.look_for_more().unwrap(), 0);
+        appender.append(0, &contents(1, b"one")).unwrap();
+        appender.append(0, &contents(2, b"two")).unwrap();
+        assert_eq!(trace.look_for_more().unwrap(), 2);
+        assert_eq!(trace.places()[1].chunk.number, 2);
+    }
+
+    #[test]
+    fn damage_is_told_and_nothing_else() {
+        let profile = profile("damage");
+        let mut appender = Appender::of(&profile).unwrap();
+        appender.append(0, &contents(1, b"some records, some records")).unwrap();
+        appender.append(0, &contents(2, b"some more")).unwrap();
+        let all = fs::read(path_of(&profile)).unwrap();
+        let mut unpacker = Unpacker::new().unwrap();
+        let mut contents = Vec::new();
+        for at in 0..all.len() {
+            for bit in [1, 0x80] {
+                let mut bytes = all.clone();
+                bytes[at] ^= bit;
+                fs::write(path_of(&profile), &bytes).unwrap();
+                let Ok(Some(trace)) = TraceFile::of(&profile) else {
+                    assert!(at < HEAD as usize, "{at}");
+                    continue;
+                };
+                for place in trace.places() {
+                    let read = trace.read(place, &mut unpacker, &mut contents);
+                    assert!(contents.len() <= CONTENTS_MAX);
+                    drop(read); // right or refused
+                }
+            }
+        }
+        fs::write(path_of(&profile), b"HEAPTIDE").unwrap();
+        let error = TraceFile::of(&profile).unwrap_err().to_string();
+        assert!(error.contains("expected a trace"), "{error}");
+        assert!(Appender::of(&profile).is_err());
+        let mut later = all.clone();
+        later[8] = 9;
+        fs::write(path_of(&profile), later).unwrap();
+        let error = TraceFile::of(&profile).unwrap_err().to_string();
+        assert!(error.contains("it says version 9, this heaptide reads up to 1"), "{error}");
+    }
+}

@@ -1,0 +1,436 @@
+//! The extents of events in a profile: which there are, what is in them, and moving it out to the
+//! trace file, while the process writes or after its end.
+//!
+//! An extent that is full is nobody's until its `state` says that it was moved; then its lane
+//! writes to it anew. So whoever moves it copies first and marks it last: killed in between, there
+//! are two copies of the same number, and never none.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use heaptide_format as format;
+use heaptide_format::{
+    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, PAGE, TRACE_EXTENT_MAX,
+    TRACE_FULL, TRACE_MOVED, TRACE_ON, TraceStart,
+};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use zerocopy::FromBytes;
+
+use super::file::Appender;
+use crate::Error;
+
+/// An extent of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Offset of its header in the profile.
+    pub at: u64,
+    /// Bytes of it, header included.
+    pub length: u64,
+    /// The lane that writes it.
+    pub lane: u32,
+}
+
+/// A profile whose events are moved out.
+pub struct Events {
+    profile: PathBuf,
+    file: File,
+    extents: Vec<Extent>,
+    /// Where the next extent begins.
+    walked: u64,
+    /// Contents of one extent.
+    contents: Vec<u8>,
+    /// Opened when there is something to append.
+    out: Option<Appender>,
+}
+
+/// What a profile is to who moves events.
+pub enum Opened {
+    /// Its head is not written yet.
+    NotYet,
+    /// It is packed, or its process has no trace.
+    Untraced,
+    /// It has extents of events, or will have.
+    Traced(Box<Events>),
+}
+
+/// Which extents are moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those that are full: their process may go on.
+    Full,
+    /// All: their process is over.
+    All,
+}
+
+impl Events {
+    /// Opens a profile for moving its events.
+    ///
+    /// Errors: it cannot be opened or read.
+    ///
+    /// ```
+    /// use heaptide_analysis::trace::live::Events;
+    /// assert!(Events::open("missing.heaptide/12-0.profile".as_ref()).is_err());
+    /// ```
+    pub fn open(profile: &Path) -> io::Result<Opened> {
+        let file = OpenOptions::new().read(true).write(true).open(profile)?;
+        let (profile, walked) = (profile.to_owned(), PAGE);
+        let (extents, contents, out) = (Vec::new(), Vec::new(), None);
+        let events = Events { profile, file, extents, walked, contents, out };
+        let header = events.header()?;
+        Ok(match (header.magic, header.version) {
+            (magic, _) if magic == [0; format::MAGIC.len()] => Opened::NotYet,
+            (format::MAGIC, ..=format::VERSION) if header.trace & TRACE_ON != 0 => {
+                Opened::Traced(Box::new(events))
+            }
+            _ => Opened::Untraced,
+        })
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> &Path {
+        &self.profile
+    }
+
+    /// The profile's head; zeros where it is not written.
+    ///
+    /// Errors: it cannot be read.
+    pub fn header(&self) -> io::Result<FileHeader> {
+        let mut bytes = [0; size_of::<FileHeader>()];
+        match self.file.read_exact_at(&mut bytes, 0) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => bytes.fill(0),
+            read => read?,
+        }
+        Ok(zerocopy::transmute!(bytes))
+    }
+
+    /// Bytes of the trace file.
+    pub fn moved_bytes(&self) -> u64 {
+        self.out.as_ref().map_or(0, Appender::length)
+    }
+
+    /// Looks for extents that were added since.
+    ///
+    /// Errors: the profile cannot be read.
+    fn look_for_more(&mut self, file_end: u64) -> io::Result<()> {
+        let end = file_end.min(self.file.metadata()?.len());
+        while self.walked.checked_add(PAGE).is_some_and(|next| next <= end) {
+            let mut bytes = [0; EXTENT_HEADER as usize];
+            self.file.read_exact_at(&mut bytes, self.walked)?;
+            let header = ExtentHeader::read_from_bytes(&bytes).ok();
+            let whole = |e: &ExtentHeader| {
+                let ends = self.walked.checked_add(e.length).is_some_and(|e| e <= end);
+                e.magic == EXTENT_MAGIC && e.length > 0 && e.length.is_multiple_of(PAGE) && ends
+            };
+            let Some(header) = header.filter(whole) else {
+                self.walked += PAGE;
+                continue;
+            };
+            if header.kind == Kind::Events as u16 && header.length <= TRACE_EXTENT_MAX {
+                let ExtentHeader { length, lane, .. } = header;
+                self.extents.push(Extent { at: self.walked, length, lane });
+            }
+            self.walked += header.length;
+        }
+        Ok(())
+    }
+
+    /// Moves the extents that are full to the trace file and marks them as moved. `file_end` is the
+    /// head's, read before. Returns how many they were.
+    ///
+    /// Errors: the profile cannot be read or marked, or the file not be written. What was not
+    /// marked is still in the profile.
+    pub fn move_full(&mut self, file_end: u64) -> Result<usize, Error> {
+        self.move_out(Which::Full, file_end)
+    }
+
+    fn move_out(&mut self, which: Which, file_end: u64) -> Result<usize, Error> {
+        self.look_for_more(file_end).map_err(|e| self.error("read", e))?;
+        let mut moved = 0;
+        for index in 0..self.extents.len() {
+            let extent = self.extents[index];
+            let state = extent.start(&self.file).map_err(|e| self.error("read", e))?.state;
+            if state == TRACE_FULL || which == Which::All && state != TRACE_MOVED {
+                self.move_one(extent)?;
+                moved += 1;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn move_one(&mut self, extent: Extent) -> Result<(), Error> {
+        extent.read(&self.file, &mut self.contents).map_err(|e| self.error("read", e))?;
+        // One that was never begun holds nothing.
+        if self.contents.len() >= size_of::<TraceStart>() {
+            if self.out.is_none() {
+                self.out = Some(Appender::of(&self.profile)?);
+            }
+            self.out.iter_mut().try_for_each(|out| out.append(extent.lane, &self.contents))?;
+        }
+        extent.mark_moved(&self.file).map_err(|e| self.error("write", e))
+    }
+
+    /// Says in the head how many bytes of traces are elsewhere.
+    ///
+    /// Errors: it cannot be written.
+    pub fn tell_elsewhere(&self, bytes: u64) -> io::Result<()> {
+        let at = offset_of!(FileHeader, trace_elsewhere) as u64;
+        self.file.write_all_at(&bytes.to_le_bytes(), at)
+    }
+
+    /// Moves all that is left of a process that is over, and gives the disk of its extents back.
+    ///
+    /// Errors: as [`Events::move_full`]; then nothing was given back.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let header = self.header().map_err(|e| self.error("read", e))?;
+        self.move_out(Which::All, header.file_end)?;
+        self.extents
+            .iter()
+            .try_for_each(|e| e.release(&self.file))
+            .map_err(|e| self.error("write", e))
+    }
+
+    /// The same where there is no room for what is left: the trace ends before it.
+    ///
+    /// Errors: the profile cannot be read or written.
+    pub fn finish_without_room(&mut self) -> Result<(), Error> {
+        let header = self.header().map_err(|e| self.error("read", e))?;
+        self.look_for_more(header.file_end).map_err(|e| self.error("read", e))?;
+        self.cut(header.trace_stopped_ns).map_err(|e| self.error("write", e))?;
+        self.finish()
+    }
+
+    /// Takes what is left for moved and has the trace end where the first of it begins, or at
+    /// `stopped_ns` if that is earlier and not 0.
+    fn cut(&mut self, stopped_ns: u64) -> io::Result<()> {
+        let mut left = Vec::new();
+        for extent in &self.extents {
+            let start = extent.start(&self.file)?;
+            if start.state != TRACE_MOVED && start.number > 0 {
+                left.push((start.time_ns.max(1), extent));
+            }
+        }
+        let before = Some(stopped_ns).filter(|&ns| ns > 0);
+        let Some(end_ns) = left.iter().map(|&(ns, _)| ns).chain(before).min() else {
+            return Ok(());
+        };
+        let at = offset_of!(FileHeader, trace_stopped_ns) as u64;
+        self.file.write_all_at(&end_ns.to_le_bytes(), at)?;
+        left.iter().try_for_each(|(_, extent)| extent.mark_moved(&self.file))
+    }
+
+    fn error(&self, doing: &'static str, source: io::Error) -> Error {
+        Error::Io { path: self.profile.clone(), doing, source }
+    }
+}
+
+impl Extent {
+    /// What it begins with now.
+    fn start(&self, file: &File) -> io::Result<TraceStart> {
+        let mut bytes = [0; size_of::<TraceStart>()];
+        file.read_exact_at(&mut bytes, self.at + EXTENT_HEADER)?;
+        Ok(zerocopy::transmute!(bytes))
+    }
+
+    /// Reads what is committed: a [`TraceStart`] and records. Nothing, if its length is damaged.
+    fn read(&self, file: &File, contents: &mut Vec<u8>) -> io::Result<()> {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, self.at + offset_of!(ExtentHeader, committed) as u64)?;
+        let committed = u64::from_le_bytes(bytes);
+        let possible = committed <= self.length - EXTENT_HEADER;
+        contents.resize(if possible { committed as usize } else { 0 }, 0);
+        file.read_exact_at(contents, self.at + EXTENT_HEADER)
+    }
+
+    /// From here on its lane may write to it anew.
+    fn mark_moved(&self, file: &File) -> io::Result<()> {
+        let at = self.at + EXTENT_HEADER + offset_of!(TraceStart, state) as u64;
+        file.write_all_at(&TRACE_MOVED.to_le_bytes(), at)
+    }
+
+    /// Gives its disk back, all but its first page; where the file system cannot, its bytes become
+    /// zeros, which pack to nothing.
+    fn release(&self, file: &File) -> io::Result<()> {
+        let (from, length) = (self.at + PAGE, self.length - PAGE);
+        if length == 0 {
+            return Ok(());
+        }
+        let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        match fallocate(file.as_fd(), hole, from as i64, length as i64) {
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                file.write_all_at(&vec![0; length as usize], from)
+            }
+            done => Ok(done?),
+        }
+    }
+}
+
+/// Moves the events that are left in the profile of a process that is over to its trace file, and
+/// gives their disk back. A profile that is packed, or has no trace, stays as it is.
+///
+/// Errors: it cannot be read or written; no event is lost then.
+///
+/// ```
+/// assert!(heaptide_analysis::trace::live::finish("missing/12-0.profile".as_ref()).is_err());
+/// ```
+pub fn finish(profile: &Path) -> Result<(), Error> {
+    let opened = Events::open(profile).map_err(|source| {
+        let path = profile.to_owned();
+        Error::Io { path, doing: "open", source }
+    })?;
+    match opened {
+        Opened::Traced(mut events) => events.finish(),
+        Opened::NotYet | Opened::Untraced => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use heaptide_format::TRACE_WRITING;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    use super::super::file::{TraceFile, Unpacker};
+    use super::*;
+
+    /// Pages of each extent.
+    const PAGES: u64 = 8;
+
+    /// A profile with an extent of strings and extents of events of these states and numbers.
+    fn profile(name: &str, events: &[(u32, u32)]) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("live-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let mut header = FileHeader::new_zeroed();
+        (header.magic, header.version) = (format::MAGIC, format::VERSION);
+        header.trace = TRACE_ON;
+        header.file_end = PAGE + PAGES * PAGE * (events.len() as u64 + 1);
+        let mut bytes = header.as_bytes().to_vec();
+        bytes.resize(PAGE as usize, 0);
+        extent(&mut bytes, Kind::Strings, 0, &[0xaa; 100]);
+        for (lane, &(state, number)) in events.iter().enumerate() {
+            extent(&mut bytes, Kind::Events, lane as u32, &contents(state, number));
+        }
+        let profile = directory.join("12-0.profile");
+        fs::write(&profile, &bytes).unwrap();
+        profile
+    }
+
+    fn extent(bytes: &mut Vec<u8>, kind: Kind, lane: u32, contents: &[u8]) {
+        let begin = bytes.len();
+        let mut header = ExtentHeader::new_zeroed();
+        (header.magic, header.kind, header.lane) = (EXTENT_MAGIC, kind as u16, lane);
+        (header.length, header.committed) = (PAGES * PAGE, contents.len() as u64);
+        bytes.extend(header.as_bytes());
+        bytes.extend(contents);
+        bytes.resize(begin + (PAGES * PAGE) as usize, 0);
+    }
+
+    fn contents(state: u32, number: u32) -> Vec<u8> {
+        let time_ns = u64::from(number) * 1000;
+        let start = TraceStart { state, number, time_ns, ..TraceStart::default() };
+        [start.as_bytes(), &vec![number as u8; 20_000]].concat()
+    }
+
+    fn traced(profile: &Path) -> Box<Events> {
+        match Events::open(profile).unwrap() {
+            Opened::Traced(events) => events,
+            _ => panic!("it has a trace"),
+        }
+    }
+
+    /// Lanes and numbers in the trace file.
+    fn moved(profile: &Path) -> Vec<(u32, u32)> {
+        let Some(trace) = TraceFile::of(profile).unwrap() else {
+            return Vec::new();
+        };
+        let mut unpacker = Unpacker::new().unwrap();
+        let mut bytes = Vec::new();
+        for place in trace.places() {
+            trace.read(place, &mut unpacker, &mut bytes).unwrap();
+            assert_eq!(bytes[64..], vec![place.chunk.number as u8; 20_000]);
+        }
+        trace.places().iter().map(|p| (p.chunk.lane, p.chunk.number)).collect()
+    }
+
+    fn states(profile: &Path) -> Vec<u32> {
+        let mut events = traced(profile);
+        events.look_for_more(u64::MAX).unwrap();
+        let file = File::open(profile).unwrap();
+        events.extents.iter().map(|e| e.start(&file).unwrap().state).collect()
+    }
+
+    #[test]
+    fn full_extents_are_moved_and_the_rest_at_the_end() {
+        let profile = profile("moved", &[(TRACE_FULL, 1), (TRACE_WRITING, 3), (TRACE_MOVED, 2)]);
+        let mut events = traced(&profile);
+        let end = events.header().unwrap().file_end;
+        assert_eq!(events.move_full(end).unwrap(), 1);
+        assert_eq!(events.move_full(end).unwrap(), 0);
+        assert_eq!(moved(&profile), [(0, 1)]);
+        assert_eq!(states(&profile), [TRACE_MOVED, TRACE_WRITING, TRACE_MOVED]);
+        // Its mover was killed before it could mark what it had appended.
+        let at = PAGE * (1 + PAGES) + EXTENT_HEADER;
+        let file = OpenOptions::new().write(true).open(&profile).unwrap();
+        file.write_all_at(&contents(TRACE_FULL, 1), at).unwrap();
+        let before = fs::metadata(&profile).unwrap();
+        finish(&profile).unwrap();
+        assert_eq!(moved(&profile), [(0, 1), (1, 3)]);
+        assert_eq!(states(&profile), [TRACE_MOVED; 3]);
+        let after = fs::metadata(&profile).unwrap();
+        assert_eq!(after.len(), before.len());
+        assert!(after.blocks() < before.blocks(), "{} of {}", after.blocks(), before.blocks());
+        let strings = (PAGE + EXTENT_HEADER) as usize;
+        assert_eq!(fs::read(&profile).unwrap()[strings..strings + 100], [0xaa; 100]);
+    }
+
+    #[test]
+    fn extents_that_come_later_are_found() {
+        let profile = profile("later", &[(TRACE_FULL, 1)]);
+        let mut events = traced(&profile);
+        let end = events.header().unwrap().file_end;
+        assert_eq!(events.move_full(end).unwrap(), 1);
+        let mut bytes = fs::read(&profile).unwrap();
+        extent(&mut bytes, Kind::Events, 7, &contents(TRACE_FULL, 9));
+        fs::write(&profile, &bytes).unwrap();
+        assert_eq!(events.move_full(end).unwrap(), 0);
+        assert_eq!(events.move_full(end + PAGES * PAGE).unwrap(), 1);
+        assert_eq!(moved(&profile), [(0, 1), (7, 9)]);
+        assert_eq!(
+            events.moved_bytes(),
+            fs::metadata(profile.with_extension("trace")).unwrap().len()
+        );
+    }
+
+    #[test]
+    fn without_room_the_trace_ends_where_the_first_that_is_left_begins() {
+        let states = [(TRACE_MOVED, 2), (TRACE_FULL, 5), (TRACE_WRITING, 4)];
+        let profile = profile("room", &states);
+        let mut events = traced(&profile);
+        events.finish_without_room().unwrap();
+        assert_eq!(events.header().unwrap().trace_stopped_ns, 4000);
+        assert_eq!(moved(&profile), []);
+        events.tell_elsewhere(77).unwrap();
+        assert_eq!(events.header().unwrap().trace_elsewhere, 77);
+    }
+
+    #[test]
+    fn damaged_lengths_are_no_trouble() {
+        let profile = profile("damaged", &[(TRACE_FULL, 1), (TRACE_FULL, 2), (TRACE_FULL, 3)]);
+        let file = OpenOptions::new().write(true).open(&profile).unwrap();
+        let extent = |n: u64| PAGE * (1 + n * PAGES);
+        let committed = offset_of!(ExtentHeader, committed) as u64;
+        file.write_all_at(&[0xff; 8], extent(1) + committed).unwrap();
+        file.write_all_at(&[3, 0, 0, 0, 0, 0, 0, 0], extent(2) + committed).unwrap();
+        let length = offset_of!(ExtentHeader, length) as u64;
+        file.write_all_at(&[0xff; 8], extent(3) + length).unwrap();
+        finish(&profile).unwrap();
+        assert_eq!(moved(&profile), []);
+    }
+}
