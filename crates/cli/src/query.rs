@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use heaptide_analysis::model::Recording;
 use heaptide_query::query::{Format, Layout, Query};
+use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
 use heaptide_query::{cali, format, parse, parse_format, run};
@@ -54,10 +55,11 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let Some(table) = read(options, &query, &format)? else {
+    let mut recordings = Vec::new();
+    let Some(stream) = read(options, &query, &format, &mut recordings)? else {
         return Ok(ExitCode::from(NO));
     };
-    let answer = run(&query, table);
+    let answer = run(&query, stream);
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
     match &options.output {
@@ -77,8 +79,14 @@ fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
     }
 }
 
-/// The table asked; none if there is nothing of what is selected.
-fn read(options: &QueryOptions, query: &Query, format: &Format) -> Result<Option<Table>, Error> {
+/// The records asked, of the recordings that are read for it; none if there is nothing of what is
+/// selected.
+fn read<'a>(
+    options: &QueryOptions,
+    query: &Query,
+    format: &Format,
+    recordings: &'a mut Vec<Recording>,
+) -> Result<Option<Stream<'a>>, Error> {
     let files: Vec<&Path> =
         options.recordings.iter().map(|path| path.as_path()).filter(|path| is_cali(path)).collect();
     let from = query.from.as_ref();
@@ -87,13 +95,15 @@ fn read(options: &QueryOptions, query: &Query, format: &Format) -> Result<Option
             Some(word) => table(&word.text)?,
             None => &tables::Source::all()[0],
         };
-        let Some(recordings) = recordings(options)? else {
+        let Some(all) = self::recordings(options)? else {
             return Ok(None);
         };
-        let table = source.read(&recordings, &Wanted::of(query, format));
+        *recordings = all;
+        let stream = source.stream(recordings, &Wanted::of(query, format));
+        let stream = stream.map_err(|error| Error::new(format!("{}: {error}", source.name)))?;
         let hint = format!("`heaptide query --describe {}` lists what is", source.name);
-        note_unknown(query, &table, &hint);
-        return Ok(Some(table));
+        note_unknown(query, stream.template(), &hint);
+        return Ok(Some(stream));
     }
     if let Some(other) = options.recordings.iter().find(|path| !is_cali(path)) {
         let what = "recordings and .cali files are not asked together; ask one, then the other";
@@ -108,7 +118,7 @@ fn read(options: &QueryOptions, query: &Query, format: &Format) -> Result<Option
         read_cali(path, &mut table)?;
     }
     note_unknown(query, &table, "`SELECT * FORMAT expand` shows what is");
-    Ok(Some(table))
+    Ok(Some(Stream::of(table)))
 }
 
 /// Every recording, of which there is something.

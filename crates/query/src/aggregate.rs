@@ -1,14 +1,15 @@
 //! GROUP BY: records that have their keys in common become one.
+//!
+//! Batches are added to groups, on several threads to groups of their own; groups are merged, and
+//! become records in the order in which they were first met.
 
 use std::cmp::Reverse;
-use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
-
+use crate::groups::Numbers;
 use crate::query::Query;
 use crate::sums::{Sum, Summing};
-use crate::table::{AttributeId, Form, NodeId, Table};
-use crate::value::Bits;
+use crate::table::{AttributeId, Column, Form, NodeId, Table};
+use crate::value::{Bits, Kind};
 
 /// What tells records apart.
 struct Keys {
@@ -46,159 +47,245 @@ impl Keys {
     }
 }
 
-/// Things by number, in the order they were first met.
-struct Numbers<T> {
-    ids: FxHashMap<T, u32>,
-    all: Vec<T>,
+/// A query's grouping made ready for a table and all that share its nodes and texts.
+pub(crate) struct Grouping<'q> {
+    query: &'q Query,
+    keys: Keys,
+    /// By node, its node in the answer.
+    kept: Vec<NodeId>,
+    calls: Vec<Summing<'q>>,
+    /// The answer, still without records.
+    answer: Table,
+    /// Of each key, what its values are less than, if that is known.
+    widths: Vec<Option<usize>>,
 }
 
-impl<T: Copy + Eq + Hash> Numbers<T> {
-    fn new() -> Numbers<T> {
-        Numbers { ids: FxHashMap::default(), all: Vec::new() }
-    }
-
-    fn of(&mut self, thing: T) -> u32 {
-        *self.ids.entry(thing).or_insert_with(|| {
-            self.all.push(thing);
-            (self.all.len() - 1) as u32
-        })
-    }
+/// Groups, and what was added up for them.
+pub(crate) struct Groups {
+    numbers: Numbers,
+    /// Of each, the number of its first record.
+    first: Vec<u64>,
+    /// By operator and group.
+    sums: Vec<Vec<Sum>>,
 }
 
-/// The records of a table by groups.
-struct Groups {
-    /// Of each record, its group.
-    of_row: Vec<u32>,
-    /// Each group: what it has beside the path, by number, and the path.
-    all: Numbers<(u32, NodeId)>,
-    /// Of what groups have beside the path, a record and the node of the result.
-    rests: Vec<(usize, NodeId)>,
+/// A group's keys.
+struct Key {
+    path: NodeId,
+    other: NodeId,
+    values: Vec<Option<Bits>>,
 }
 
-/// Joins the given records of a table by groups, with the results of all operators.
-pub(crate) fn aggregate(query: &Query, mut table: Table, rows: &[usize]) -> Table {
-    let mut answer = table.bare();
-    let keys = Keys::of(query, &table);
-    let mut groups = group(&keys, &table, rows, &mut answer);
-    let calls: Vec<Summing> =
-        query.aggregations.iter().map(|call| Summing::of(call, &table)).collect();
-    let mut own: Vec<Vec<Sum>> = Vec::new();
-    let mut touched = vec![false; groups.all.all.len()];
-    for (summing, call) in calls.iter().zip(&query.aggregations) {
-        let mut sums = vec![Sum::default(); groups.all.all.len()];
-        for (&row, &group) in rows.iter().zip(&groups.of_row) {
-            let added = summing.add(&mut sums[group as usize], row);
-            touched[group as usize] |= added && call.operator.is_inclusive();
+impl<'q> Grouping<'q> {
+    pub(crate) fn of(query: &'q Query, table: &Table) -> Grouping<'q> {
+        let keys = Keys::of(query, table);
+        let mut answer = table.bare();
+        let kept = kept(&keys, table, &mut answer);
+        answer.strings = table.strings.clone();
+        answer.globals = table.globals.clone();
+        let calls = query.aggregations.iter().map(|call| Summing::of(call, table)).collect();
+        let width = |id: &AttributeId| match table.of(*id).kind {
+            Kind::Text => Some(table.strings.all().len()),
+            Kind::Bool => Some(2),
+            _ => None,
+        };
+        let mut widths: Vec<_> = keys.columns.iter().map(width).collect();
+        if !kept.is_empty() {
+            widths.extend([Some(answer.nodes.len()); 2]);
         }
-        own.push(sums);
+        Grouping { query, keys, kept, calls, answer, widths }
     }
-    let above = above(&mut groups, &touched, &answer);
-    write_keys(&keys, &table, &groups, &mut answer);
-    for ((summing, call), mut own) in calls.iter().zip(&query.aggregations).zip(own) {
-        own.resize(groups.all.all.len(), Sum::default());
-        if !call.operator.is_inclusive() {
-            summing.finish(&mut answer, &own, &own);
-            continue;
-        }
-        let mut all = own.clone();
-        for &(group, up) in &above {
-            let below = all[group as usize];
-            summing.merge(&mut all[up as usize], &below);
-        }
-        summing.finish(&mut answer, &own, &all);
+
+    /// No groups.
+    pub(crate) fn none(&self) -> Groups {
+        let sums = vec![Vec::new(); self.calls.len()];
+        Groups { numbers: Numbers::new(self.widths.iter().copied()), first: Vec::new(), sums }
     }
-    drop(calls);
-    answer.strings = std::mem::take(&mut table.strings);
-    answer.globals = table.globals;
-    answer
+
+    /// Adds the given records of a batch. Its first record is the one of number `start`.
+    pub(crate) fn add(&self, groups: &mut Groups, table: &Table, rows: &[usize], start: u64) {
+        let mut numbers = vec![0; rows.len()];
+        for (step, &id) in self.keys.columns.iter().enumerate() {
+            let column = &table.of(id).column;
+            groups.numbers.take(step, &mut numbers, rows.iter().map(|&row| column.get(row)));
+        }
+        if !self.kept.is_empty() {
+            for (step, nodes) in (self.keys.columns.len()..).zip([&table.others, &table.paths]) {
+                let node = |row: &usize| self.kept[nodes[*row].0 as usize];
+                let keys = rows.iter().map(|row| Some(Bits(node(row).0.into())));
+                groups.numbers.take(step, &mut numbers, keys);
+            }
+        }
+        for (&number, &row) in numbers.iter().zip(rows) {
+            if number as usize == groups.first.len() {
+                groups.first.push(start + row as u64);
+            }
+        }
+        for (summing, sums) in self.calls.iter().zip(&mut groups.sums) {
+            sums.resize(groups.first.len(), Sum::default());
+            summing.add(sums, table, rows, &numbers, start);
+        }
+    }
+
+    /// Adds the groups of another thread.
+    pub(crate) fn merge(&self, groups: &mut Groups, other: Groups) {
+        let here = groups.numbers.absorb(&other.numbers);
+        // Without keys there is one number, but perhaps no record.
+        for (&number, &first) in here.iter().zip(&other.first) {
+            match groups.first.get_mut(number as usize) {
+                Some(known) => *known = first.min(*known),
+                None => groups.first.push(first),
+            }
+        }
+        for (at, summing) in self.calls.iter().enumerate() {
+            groups.sums[at].resize(groups.first.len(), Sum::default());
+            for (&number, sum) in here.iter().zip(&other.sums[at]) {
+                summing.merge(&mut groups.sums[at][number as usize], sum);
+            }
+        }
+    }
+
+    /// A record for each group, with the results of all operators.
+    pub(crate) fn finish(mut self, groups: Groups) -> Table {
+        let mut order: Vec<u32> = (0..groups.first.len() as u32).collect();
+        order.sort_unstable_by_key(|&group| groups.first[group as usize]);
+        let mut keys: Vec<Key> = order.iter().map(|&g| self.key(&groups.numbers, g)).collect();
+        // Where nothing is nested the other hierarchies are the path.
+        if keys.iter().all(|key| key.path == NodeId(0)) {
+            keys.iter_mut().for_each(|key| std::mem::swap(&mut key.path, &mut key.other));
+        }
+        let inclusive = self.query.aggregations.iter().map(|call| call.operator.is_inclusive());
+        let inclusive: Vec<bool> = inclusive.collect();
+        let mut own: Vec<Vec<Sum>> = groups
+            .sums
+            .iter()
+            .map(|sums| order.iter().map(|&group| sums[group as usize]).collect())
+            .collect();
+        drop(groups);
+        let touched = |group: usize| {
+            own.iter().zip(&inclusive).any(|(sums, inclusive)| *inclusive && sums[group].any())
+        };
+        let touched: Vec<bool> = (0..keys.len()).map(touched).collect();
+        let above = match touched.contains(&true) {
+            true => self.above(&mut keys, &touched),
+            false => Vec::new(),
+        };
+        self.write_keys(&keys);
+        for ((summing, inclusive), own) in self.calls.iter().zip(inclusive).zip(&mut own) {
+            own.resize(keys.len(), Sum::default());
+            if !inclusive {
+                summing.finish(&mut self.answer, own, own);
+                continue;
+            }
+            let mut all = own.clone();
+            for &(group, up) in &above {
+                let below = all[group as usize];
+                summing.merge(&mut all[up as usize], &below);
+            }
+            summing.finish(&mut self.answer, own, &all);
+        }
+        self.answer
+    }
+
+    fn key(&self, numbers: &Numbers, group: u32) -> Key {
+        let mut values = numbers.keys(group);
+        let mut node = || match self.kept.is_empty() {
+            true => NodeId(0),
+            false => NodeId(values.pop().flatten().map_or(0, |bits| bits.0 as u32)),
+        };
+        let (path, other) = (node(), node());
+        Key { path, other, values }
+    }
+
+    /// Groups that inclusive operators have something of, each with the group of the path above,
+    /// which is made if it is not there; inner ones first.
+    fn above(&self, keys: &mut Vec<Key>, touched: &[bool]) -> Vec<(u32, u32)> {
+        let nodes = [Some(self.answer.nodes.len()); 2];
+        let values = &self.widths[..self.keys.columns.len()];
+        let mut numbers = Numbers::new(values.iter().copied().chain(nodes));
+        let mut number = |key: &Key, path: NodeId| {
+            let nodes = [key.other, path].map(|node| Some(Bits(node.0.into())));
+            numbers.of(key.values.iter().copied().chain(nodes))
+        };
+        keys.iter().for_each(|key| {
+            number(key, key.path);
+        });
+        let mut open: Vec<u32> =
+            (0..).zip(touched).filter(|(_, t)| **t).map(|(id, _)| id).collect();
+        let mut seen = touched.to_vec();
+        let mut above = Vec::new();
+        while let Some(group) = open.pop() {
+            let key = &keys[group as usize];
+            let up = self.answer.nodes[key.path.0 as usize].parent;
+            if up == NodeId(0) {
+                continue;
+            }
+            let number = number(key, up);
+            if number as usize == keys.len() {
+                keys.push(Key { path: up, other: key.other, values: key.values.clone() });
+                seen.push(false);
+            }
+            above.push((group, number));
+            if !std::mem::replace(&mut seen[number as usize], true) {
+                open.push(number);
+            }
+        }
+        // Nodes come after those above them.
+        above.sort_unstable_by_key(|&(group, _)| (Reverse(keys[group as usize].path), group));
+        above
+    }
+
+    /// A record for each group, with its keys.
+    fn write_keys(&mut self, keys: &[Key]) {
+        self.answer.paths = keys.iter().map(|key| key.path).collect();
+        self.answer.others = keys.iter().map(|key| key.other).collect();
+        for (at, &id) in self.keys.columns.iter().enumerate() {
+            self.answer.of_mut(id).column = Column::of(keys.iter().map(|key| key.values[at]));
+        }
+    }
 }
 
-/// Sorts records into groups; key nodes get their place in the answer's trees.
-fn group(keys: &Keys, table: &Table, rows: &[usize], answer: &mut Table) -> Groups {
+/// By node, its node in the answer: itself or the innermost above it that tells records apart.
+/// Empty if no node does.
+fn kept(keys: &Keys, table: &Table, answer: &mut Table) -> Vec<NodeId> {
+    let is_key = |id: NodeId| {
+        let node = table.nodes[id.0 as usize];
+        id != NodeId(0) && keys.nodes[node.attribute.0 as usize]
+    };
+    let ids = || (1..table.nodes.len() as u32).map(NodeId);
+    if !ids().any(is_key) {
+        return Vec::new();
+    }
+    // Trees of nothing but keys stay as they are.
+    let parent = |id: NodeId| table.nodes[id.0 as usize].parent;
+    let whole = |id: NodeId| !is_key(id) || parent(id) == NodeId(0) || is_key(parent(id));
+    let shared = ids().all(whole);
+    if shared {
+        answer.nodes = table.nodes.clone();
+    }
     let mut kept = vec![NodeId(0); table.nodes.len()];
-    for (id, node) in table.nodes.iter().enumerate().skip(1) {
-        let parent = kept[node.parent.0 as usize];
-        kept[id] = match keys.nodes[node.attribute.0 as usize] {
-            true => answer.node(parent, node.attribute, node.value),
-            false => parent,
+    for id in ids() {
+        let node = table.nodes[id.0 as usize];
+        let above = kept[node.parent.0 as usize];
+        kept[id.0 as usize] = match is_key(id) {
+            false => above,
+            true if shared => id,
+            true => answer.node(above, node.attribute, node.value),
         };
     }
-    let [mut paths, mut others] = [&table.paths, &table.others]
-        .map(|nodes| rows.iter().map(|&row| kept[nodes[row].0 as usize]).collect::<Vec<_>>());
-    // Where nothing is nested the other hierarchies are the path.
-    if paths.iter().all(|path| *path == NodeId(0)) {
-        std::mem::swap(&mut paths, &mut others);
-    }
-    let mut numbers = Numbers::new();
-    let mut rest: Vec<u32> =
-        others.iter().map(|other| numbers.of((other.0, None::<Bits>))).collect();
-    for &id in &keys.columns {
-        let column = &table.of(id).column;
-        numbers = Numbers::new();
-        for (rest, &row) in rest.iter_mut().zip(rows) {
-            *rest = numbers.of((*rest, column.get(row)));
-        }
-    }
-    let mut rests = vec![(usize::MAX, NodeId(0)); numbers.all.len()];
-    for ((&rest, &row), &other) in rest.iter().zip(rows).zip(&others) {
-        if rests[rest as usize].0 == usize::MAX {
-            rests[rest as usize] = (row, other);
-        }
-    }
-    let mut all = Numbers::new();
-    let of_row = rest.into_iter().zip(paths).map(|key| all.of(key)).collect();
-    Groups { of_row, all, rests }
-}
-
-/// Groups that inclusive operators have something of, each with the group of the path above, which
-/// is made if it is not there; inner ones first.
-fn above(groups: &mut Groups, touched: &[bool], answer: &Table) -> Vec<(u32, u32)> {
-    let mut open: Vec<u32> = (0..).zip(touched).filter(|(_, t)| **t).map(|(id, _)| id).collect();
-    let mut seen = touched.to_vec();
-    let mut above = Vec::new();
-    while let Some(group) = open.pop() {
-        let (rest, path) = groups.all.all[group as usize];
-        let up = answer.nodes[path.0 as usize].parent;
-        if up == NodeId(0) {
-            continue;
-        }
-        let up = groups.all.of((rest, up));
-        above.push((group, up));
-        seen.resize(groups.all.all.len(), false);
-        if !std::mem::replace(&mut seen[up as usize], true) {
-            open.push(up);
-        }
-    }
-    // Nodes come after those above them.
-    above.sort_unstable_by_key(|&(group, _)| {
-        let (rest, path) = groups.all.all[group as usize];
-        (Reverse(path), rest)
-    });
-    above
-}
-
-/// A record for each group, with its keys.
-fn write_keys(keys: &Keys, table: &Table, groups: &Groups, answer: &mut Table) {
-    for &(rest, path) in &groups.all.all {
-        let (from, other) = groups.rests[rest as usize];
-        let row = answer.add_row();
-        (answer.paths[row], answer.others[row]) = (path, other);
-        for &id in &keys.columns {
-            let value = table.of(id).column.get(from);
-            value.into_iter().for_each(|value| answer.of_mut(id).column.set(row, value));
-        }
-    }
+    kept
 }
 
 #[cfg(test)]
 mod tests {
     use crate::made::table;
+    use crate::stream::Stream;
     use crate::{parse, run};
 
     /// Records as `name=value,…`, of the named attributes.
     #[track_caller]
     fn check(records: &[&str], query: &str, names: &[&str], expected: &[&str]) {
-        let answer = run(&parse(query).expect(query), table(records));
+        let answer = run(&parse(query).expect(query), Stream::of(table(records)));
         let value = |row: usize, name: &&str| {
             let text = match *name {
                 "path" => answer.path_text(row),
@@ -275,6 +362,7 @@ mod tests {
         let operators = "SELECT avg(x),variance(x),ratio(x,g),percent_total(x),scale(x,2)";
         let first = parse(&format!("{operators} GROUP BY g")).expect("a query");
         let second = parse(operators).expect("a query");
+        let run = |query, table| run(query, Stream::of(table));
         let (direct, again) = (run(&second, whole.clone()), run(&second, run(&first, whole)));
         for name in ["avg#x", "variance#x", "percent_total#x", "scale#x"] {
             let value = |of: &crate::table::Table| of.text(0, of.named(name).expect(name));

@@ -1,51 +1,74 @@
 //! LET: attributes made of others, one after the other.
 
-use crate::filter::{holds, nested};
+use crate::filter::{Filter, nested};
 use crate::query::{Derivation, Let};
-use crate::table::{Form, Reader, Table};
+use crate::table::{AttributeId, Column, Form, Lookup, NodeId, Table};
 use crate::value::{Bits, Kind};
 
-/// Gives the records of a table a derived attribute, where what it is made of is there.
-pub(crate) fn derive(table: &mut Table, derived: &Let) {
-    let held = derived.condition.as_ref().map(|condition| holds(condition, table));
-    let (kind, values) = match derived.call.operator {
-        Derivation::Leaf => leaf(table, derived),
-        _ => combined(table, derived),
-    };
-    let target = table.attribute(&derived.target.text, kind, Form::Value);
-    // A target that was there keeps its type.
-    if table.of(target).kind != kind {
-        return;
-    }
-    for (row, value) in values.into_iter().enumerate() {
-        if held.as_ref().is_none_or(|held| held[row])
-            && let Some(value) = value
-        {
-            table.of_mut(target).column.set(row, value);
-        }
-    }
+/// A derivation made ready for a table and all that share its nodes and texts.
+pub(crate) struct Derived<'q> {
+    of: &'q Let,
+    condition: Option<Filter<'q>>,
+    inputs: Vec<Option<(Kind, Lookup)>>,
+    kind: Kind,
+    target: AttributeId,
+    /// Of `leaf()`, by node: the innermost value of the path as text.
+    leaves: Vec<Option<Bits>>,
 }
 
-type Values = (Kind, Vec<Option<Bits>>);
-
-fn combined(table: &Table, derived: &Let) -> Values {
-    let (operator, scale) = (derived.call.operator, derived.call.scale);
-    let ids = derived.call.arguments.iter().map(|word| table.named(&word.text));
-    let inputs: Vec<Option<(Kind, Reader)>> =
-        ids.map(|id| id.map(|id| (table.of(id).kind, table.reader(id)))).collect();
-    let first = inputs.iter().flatten().map(|(kind, _)| *kind).next().unwrap_or(Kind::Double);
-    let kind = match operator {
-        Derivation::Ratio | Derivation::Scale => Kind::Double,
-        Derivation::Sum if !first.is_number() => Kind::Double,
-        _ => first,
-    };
-    let of_row = |row: usize| {
-        let value = |at: usize| {
-            let (kind, reader) = inputs.get(at)?.as_ref()?;
-            reader.get(row).map(|bits| (*kind, bits))
+impl<'q> Derived<'q> {
+    /// Adds the attribute, and its texts, to the table.
+    pub(crate) fn of(derived: &'q Let, table: &mut Table) -> Derived<'q> {
+        let operator = derived.call.operator;
+        let ids = derived.call.arguments.iter().map(|word| table.named(&word.text));
+        let inputs: Vec<Option<(Kind, Lookup)>> =
+            ids.map(|id| id.map(|id| (table.of(id).kind, table.lookup(id)))).collect();
+        let first = inputs.iter().flatten().map(|(kind, _)| *kind).next();
+        let kind = match operator {
+            Derivation::Ratio | Derivation::Scale => Kind::Double,
+            Derivation::Leaf => first.unwrap_or(Kind::Text),
+            Derivation::Sum => first.filter(|kind| kind.is_number()).unwrap_or(Kind::Double),
+            _ => first.unwrap_or(Kind::Double),
         };
+        let condition = derived.condition.as_ref().map(|condition| Filter::of(condition, table));
+        let of_path = operator == Derivation::Leaf && inputs.is_empty();
+        let leaves = if of_path { leaves(table) } else { Vec::new() };
+        let target = table.attribute(&derived.target.text, kind, Form::Value);
+        Derived { of: derived, condition, inputs, kind, target, leaves }
+    }
+
+    /// Gives the records of a table the attribute, where what it is made of is there.
+    pub(crate) fn apply(&self, table: &mut Table) {
+        // A target that was there keeps its type.
+        if table.of(self.target).kind != self.kind {
+            return;
+        }
+        let held = self.condition.as_ref().map(|condition| condition.holds(table));
+        let held = |row: usize| held.as_ref().is_none_or(|held| held[row]);
+        let readers: Vec<_> = self
+            .inputs
+            .iter()
+            .map(|input| input.as_ref().map(|(kind, lookup)| (*kind, lookup.reader(table))))
+            .collect();
+        let before = &table.of(self.target).column;
+        let value = |row: usize| {
+            let value = |at: usize| {
+                let (kind, reader) = readers.get(at)?.as_ref()?;
+                reader.get(row).map(|bits| (*kind, bits))
+            };
+            let made = if held(row) { self.value(value, table.paths[row]) } else { None };
+            made.or_else(|| before.get(row))
+        };
+        let column = Column::of((0..table.rows()).map(value));
+        drop(readers);
+        table.of_mut(self.target).column = column;
+    }
+
+    /// The value of a record, of its operands and its path.
+    fn value(&self, value: impl Fn(usize) -> Option<(Kind, Bits)>, path: NodeId) -> Option<Bits> {
+        let (inputs, scale) = (self.inputs.len(), self.of.call.scale);
         let number = |at: usize| value(at).map(|(kind, bits)| bits.to_double(kind));
-        match operator {
+        match self.of.call.operator {
             Derivation::Ratio => {
                 let below = number(1).filter(|below| below.abs() > 0.0)?;
                 Some(Bits::double(scale * (number(0)? / below)))
@@ -53,14 +76,14 @@ fn combined(table: &Table, derived: &Let) -> Values {
             Derivation::Scale => Some(Bits::double(scale * number(0)?)),
             Derivation::Truncate => value(0).and_then(|(kind, bits)| truncate(kind, bits, scale)),
             Derivation::First => {
-                let (of, bits) = (0..inputs.len()).find_map(value)?;
-                same_kind(of, kind, bits)
+                let (of, bits) = (0..inputs).find_map(value)?;
+                same_kind(of, self.kind, bits)
             }
-            Derivation::Sum => sum((0..inputs.len()).filter_map(value), kind),
-            Derivation::Leaf => None,
+            Derivation::Sum => sum((0..inputs).filter_map(value), self.kind),
+            Derivation::Leaf if self.leaves.is_empty() => value(0).map(|(_, bits)| bits),
+            Derivation::Leaf => self.leaves[path.0 as usize],
         }
-    };
-    (kind, (0..table.rows()).map(of_row).collect())
+    }
 }
 
 /// A value as one of another type, if it can be.
@@ -105,29 +128,22 @@ fn sum(values: impl Iterator<Item = (Kind, Bits)>, kind: Kind) -> Option<Bits> {
     Some(values.fold(Bits(0), add))
 }
 
-/// The innermost value of a hierarchy, or of the path as text.
-fn leaf(table: &mut Table, derived: &Let) -> Values {
-    if let Some(word) = derived.call.arguments.first() {
-        let Some(id) = table.named(&word.text) else {
-            return (Kind::Text, Vec::new());
-        };
-        let reader = table.reader(id);
-        return (table.of(id).kind, (0..table.rows()).map(|row| reader.get(row)).collect());
-    }
+/// By node, the innermost value of the path as text.
+fn leaves(table: &mut Table) -> Vec<Option<Bits>> {
     let of_path = nested(table);
-    let in_path = |row: usize| {
-        let mut chain = table.chain(table.paths[row]);
-        chain.find(|node| of_path.contains(&node.attribute)).copied()
-    };
-    let found: Vec<_> = (0..table.rows()).map(in_path).collect();
-    let mut text = |node: crate::table::Node| match table.of(node.attribute).kind {
-        Kind::Text => node.value,
-        kind => {
-            let shown = node.value.show(kind, &table.strings);
-            table.strings.bits(&shown)
-        }
-    };
-    (Kind::Text, found.into_iter().map(|node| node.map(&mut text)).collect())
+    let nodes = table.nodes.clone();
+    let mut leaves = vec![None; nodes.len()];
+    for (id, node) in nodes.iter().enumerate().skip(1) {
+        leaves[id] = match (of_path.contains(&node.attribute), table.of(node.attribute).kind) {
+            (false, _) => leaves[node.parent.0 as usize],
+            (true, Kind::Text) => Some(node.value),
+            (true, kind) => {
+                let shown = node.value.show(kind, &table.strings);
+                Some(table.strings.bits(&shown))
+            }
+        };
+    }
+    leaves
 }
 
 #[cfg(test)]
@@ -141,7 +157,7 @@ mod tests {
     fn check(lets: &str, expected: Option<&str>) {
         let mut table = table(&["n=18,d=3,zero=0,f=7.5,annotation=a,function=main/foo", "n=1"]);
         let query = parse(&format!("LET {lets}")).expect(lets);
-        query.lets.iter().for_each(|one| derive(&mut table, one));
+        query.lets.iter().for_each(|one| Derived::of(one, &mut table).apply(&mut table));
         let target = &query.lets.last().expect("one").target.text;
         let target = table.named(target).expect("an attribute");
         assert_eq!(table.text(0, target).as_deref(), expected, "{lets}");

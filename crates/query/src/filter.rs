@@ -9,51 +9,106 @@ use crate::query::{Condition, Relation, Test};
 use crate::table::{AttributeId, Form, Table};
 use crate::value::{Bits, Kind, Strings};
 
-/// Whether each record of a table holds a condition.
-pub(crate) fn holds(condition: &Condition, table: &Table) -> Vec<bool> {
-    match condition {
-        Condition::All(parts) => join(parts, table, |a, b| a && b),
-        Condition::Any(parts) => join(parts, table, |a, b| a || b),
-        Condition::Not(part) => holds(part, table).into_iter().map(|held| !held).collect(),
-        Condition::Test(test) => tested(test, table),
+/// A condition made ready for the records of a table and of all that share its nodes and texts.
+pub(crate) enum Filter<'q> {
+    All(Vec<Filter<'q>>),
+    Any(Vec<Filter<'q>>),
+    Not(Box<Filter<'q>>),
+    /// Whether one of the attributes has a wanted value must be as said.
+    Test(Vec<Wanted<'q>>, bool),
+}
+
+/// Values of an attribute that are wanted.
+pub(crate) struct Wanted<'q> {
+    attribute: AttributeId,
+    /// By node, if any has the attribute: whether it or one above it has such a value.
+    nodes: Vec<bool>,
+    is: Predicate<'q>,
+}
+
+type Predicate<'q> = Box<dyn Fn(Bits) -> bool + Send + Sync + 'q>;
+
+impl<'q> Filter<'q> {
+    pub(crate) fn of(condition: &'q Condition, table: &Table) -> Filter<'q> {
+        match condition {
+            Condition::All(parts) => Filter::all(parts, table),
+            Condition::Any(parts) => {
+                Filter::Any(parts.iter().map(|part| Filter::of(part, table)).collect())
+            }
+            Condition::Not(part) => Filter::Not(Box::new(Filter::of(part, table))),
+            Condition::Test(test) => tested(test, table),
+        }
+    }
+
+    /// All of these.
+    pub(crate) fn all(conditions: &'q [Condition], table: &Table) -> Filter<'q> {
+        Filter::All(conditions.iter().map(|one| Filter::of(one, table)).collect())
+    }
+
+    /// Whether each record holds it.
+    pub(crate) fn holds(&self, table: &Table) -> Vec<bool> {
+        match self {
+            Filter::All(parts) => join(parts, table, true, |a, b| a && b),
+            Filter::Any(parts) => join(parts, table, false, |a, b| a || b),
+            Filter::Not(part) => part.holds(table).into_iter().map(|held| !held).collect(),
+            Filter::Test(wanted, sought) => {
+                let mut somewhere = vec![false; table.rows()];
+                wanted.iter().for_each(|wanted| wanted.mark(&mut somewhere, table));
+                somewhere.into_iter().map(|found| found == *sought).collect()
+            }
+        }
+    }
+
+    /// The records that hold it.
+    pub(crate) fn rows(&self, table: &Table) -> Vec<usize> {
+        if matches!(self, Filter::All(parts) if parts.is_empty()) {
+            return (0..table.rows()).collect();
+        }
+        let held = self.holds(table);
+        (0..table.rows()).filter(|&row| held[row]).collect()
     }
 }
 
-/// The records of a table that hold all of these.
-pub(crate) fn rows(conditions: &[Condition], table: &Table) -> Vec<usize> {
-    let held = join(conditions, table, |a, b| a && b);
-    match conditions.is_empty() {
-        true => (0..table.rows()).collect(),
-        false => (0..table.rows()).filter(|&row| held[row]).collect(),
-    }
-}
-
-fn join(parts: &[Condition], table: &Table, of: fn(bool, bool) -> bool) -> Vec<bool> {
-    let masks = parts.iter().map(|part| holds(part, table));
+fn join(parts: &[Filter], table: &Table, otherwise: bool, of: fn(bool, bool) -> bool) -> Vec<bool> {
+    let masks = parts.iter().map(|part| part.holds(table));
     let both = |a: Vec<bool>, b: Vec<bool>| a.into_iter().zip(b).map(|(a, b)| of(a, b)).collect();
-    masks.reduce(both).unwrap_or_default()
+    masks.reduce(both).unwrap_or_else(|| vec![otherwise; table.rows()])
 }
 
-fn tested(test: &Test, table: &Table) -> Vec<bool> {
+fn tested<'q>(test: &'q Test, table: &Table) -> Filter<'q> {
     let attributes = match (table.named(&test.attribute.text), &*test.attribute.text) {
         (Some(attribute), _) => vec![attribute],
         (None, "path" | "prop:nested") => nested(table),
         (None, _) => Vec::new(),
     };
-    // Those that ask for a value nowhere are the opposite of asking for one somewhere.
-    let (relation, sought) = match test.relation.clone() {
-        relation @ (Relation::Missing | Relation::NotEqual(_) | Relation::MatchesNot(_)) => {
-            (relation.negated(), false)
-        }
-        relation => (relation, true),
-    };
-    let mut somewhere = vec![false; table.rows()];
-    for attribute in attributes {
-        let kind = table.of(attribute).kind;
-        let wanted = predicate(&relation, kind, &table.strings);
-        mark(&mut somewhere, table, attribute, &*wanted);
+    let (is, sought) = asked(&test.relation);
+    let wanted = attributes.into_iter().map(|attribute| Wanted::of(attribute, is, table));
+    Filter::Test(wanted.collect(), sought)
+}
+
+/// What a value must be.
+#[derive(Clone, Copy)]
+enum Asked<'q> {
+    Anything,
+    Compared(&'q str, fn(Ordering) -> bool),
+    Matched(&'q regex::Regex),
+}
+
+/// What is asked for, and whether somewhere: those that ask for a value nowhere are the opposite of
+/// asking for one somewhere.
+fn asked(relation: &Relation) -> (Asked<'_>, bool) {
+    match relation {
+        Relation::Exists => (Asked::Anything, true),
+        Relation::Missing => (Asked::Anything, false),
+        Relation::Equal(text) => (Asked::Compared(text, Ordering::is_eq), true),
+        Relation::NotEqual(text) => (Asked::Compared(text, Ordering::is_eq), false),
+        Relation::Less(text) => (Asked::Compared(text, Ordering::is_lt), true),
+        Relation::LessOrEqual(text) => (Asked::Compared(text, Ordering::is_le), true),
+        Relation::Greater(text) => (Asked::Compared(text, Ordering::is_gt), true),
+        Relation::GreaterOrEqual(text) => (Asked::Compared(text, Ordering::is_ge), true),
+        Relation::Matches(regex) => (Asked::Matched(regex), true),
+        Relation::MatchesNot(regex) => (Asked::Matched(regex), false),
     }
-    somewhere.into_iter().map(|found| found == sought).collect()
 }
 
 /// Every attribute of the path.
@@ -62,46 +117,55 @@ pub(crate) fn nested(table: &Table) -> Vec<AttributeId> {
     all.filter(|(of, _)| of.form == Form::Nested).map(|(_, id)| AttributeId(id)).collect()
 }
 
-/// Marks the records that have a wanted value.
-fn mark(rows: &mut [bool], table: &Table, attribute: AttributeId, wanted: &dyn Fn(Bits) -> bool) {
-    let mut hit = vec![false; table.nodes.len()];
-    for (id, node) in table.nodes.iter().enumerate().skip(1) {
-        let here = node.attribute == attribute && wanted(node.value);
-        hit[id] = here || hit[node.parent.0 as usize];
+impl<'q> Wanted<'q> {
+    fn of(attribute: AttributeId, asked: Asked<'q>, table: &Table) -> Wanted<'q> {
+        let is = predicate(asked, table.of(attribute).kind, &table.strings);
+        let mut nodes = Vec::new();
+        if table.nodes.iter().skip(1).any(|node| node.attribute == attribute) {
+            nodes = vec![false; table.nodes.len()];
+            for (id, node) in table.nodes.iter().enumerate().skip(1) {
+                let here = node.attribute == attribute && is(node.value);
+                nodes[id] = here || nodes[node.parent.0 as usize];
+            }
+        }
+        Wanted { attribute, nodes, is }
     }
-    let column = &table.of(attribute).column;
-    for (row, found) in rows.iter_mut().enumerate() {
-        let [path, other] = [&table.paths, &table.others].map(|nodes| nodes[row].0 as usize);
-        *found |= hit[path] || hit[other] || column.get(row).is_some_and(wanted);
+
+    /// Marks the records that have a wanted value.
+    fn mark(&self, rows: &mut [bool], table: &Table) {
+        let column = &table.of(self.attribute).column;
+        for ((found, value), there) in rows.iter_mut().zip(column.bits()).zip(column.present()) {
+            *found |= *there && (self.is)(Bits(*value));
+        }
+        if !self.nodes.is_empty() {
+            let of = |node: &crate::table::NodeId| self.nodes[node.0 as usize];
+            let places = table.paths.iter().zip(&table.others);
+            for (found, (path, other)) in rows.iter_mut().zip(places) {
+                *found |= of(path) || of(other);
+            }
+        }
     }
 }
 
-/// What a value must be.
-fn predicate<'a>(
-    relation: &'a Relation,
-    kind: Kind,
-    strings: &'a Strings,
-) -> Box<dyn Fn(Bits) -> bool + 'a> {
-    let (text, accepted): (&str, fn(Ordering) -> bool) = match relation {
-        Relation::Equal(text) => (text, Ordering::is_eq),
-        Relation::Less(text) => (text, Ordering::is_lt),
-        Relation::LessOrEqual(text) => (text, Ordering::is_le),
-        Relation::Greater(text) => (text, Ordering::is_gt),
-        Relation::GreaterOrEqual(text) => (text, Ordering::is_ge),
-        Relation::Matches(regex) => {
-            return Box::new(move |bits| match kind {
-                Kind::Text => regex.is_match(strings.get(bits)),
-                _ => regex.is_match(&bits.show(kind, strings)),
-            });
-        }
-        _ => return Box::new(|_| true),
-    };
+/// Texts are looked at once each, not record by record.
+fn predicate<'q>(asked: Asked<'q>, kind: Kind, strings: &Strings) -> Predicate<'q> {
     if kind == Kind::Text {
-        return Box::new(move |bits| accepted(strings.get(bits).cmp(text)));
+        let holds = |text: &str| match asked {
+            Asked::Anything => true,
+            Asked::Compared(other, accepted) => accepted(text.cmp(other)),
+            Asked::Matched(regex) => regex.is_match(text),
+        };
+        let held: Vec<bool> = strings.all().iter().map(|text| holds(text)).collect();
+        return Box::new(move |bits| held.get(bits.0 as usize).is_some_and(|held| *held));
     }
-    let mut none = Strings::default();
-    if let Some(value) = none.parse(text, kind) {
-        return Box::new(move |bits| accepted(bits.compare(value, kind, strings)));
+    let none = Strings::default();
+    let (text, accepted) = match asked {
+        Asked::Anything => return Box::new(|_| true),
+        Asked::Matched(regex) => return Box::new(move |b| regex.is_match(&b.show(kind, &none))),
+        Asked::Compared(text, accepted) => (text, accepted),
+    };
+    if let Some(value) = none.clone().parse(text, kind) {
+        return Box::new(move |bits| accepted(bits.compare(value, kind, &none)));
     }
     // An integer is compared with a fraction as one.
     match text.trim().parse::<f64>() {
@@ -123,7 +187,7 @@ mod tests {
     fn check(conditions: &str, held: &[usize]) {
         let table = table(&["a=1,t=x", "a=5,function=main/foo", ""]);
         let query = parse(&format!("WHERE {conditions}")).expect(conditions);
-        assert_eq!(rows(&query.filter, &table), held, "{conditions}");
+        assert_eq!(Filter::all(&query.filter, &table).rows(&table), held, "{conditions}");
     }
 
     #[test]

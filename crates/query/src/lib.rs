@@ -1,8 +1,8 @@
 //! CalQL: queries over the tables of recordings, and over Caliper's own files.
 //!
 //! ```text
-//! recordings ──tables──▶ Table ──LET, WHERE, GROUP BY, HAVING, ORDER BY──▶ Table ──format──▶ text
-//! .cali files ──cali───▶
+//! recordings ──tables──▶ Stream ──LET, WHERE, GROUP BY, HAVING, ORDER BY──▶ Table ──format──▶ text
+//! .cali files ──cali───▶ of batches
 //! ```
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod derive;
 mod error;
 mod filter;
 pub mod format;
+mod groups;
 mod lexer;
 #[cfg(test)]
 mod made;
@@ -21,6 +22,7 @@ mod order;
 mod parser;
 pub mod query;
 mod run;
+pub mod stream;
 mod sums;
 pub mod table;
 pub mod tables;

@@ -5,32 +5,37 @@ use std::cmp::Ordering;
 use crate::query::{First, Query};
 use crate::table::{AttributeId, Table};
 
-/// Orders the records by all keys, the first of them first, and keeps as many as are asked for.
-/// Records without a value come before all others.
+/// Orders the records and keeps as many as are asked for.
 pub(crate) fn order(query: &Query, table: &mut Table) {
-    if query.order.is_empty() && query.limit.is_none() {
-        return;
+    if !query.order.is_empty() || query.limit.is_some() {
+        table.keep(&rows(query, table));
     }
+}
+
+/// The records by all keys, the first of them first, as many as are asked for. Records without a
+/// value come before all others; those with the same keys stay in order.
+pub(crate) fn rows(query: &Query, table: &Table) -> Vec<usize> {
     let keys = query.order.iter().filter_map(|one| {
         let id = attribute(query, table, &one.attribute.text)?;
-        Some((table.of(id).kind, table.reader(id), one.first))
+        Some((table.of(id).kind, table.lookup(id), one.first))
     });
     let keys: Vec<_> = keys.collect();
+    let readers = keys.iter().map(|(kind, lookup, first)| (kind, lookup.reader(table), first));
+    let readers: Vec<_> = readers.collect();
     let compare = |a: usize, b: usize| {
-        let by_key = keys.iter().map(|(kind, reader, first)| {
+        let by_key = readers.iter().map(|(kind, reader, first)| {
             let found = match (reader.get(a), reader.get(b)) {
-                (Some(a), Some(b)) => a.compare(b, *kind, &table.strings),
+                (Some(a), Some(b)) => a.compare(b, **kind, &table.strings),
                 (a, b) => a.is_some().cmp(&b.is_some()),
             };
-            if *first == First::Least { found } else { found.reverse() }
+            if **first == First::Least { found } else { found.reverse() }
         });
         by_key.into_iter().find(|found| found.is_ne()).unwrap_or(Ordering::Equal)
     };
     let mut rows: Vec<usize> = (0..table.rows()).collect();
     rows.sort_by(|&a, &b| compare(a, b));
     rows.truncate(query.limit.unwrap_or(usize::MAX));
-    drop(keys);
-    table.keep(&rows);
+    rows
 }
 
 /// The attribute of a name or of a title.

@@ -1,40 +1,185 @@
-//! A query's answer: from table to table.
+//! A query's answer: from records to a table.
 
-use crate::aggregate::aggregate;
-use crate::derive::derive;
-use crate::filter;
-use crate::order::order;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::aggregate::{Grouping, Groups};
+use crate::derive::Derived;
+use crate::filter::Filter;
+use crate::order::{self, order};
 use crate::query::Query;
+use crate::stream::{Batch, Stream};
 use crate::table::Table;
 
 /// Answers a query: derives attributes, leaves out records, joins the rest by what GROUP BY names,
-/// and orders what comes out.
+/// and orders what comes out. All processors work at it.
 ///
 /// ```
-/// use heaptide_query::{cali, parse, run, table::Table};
+/// use heaptide_query::{cali, parse, run, stream::Stream, table::Table};
 /// let mut table = Table::default();
 /// let lines = "__rec=node,id=20,attr=10,data=2112,parent=2\n\
 ///              __rec=node,id=21,attr=8,data=size,parent=20\n\
 ///              __rec=ctx,attr=21,data=40\n__rec=ctx,attr=21,data=2\n";
 /// cali::read(lines.as_bytes(), &mut table).unwrap();
-/// let answer = run(&parse("SELECT sum(size)").unwrap(), table);
+/// let answer = run(&parse("SELECT sum(size)").unwrap(), Stream::of(table));
 /// let sum = answer.named("sum#size").unwrap();
 /// assert_eq!(answer.text(0, sum).as_deref(), Some("42"));
 /// ```
-pub fn run(query: &Query, mut table: Table) -> Table {
-    query.lets.iter().for_each(|one| derive(&mut table, one));
-    let rows = filter::rows(&query.filter, &table);
-    let mut answer = if query.aggregations.is_empty() {
-        table.keep(&rows);
-        table
-    } else {
-        aggregate(query, table, &rows)
+pub fn run(query: &Query, stream: Stream) -> Table {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let plan = Plan::of(query, stream.template());
+    let supply = Mutex::new(stream);
+    // Whoever has nothing to do takes the next batch; taking one is work too.
+    let work = || {
+        let mut part = plan.part();
+        while let Some(batch) = plan.next(&supply) {
+            plan.add(&mut part, batch);
+        }
+        part
     };
+    let parts = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut parts = vec![work()];
+        parts.extend(others.into_iter().filter_map(|other| other.join().ok()));
+        parts
+    });
+    drop(supply);
+    let mut answer = plan.finish(parts);
     if !query.having.is_empty() {
-        let rows = filter::rows(&query.having, &answer);
+        let rows = Filter::all(&query.having, &answer).rows(&answer);
         answer.keep(&rows);
     }
     order(query, &mut answer);
     answer.settle_paths();
     answer
+}
+
+/// A query made ready for a stream.
+struct Plan<'q> {
+    query: &'q Query,
+    lets: Vec<Derived<'q>>,
+    filter: Filter<'q>,
+    grouping: Option<Grouping<'q>>,
+    /// What batches are like once they have the derived attributes.
+    template: Table,
+    /// Records kept so far.
+    kept: AtomicUsize,
+}
+
+/// What a thread has made of its batches.
+enum Part {
+    Groups(Groups),
+    /// Records as they are, in pieces.
+    Records(Vec<Piece>),
+}
+
+/// Records, and the number of each.
+struct Piece {
+    numbers: Vec<u64>,
+    table: Table,
+}
+
+/// Records that a thread keeps before it looks which of them can be among the first.
+const KEPT: usize = 1 << 17;
+
+impl<'q> Plan<'q> {
+    fn of(query: &'q Query, template: &Table) -> Plan<'q> {
+        let mut table = template.without_rows();
+        table.globals.clone_from(&template.globals);
+        let lets = query.lets.iter().map(|one| Derived::of(one, &mut table)).collect();
+        let filter = Filter::all(&query.filter, &table);
+        let grouping = (!query.aggregations.is_empty()).then(|| Grouping::of(query, &table));
+        Plan { query, lets, filter, grouping, template: table, kept: AtomicUsize::new(0) }
+    }
+
+    fn part(&self) -> Part {
+        match &self.grouping {
+            Some(grouping) => Part::Groups(grouping.none()),
+            None => Part::Records(Vec::new()),
+        }
+    }
+
+    /// The next batch, unless the records so far are all that is shown.
+    fn next<'a>(&self, supply: &Mutex<Stream<'a>>) -> Option<Batch<'a>> {
+        if let Some(limit) = self.limit().filter(|_| self.query.order.is_empty())
+            && self.kept.load(Relaxed) >= limit
+        {
+            return None;
+        }
+        supply.lock().unwrap_or_else(PoisonError::into_inner).next()
+    }
+
+    /// How many records are kept as they are, where that is known.
+    fn limit(&self) -> Option<usize> {
+        self.query.limit.filter(|_| self.grouping.is_none() && self.query.having.is_empty())
+    }
+
+    fn add(&self, part: &mut Part, batch: Batch) {
+        let first = batch.first;
+        let mut table = batch.table();
+        table.adopt(&self.template);
+        self.lets.iter().for_each(|derived| derived.apply(&mut table));
+        let rows = self.filter.rows(&table);
+        match (part, &self.grouping) {
+            (Part::Groups(groups), Some(grouping)) => grouping.add(groups, &table, &rows, first),
+            (Part::Records(pieces), _) if !rows.is_empty() => {
+                table.keep(&rows);
+                let numbers = rows.iter().map(|&row| first + row as u64).collect();
+                self.kept.fetch_add(rows.len(), Relaxed);
+                pieces.push(Piece { numbers, table });
+                if let Some(limit) = self.limit()
+                    && pieces.iter().map(|piece| piece.numbers.len()).sum::<usize>()
+                        > limit.saturating_mul(2).max(KEPT)
+                {
+                    *pieces = vec![self.joined(std::mem::take(pieces)).ordered(self.query)];
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Pieces as one, in order.
+    fn joined(&self, pieces: Vec<Piece>) -> Piece {
+        let mut all = Piece { numbers: Vec::new(), table: self.template.without_rows() };
+        all.table.globals.clone_from(&self.template.globals);
+        for piece in pieces {
+            all.numbers.extend(piece.numbers);
+            all.table.append(&piece.table);
+        }
+        let mut rows: Vec<usize> = (0..all.numbers.len()).collect();
+        rows.sort_unstable_by_key(|&row| all.numbers[row]);
+        all.keep(&rows);
+        all
+    }
+
+    fn finish(self, parts: Vec<Part>) -> Table {
+        let (mut pieces, mut groups) = (Vec::new(), None);
+        for part in parts {
+            match (part, &self.grouping, &mut groups) {
+                (Part::Records(more), ..) => pieces.extend(more),
+                (Part::Groups(part), Some(grouping), Some(groups)) => grouping.merge(groups, part),
+                (Part::Groups(part), _, groups) => *groups = Some(part),
+            }
+        }
+        match self.grouping.zip(groups) {
+            Some((grouping, groups)) => grouping.finish(groups),
+            None => Plan { grouping: None, ..self }.joined(pieces).table,
+        }
+    }
+}
+
+impl Piece {
+    fn keep(&mut self, rows: &[usize]) {
+        self.table.keep(rows);
+        self.numbers = rows.iter().map(|&row| self.numbers[row]).collect();
+    }
+
+    /// The first records of the query's order.
+    fn ordered(mut self, query: &Query) -> Piece {
+        let rows = order::rows(query, &self.table);
+        self.keep(&rows);
+        self
+    }
 }

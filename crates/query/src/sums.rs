@@ -4,7 +4,7 @@
 //! being results themselves, it goes on from there.
 
 use crate::query::{Aggregation, Call};
-use crate::table::{AttributeId, Form, Reader, Shown, Table};
+use crate::table::{AttributeId, Form, Lookup, Shown, Table};
 use crate::value::{Bits, Kind, Strings};
 
 /// What a value adds to.
@@ -22,22 +22,107 @@ enum Role {
     Squares,
 }
 
+/// A sum of fractions that does not depend on their order: what a `f64` has no room for is kept.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fraction {
+    high: f64,
+    low: f64,
+}
+
+impl Fraction {
+    /// Knuth's two-sum.
+    fn add(&mut self, value: f64) {
+        let sum = self.high + value;
+        let part = sum - self.high;
+        let lost = (self.high - (sum - part)) + (value - part);
+        self.high = sum;
+        if lost.is_finite() {
+            self.low += lost;
+        }
+    }
+
+    fn merge(&mut self, other: Fraction) {
+        self.add(other.high);
+        self.low += other.low;
+    }
+
+    fn value(self) -> f64 {
+        self.high + self.low
+    }
+}
+
 /// What has been added up for a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
-    value: Option<Bits>,
-    divisor: Option<Bits>,
-    squares: f64,
+    value: Total,
+    divisor: Total,
+    squares: Fraction,
     count: u64,
+    /// Of the first value that was met, the record.
+    place: u64,
 }
 
-/// An operator at work.
-pub(crate) struct Summing<'a> {
-    call: &'a Call<Aggregation>,
+/// A total, if anything was added.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    any: bool,
+    bits: u64,
+    /// Of fractions, in the place of the bits.
+    fraction: Fraction,
+}
+
+impl Total {
+    fn bits(self, kind: Kind) -> Option<Bits> {
+        let bits = if kind == Kind::Double { self.fraction.value().to_bits() } else { self.bits };
+        self.any.then_some(Bits(bits))
+    }
+
+    fn set(&mut self, kind: Kind, bits: Bits) {
+        self.any = true;
+        match kind {
+            Kind::Double => self.fraction = Fraction { high: f64::from_bits(bits.0), low: 0.0 },
+            _ => self.bits = bits.0,
+        }
+    }
+
+    fn plus(&mut self, into: Kind, kind: Kind, bits: Bits) {
+        self.any = true;
+        let int = |bits: u64, more: i64| bits.cast_signed().saturating_add(more).cast_unsigned();
+        match (into, kind) {
+            (Kind::Int, Kind::Int) => self.bits = int(self.bits, bits.0.cast_signed()),
+            (Kind::Int, _) => self.bits = int(self.bits, bits.to_double(kind) as i64),
+            (Kind::Uint, Kind::Uint) => self.bits = self.bits.saturating_add(bits.0),
+            (Kind::Uint, _) => self.bits = self.bits.saturating_add(bits.to_double(kind) as u64),
+            _ => self.fraction.add(bits.to_double(kind)),
+        }
+    }
+
+    fn merge(&mut self, kind: Kind, other: &Total) {
+        match kind {
+            _ if !other.any => {}
+            Kind::Double => {
+                self.any = true;
+                self.fraction.merge(other.fraction);
+            }
+            _ => self.plus(kind, kind, Bits(other.bits)),
+        }
+    }
+}
+
+impl Sum {
+    /// Whether values were added.
+    pub(crate) fn any(&self) -> bool {
+        self.value.any || self.divisor.any
+    }
+}
+
+/// An operator at work, on a table and all that share its nodes and texts.
+pub(crate) struct Summing<'q> {
+    call: &'q Call<Aggregation>,
     /// Type of the values, and of the divisor.
     kinds: [Kind; 2],
-    inputs: Vec<(Role, Kind, Reader<'a>)>,
-    strings: &'a Strings,
+    inputs: Vec<(Role, Kind, Lookup)>,
+    strings: Strings,
 }
 
 /// Hidden attributes of an operator: the prefix of their names, and what they hold.
@@ -64,19 +149,22 @@ fn partials(operator: Aggregation) -> &'static [(&'static str, Role)] {
     }
 }
 
-impl<'a> Summing<'a> {
+impl<'q> Summing<'q> {
     /// Finds what an operator reads of a table.
-    pub(crate) fn of(call: &'a Call<Aggregation>, table: &'a Table) -> Summing<'a> {
-        let mut summing =
-            Summing { call, kinds: [Kind::Uint; 2], inputs: Vec::new(), strings: &table.strings };
+    pub(crate) fn of(call: &'q Call<Aggregation>, table: &Table) -> Summing<'q> {
+        let strings = table.strings.clone();
+        let mut summing = Summing { call, kinds: [Kind::Uint; 2], inputs: Vec::new(), strings };
         if summing.counts() {
             summing.read(table, "count", Role::Count);
         }
         for (place, word) in call.arguments.iter().enumerate().take(2) {
-            if let Some(id) = table.named(&word.text) {
+            let parts = partials(call.operator).iter();
+            let parts = parts.map(|(prefix, _)| format!("{prefix}{}", word.text));
+            let id =
+                table.named(&word.text).or_else(|| parts.filter_map(|p| table.named(&p)).next());
+            if let Some(id) = id {
                 let variance = call.operator == Aggregation::Variance;
-                let kind = if variance { Kind::Double } else { table.of(id).kind };
-                summing.kinds[place] = kind;
+                summing.kinds[place] = if variance { Kind::Double } else { table.of(id).kind };
             }
             let role = if place == 0 { Role::Value } else { Role::Divisor };
             summing.read(table, &word.text, role);
@@ -92,9 +180,9 @@ impl<'a> Summing<'a> {
         matches!(self.call.operator, Aggregation::Count | Aggregation::ScaleCount)
     }
 
-    fn read(&mut self, table: &'a Table, name: &str, role: Role) {
+    fn read(&mut self, table: &Table, name: &str, role: Role) {
         if let Some(id) = table.named(name) {
-            self.inputs.push((role, table.of(id).kind, table.reader(id)));
+            self.inputs.push((role, table.of(id).kind, table.lookup(id)));
         }
     }
 
@@ -104,60 +192,89 @@ impl<'a> Summing<'a> {
         matches!(self.call.operator, Any | Min | Max | InclusiveMin | InclusiveMax)
     }
 
-    /// Adds a record. Whether it had anything to add.
-    pub(crate) fn add(&self, sum: &mut Sum, row: usize) -> bool {
+    /// Adds the given records of a table to the sums of their groups. The table's first record is
+    /// the one of number `start`.
+    pub(crate) fn add(
+        &self,
+        sums: &mut [Sum],
+        table: &Table,
+        rows: &[usize],
+        groups: &[u32],
+        start: u64,
+    ) {
+        let of_rows = || rows.iter().zip(groups).map(|(&row, &group)| (row, group as usize));
         if self.counts() {
-            let there = self.inputs.first().and_then(|(_, _, reader)| reader.get(row));
-            sum.count = sum.count.saturating_add(there.map_or(1, |bits| bits.0));
-            return true;
+            match self.inputs.first().map(|(_, _, lookup)| lookup.reader(table)) {
+                None => of_rows().for_each(|(_, group)| sums[group].count += 1),
+                Some(reader) => of_rows().for_each(|(row, group)| {
+                    let count = reader.get(row).map_or(1, |bits| bits.0);
+                    sums[group].count = sums[group].count.saturating_add(count);
+                }),
+            }
+            return;
         }
-        let mut any = false;
-        for (role, kind, reader) in &self.inputs {
-            let Some(bits) = reader.get(row).filter(|_| self.picks() || kind.is_number()) else {
+        for (role, kind, lookup) in &self.inputs {
+            if !self.picks() && !kind.is_number() {
                 continue;
-            };
-            any = true;
-            match role {
-                Role::Value | Role::Sum => {
-                    self.add_value(&mut sum.value, *kind, bits);
-                    if *role == Role::Value {
-                        let value = bits.to_double(*kind);
-                        sum.squares += value * value;
-                        sum.count += 1;
-                    }
+            }
+            let reader = lookup.reader(table);
+            for (row, group) in of_rows() {
+                if let Some(bits) = reader.get(row) {
+                    self.add_value(&mut sums[group], *role, *kind, bits, start + row as u64);
                 }
-                Role::Divisor => plus(&mut sum.divisor, self.kinds[1], *kind, bits),
-                Role::Count => sum.count = sum.count.saturating_add(bits.0),
-                Role::Squares => sum.squares += bits.to_double(*kind),
             }
         }
-        any
     }
 
-    fn add_value(&self, value: &mut Option<Bits>, kind: Kind, bits: Bits) {
-        use Aggregation::{Any, InclusiveMax, InclusiveMin, Max, Min};
-        let before = value.filter(|_| kind == self.kinds[0]);
-        match (self.call.operator, before) {
-            (Any, _) => *value = value.or(Some(bits)),
-            (Min | InclusiveMin, Some(before)) => {
-                let less = bits.compare(before, kind, self.strings).is_lt();
-                *value = Some(if less { bits } else { before });
+    #[inline]
+    fn add_value(&self, sum: &mut Sum, role: Role, kind: Kind, bits: Bits, place: u64) {
+        match role {
+            Role::Value | Role::Sum if self.picks() => self.pick(sum, kind, bits, place),
+            Role::Value | Role::Sum => {
+                sum.value.plus(self.kinds[0], kind, bits);
+                if role == Role::Value {
+                    sum.count += 1;
+                    if self.call.operator == Aggregation::Variance {
+                        let value = bits.to_double(kind);
+                        sum.squares.add(value * value);
+                    }
+                }
             }
-            (Max | InclusiveMax, Some(before)) => {
-                let more = bits.compare(before, kind, self.strings).is_gt();
-                *value = Some(if more { bits } else { before });
-            }
-            (Min | Max | InclusiveMin | InclusiveMax, None) => *value = value.or(Some(bits)),
-            _ => plus(value, self.kinds[0], kind, bits),
+            Role::Divisor => sum.divisor.plus(self.kinds[1], kind, bits),
+            Role::Count => sum.count = sum.count.saturating_add(bits.0),
+            Role::Squares => sum.squares.add(bits.to_double(kind)),
+        }
+    }
+
+    /// Takes a value, if it is to come in the place of the one there is.
+    fn pick(&self, sum: &mut Sum, kind: Kind, bits: Bits, place: u64) {
+        use Aggregation::{InclusiveMax, InclusiveMin, Max, Min};
+        let before = sum.value.bits(kind).filter(|_| kind == self.kinds[0]);
+        let better = match (self.call.operator, before) {
+            _ if !sum.value.any => true,
+            (_, None) => false,
+            (Min | InclusiveMin, Some(before)) => bits.compare(before, kind, &self.strings).is_lt(),
+            (Max | InclusiveMax, Some(before)) => bits.compare(before, kind, &self.strings).is_gt(),
+            _ => place < sum.place,
+        };
+        if better && kind == self.kinds[0] {
+            sum.value.set(kind, bits);
+            sum.place = place;
         }
     }
 
     /// Adds what another group added up.
     pub(crate) fn merge(&self, sum: &mut Sum, other: &Sum) {
         let [kind, below] = self.kinds;
-        other.value.into_iter().for_each(|bits| self.add_value(&mut sum.value, kind, bits));
-        other.divisor.into_iter().for_each(|bits| plus(&mut sum.divisor, below, below, bits));
-        sum.squares += other.squares;
+        match self.picks() {
+            true => {
+                let bits = other.value.bits(kind);
+                bits.into_iter().for_each(|bits| self.pick(sum, kind, bits, other.place));
+            }
+            false => sum.value.merge(kind, &other.value),
+        }
+        sum.divisor.merge(below, &other.divisor);
+        sum.squares.merge(other.squares);
         sum.count = sum.count.saturating_add(other.count);
     }
 
@@ -188,7 +305,7 @@ impl<'a> Summing<'a> {
     }
 
     fn value(&self, sum: &Sum) -> f64 {
-        sum.value.map_or(0.0, |bits| bits.to_double(self.kinds[0]))
+        sum.value.bits(self.kinds[0]).map_or(0.0, |bits| bits.to_double(self.kinds[0]))
     }
 
     fn kind(&self, role: Role) -> Kind {
@@ -217,36 +334,36 @@ impl<'a> Summing<'a> {
 
     fn partial(&self, role: Role, sum: &Sum) -> Option<Bits> {
         match role {
-            Role::Value | Role::Sum => sum.value,
-            Role::Divisor => sum.divisor,
+            Role::Value | Role::Sum => sum.value.bits(self.kinds[0]),
+            Role::Divisor => sum.divisor.bits(self.kinds[1]),
             Role::Count => (sum.count > 0).then_some(Bits(sum.count)),
-            Role::Squares => (sum.count > 0).then(|| Bits::double(sum.squares)),
+            Role::Squares => (sum.count > 0).then(|| Bits::double(sum.squares.value())),
         }
     }
 
     fn result(&self, sum: &Sum, total: f64) -> Option<Bits> {
         let scale = self.call.scale;
         let count = Some(sum.count).filter(|count| *count > 0);
-        let value = || sum.value.map(|_| self.value(sum));
+        let value = || sum.value.any.then(|| self.value(sum));
         match self.call.operator {
             Aggregation::Count => count.map(Bits),
             Aggregation::ScaleCount => count.map(|count| Bits::double(scale * count as f64)),
-            Aggregation::Avg => divide(sum.value?, self.kinds[0], count?),
+            Aggregation::Avg => divide(sum.value.bits(self.kinds[0])?, self.kinds[0], count?),
             Aggregation::Variance => {
                 let mean = value()? / count? as f64;
-                Some(Bits::double(sum.squares / count? as f64 - mean * mean))
+                Some(Bits::double(sum.squares.value() / count? as f64 - mean * mean))
             }
             Aggregation::PercentTotal | Aggregation::InclusivePercentTotal => {
                 (total > 0.0).then(value)?.map(|value| Bits::double(100.0 * value / total))
             }
             Aggregation::Ratio | Aggregation::InclusiveRatio => {
-                let below = sum.divisor?.to_double(self.kinds[1]);
+                let below = sum.divisor.bits(self.kinds[1])?.to_double(self.kinds[1]);
                 Some(Bits::double(scale * value()? / below))
             }
             Aggregation::Scale | Aggregation::InclusiveScale => {
                 value().map(|value| Bits::double(scale * value))
             }
-            _ => sum.value,
+            _ => sum.value.bits(self.kinds[0]),
         }
     }
 }
@@ -256,21 +373,6 @@ fn attribute(table: &mut Table, name: &str, kind: Kind, shown: Shown) -> Attribu
     let of = table.of_mut(id);
     (of.kind, of.shown, of.form) = (kind, shown, Form::Value);
     id
-}
-
-fn plus(sum: &mut Option<Bits>, into: Kind, kind: Kind, bits: Bits) {
-    let before = sum.unwrap_or(Bits(0));
-    *sum = Some(match (into, kind) {
-        (Kind::Int, Kind::Int) => {
-            Bits::int(before.0.cast_signed().saturating_add(bits.0.cast_signed()))
-        }
-        (Kind::Uint, Kind::Uint) => Bits(before.0.saturating_add(bits.0)),
-        (Kind::Int, _) => {
-            Bits::int(before.0.cast_signed().saturating_add(bits.to_double(kind) as i64))
-        }
-        (Kind::Uint, _) => Bits(before.0.saturating_add(bits.to_double(kind) as u64)),
-        _ => Bits::double(before.to_double(into) + bits.to_double(kind)),
-    });
 }
 
 /// A mean; of integers an integer.

@@ -3,7 +3,11 @@
 //! A node is a value of an attribute below another node: `function=main` and below it
 //! `function=solve`. Nested attributes share one path; the hierarchies that are not nested have a
 //! tree place of their own.
+//!
+//! What records are made of is apart from them and shared: names, texts and nodes. A batch is a
+//! table of some of the records, and costs what its own columns cost.
 
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -79,6 +83,7 @@ pub struct Column {
 
 impl Column {
     /// The value of a row.
+    #[inline]
     pub fn get(&self, row: usize) -> Option<Bits> {
         self.present.get(row).is_some_and(|present| *present).then(|| Bits(self.bits[row]))
     }
@@ -97,44 +102,113 @@ impl Column {
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }
+
+    /// The bits of the first rows, of those without a value 0; later rows have no value.
+    pub fn bits(&self) -> &[u64] {
+        &self.bits
+    }
+
+    /// Which of those rows have a value.
+    pub fn present(&self) -> &[bool] {
+        &self.present
+    }
+
+    /// A column of these values, from the first row on.
+    pub fn of(values: impl Iterator<Item = Option<Bits>>) -> Column {
+        let values = values.map(|value| (value.map_or(0, |bits| bits.0), value.is_some()));
+        let (bits, present): (Vec<u64>, Vec<bool>) = values.unzip();
+        let any = present.contains(&true);
+        if any { Column { bits, present } } else { Column::default() }
+    }
+
+    /// A column in which every row has a value.
+    pub fn full(bits: Vec<u64>) -> Column {
+        Column { present: vec![true; bits.len()], bits }
+    }
+
+    /// The values of some rows, in their order.
+    fn of_rows(&self, rows: impl Iterator<Item = usize>) -> Column {
+        if self.is_empty() { Column::default() } else { Column::of(rows.map(|row| self.get(row))) }
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Column {
+        let rows = rows.start.min(self.bits.len())..rows.end.min(self.bits.len());
+        match self.present[rows.clone()].contains(&true) {
+            true => Column {
+                bits: self.bits[rows.clone()].to_vec(),
+                present: self.present[rows].to_vec(),
+            },
+            false => Column::default(),
+        }
+    }
+
+    /// Adds the values of another column from a row on.
+    fn append(&mut self, from: usize, other: &Column) {
+        if !other.is_empty() {
+            self.bits.resize(from, 0);
+            self.present.resize(from, false);
+            self.bits.extend(&other.bits);
+            self.present.extend(&other.present);
+        }
+    }
+}
+
+/// The trees of a table: each node comes after the one above it, and entry 0 is no node. Clones
+/// share them until one is changed.
+#[derive(Clone, Debug)]
+pub struct Nodes(Arc<Tree>);
+
+#[derive(Clone, Debug)]
+struct Tree {
+    all: Vec<Node>,
+    ids: FxHashMap<Node, NodeId>,
+}
+
+impl Default for Nodes {
+    fn default() -> Nodes {
+        let none = Node { parent: NodeId(0), attribute: AttributeId(u32::MAX), value: Bits(0) };
+        Nodes(Arc::new(Tree { all: vec![none], ids: FxHashMap::default() }))
+    }
+}
+
+impl Deref for Nodes {
+    type Target = [Node];
+
+    fn deref(&self) -> &[Node] {
+        &self.0.all
+    }
+}
+
+impl Nodes {
+    /// The node of a value below another; a new one if there is none.
+    pub fn id(&mut self, node: Node) -> NodeId {
+        if let Some(&id) = self.0.ids.get(&node) {
+            return id;
+        }
+        let tree = Arc::make_mut(&mut self.0);
+        let id = NodeId(tree.all.len() as u32);
+        tree.all.push(node);
+        tree.ids.insert(node, id);
+        id
+    }
 }
 
 /// Records in columns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The columns.
     pub attributes: Vec<Attribute>,
     /// Texts of all columns.
     pub strings: Strings,
-    /// The trees; entry 0 is no node.
-    pub nodes: Vec<Node>,
+    /// The trees.
+    pub nodes: Nodes,
     /// Of each row, the node of its path.
     pub paths: Vec<NodeId>,
     /// Of each row, the node of what is not nested.
     pub others: Vec<NodeId>,
     /// Names and values that hold for all records.
     pub globals: Vec<(String, String)>,
-    names: FxHashMap<Arc<str>, AttributeId>,
-    node_ids: FxHashMap<Node, NodeId>,
-}
-
-impl Default for Table {
-    fn default() -> Table {
-        Table {
-            attributes: Vec::new(),
-            strings: Strings::default(),
-            nodes: vec![Node {
-                parent: NodeId(0),
-                attribute: AttributeId(u32::MAX),
-                value: Bits(0),
-            }],
-            paths: Vec::new(),
-            others: Vec::new(),
-            globals: Vec::new(),
-            names: FxHashMap::default(),
-            node_ids: FxHashMap::default(),
-        }
-    }
+    names: Arc<FxHashMap<Arc<str>, AttributeId>>,
 }
 
 impl Table {
@@ -157,7 +231,7 @@ impl Table {
         }
         let id = AttributeId(self.attributes.len() as u32);
         let name: Arc<str> = name.into();
-        self.names.insert(name.clone(), id);
+        Arc::make_mut(&mut self.names).insert(name.clone(), id);
         let (shown, column) = (Shown::Always, Column::default());
         let (alias, unit) = (None, None);
         self.attributes.push(Attribute { name, kind, form, shown, alias, unit, column });
@@ -166,7 +240,7 @@ impl Table {
 
     /// Another name for an attribute.
     pub fn also_called(&mut self, id: AttributeId, name: &str) {
-        self.names.entry(name.into()).or_insert(id);
+        Arc::make_mut(&mut self.names).entry(name.into()).or_insert(id);
     }
 
     /// The attribute of a name.
@@ -186,14 +260,7 @@ impl Table {
 
     /// The node of a value below another; a new one if there is none.
     pub fn node(&mut self, parent: NodeId, attribute: AttributeId, value: Bits) -> NodeId {
-        let node = Node { parent, attribute, value };
-        if let Some(&id) = self.node_ids.get(&node) {
-            return id;
-        }
-        let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(node);
-        self.node_ids.insert(node, id);
-        id
+        self.nodes.id(Node { parent, attribute, value })
     }
 
     /// A node and those above it, innermost first.
@@ -208,18 +275,42 @@ impl Table {
 
     /// A table of the same attributes without records, nodes and texts.
     pub fn bare(&self) -> Table {
-        let bare = |attribute: &Attribute| Attribute {
-            column: Column::default(),
-            name: attribute.name.clone(),
-            alias: attribute.alias.clone(),
-            unit: attribute.unit.clone(),
-            ..*attribute
-        };
-        Table {
-            attributes: self.attributes.iter().map(bare).collect(),
-            names: self.names.clone(),
-            ..Table::default()
+        let attributes = self.attributes.iter().map(Attribute::bare).collect();
+        Table { attributes, names: self.names.clone(), ..Table::default() }
+    }
+
+    /// A table of the same attributes, nodes and texts without records. What it shares with this
+    /// one, it is not to be charged for.
+    pub fn without_rows(&self) -> Table {
+        Table { strings: self.strings.clone(), nodes: self.nodes.clone(), ..self.bare() }
+    }
+
+    /// Some of the records as a table of their own.
+    pub fn slice(&self, rows: Range<usize>) -> Table {
+        let mut part = self.without_rows();
+        for (new, of) in part.attributes.iter_mut().zip(&self.attributes) {
+            new.column = of.column.slice(rows.clone());
         }
+        part.paths = self.paths[rows.clone()].to_vec();
+        part.others = self.others[rows].to_vec();
+        part
+    }
+
+    /// Gives the table the texts, and the attributes more, that one has that was like it.
+    pub(crate) fn adopt(&mut self, template: &Table) {
+        let more = template.attributes.iter().skip(self.attributes.len());
+        self.attributes.extend(more.map(Attribute::bare));
+        (self.names, self.strings) = (template.names.clone(), template.strings.clone());
+    }
+
+    /// Adds the records of a table that has the same attributes, nodes and texts.
+    pub fn append(&mut self, other: &Table) {
+        let from = self.rows();
+        for (of, new) in self.attributes.iter_mut().zip(&other.attributes) {
+            of.column.append(from, &new.column);
+        }
+        self.paths.extend(&other.paths);
+        self.others.extend(&other.others);
     }
 
     /// The innermost value that each node has of an attribute, itself or above it.
@@ -234,11 +325,10 @@ impl Table {
         found
     }
 
-    /// Looks values of an attribute up by row.
-    pub fn reader(&self, attribute: AttributeId) -> Reader<'_> {
+    /// What it takes to read an attribute, of this table and all that share its nodes.
+    pub fn lookup(&self, attribute: AttributeId) -> Lookup {
         let in_nodes = self.nodes.iter().skip(1).any(|node| node.attribute == attribute);
-        let innermost = if in_nodes { self.innermost(attribute) } else { Vec::new() };
-        Reader { table: self, column: &self.of(attribute).column, innermost }
+        Lookup { attribute, innermost: in_nodes.then(|| self.innermost(attribute)) }
     }
 
     /// The values of an attribute in a record as text, outermost first with `/` between; none if it
@@ -277,13 +367,37 @@ impl Table {
     pub fn keep(&mut self, rows: &[usize]) {
         self.paths = rows.iter().map(|&row| self.paths[row]).collect();
         self.others = rows.iter().map(|&row| self.others[row]).collect();
-        for attribute in self.attributes.iter_mut().filter(|a| !a.column.is_empty()) {
-            let mut kept = Column::default();
-            for (new, &row) in rows.iter().enumerate() {
-                attribute.column.get(row).into_iter().for_each(|value| kept.set(new, value));
-            }
-            attribute.column = kept;
+        for attribute in &mut self.attributes {
+            attribute.column = attribute.column.of_rows(rows.iter().copied());
         }
+    }
+}
+
+impl Attribute {
+    /// The same without values.
+    fn bare(&self) -> Attribute {
+        Attribute {
+            column: Column::default(),
+            name: self.name.clone(),
+            alias: self.alias.clone(),
+            unit: self.unit.clone(),
+            ..*self
+        }
+    }
+}
+
+/// Where values of an attribute are.
+#[derive(Debug)]
+pub struct Lookup {
+    attribute: AttributeId,
+    /// By node, if any node has the attribute.
+    innermost: Option<Vec<Option<Bits>>>,
+}
+
+impl Lookup {
+    /// Reads a table.
+    pub fn reader<'a>(&'a self, table: &'a Table) -> Reader<'a> {
+        Reader { table, column: &table.of(self.attribute).column, lookup: self }
     }
 }
 
@@ -291,19 +405,24 @@ impl Table {
 pub struct Reader<'a> {
     table: &'a Table,
     column: &'a Column,
-    /// By node; empty if no node has the attribute.
-    innermost: Vec<Option<Bits>>,
+    lookup: &'a Lookup,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     /// The value in a row, of a hierarchy the innermost.
+    #[inline]
     pub fn get(&self, row: usize) -> Option<Bits> {
         let value = self.column.get(row);
-        if value.is_some() || self.innermost.is_empty() {
+        let Some(innermost) = self.lookup.innermost.as_ref().filter(|_| value.is_none()) else {
             return value;
-        }
-        let of = |node: NodeId| self.innermost[node.0 as usize];
+        };
+        let of = |node: NodeId| innermost[node.0 as usize];
         of(self.table.paths[row]).or_else(|| of(self.table.others[row]))
+    }
+
+    /// The column, where it has all there is.
+    pub fn column(&self) -> Option<&'a Column> {
+        self.lookup.innermost.is_none().then_some(self.column)
     }
 }
 
@@ -327,8 +446,9 @@ mod tests {
         assert_eq!(table.text(row, function).as_deref(), Some("main/foo"));
         assert_eq!(table.text(row, size).as_deref(), Some("42"));
         assert_eq!((table.text(0, function), table.path_text(0)), (None, None));
-        assert_eq!(table.reader(function).get(row), Some(foo));
+        assert_eq!(table.lookup(function).reader(&table).get(row), Some(foo));
         table.keep(&[row]);
-        assert_eq!((table.rows(), table.reader(size).get(0)), (1, Some(Bits(42))));
+        let size = table.lookup(size);
+        assert_eq!((table.rows(), size.reader(&table).get(0)), (1, Some(Bits(42))));
     }
 }

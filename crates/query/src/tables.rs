@@ -1,11 +1,14 @@
 //! The tables of recordings: what each has for columns, and how they are filled.
 
+use std::fmt;
+
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Measures, Process, Recording};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lexer::Word;
 use crate::query::{Aggregation, Format, Layout, Query};
+use crate::stream::Stream;
 use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::{Bits, Kind};
 
@@ -14,6 +17,7 @@ mod moments;
 mod sites;
 
 /// A table that recordings have.
+#[derive(Debug)]
 pub struct Source {
     /// Its name in FROM.
     pub name: &'static str,
@@ -158,7 +162,13 @@ impl Source {
     }
 
     /// The records of all processes of recordings. Only columns that are wanted are filled.
-    pub fn read(&self, recordings: &[Recording], wanted: &Wanted) -> Table {
+    ///
+    /// Errors: what the table is made of was not recorded, or cannot be read.
+    pub fn stream<'a>(
+        &self,
+        recordings: &'a [Recording],
+        wanted: &Wanted,
+    ) -> Result<Stream<'a>, Error> {
         let mut filler = Filler::of(self, recordings, wanted);
         for process in recordings.iter().flat_map(|recording| &recording.processes) {
             filler.process = Origin::of(&mut filler.table, process);
@@ -170,9 +180,32 @@ impl Source {
             ("recording".to_owned(), joined(recordings.iter().map(path))),
             ("command".to_owned(), joined(recordings.iter().filter_map(command))),
         ];
-        filler.table
+        Ok(Stream::of(filler.table))
     }
 }
+
+/// Why a table has no records.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is of a trace, and nothing was traced.
+    NoTrace,
+    /// A recording cannot be read.
+    Unreadable(heaptide_analysis::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoTrace => f.write_str(
+                "recorded without a trace; record again with `heaptide run --mode trace`",
+            ),
+            Error::Unreadable(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
 
 fn joined(texts: impl Iterator<Item = String>) -> String {
     texts.collect::<Vec<_>>().join(", ")
@@ -196,6 +229,11 @@ impl Wanted {
             names.extend(path.split(',').map(|name| name.trim().to_owned()));
         }
         Wanted(Some(names))
+    }
+
+    /// Those of these names.
+    pub fn of_names(names: impl IntoIterator<Item = String>) -> Wanted {
+        Wanted(Some(names.into_iter().collect()))
     }
 
     /// All there are.

@@ -93,29 +93,43 @@ impl Bits {
     }
 }
 
-/// Distinct texts.
+/// Distinct texts. Clones share them until one gets another text.
 #[derive(Clone, Debug, Default)]
-pub struct Strings {
-    texts: Vec<Arc<str>>,
+pub struct Strings(Arc<Texts>);
+
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    all: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, u32>,
 }
 
 impl Strings {
     /// The bits that stand for a text.
     pub fn bits(&mut self, text: &str) -> Bits {
-        if let Some(&id) = self.ids.get(text) {
-            return Bits(id.into());
+        if let Some(bits) = self.known(text) {
+            return bits;
         }
+        let texts = Arc::make_mut(&mut self.0);
         let text: Arc<str> = text.into();
-        let id = self.texts.len() as u32;
-        self.texts.push(text.clone());
-        self.ids.insert(text, id);
+        let id = texts.all.len() as u32;
+        texts.all.push(text.clone());
+        texts.ids.insert(text, id);
         Bits(id.into())
+    }
+
+    /// The same of a text that is there.
+    pub fn known(&self, text: &str) -> Option<Bits> {
+        self.0.ids.get(text).map(|&id| Bits(id.into()))
     }
 
     /// The text.
     pub fn get(&self, bits: Bits) -> &str {
-        usize::try_from(bits.0).ok().and_then(|id| self.texts.get(id)).map_or("", |text| text)
+        usize::try_from(bits.0).ok().and_then(|id| self.0.all.get(id)).map_or("", |text| text)
+    }
+
+    /// All texts; those of bits 0, 1, 2, …
+    pub fn all(&self) -> &[Arc<str>] {
+        &self.0.all
     }
 
     /// A text as a value of a kind; none if it is no such thing.

@@ -1,6 +1,7 @@
 //! Queries made of random words, asked of files with random bytes: each ends with an error or with
 //! an answer that every formatter can write.
 
+use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::{cali, format, parse, parse_format, run};
 
@@ -78,7 +79,7 @@ fn every_question_has_an_answer() {
         let Ok(query) = parse(&text) else {
             continue;
         };
-        let answer = run(&query, table);
+        let answer = run(&query, Stream::of(table));
         for name in FORMATS {
             let shown = parse_format(name).expect(name);
             let mut out = Vec::new();

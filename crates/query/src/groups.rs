@@ -1,0 +1,131 @@
+//! Numbers for groups: records with the same keys have the same number.
+
+use rustc_hash::FxHashMap;
+
+use crate::value::Bits;
+
+/// Numbers by keys, in the order they are first met. The keys are taken one after the other: what
+/// comes before a key is a number already.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    steps: Vec<Step>,
+}
+
+/// Places of a table by number and key; beyond them there is a map.
+const DENSE: usize = 1 << 22;
+
+#[derive(Debug)]
+struct Step {
+    /// Keys are less than that, where it is known.
+    width: Option<usize>,
+    /// By number before and key: the number, from 1.
+    dense: Vec<u32>,
+    ids: FxHashMap<(u32, Option<Bits>), u32>,
+    /// The number before and the key of each.
+    all: Vec<(u32, Option<Bits>)>,
+}
+
+impl Step {
+    #[inline]
+    fn number(&mut self, before: u32, key: Option<Bits>) -> u32 {
+        let next = self.all.len() as u32 + 1;
+        let slot = self.width.and_then(|width| {
+            let place = key.map_or(0, |bits| bits.0 as usize + 1);
+            (before as usize).checked_mul(width + 1)?.checked_add(place).filter(|at| *at < DENSE)
+        });
+        let number = match slot {
+            Some(slot) => {
+                if slot >= self.dense.len() {
+                    self.dense.resize((slot + 1).next_power_of_two(), 0);
+                }
+                &mut self.dense[slot]
+            }
+            None => self.ids.entry((before, key)).or_insert(0),
+        };
+        if *number == 0 {
+            *number = next;
+            self.all.push((before, key));
+        }
+        *number - 1
+    }
+}
+
+impl Numbers {
+    /// For so many keys; of each, what its values are less than, if that is known.
+    pub(crate) fn new(widths: impl Iterator<Item = Option<usize>>) -> Numbers {
+        let step = |width: Option<usize>| Step {
+            width: width.filter(|width| *width < DENSE),
+            dense: Vec::new(),
+            ids: FxHashMap::default(),
+            all: Vec::new(),
+        };
+        Numbers { steps: widths.map(step).collect() }
+    }
+
+    /// Takes the next key of each record. The first numbers are 0, the last are those of groups.
+    pub(crate) fn take(
+        &mut self,
+        step: usize,
+        numbers: &mut [u32],
+        keys: impl Iterator<Item = Option<Bits>>,
+    ) {
+        let step = &mut self.steps[step];
+        numbers.iter_mut().zip(keys).for_each(|(number, key)| *number = step.number(*number, key));
+    }
+
+    /// The number of a record's keys.
+    pub(crate) fn of(&mut self, keys: impl Iterator<Item = Option<Bits>>) -> u32 {
+        self.steps.iter_mut().zip(keys).fold(0, |number, (step, key)| step.number(number, key))
+    }
+
+    /// The keys of a number.
+    pub(crate) fn keys(&self, number: u32) -> Vec<Option<Bits>> {
+        let mut at = number;
+        let back = self.steps.iter().rev().map(|step| {
+            let (before, key) = step.all[at as usize];
+            at = before;
+            key
+        });
+        let mut keys: Vec<_> = back.collect();
+        keys.reverse();
+        keys
+    }
+
+    /// Adds other numbers for the same keys: what each of them is here.
+    pub(crate) fn absorb(&mut self, other: &Numbers) -> Vec<u32> {
+        let mut here = vec![0];
+        for (step, of) in self.steps.iter_mut().zip(&other.steps) {
+            let numbers =
+                of.all.iter().map(|&(before, key)| step.number(here[before as usize], key));
+            here = numbers.collect();
+        }
+        here
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_with_the_same_keys_have_the_same_number() {
+        let records = [[None, Some(7)], [Some(2), Some(7)], [None, None], [None, Some(7)]];
+        let keys = |record: [Option<u64>; 2]| record.map(|key| key.map(Bits)).into_iter();
+        for widths in [[None, None], [Some(3), None], [Some(3), Some(9)], [Some(DENSE - 1), None]] {
+            let mut numbers = Numbers::new(widths.into_iter());
+            let found = records.map(|record| numbers.of(keys(record)));
+            assert_eq!(found, [0, 1, 2, 0], "{widths:?}");
+            assert_eq!(numbers.keys(1), [Some(Bits(2)), Some(Bits(7))]);
+            let mut other = Numbers::new(widths.into_iter());
+            let there = [records[2], records[1]].map(|record| other.of(keys(record)));
+            assert_eq!((there, numbers.absorb(&other)), ([0, 1], vec![2, 1]));
+            let mut all = [0; 4];
+            (0..2).for_each(|at| {
+                numbers.take(at, &mut all, records.iter().map(|record| record[at].map(Bits)));
+            });
+            assert_eq!(all, [0, 1, 2, 0]);
+        }
+        let mut none = Numbers::new([].into_iter());
+        assert_eq!((none.of([].into_iter()), none.keys(0)), (0, vec![]));
+    }
+}
