@@ -11,7 +11,7 @@ use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
 use crate::stacks::here;
 use crate::usual::{self, Done};
-use crate::{extended, monitors, operators, watched};
+use crate::{extended, monitors, operators, trace, watched};
 use core::arch::naked_asm;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,6 +21,8 @@ use core::sync::atomic::Ordering::Relaxed;
 /// - `allocate`: three arguments and the entry's registers go to the body.
 /// - `throwing`: likewise; if the body returns null the real function is jumped to, to do what it
 ///   does then (call the new-handler, throw) with no frame of ours in between.
+/// - `release`: the block goes to the body; where frees have stacks, to another one with the entry's
+///   registers.
 /// - `plain`: an ordinary function.
 macro_rules! hooks {
     ($($kind:ident $symbol:ident = $body:path;)*) => {
@@ -59,6 +61,18 @@ real = sym REAL, body = sym $body)
 real = sym REAL, body = sym $body)
         }
     };
+    (@ release $symbol:ident $body:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol(block: Address) {
+            naked_asm!(
+".cfi_startproc",
+                "cmp byte ptr [rip + {stacks}], 0", "jne 2f", "jmp {body}",
+                "2:", "mov rsi, rsp", "mov rdx, rbp", "jmp {with_stack}",
+                ".cfi_endproc",
+stacks = sym trace::FREE_STACKS, body = sym $body, with_stack = sym free_with_stack)
+        }
+    };
     (@ plain $symbol:ident $body:path) => {
         const _: *const () = $body as *const ();
     };
@@ -74,7 +88,7 @@ hooks! {
     allocate posix_memalign = posix_memalign_body;
     allocate valloc = valloc_body;
     allocate pvalloc = valloc_body;
-    plain free = free;
+    release free = free_body;
     plain cfree = cfree;
     throwing _Znwm = operators::new_body;
     throwing _Znam = operators::new_array_body;
@@ -446,8 +460,7 @@ fn reallocate_nested(old: Address, call: impl FnOnce() -> Address) -> Address {
     block
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn free(block: Address) {
+unsafe extern "C" fn free_body(block: Address) {
     // The recorder is left before the real call, which then is a jump: no free calls another one in
     // front of us for the same block, and if it did, the block is no longer known.
     if usual::free(block) {
@@ -457,6 +470,15 @@ unsafe extern "C" fn free(block: Address) {
     }
     // SAFETY: free's own contract.
     unsafe { free_somehow(block) }
+}
+
+unsafe extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
+    // SAFETY: free's own contract.
+    let call = || unsafe { call_real!(REAL_FREE, extern "C" fn(Address), (block), ()) };
+    match block.is_null() {
+        true => call(),
+        false => release(block, Entry { sp, bp }, call),
+    }
 }
 
 #[inline(never)]
@@ -484,17 +506,18 @@ unsafe extern "C" fn cfree(block: Address) {
 
 /// The shape of a free: enter, record, call.
 #[inline(always)]
-pub fn release(block: Address, call: impl FnOnce()) {
+pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     if block.is_null() {
         return;
     }
     if usual::free(block) {
         return call();
     }
-    let Some(mut inside) = Inside::enter(here()) else {
+    let Some(mut inside) = Inside::enter(entry) else {
         record::freed_nested(block, || usable(block));
         return call();
     };
+    trace::stands_here(&mut inside);
     record::freed(&mut inside, block, usable(block));
     call();
 }

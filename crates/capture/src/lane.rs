@@ -8,6 +8,7 @@ use crate::profile::Cursor;
 use crate::real::Real;
 use crate::record::Entry;
 use crate::tls::{thread_pointer, tls};
+use crate::trace::{self, Writer};
 use crate::usual::{self, LEAVES, Leaf};
 use crate::{figures, measurements, modules, peak, profile, scopes, sites, sys};
 use core::ptr::NonNull;
@@ -99,6 +100,9 @@ pub struct LaneState {
     pub credit: i32,
     pub probe: u32,
     pub buffer: *mut u8,
+    /// Where the lane's events go; null where they are not traced. And the memory for it.
+    pub trace: *mut Writer,
+    pub trace_memory: *mut Writer,
     /// 1 while a thread has it.
     in_use: AtomicU32,
     tid: AtomicU32,
@@ -121,13 +125,14 @@ pub fn max_depth(p: &Process) -> usize {
 }
 
 /// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall
-/// table, memos, buffer.
+/// table, memos, buffer, trace.
 struct Parts {
     kept: usize,
     scratch: usize,
     recall: usize,
     memos: usize,
     buffer: usize,
+    trace: usize,
     all: usize,
 }
 
@@ -139,13 +144,15 @@ impl Parts {
         let recall = scratch + frames;
         let memos = recall + RECALL * 16;
         let buffer = memos + MEMOS * size_of::<Memo>();
+        let trace = (buffer + BUFFER).next_multiple_of(64);
         Parts {
             kept,
             scratch,
             recall,
             memos,
             buffer,
-            all: (buffer + BUFFER).next_multiple_of(4096),
+            trace,
+            all: (trace + size_of::<Writer>()).next_multiple_of(4096),
         }
     }
 }
@@ -370,6 +377,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
         (*state).memos = memory.add(parts.memos) as *mut Memo;
         (*state).buffer = memory.add(parts.buffer);
+        (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
         (*state).frames = depth;
         (*state).header = p.header();
         (*state).index = index as u32;
@@ -439,6 +447,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         (*state.record).threads += 1;
         state.leaves = [Leaf::NONE; LEAVES];
         state.mode = (*p.header()).mode;
+        trace::begin(state, tid);
         usual::settle(state);
     }
 }
@@ -626,5 +635,8 @@ pub fn before_confinement(strict: bool) {
         return;
     }
     profile::reserve_ahead(p, AHEAD);
+    if strict {
+        trace::stop_clock();
+    }
     p.confined.fetch_max(if strict { 2 } else { 1 }, Relaxed);
 }

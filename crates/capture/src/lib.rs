@@ -34,6 +34,7 @@ mod hooks;
 mod index;
 mod interface;
 mod lane;
+mod ledger;
 #[cfg(embedded)]
 mod linked;
 mod loader;
@@ -60,6 +61,7 @@ mod stacks;
 mod sys;
 mod timeline;
 mod tls;
+mod trace;
 mod usual;
 #[cfg(not(embedded))]
 mod watched;

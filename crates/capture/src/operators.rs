@@ -114,13 +114,13 @@ pub unsafe extern "C" fn delete_body(
     block: Address,
     second: usize,
     third: usize,
-    _: u64,
-    _: u64,
+    sp: u64,
+    bp: u64,
     real: &Real,
 ) {
     type F = extern "C" fn(Address, usize, usize);
     // SAFETY: the operator's contract; surplus arguments are ignored.
-    release(block, || unsafe {
+    release(block, Entry { sp, bp }, || unsafe {
         if real.get() == 0 || real.is_runtime() {
             call_real!(REAL_FREE, extern "C" fn(Address), (block), ())
         } else {

@@ -14,7 +14,7 @@ const ENVIRONMENT_MAX: usize = 2 << 20;
 pub struct Options {
     /// `HEAPTIDE_OUTPUT`: the recording directory; empty for `heaptide-PROGRAM-PID.heaptide` here.
     pub output: Text<PATH_MAX>,
-    /// `HEAPTIDE_MODE`: `stacks` or `counters`.
+    /// `HEAPTIDE_MODE`: `stacks`, `scopes` or `counters`.
     pub mode: Mode,
     /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
     pub reuse: bool,
@@ -23,6 +23,12 @@ pub struct Options {
     /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
     /// front, only for those below.
     pub threshold: Option<(u64, bool)>,
+    /// `HEAPTIDE_MODE=trace`: mode stacks, and every event.
+    pub trace: bool,
+    /// `HEAPTIDE_FREE_STACKS=on`: events of frees have their stack.
+    pub free_stacks: bool,
+    /// `HEAPTIDE_MAX_SIZE=BYTES`: what the traces of the recording may take; 0 for no bound.
+    pub max_size: u64,
     /// `HEAPTIDE_BY_SIZE=on`: sites are told apart by the size requested.
     pub by_size: bool,
     /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
@@ -67,6 +73,9 @@ fn parse(environment: &[u8]) -> Option<Options> {
         reuse: true,
         start_off: false,
         threshold: None,
+        trace: false,
+        free_stacks: false,
+        max_size: 0,
         by_size: false,
         snapshot_every_ns: 0,
         snapshot_signal: 0,
@@ -85,7 +94,10 @@ fn parse(environment: &[u8]) -> Option<Options> {
             (b"OUTPUT", value) => options.output.push(value),
             (b"MODE", b"counters") => options.mode = Mode::Counters,
             (b"MODE", b"scopes") => options.mode = Mode::Scopes,
+            (b"MODE", b"trace") => options.trace = true,
             (b"MODE", b"off") => return None,
+            (b"FREE_STACKS", b"on") => options.free_stacks = true,
+            (b"MAX_SIZE", bytes) => options.max_size = number(bytes).unwrap_or(0),
             (b"REUSE", b"off") => options.reuse = false,
             (b"START", b"off") => options.start_off = true,
             (b"THRESHOLD", [b'<', bytes @ ..]) => {

@@ -102,6 +102,7 @@ pub struct Process {
     pub windows: crate::windows::Windows,
     pub moments: crate::moments::Moments,
     pub watch: crate::monitors::Watch,
+    pub trace: crate::trace::Shared,
     /// Frees that no lane counts, for they happened inside the recorder, and their bytes.
     pub nested_frees: AtomicU64,
     pub nested_bytes: AtomicU64,

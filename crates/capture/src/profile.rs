@@ -289,7 +289,7 @@ pub fn string(p: &Process, text: &[u8]) -> u32 {
 }
 
 /// A new extent, with its header written; null if the file cannot grow.
-fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
+pub fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
     let Some(_held) = p.growth.acquire() else {
         p.lost(Loss::NoSpace);
         return core::ptr::null_mut();

@@ -4,10 +4,11 @@ use crate::lane::{Inside, LaneState};
 use crate::process::{Process, process};
 use crate::sites::Dimensions;
 use crate::stacks::OTHER_STACKS;
-use crate::{attended, hooks, monitors, regions, shadow, sites, stacks, timeline, usual};
+use crate::{attended, hooks, monitors, regions, shadow, sites, stacks, timeline, trace, usual};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI64, AtomicU64};
 use heaptide_format::{Loss, Mode, size_class};
+use heaptide_trace::Record;
 use heaptide_unwind::stack::Registers;
 
 /// The registers at the entry of a hook.
@@ -26,7 +27,7 @@ impl Entry {
     }
 
     #[inline(always)]
-    fn registers(self) -> Registers {
+    pub fn registers(self) -> Registers {
         Registers { pc: self.caller(), sp: self.sp + 8, bp: self.bp }
     }
 }
@@ -100,6 +101,9 @@ fn allocated_at(lane: &mut LaneState, site: u32, block: *mut u8, requested: u64,
     unsafe { sites::allocated(site, requested, usable, (*lane.header).epoch, rose) };
     lane.last_block = block;
     count(lane, requested, usable);
+    if lane.is_traced() {
+        trace::allocated(lane, block, (site, requested, usable), false);
+    }
 }
 
 /// The site of the calling stack; the stackless one if that cannot be stored.
@@ -222,6 +226,9 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
             unmatched(lane);
             return false;
         }
+        if lane.is_traced() {
+            trace::freed(lane, block);
+        }
         charge_free(lane, block, site, usable, temporary);
     }
     count_free(lane, usable);
@@ -297,6 +304,7 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     }
     let site = p.shadow.take(block);
     if site != 0 {
+        trace::tell_of_nobody(p, &Record::Freed { address: block as u64 });
         charge_nested(p, block, site, usable());
     }
 }
@@ -333,6 +341,7 @@ pub fn failed(inside: &mut Inside) {
             let s = sites::at(site);
             (*s).failed = (*s).failed.saturating_add(1);
         }
+        trace::tell(lane, &Record::Failed { site });
     }
 }
 
@@ -352,6 +361,10 @@ impl Moving {
         }
         let counters = inside.lane().mode == Mode::Counters as u32;
         let site = if counters { 0 } else { process().shadow.take(block) };
+        if site != 0 && inside.lane().is_traced() {
+            trace::stands_here(inside);
+            trace::moving(inside.lane(), block);
+        }
         Moving { block, usable, site }
     }
 
@@ -359,6 +372,7 @@ impl Moving {
     pub fn failed(self, inside: &mut Inside) {
         if self.site != 0 {
             process().shadow.put(self.block, self.site);
+            trace::tell(inside.lane(), &Record::StillThere);
         }
         failed(inside);
         monitors::moved(inside.lane());
@@ -422,14 +436,25 @@ impl Moving {
         }
         lane.last_block = core::ptr::null_mut();
         count(lane, requested, usable);
+        if let Some(site) = site.filter(|_| lane.is_traced()) {
+            trace::allocated(lane, block, (site, requested, usable), true);
+        }
         if in_place {
             count_free(lane, self.usable);
         } else {
-            self.release_old(lane);
+            self.charge_old(lane);
         }
     }
 
+    /// The old block is gone.
     pub fn release_old(self, lane: &mut LaneState) {
+        if self.site != 0 {
+            trace::tell(lane, &Record::Released);
+        }
+        self.charge_old(lane);
+    }
+
+    fn charge_old(self, lane: &mut LaneState) {
         if lane.mode == Mode::Counters as u32 {
             lane.live.shrink(process(), lane.header, -(self.usable as i64));
         } else if self.site == 0 {
@@ -464,6 +489,8 @@ impl MovingNested {
         if block.is_null() {
             process().shadow.put(self.block, self.site);
         } else {
+            let freed = Record::Freed { address: self.block as u64 };
+            trace::tell_of_nobody(process(), &freed);
             charge_nested(process(), self.block, self.site, self.usable);
         }
     }
@@ -499,6 +526,11 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
         unsafe {
             sites::allocated(now, requested, after, (*lane.header).epoch, rose);
             (*sites::at(now)).reallocations += 1;
+        }
+        lane.last_block = core::ptr::null_mut();
+        if lane.is_traced() {
+            trace::moving(lane, block);
+            trace::allocated(lane, block, (now, requested, after), true);
         }
     }
     count(lane, requested, after);

@@ -12,15 +12,18 @@
 use crate::figures;
 use crate::hooks;
 use crate::lane::LaneState;
+use crate::ledger::{arrive, come_back, leave, lend};
 use crate::names;
 use crate::process::{Guarded, Held, Lock, Process, process};
 use crate::scopes;
 use crate::shadow::Table;
 use crate::sites::{self, Dimensions};
 use crate::sys;
+use crate::trace;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use heaptide_format::{KEY_OUTSIDE, KEY_POOL_BLOCK, KEY_POOL_CHUNK, Loss};
+use heaptide_trace::Record;
 
 /// Regions of one piece of memory, and pieces.
 const PER_PIECE: usize = 4096;
@@ -229,51 +232,6 @@ impl Regions {
     }
 }
 
-/// A free without a ledger: the block's bytes leave the site.
-fn leave(site: u32, blocks: bool, bytes: u64, me: u32) {
-    let p = process();
-    // SAFETY: the header is mapped while there are sites.
-    let epoch = unsafe { (*p.header()).epoch };
-    if blocks && sites::owner(site) == me {
-        // SAFETY: the site is the calling thread's lane's.
-        unsafe { sites::freed(site, bytes, epoch, false, false) };
-    } else {
-        sites::freed_remotely(site, blocks as u64, bytes, epoch);
-    }
-}
-
-/// Takes a `leave` back.
-fn come_back(site: u32, blocks: bool, bytes: u64) {
-    // SAFETY: the header is mapped while there are sites.
-    let epoch = unsafe { (*process().header()).epoch };
-    sites::freed_remotely(site, (blocks as u64).wrapping_neg(), bytes.wrapping_neg(), epoch);
-}
-
-/// A block comes to a site of this lane by getting a name.
-fn arrive(lane: &LaneState, site: u32, declared: u64, usable: u64) {
-    // SAFETY: the lane's own site and key; the header is mapped.
-    unsafe {
-        sites::allocated(site, declared, usable, (*lane.header).epoch, false);
-        if let Some(key) = sites::key_of(site) {
-            (*key).moved_blocks += 1;
-            (*key).moved_bytes += usable;
-            (*key).moved_requested_bytes += declared;
-        }
-    }
-}
-
-/// Bytes go from a chunk's site to a block in it, or back.
-fn lend(site: u32, bytes: i64) {
-    if let Some(key) = sites::key_of(site) {
-        // SAFETY: keys stay mapped; the field is only used atomically.
-        let lent = unsafe { AtomicU64::from_ptr(&raw mut (*key).lent_bytes) };
-        lent.fetch_add(bytes as u64, Relaxed);
-    }
-    // SAFETY: the header is mapped while there are sites.
-    let epoch = unsafe { (*process().header()).epoch };
-    sites::freed_remotely(site, 0, bytes as u64, epoch);
-}
-
 fn scope_here(lane: &LaneState) -> u32 {
     let scope = scopes::id(lane.scope);
     if scope == lane.root_scope { 0 } else { scope }
@@ -286,6 +244,11 @@ fn declared_bytes(label: &Label<'_>) -> u64 {
     }
     let elements = label.dimensions.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
     elements.saturating_mul(label.element_bytes as u64)
+}
+
+/// A region as the trace has it.
+fn told_block(address: u64, site: u32, requested: u64, usable: u64) -> heaptide_trace::Block {
+    heaptide_trace::Block { address, site, requested, usable, reallocated: false }
 }
 
 fn describe(region: &mut Region, name: u32, label: &Label<'_>) {
@@ -386,6 +349,7 @@ fn move_block(
         leave(from, true, usable, lane.index);
         arrive(lane, site, declared, usable);
         p.shadow.put(address as *const u8, site);
+        trace::tell(lane, &Record::Relabelled(told_block(address, site, declared, usable)));
     }
     number
 }
@@ -410,6 +374,7 @@ fn outside(
         // SAFETY: the lane's own site; the header is mapped.
         unsafe { sites::allocated(site, declared, bytes, (*lane.header).epoch, false) };
         regions.foreign.store(true, Relaxed);
+        trace::tell(lane, &Record::Opened(told_block(address, site, declared, bytes)));
     }
     number
 }
@@ -429,11 +394,16 @@ fn relabel(lane: &mut LaneState, number: u32, name: u32, label: &Label<'_>) -> u
         return 0;
     }
     leave(site, true, bytes, lane.index);
-    arrive(lane, to, declared_or(label, bytes), bytes);
-    let r = p.regions.at(number);
-    r.site = to;
+    let declared = declared_or(label, bytes);
+    arrive(lane, to, declared, bytes);
+    p.regions.at(number).site = to;
+    let now = told_block(start, to, declared, bytes);
     if what == What::Block {
         p.shadow.put(start as *const u8, to);
+        trace::tell(lane, &Record::Relabelled(now));
+    } else {
+        trace::tell(lane, &Record::Closed { address: start, site });
+        trace::tell(lane, &Record::Opened(now));
     }
     number
 }
@@ -476,6 +446,7 @@ fn restore(p: &Process, number: u32, me: u32) {
     leave(r.site, true, r.bytes, me);
     come_back(r.origin, true, r.bytes);
     p.shadow.put(r.start as *const u8, r.origin);
+    trace::tell_of(me, &Record::Unlabelled { address: r.start, site: r.origin });
 }
 
 /// What was known of a block whose memory has a new block by now, by an allocation that came before
@@ -496,10 +467,11 @@ fn drop_stale(p: &Process, address: u64, me: u32) {
 /// A region ends: what is in it first, then its bytes leave their site.
 fn end(p: &Process, number: u32, me: u32) {
     end_inside(p, number, me);
-    let (what, site, bytes, parent) = {
+    let (what, site, address, bytes, parent) = {
         let r = p.regions.at(number);
-        (r.what, r.site, r.bytes, r.parent)
+        (r.what, r.site, r.start, r.bytes, r.parent)
     };
+    trace::tell_of(me, &Record::Closed { address, site });
     leave(site, true, bytes, me);
     if what == What::PoolBlock && parent != 0 {
         lend(p.regions.at(parent).site, -(bytes as i64));
@@ -655,7 +627,11 @@ pub fn pool_allocated(
             p.lost(Loss::NoRegion);
             false
         }
-        _ => true,
+        site => {
+            let block = told_block(block, site, requested, usable.max(requested).max(1));
+            trace::tell(lane, &Record::Opened(block));
+            true
+        }
     }
 }
 
@@ -737,10 +713,13 @@ pub fn pool_reallocated(
     }
     let pool = p.regions.at(number).pool;
     end(p, number, lane.index);
-    let site = give_out(lane, pool, block, requested, usable.max(requested).max(1), stack);
+    let usable = usable.max(requested).max(1);
+    let site = give_out(lane, pool, block, requested, usable, stack);
     if site != 0 {
         // SAFETY: the lane's own site.
         unsafe { (*sites::at(site)).reallocations += 1 };
+        let block = told_block(block, site, requested, usable);
+        trace::tell(lane, &Record::Opened(heaptide_trace::Block { reallocated: true, ..block }));
     }
     site != 0
 }

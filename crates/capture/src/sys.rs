@@ -48,6 +48,7 @@ pub const RLIMIT_FSIZE: usize = 1;
 pub const RLIMIT_NOFILE: usize = 7;
 pub const RLIMIT_AS: usize = 9;
 
+pub const MADV_DONTNEED: usize = 4;
 pub const MADV_DONTFORK: usize = 10;
 pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;

@@ -223,7 +223,8 @@ fn add(counter: &mut u64, n: u64) {
 /// The general way has a look at what keeps a lane from the usual one.
 #[inline(always)]
 pub fn settle(lane: &mut LaneState) {
-    lane.quick = if lane.flags == 0 && hooks::headers_are_trusted() { lane.mode } else { 0 };
+    let usual = lane.flags == 0 && !lane.is_traced() && hooks::headers_are_trusted();
+    lane.quick = if usual { lane.mode } else { 0 };
 }
 
 /// The shadow word of a block on the general way, remembered for the usual one.

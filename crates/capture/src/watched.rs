@@ -6,7 +6,7 @@ use crate::lane::{self, Inside};
 use crate::process::{State, process};
 use crate::real::Real;
 use crate::stacks::here;
-use crate::{end, monitors, profile, regions, stacks, sys};
+use crate::{end, monitors, profile, regions, stacks, sys, trace};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -97,12 +97,17 @@ pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
 
 const PR_SET_NAME: i32 = 15;
 const PR_SET_SECCOMP: i32 = 22;
+const PR_SET_TSC: i32 = 26;
+const PR_TSC_SIGSEGV: usize = 2;
 const SECCOMP_MODE_STRICT: usize = 1;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
     static REAL: Real = Real::new(b"prctl\0");
     type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
+    if operation == PR_SET_TSC && a == PR_TSC_SIGSEGV {
+        trace::stop_clock();
+    }
     if operation == PR_SET_SECCOMP {
         lane::before_confinement(a == SECCOMP_MODE_STRICT);
     }
