@@ -21,8 +21,8 @@ use core::sync::atomic::Ordering::Relaxed;
 /// - `allocate`: three arguments and the entry's registers go to the body.
 /// - `throwing`: likewise; if the body returns null the real function is jumped to, to do what it
 ///   does then (call the new-handler, throw) with no frame of ours in between.
-/// - `release`: the block goes to the body; where frees have stacks, to another one with the entry's
-///   registers.
+/// - `release`: the block goes to the body; where frees have stacks, to another one with the
+///   entry's registers.
 /// - `plain`: an ordinary function.
 macro_rules! hooks {
     ($($kind:ident $symbol:ident = $body:path;)*) => {

@@ -137,8 +137,9 @@ pub fn begin(lane: &mut LaneState, tid: u32) {
             return;
         }
         lane.trace = lane.trace_memory;
-        let is_new = (*lane.trace).extent.is_null();
-        if !is_new && (*lane.trace).tid != tid {
+        if (*lane.trace).extent.is_null() {
+            (*lane.trace).scope = scopes::id(lane.scope);
+        } else if (*lane.trace).tid != tid {
             tell(lane, &Record::Thread(tid));
         }
         (*lane.trace_memory).tid = tid;

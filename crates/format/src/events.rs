@@ -7,8 +7,8 @@
 //!
 //! - What is behind the extent's header, `committed` bytes of it, decodes without any other extent:
 //!   the crate `heaptide-trace` has the form of the records.
-//! - An extent that is full is moved to the file by whoever supervises the process; then its `state`
-//!   says so, and the lane writes to it anew under another number.
+//! - An extent that is full is moved to the file by whoever supervises the process; then its
+//!   `state` says so, and a lane writes to it anew under another number.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -18,8 +18,8 @@
 //! - usable: 0 what glibc gives for the size, 1 as last from the slot, else 1 or 4 bytes more than
 //!   requested.
 //!
-//! A record of these kinds has 16 bytes at most. What does not fit, and all that is rare, is of kind
-//! 3: bits 2 to 7 say what, and its fields follow whole.
+//! A record of these kinds has 16 bytes at most. What does not fit, and all that is rare, is of
+//! kind 3: bits 2 to 7 say what, and its fields follow whole.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,8 +40,8 @@ pub enum Record {
         /// Where it begins.
         address: u64,
     },
-    /// A block is about to be reallocated: what comes of it is the next of `Allocated`, `StillThere`
-    /// and `Released` in the lane. If none of them comes the program ended meanwhile.
+    /// A block is about to be reallocated: what comes of it is the next of `Allocated`,
+    /// `StillThere` and `Released` in the lane. If none of them comes the program ended meanwhile.
     Moving {
         /// Where it begins.
         address: u64,
