@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import dataclass
 
 import interface
+import queries
 import scale
 from goals import Suite
 from measure import Failed, Runner, Workload
@@ -119,6 +120,7 @@ def groups(suite):
     named["start"] = suite.start
     for of in (scale.report, scale.diff, scale.folded):
         named[f"scale-{of.__name__}"] = lambda of=of: of(suite)
+    named["query-cali"] = lambda: queries.cali(suite)
     return named
 
 

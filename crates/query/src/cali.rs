@@ -104,54 +104,36 @@ type Done<T> = Result<T, &'static str>;
 
 impl Reader<'_> {
     fn record(&mut self, line: &str) -> Done<()> {
-        let fields = fields(line);
-        let field = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, v)| &v[..]);
-        let kind = field("__rec").and_then(<[Cow<str>]>::first);
-        match kind.map(|kind| &**kind) {
-            Some("node") => {
-                let first = |name| field(name).and_then(<[Cow<str>]>::first);
-                self.node(first("id"), first("attr"), first("data"), first("parent"))
-            }
+        let line = Line::of(line);
+        match line.kind.map(unescaped).as_deref() {
+            Some("node") => self.node(&line),
             Some(kind @ ("ctx" | "globals")) => {
-                let list = |name| field(name).unwrap_or_default();
-                let (attributes, values) = (list("attr"), list("data"));
-                if attributes.len() != values.len() {
+                if words(line.attributes).count() != words(line.data).count() {
                     return Err("a record has as many values as attributes");
                 }
-                let values: Vec<(u64, &Cow<str>)> = attributes
-                    .iter()
-                    .zip(values)
-                    .map(|(id, value)| Ok((number(id)?, value)))
-                    .collect::<Done<_>>()?;
-                let refs = list("ref").iter().map(|id| number(id)).collect::<Done<Vec<_>>>()?;
                 match kind {
-                    "ctx" => self.snapshot(&refs, &values),
-                    _ => self.globals(&refs, &values),
+                    "ctx" => self.snapshot(&line),
+                    _ => self.globals(&line),
                 }
             }
             _ => Err("expected a record of a .cali file, `__rec=node,…`, `ctx` or `globals`"),
         }
     }
 
-    fn node(
-        &mut self,
-        id: Option<&Cow<str>>,
-        attribute: Option<&Cow<str>>,
-        data: Option<&Cow<str>>,
-        parent: Option<&Cow<str>>,
-    ) -> Done<()> {
-        let (Some(id), Some(attribute)) = (id, attribute) else {
+    fn node(&mut self, line: &Line) -> Done<()> {
+        let first = |field| words(field).next();
+        let (Some(id), Some(attribute)) = (first(line.id), first(line.attributes)) else {
             return Err("a node has an id and an attribute");
         };
         let (id, attribute) = (number(id)?, number(attribute)?);
-        let parent = parent.map(|id| number(id)).transpose()?;
+        let parent = first(line.parent).map(number).transpose()?;
         if id < BUILT_IN || self.nodes.contains_key(&id) {
             return Ok(());
         }
         if parent.is_some_and(|parent| parent >= BUILT_IN && !self.nodes.contains_key(&parent)) {
             return Err("a node comes after the one above it");
         }
-        let data = data.map(|data| data.to_string()).unwrap_or_default();
+        let data = first(line.data).map(|data| unescaped(data).into_owned()).unwrap_or_default();
         self.nodes.insert(id, FileNode { attribute, data, parent, place: None });
         Ok(())
     }
@@ -238,19 +220,19 @@ impl Reader<'_> {
         })
     }
 
-    fn snapshot(&mut self, refs: &[u64], values: &[(u64, &Cow<str>)]) -> Done<()> {
+    fn snapshot(&mut self, line: &Line) -> Done<()> {
         let mut place = (NodeId(0), NodeId(0));
-        for (index, &id) in refs.iter().enumerate() {
+        for (index, id) in words(line.refs).enumerate() {
             place = match index {
-                0 => self.place(id)?,
-                _ => self.appended(place, id)?,
+                0 => self.place(number(id)?)?,
+                _ => self.appended(place, number(id)?)?,
             };
         }
         let row = self.table.add_row();
         (self.table.paths[row], self.table.others[row]) = place;
-        for &(attribute, text) in values {
-            let known = self.attribute(attribute)?;
-            if let Some(value) = self.table.strings.parse(text, known.kind) {
+        for (attribute, text) in words(line.attributes).zip(words(line.data)) {
+            let known = self.attribute(number(attribute)?)?;
+            if let Some(value) = self.table.strings.parse(&unescaped(text), known.kind) {
                 self.table.of_mut(known.id).column.set(row, value);
             }
         }
@@ -273,10 +255,10 @@ impl Reader<'_> {
         nodes.into_iter().fold(first, below)
     }
 
-    fn globals(&mut self, refs: &[u64], values: &[(u64, &Cow<str>)]) -> Done<()> {
-        for &id in refs {
+    fn globals(&mut self, line: &Line) -> Done<()> {
+        for id in words(line.refs) {
             let mut found: Vec<(String, String)> = Vec::new();
-            let mut at = Some(id);
+            let mut at = Some(number(id)?);
             while let Some(node) = at.and_then(|id| self.nodes.get(&id)) {
                 if let Some(of) = self.nodes.get(&node.attribute) {
                     found.push((of.data.clone(), node.data.clone()));
@@ -285,9 +267,9 @@ impl Reader<'_> {
             }
             found.into_iter().rev().for_each(|(name, value)| self.global(name, value));
         }
-        for (id, value) in values {
-            let name = self.nodes.get(id).map(|node| node.data.clone());
-            name.into_iter().for_each(|name| self.global(name, value.to_string()));
+        for (id, value) in words(line.attributes).zip(words(line.data)) {
+            let name = self.nodes.get(&number(id)?).map(|node| node.data.clone());
+            name.into_iter().for_each(|name| self.global(name, unescaped(value).into_owned()));
         }
         Ok(())
     }
@@ -316,29 +298,59 @@ fn number(text: &str) -> Done<u64> {
     text.parse().map_err(|_| "expected the number of a node")
 }
 
-/// A field of a line: its name and its values.
-type Field<'a> = (Cow<'a, str>, Vec<Cow<'a, str>>);
+/// The fields of a line, `name=value=value,name=…`, as they are written: `\` takes the next
+/// character as it is, and `\n` is a new line.
+#[derive(Default)]
+struct Line<'a> {
+    kind: Option<&'a str>,
+    id: Option<&'a str>,
+    parent: Option<&'a str>,
+    refs: Option<&'a str>,
+    attributes: Option<&'a str>,
+    data: Option<&'a str>,
+}
 
-/// `name=value=value,name=…`; `\` takes the next character as it is, and `\n` is a new line.
-fn fields(line: &str) -> Vec<Field<'_>> {
-    let mut fields: Vec<Field> = Vec::with_capacity(4);
-    let (mut start, mut after, mut escaped) = (0, b',', false);
-    for (at, byte) in line.bytes().chain([b',']).enumerate() {
-        match byte {
-            _ if escaped && at < line.len() => escaped = false,
-            b'\\' => escaped = true,
-            b',' | b'=' => {
-                let word = unescaped(&line[start..at]);
-                match (after, fields.last_mut()) {
-                    (b'=', Some((_, values))) => values.push(word),
-                    _ => fields.push((word, Vec::with_capacity(4))),
-                }
-                (start, after) = (at + 1, byte);
-            }
-            _ => {}
+impl<'a> Line<'a> {
+    fn of(text: &'a str) -> Line<'a> {
+        let mut line = Line::default();
+        for field in split(text, b',') {
+            let Some((name, values)) = field.split_once('=') else {
+                continue;
+            };
+            let place = match name {
+                "__rec" => &mut line.kind,
+                "id" => &mut line.id,
+                "parent" => &mut line.parent,
+                "ref" => &mut line.refs,
+                "attr" => &mut line.attributes,
+                "data" => &mut line.data,
+                _ => continue,
+            };
+            *place = place.or(Some(values));
         }
+        line
     }
-    fields
+}
+
+/// The values of a field.
+fn words(field: Option<&str>) -> impl Iterator<Item = &str> {
+    field.into_iter().flat_map(|values| split(values, b'='))
+}
+
+/// The parts of a text between separators that no `\` stands before.
+fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut escaped = false;
+        let end = text.bytes().position(|byte| {
+            let found = byte == separator && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            found
+        });
+        rest = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
 }
 
 fn unescaped(word: &str) -> Cow<'_, str> {
