@@ -22,12 +22,15 @@ pub(crate) struct Facts {
     pub(crate) lanes: Vec<Lane>,
     /// Lanes by their index in the file.
     pub(crate) ids: FxHashMap<u32, LaneId>,
+    /// The index of each site of the profile; none of one that says nothing.
+    pub(crate) of_site: Vec<Option<u32>>,
 }
 
 impl Facts {
     /// Puts them together.
     pub(crate) fn of(profile: &Profile, of: &Dimensions) -> Facts {
-        let mut facts = Facts { sites: Vec::new(), lanes: Vec::new(), ids: FxHashMap::default() };
+        let (sites, lanes, of_site) = (Vec::new(), Vec::new(), Vec::new());
+        let mut facts = Facts { sites, lanes, ids: FxHashMap::default(), of_site };
         for lane in &profile.lanes {
             let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
             let name = String::from_utf8_lossy(name).into_owned();
@@ -40,6 +43,9 @@ impl Facts {
                 facts.add_sites(profile, of);
                 facts.add_frees_here(profile, of);
             }
+        }
+        if profile.header.trace != 0 {
+            facts.find_sites(profile.sites.len());
         }
         facts.finish()
     }
@@ -162,9 +168,20 @@ impl Facts {
         }
     }
 
+    /// Notes what becomes of the first so many rows, which are the profile's sites in order.
+    fn find_sites(&mut self, count: usize) {
+        let mut kept = 0;
+        self.of_site.extend(self.sites.iter().take(count).map(|site| {
+            let index = kept;
+            let says = says_something(site);
+            kept += u32::from(says);
+            says.then_some(index)
+        }));
+    }
+
     /// Sums lanes up and leaves out rows that say nothing.
     fn finish(mut self) -> Facts {
-        self.sites.retain(|site| site.measures != Measures::default());
+        self.sites.retain(says_something);
         let mut sums = vec![Sum::default(); self.lanes.len()];
         self.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
         for (lane, sum) in self.lanes.iter_mut().zip(sums) {
@@ -172,6 +189,10 @@ impl Facts {
         }
         self
     }
+}
+
+fn says_something(site: &Site) -> bool {
+    site.measures != Measures::default()
 }
 
 fn row(lane: LaneId, measures: Measures) -> Site {

@@ -73,6 +73,12 @@ impl Filter {
         if keep.iter().all(|&keep| keep) {
             return;
         }
+        let mut kept = 0..;
+        let new: Vec<Option<u32>> =
+            keep.iter().map(|&keep| if keep { kept.next() } else { None }).collect();
+        for trace in &mut process.traces {
+            trace.move_sites(|site| new[site as usize]);
+        }
         let mut keep = keep.into_iter();
         process.sites.retain(|_| keep.next() == Some(true));
         process.count_labelled_once();

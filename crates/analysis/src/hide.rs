@@ -86,6 +86,9 @@ impl Process {
         self.entered.retain(|row| !hidden[row.scope.0 as usize]);
         self.entered.iter_mut().for_each(|row| row.scope = new[row.scope.0 as usize]);
         self.sites.iter_mut().for_each(|site| site.scope = new[site.scope.0 as usize]);
+        for trace in &mut self.traces {
+            trace.move_scopes(|scope| new[scope.0 as usize]);
+        }
     }
 
     /// The lanes of a set become the first of them, called by what their names start with.
@@ -114,6 +117,9 @@ impl Process {
         self.entered.iter_mut().for_each(|row| row.lane = new[row.lane.0 as usize]);
         let lanes = self.marks.iter_mut().filter_map(|mark| mark.lane.as_mut());
         lanes.for_each(|lane| *lane = new[lane.0 as usize]);
+        for trace in &mut self.traces {
+            trace.move_lanes(|lane| new[lane.0 as usize]);
+        }
         self.sum_up_lanes();
     }
 }

@@ -149,14 +149,23 @@ impl Joining {
             rows[at].times = rows[at].times.saturating_add(times);
         }
         self.sites.reserve(process.sites.len());
+        let mut sites = Vec::with_capacity(process.sites.len());
         for site in process.sites {
-            self.site(Site {
+            let index = self.site(Site {
                 stack: stacks[site.stack.0 as usize],
                 scope: scopes[site.scope.0 as usize],
                 label: site.label.map(|label| labels[label.0 as usize]),
                 lane: lanes[site.lane.0 as usize],
                 ..site
             });
+            sites.push(index as u32);
+        }
+        for mut trace in process.traces {
+            trace.move_sites(|site| Some(sites[site as usize]));
+            trace.move_scopes(|scope| scopes[scope.0 as usize]);
+            trace.move_stacks(|stack| stacks[stack.0 as usize]);
+            trace.move_lanes(|lane| lanes[lane.0 as usize]);
+            self.joined.traces.push(trace);
         }
     }
 
@@ -299,13 +308,14 @@ impl Joining {
         })
     }
 
-    fn site(&mut self, site: Site) {
+    /// Adds a site and says which it is.
+    fn site(&mut self, site: Site) -> usize {
         let Site { stack, scope, label, lane, size, kind, .. } = site;
         let all = &mut self.joined.sites;
         let at = *self.sites.entry((stack, scope, label, lane, size, kind)).or_insert(all.len());
         let Some(sum) = all.get_mut(at) else {
             all.push(site);
-            return;
+            return at;
         };
         // What a label says is no request: of a sum only real ones count.
         let largest_bytes = match (sum.only_said(), site.only_said()) {
@@ -320,6 +330,7 @@ impl Joining {
         add(&mut sum.moved.usable_bytes, site.moved.usable_bytes);
         add(&mut sum.moved.requested_bytes, site.moved.requested_bytes);
         add(&mut sum.lent_bytes, site.lent_bytes);
+        at
     }
 }
 
@@ -371,6 +382,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         windows: Vec::new(),
         marks: Vec::new(),
         timeline: Vec::new(),
+        traces: Vec::new(),
         unwinder: (0, 0),
         lanes_at_once: 0,
         part: first.part.clone().filter(|_| alone),

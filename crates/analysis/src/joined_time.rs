@@ -73,6 +73,9 @@ impl Joining {
             lane: mark.lane.map(|lane| lanes[lane.0 as usize]),
             ..mark
         }));
+        for trace in &mut process.traces {
+            trace.after_ns = trace.after_ns.saturating_add(after_ns);
+        }
         let ended = end_ns(process) < self.end_ns;
         let timeline = std::mem::take(&mut process.timeline);
         let steps = match self.images {

@@ -11,8 +11,10 @@
 pub mod aggregate;
 mod baseline;
 pub mod brackets;
+mod by_id;
 pub mod diff;
 mod error;
+mod extents;
 mod facts;
 mod files;
 pub mod filter;

@@ -46,6 +46,7 @@ pub(crate) fn process() -> Process {
         windows: Vec::new(),
         marks: Vec::new(),
         timeline: Vec::new(),
+        traces: Vec::new(),
         unwinder: (0, 0),
         lanes_at_once: 1,
         part: None,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 pub use heaptide_format::MarkKind;
 
+use crate::trace::Trace;
+
 /// Index into [`Process::stacks`]; 0 is the empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct StackId(pub u32);
@@ -115,6 +117,9 @@ pub struct Process {
     pub marks: Vec<Mark>,
     /// Samples in order of time.
     pub timeline: Vec<heaptide_format::Sample>,
+    /// Events, where they were recorded: a trace of each process image in these tables that has
+    /// one. See [`Process::has_trace`].
+    pub traces: Vec<Trace>,
     /// Unwinder: frames stepped by rule, and rules evaluated.
     pub unwinder: (u64, u64),
     /// Lanes that had threads at the same time, at most.

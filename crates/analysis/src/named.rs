@@ -9,7 +9,9 @@ use heaptide_format as format;
 use heaptide_format::{FileHeader, Kind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::reader::{Strings, Walk, callers_first};
+use crate::by_id::ById;
+use crate::extents::Walk;
+use crate::reader::{Strings, callers_first};
 
 /// An attribute and its value, as text. Equal texts of a profile are one and the same `Arc`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -68,6 +70,7 @@ pub struct Named {
 
 /// The way from ids in the file to [`Named`] and to keys.
 pub(crate) struct Ids {
+    /// Indices plus one.
     names: ById,
     scopes: ById,
     keys: ById,
@@ -97,9 +100,9 @@ impl Ids {
 pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Named, Ids) {
     let mut texts = Texts::new(strings, walk.length());
     let mut ids = Ids {
-        names: ById::new(format::NAME_GRANULE),
-        scopes: ById::new(format::KEY_GRANULE),
-        keys: ById::new(format::KEY_GRANULE),
+        names: ById::default(),
+        scopes: ById::default(),
+        keys: ById::default(),
         key_records: Vec::new(),
     };
     let mut named = Named::default();
@@ -110,11 +113,11 @@ pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Name
             _ => texts.get(u32::try_from(name.value).unwrap_or(0)),
         };
         named.names.push(Name { attribute, value });
-        ids.names.set(offset, named.names.len());
+        ids.names.set((offset / format::NAME_GRANULE) as u32, named.names.len() as u32);
     }
     for (_, key, offset) in walk.records::<format::Key>(Kind::Keys) {
         ids.key_records.push(key);
-        ids.keys.set(offset, ids.key_records.len());
+        ids.keys.set((offset / format::KEY_GRANULE) as u32, ids.key_records.len() as u32);
     }
     named.scopes = scopes(walk, &mut ids);
     named.windows = walk
@@ -134,18 +137,19 @@ pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Name
 /// The scope paths with outer ones first; `ids` learns where each came to be.
 fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
     let mut raw = Vec::new();
-    let mut offsets = Vec::new();
+    let mut raw_ids = Vec::new();
     for (_, scope, offset) in walk.records::<format::Scope>(Kind::Scopes) {
+        let id = (offset / format::KEY_GRANULE) as u32;
         raw.push(scope);
-        offsets.push(offset);
-        ids.scopes.set(offset, raw.len());
+        raw_ids.push(id);
+        ids.scopes.set(id, raw.len() as u32);
     }
     let parents: Vec<u32> = raw.iter().map(|scope| ids.scopes.get(scope.parent)).collect();
     let mut position = vec![0u32; raw.len() + 1];
     let mut scopes = Vec::with_capacity(raw.len());
     for (index, parent) in callers_first(&parents) {
         let counters = raw[index as usize];
-        let id = (offsets[index as usize] as u64 / format::KEY_GRANULE) as u32;
+        let id = raw_ids[index as usize];
         let name = ids.names.get(counters.name);
         scopes.push(Scope { id, parent: position[parent as usize], name, counters });
         position[index as usize + 1] = scopes.len() as u32;
@@ -167,35 +171,6 @@ fn mismatch(
     let name = open.and_then(|index| named.scopes[index as usize].name.checked_sub(1));
     let open = name.map_or("", |index| &named.names[index as usize].value);
     Some((texts.get(header.mismatch_end).to_string(), open.to_owned()))
-}
-
-/// Records by their id: index plus one, 0 where none is.
-struct ById {
-    granule: usize,
-    indices: Vec<u32>,
-}
-
-impl ById {
-    fn new(granule: u64) -> ById {
-        ById { granule: granule as usize, indices: Vec::new() }
-    }
-
-    /// Notes that the record at this offset has become number `count` of its kind.
-    fn set(&mut self, offset: usize, count: usize) {
-        let id = offset / self.granule;
-        if self.indices.len() <= id {
-            self.indices.resize(id + 1, 0);
-        }
-        self.indices[id] = count as u32;
-    }
-
-    fn get(&self, id: u32) -> u32 {
-        self.indices.get(id as usize).copied().unwrap_or(0)
-    }
-
-    fn change(&mut self, new: impl Fn(u32) -> u32) {
-        self.indices.iter_mut().for_each(|index| *index = new(*index));
-    }
 }
 
 /// Strings, each kept once, and all together no longer than the file that they come from.

@@ -13,11 +13,13 @@ use std::path::Path;
 use std::thread::ScopedJoinHandle;
 
 use heaptide_format as format;
-use heaptide_format::{ExtentHeader, FileHeader, Kind, StringHeader};
+use heaptide_format::{FileHeader, Kind, StringHeader};
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
 use crate::baseline::Before;
+use crate::by_id::ById;
+use crate::extents::{Contents, EventExtent, Extent, Range, Walk};
 use crate::named::{self, Ids, Named};
 use crate::{Error, pack};
 
@@ -56,6 +58,10 @@ pub struct Profile {
     pub named: Named,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
+    /// Indices of nodes plus one by their id, where frees have stacks.
+    pub(crate) node_ids: Option<ById>,
+    /// Extents of events, which are not read with the rest.
+    pub(crate) events: Vec<EventExtent>,
     /// What had been counted at the last reset; none if figures are from the start.
     pub before: Option<Box<Before>>,
     /// What a person should know about how complete this is.
@@ -114,6 +120,8 @@ pub struct Site {
     pub label: u32,
     /// Index of the lane that allocated, as the file says; it may be one without a record.
     pub lane: u32,
+    /// Index of the lane that counts it: another one's thread may have given its blocks a label.
+    pub owner: u32,
     /// Its key's `KEY_` flags.
     pub flags: u32,
     /// Bytes requested for each block; with [`format::KEY_SIZED`] only.
@@ -145,14 +153,19 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
     if pack::is_packed(&bytes) {
         return parse_packed(bytes.chain(file), size, path);
     }
-    let end = header(&bytes, path)?.file_end.min(size);
+    let header = header(&bytes, path)?;
+    if header.trace != 0 {
+        let mut kept = (bytes, Vec::new());
+        return parse_plain(Contents::without_events(&file, &header, size, path, &mut kept)?, path);
+    }
+    let end = header.file_end.min(size);
     if end > FILE_LIMIT {
         let path = path.to_owned();
         return Err(Error::TooLarge { path, size: end, limit: FILE_LIMIT });
     }
     let rest = end.saturating_sub(bytes.len() as u64);
     file.take(rest).read_to_end(&mut bytes).map_err(io)?;
-    parse(&bytes, path)
+    parse_plain(Contents::whole(&bytes), path)
 }
 
 /// Reads a profile from its bytes, packed or not; `path` is for messages.
@@ -161,19 +174,19 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     match pack::is_packed(bytes) {
         true => parse_packed(bytes, bytes.len() as u64, path),
-        false => parse_plain(bytes, path),
+        false => parse_plain(Contents::whole(bytes), path),
     }
 }
 
 fn parse_packed(packed: impl Read, size: u64, path: &Path) -> Result<Profile, Error> {
     let (bytes, fault) = pack::unpack(packed, size, path)?;
-    let mut profile = parse_plain(&bytes, path)?;
+    let mut profile = parse_plain(Contents::whole(&bytes), path)?;
     profile.notes.extend(fault);
     Ok(profile)
 }
 
-fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
-    let header = header(bytes, path)?;
+fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
+    let header = header(contents.bytes, path)?;
     let mode = match header.mode {
         m if m == format::Mode::Counters as u32 => format::Mode::Counters,
         m if m == format::Mode::Stacks as u32 => format::Mode::Stacks,
@@ -182,8 +195,8 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
             return Err(damaged(path, format!("the header says mode {m}, expected 1 to 3")));
         }
     };
-    let walk = Walk::over(bytes, &header, path)?;
-    let strings = Strings { bytes, ranges: walk.ranges(Kind::Strings) };
+    let walk = Walk::over(contents, &header).map_err(|what| damaged(path, what))?;
+    let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
     let (tree, named, mut sites) = std::thread::scope(|scope| {
         let tree = scope.spawn(|| Nodes::read(&walk, &modules, &by_index));
@@ -192,13 +205,13 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         let sites = sites(&walk, keyed.then_some(&ids));
         (joined(tree), named, sites)
     });
-    sites.iter_mut().for_each(|site| site.node = look_up(&tree.by_granule, site.node));
+    sites.iter_mut().for_each(|site| site.node = tree.by_id.get(site.node));
     let mut timeline: Vec<_> =
         walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();
     timeline.sort_by_key(|s| s.time_ns);
     let mut lanes: Vec<_> = walk.records::<format::Lane>(Kind::Lanes).map(|r| r.1).collect();
     lanes.sort_by_key(|lane| lane.index);
-    let mut notes = walk.notes;
+    let Walk { events, mut notes, .. } = walk;
     notes.extend(mismatch(&named, &header));
     Ok(Profile {
         mode,
@@ -206,7 +219,6 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         command: arguments(strings.raw(header.command)),
         host: strings.get(header.host).unwrap_or_default(),
         job: strings.get(header.job).unwrap_or_default(),
-        header,
         modules,
         places: tree.places,
         nodes: tree.nodes,
@@ -214,8 +226,11 @@ fn parse_plain(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
         sites,
         named,
         timeline,
+        node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
+        events,
         before: None,
         notes,
+        header,
     })
 }
 
@@ -278,112 +293,11 @@ pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
     }
 }
 
-/// The committed part of one extent.
-pub(crate) struct Extent {
-    kind: Kind,
-    pub(crate) lane: u32,
-    /// Offset of the first record.
-    start: usize,
-    /// One past the last committed byte that the file has.
-    end: usize,
-}
-
-/// The extents of a file, checked once.
-pub(crate) struct Walk<'a> {
-    bytes: &'a [u8],
-    extents: Vec<Extent>,
-    notes: Vec<String>,
-}
-
-impl<'a> Walk<'a> {
-    fn over(bytes: &'a [u8], header: &FileHeader, path: &Path) -> Result<Walk<'a>, Error> {
-        let in_use = usize::try_from(header.file_end).unwrap_or(usize::MAX);
-        let bytes = &bytes[..bytes.len().min(in_use)];
-        let mut walk = Walk { bytes, extents: Vec::new(), notes: Vec::new() };
-        let have = bytes.len() as u64;
-        if have < header.file_end {
-            let end = header.file_end;
-            walk.notes.push(format!("the file is cut short: {have} bytes of {end}"));
-        }
-        let (mut at, mut skipped) = (format::PAGE, 0);
-        while let Some(rest) = at.checked_add(format::EXTENT_HEADER).filter(|&e| e <= have) {
-            let head = &bytes[at as usize..rest as usize];
-            let extent = ExtentHeader::read_from_bytes(head).ok();
-            let Some(extent) = extent.filter(|e| e.magic == format::EXTENT_MAGIC) else {
-                skipped += format::PAGE;
-                at += format::PAGE;
-                continue;
-            };
-            at = walk.admit(at, &extent, header.file_end).map_err(|what| damaged(path, what))?;
-        }
-        if skipped > 0 {
-            walk.notes.push(format!("{skipped} bytes were reserved and not yet in use"));
-        }
-        Ok(walk)
-    }
-
-    /// Checks the extent at `at` and returns where the next one starts.
-    fn admit(&mut self, at: u64, extent: &ExtentHeader, file_end: u64) -> Result<u64, String> {
-        let ExtentHeader { length, committed, .. } = *extent;
-        if length == 0 || length % format::PAGE != 0 {
-            return Err(format!(
-                "extent at byte {at} is of length {length}, expected a multiple of 4096"
-            ));
-        }
-        let end = at.checked_add(length).filter(|&end| end <= file_end).ok_or_else(|| {
-            format!(
-                "extent at byte {at} is of length {length}, expected it to end by byte {file_end}"
-            )
-        })?;
-        let room = length - format::EXTENT_HEADER;
-        if committed > room {
-            return Err(format!(
-                "extent at byte {at} says {committed} bytes are in use, expected at most {room}"
-            ));
-        }
-        if let Some(kind) = Kind::from_number(extent.kind) {
-            let start = at + format::EXTENT_HEADER;
-            let last = (start + committed).min(self.bytes.len() as u64);
-            let (start, end) = (start as usize, last as usize);
-            self.extents.push(Extent { kind, lane: extent.lane, start, end });
-        }
-        Ok(end)
-    }
-
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &Extent> {
-        self.extents.iter().filter(move |extent| extent.kind == kind)
-    }
-
-    /// Bytes of the file that are there.
-    pub(crate) fn length(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn ranges(&self, kind: Kind) -> Vec<(usize, usize)> {
-        self.of(kind).map(|extent| (extent.start, extent.end)).collect()
-    }
-
-    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
-    /// left out.
-    pub(crate) fn records<T: FromBytes>(
-        &self,
-        kind: Kind,
-    ) -> impl Iterator<Item = (&Extent, T, usize)> {
-        self.of(kind).flat_map(move |extent| {
-            let records = self.bytes[extent.start..extent.end].chunks_exact(size_of::<T>());
-            records.enumerate().filter_map(move |(i, record)| {
-                let record = T::read_from_bytes(record).ok()?;
-                Some((extent, record, extent.start + i * size_of::<T>()))
-            })
-        })
-    }
-}
-
 /// The strings of a file; a reference is valid only into a committed part of a strings extent.
 pub(crate) struct Strings<'a> {
     bytes: &'a [u8],
     /// Ascending.
-    ranges: Vec<(usize, usize)>,
+    ranges: Vec<Range>,
 }
 
 impl<'a> Strings<'a> {
@@ -396,10 +310,11 @@ impl<'a> Strings<'a> {
     }
 
     fn find(&self, reference: u32) -> Option<&'a [u8]> {
-        let at = usize::try_from(u64::from(reference) * format::STRING_GRANULE).ok()?;
-        let next = self.ranges.partition_point(|&(start, _)| start <= at);
-        let &(_, end) = self.ranges.get(next.checked_sub(1)?)?;
-        let (head, rest) = StringHeader::read_from_prefix(self.bytes.get(at..end)?).ok()?;
+        let offset = u64::from(reference) * format::STRING_GRANULE;
+        let next = self.ranges.partition_point(|range| range.offset <= offset);
+        let range = self.ranges.get(next.checked_sub(1)?)?;
+        let at = usize::try_from(offset - range.offset).ok()?.checked_add(range.start)?;
+        let (head, rest) = StringHeader::read_from_prefix(self.bytes.get(at..range.end)?).ok()?;
         let length = usize::try_from(head.length).ok().filter(|&l| l <= format::STRING_MAX)?;
         rest.get(..length)
     }
@@ -443,22 +358,21 @@ fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>)
 struct Nodes {
     nodes: Vec<Node>,
     places: Vec<Place>,
-    /// By granule of the file: index into `nodes` plus one, 0 where no node is.
-    by_granule: Vec<u32>,
+    /// Index into `nodes` plus one.
+    by_id: ById,
 }
 
 impl Nodes {
     fn read(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
-        let granule = format::NODE_GRANULE as usize;
         let mut keys = Vec::new();
         let mut parents = Vec::new();
-        let mut by_granule = vec![0; walk.bytes.len() / granule + 1];
+        let mut by_id = ById::default();
         for (_, node, offset) in walk.records::<format::Node>(Kind::Nodes) {
             keys.push((node.key, node.flags));
             parents.push(node.parent);
-            by_granule[offset / granule] = keys.len() as u32;
+            by_id.set((offset / format::NODE_GRANULE) as u32, keys.len() as u32);
         }
-        parents.iter_mut().for_each(|parent| *parent = look_up(&by_granule, *parent));
+        parents.iter_mut().for_each(|parent| *parent = by_id.get(*parent));
         let mut places = Places::default();
         let mut nodes = Vec::with_capacity(keys.len());
         if parents.iter().zip(0..).all(|(&parent, index)| parent <= index) {
@@ -466,7 +380,7 @@ impl Nodes {
             let place = |key: &(u64, u32)| places.id(place(*key, modules, by_index));
             let node = |(&parent, place)| Node { parent, place };
             nodes.extend(parents.iter().zip(keys.iter().map(place)).map(node));
-            return Nodes { nodes, places: places.list, by_granule };
+            return Nodes { nodes, places: places.list, by_id };
         }
         // index in the file plus one → index in `nodes` plus one
         let mut position = vec![0u32; keys.len() + 1];
@@ -475,13 +389,9 @@ impl Nodes {
             nodes.push(Node { parent: position[parent as usize], place });
             position[index as usize + 1] = nodes.len() as u32;
         }
-        by_granule.iter_mut().for_each(|index| *index = position[*index as usize]);
-        Nodes { nodes, places: places.list, by_granule }
+        by_id.change(|index| position[index as usize]);
+        Nodes { nodes, places: places.list, by_id }
     }
-}
-
-fn look_up(by_granule: &[u32], id: u32) -> u32 {
-    by_granule.get(id as usize).copied().unwrap_or(0)
 }
 
 /// Orders nodes so that each comes after its parent: pairs of index and parent plus one. Where
@@ -551,14 +461,15 @@ fn place((key, flags): (u64, u32), modules: &[Module], by_index: &FxHashMap<u64,
 /// The sites, each with its node's id in the file; without `ids` (version 1) each has a stack and
 /// nothing else.
 fn sites(walk: &Walk, ids: Option<&Ids>) -> Vec<Site> {
-    let site = |(extent, counters, offset): (&Extent, format::Site, usize)| {
-        let id = (offset as u64 / format::SITE_GRANULE) as u32;
+    let site = |(extent, counters, offset): (&Extent, format::Site, u64)| {
+        let id = (offset / format::SITE_GRANULE) as u32;
         let (scope, label, flags) = (0, 0, 0);
         let node = counters.key;
         let lane = extent.lane;
         let (moved, lent_bytes) = ([0; 3], 0);
+        let (owner, size) = (lane, 0);
         let plain =
-            Site { id, node, scope, label, lane, flags, size: 0, moved, lent_bytes, counters };
+            Site { id, node, scope, label, lane, owner, flags, size, moved, lent_bytes, counters };
         let Some(ids) = ids.filter(|_| counters.key & format::KEY_BIT != 0) else {
             return plain;
         };

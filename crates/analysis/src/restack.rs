@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::{Frame, FrameId, Process, Site, StackId, StackNode};
+use crate::trace::Trace;
 
 /// A stack tree as it grows: equal frames below one caller are one node.
 pub(crate) struct Stacks {
@@ -56,6 +57,9 @@ impl Process {
         for site in &mut self.sites {
             site.stack = new[site.stack.0 as usize].0;
         }
+        for trace in &mut self.traces {
+            trace.move_stacks(|stack| new[stack.0 as usize].0);
+        }
         self.stacks = stacks.into_nodes();
     }
 
@@ -90,21 +94,28 @@ impl Process {
         let mut first = FxHashMap::default();
         first.reserve(self.sites.len());
         let mut sites: Vec<Site> = Vec::with_capacity(self.sites.len());
+        let mut new = Vec::with_capacity(self.sites.len());
         for site in self.sites.drain(..) {
             let key = (site.stack, site.scope, site.label, site.lane, site.size, site.kind);
             let at = *first.entry(key).or_insert(sites.len());
+            new.push(at as u32);
             match sites.get_mut(at) {
                 Some(same) => same.join(&site),
                 None => sites.push(site),
             }
         }
         self.sites = sites;
+        for trace in &mut self.traces {
+            trace.move_sites(|site| new.get(site as usize).copied());
+        }
     }
 
     fn forget_stacks(&mut self) {
         let mut used = vec![false; self.stacks.len()];
         used[0] = true;
         self.sites.iter().for_each(|site| used[site.stack.0 as usize] = true);
+        let of_frees = self.traces.iter().flat_map(Trace::stacks);
+        of_frees.for_each(|stack| used[stack.0 as usize] = true);
         for index in (1..self.stacks.len()).rev() {
             used[self.stacks[index].parent.0 as usize] |= used[index];
         }
@@ -118,6 +129,9 @@ impl Process {
         }
         self.stacks.truncate(kept);
         self.sites.iter_mut().for_each(|site| site.stack = new[site.stack.0 as usize]);
+        for trace in &mut self.traces {
+            trace.move_stacks(|stack| new[stack.0 as usize]);
+        }
     }
 
     fn forget_frames(&mut self) {

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{Frame, FrameId, Mode, Process, Scope, ScopeId, StackId};
 use crate::restack::Stacks;
+use crate::trace::Trace;
 
 /// What is inside the scopes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,11 +114,26 @@ impl Process {
             }
             self.sites[index].stack = stack;
         }
+        self.move_stacks_of_frees(&mut stacks, inside);
         self.stacks = stacks.into_nodes();
         if self.mode == Mode::Scopes {
             self.mode = Mode::Stacks;
         }
         self.settle();
+    }
+
+    /// Who frees is in no scope of the block's; a stack of a free stays what it is.
+    fn move_stacks_of_frees(&mut self, stacks: &mut Stacks, inside: Inside) {
+        let mut new = vec![StackId(0); self.stacks.len()];
+        let any = self.traces.iter().flat_map(Trace::stacks).next().is_some();
+        if any && inside == Inside::Functions {
+            for (index, node) in self.stacks.iter().enumerate().skip(1) {
+                new[index] = stacks.child(new[node.parent.0 as usize], node.frame);
+            }
+        }
+        for trace in &mut self.traces {
+            trace.move_stacks(|stack| new[stack.0 as usize]);
+        }
     }
 
     /// The stack that stands for each scope path, with a frame for each name.

@@ -70,6 +70,9 @@ impl Process {
         for entered in &mut self.entered {
             entered.scope = folding.new[entered.scope.0 as usize];
         }
+        for trace in &mut self.traces {
+            trace.move_scopes(|scope| folding.new[scope.0 as usize]);
+        }
         self.scopes = folding.folded;
     }
 }

@@ -8,12 +8,13 @@ use crate::aggregate::Sum;
 use crate::facts::{self, Facts};
 use crate::growing::{Growing, Grown};
 use crate::model::{
-    Frame, FrameId, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId, StackNode,
+    End, Frame, FrameId, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId, StackNode,
 };
 use crate::naming;
 use crate::reader::{self, NO_MODULE, Profile};
 use crate::recording::Ending;
 use crate::symbols::{ModuleKey, Symbols};
+use crate::trace::{Became, Trace};
 
 /// Builds a process image's tables.
 pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
@@ -29,7 +30,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         let facts = Facts::of(&profile, &of);
         (reader::joined(stacks), facts)
     });
-    let Facts { lanes, mut sites, ids } = facts;
+    let Facts { lanes, mut sites, ids, of_site } = facts;
     sites.iter_mut().for_each(|site| site.stack = stack_of_node[site.stack.0 as usize]);
     let mut totals = Sum::default();
     sites.iter().for_each(|site| totals.add(site));
@@ -37,6 +38,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let entered = naming::entered(&profile, &scope_of_path, &ids);
     let windows = naming::windows(&profile);
     let marks = naming::marks(&profile, &ids);
+    let became =
+        Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
+    let running = ending.end == End::Running;
+    let traces = Trace::of(&profile, &ending.file, running, &became).into_iter().collect();
     let header = &profile.header;
     totals.peak_bytes = header.peak_bytes;
     Process {
@@ -82,6 +87,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         run: ending.run,
         images: 1,
         timeline: profile.timeline,
+        traces,
         part: ending.part,
         notes: ending.notes,
     }

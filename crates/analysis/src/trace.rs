@@ -1,4 +1,14 @@
 //! Traces: every event of a process, in extents of its profile and in a file beside it.
+//!
+//! ```text
+//! extents of the profile ─┐
+//! PID-IMAGE.trace ────────┴─chunks─▶ lanes ─merged by the clock─▶ blocks ─paired─▶ Event
+//! ```
 
+mod event;
 pub mod file;
-pub mod live;
+mod maps;
+
+pub use event::{Event, LiveBlock, Operation};
+pub(crate) use maps::Became;
+pub use maps::Trace;

@@ -2,11 +2,11 @@
 
 use crate::{ALLOCATED, Block, Context, FREED, MOVING, Record, other, usual_size};
 
-/// The reader's side of one extent.
+/// The reader's side of one extent, whose bytes it may own.
 #[derive(Clone)]
-pub struct Decoder<'a> {
+pub struct Decoder<B> {
     context: Context,
-    bytes: &'a [u8],
+    bytes: B,
     at: usize,
 }
 
@@ -28,9 +28,9 @@ impl Word {
     }
 }
 
-impl<'a> Decoder<'a> {
+impl<B: AsRef<[u8]>> Decoder<B> {
     /// The records in these bytes, the first of them after this moment.
-    pub fn new(ticks: u64, bytes: &'a [u8]) -> Decoder<'a> {
+    pub fn new(ticks: u64, bytes: B) -> Decoder<B> {
         let mut context = Context::new();
         context.ticks = ticks;
         Decoder { context, bytes, at: 0 }
@@ -45,26 +45,30 @@ impl<'a> Decoder<'a> {
     #[expect(clippy::should_implement_trait, reason = "an iterator could not be cloned as cheaply")]
     #[inline]
     pub fn next(&mut self) -> Option<Result<(u64, Record), Fault>> {
-        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let Decoder { context, bytes, at } = self;
+        let rest = bytes.as_ref().get(*at..).filter(|rest| !rest.is_empty())?;
         let (record, length) = match rest.first_chunk::<16>() {
-            Some(word) => self.short(Word(u128::from_le_bytes(*word))),
+            Some(word) => context.short(Word(u128::from_le_bytes(*word))),
             None => {
                 let mut word = [0; 16];
                 word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                self.short(Word(u128::from_le_bytes(word)))
+                context.short(Word(u128::from_le_bytes(word)))
             }
         }
-        .or_else(|| self.long(rest))
+        .or_else(|| context.long(rest))
         .filter(|&(_, length)| length <= rest.len())
         .unwrap_or((Record::Released, 0));
         if length == 0 {
-            let at = core::mem::replace(&mut self.at, self.bytes.len());
-            return Some(Err(Fault { at }));
+            let fault = Fault { at: *at };
+            *at += rest.len();
+            return Some(Err(fault));
         }
-        self.at += length;
-        Some(Ok((self.context.ticks, record)))
+        *at += length;
+        Some(Ok((context.ticks, record)))
     }
+}
 
+impl Context {
     /// A record of one word; none if it is none.
     #[inline(always)]
     fn short(&mut self, mut word: Word) -> Option<(Record, usize)> {
@@ -78,7 +82,7 @@ impl<'a> Decoder<'a> {
             ALLOCATED => self.block(word, first, clock_bytes, away_bytes),
             kind @ (FREED | MOVING) if first >> 6 == 0 => {
                 self.advance(&mut word, clock_bytes, away_bytes);
-                let address = self.context.address;
+                let address = self.address;
                 let length = (1 + clock_bytes + away_bytes) as usize;
                 let freed = kind == FREED;
                 let record =
@@ -91,11 +95,10 @@ impl<'a> Decoder<'a> {
 
     #[inline(always)]
     fn advance(&mut self, word: &mut Word, clock_bytes: u32, away_bytes: u32) {
-        let context = &mut self.context;
-        context.ticks = context.ticks.wrapping_add(word.take(clock_bytes));
+        self.ticks = self.ticks.wrapping_add(word.take(clock_bytes));
         let away = word.take(away_bytes);
         let difference = (away >> 1) ^ (away & 1).wrapping_neg();
-        context.address = (context.address >> 3).wrapping_add(difference) << 3;
+        self.address = (self.address >> 3).wrapping_add(difference) << 3;
     }
 
     #[inline(always)]
@@ -118,11 +121,11 @@ impl<'a> Decoder<'a> {
         self.advance(&mut word, clock_bytes, away_bytes);
         let site = word.take(site_bytes) as u32;
         let slot = match site_bytes {
-            0 => self.context.last,
+            0 => self.last,
             1 => site as u8,
             _ => Context::slot_of(site),
         };
-        let known = *self.context.slot(slot);
+        let known = *self.slot(slot);
         let size = word.take(size_bytes);
         let more = word.take(more_bytes);
         let requested = if size_code == 0 { known.requested } else { size };
@@ -132,13 +135,13 @@ impl<'a> Decoder<'a> {
             _ => requested.wrapping_add(more),
         };
         let block = Block {
-            address: self.context.address,
+            address: self.address,
             site: if site_bytes > 1 { site } else { known.site },
             requested,
             usable,
             reallocated: second & 16 != 0,
         };
-        self.context.note(slot, &block);
+        self.note(slot, &block);
         Some((Record::Allocated(block), all as usize))
     }
 
@@ -180,14 +183,14 @@ impl<'a> Decoder<'a> {
             other::CLOSED => (Record::Closed { address: word(1)?, site: half(16)? }, 21),
             _ => return None,
         };
-        self.context.ticks = ticks;
+        self.ticks = ticks;
         match record {
             Record::Allocated(block) => {
-                self.context.address = block.address;
-                self.context.note(Context::slot_of(block.site), &block);
+                self.address = block.address;
+                self.note(Context::slot_of(block.site), &block);
             }
             Record::Freed { address } | Record::Moving { address } => {
-                self.context.address = address;
+                self.address = address;
             }
             _ => {}
         }

@@ -1,0 +1,108 @@
+//! An event as it comes out of a trace: paired with the block it is of.
+
+use crate::model::{LaneId, ScopeId, StackId};
+
+/// What happened to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Operation {
+    /// It was allocated, or became known: a pool's block, labelled memory. A reallocation is an
+    /// allocation and a free.
+    Allocate,
+    /// It was freed, or is no longer known.
+    Free,
+    /// A request failed: there is no block.
+    Fail,
+    /// It got a label, or another one, and so another site. Sums over sites count a free at the one
+    /// and an allocation at the other; sums over events that leave relabelling out count each block
+    /// once.
+    Relabel,
+    /// Its label was taken off: it is at the site again that it was allocated at, as if it had not
+    /// left it.
+    Unlabel,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const fn all() -> &'static [Operation] {
+        use Operation::{Allocate, Fail, Free, Relabel, Unlabel};
+        &[Allocate, Free, Fail, Relabel, Unlabel]
+    }
+
+    /// Its name in tables.
+    ///
+    /// ```
+    /// use heaptide_analysis::trace::Operation;
+    /// assert_eq!(Operation::Free.name(), "free");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Allocate => "allocate",
+            Operation::Free => "free",
+            Operation::Fail => "fail",
+            Operation::Relabel => "relabel",
+            Operation::Unlabel => "unlabel",
+        }
+    }
+}
+
+/// One event. Times are nanoseconds from the start of the process, or of the first of joined ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// From 1, in order of time over all events of the process, also those that are not given.
+    pub number: u64,
+    /// When; never less than of the event before.
+    pub time_ns: u64,
+    /// What happened.
+    pub operation: Operation,
+    /// Whether it is part of a reallocation, which is a free of the old block and an allocation of
+    /// the new one at one and the same time.
+    pub reallocated: bool,
+    /// Of a free: whether the thread had allocated nothing since it allocated the block.
+    pub temporary: bool,
+    /// The lane that did it; none for a free inside the recorder.
+    pub lane: Option<LaneId>,
+    /// The thread that did it, as the system numbers it; 0 if that is not known.
+    pub thread: u32,
+    /// The scope that the thread was in.
+    pub scope: ScopeId,
+    /// Index into [`crate::model::Process::sites`]: where the block is counted, after the event.
+    pub site: u32,
+    /// Of a change of label the site that the block was at before, if that is there, else `site`.
+    pub site_before: u32,
+    /// The number of the block: from 1, in order of allocation over the process; 0 of a failure.
+    pub uid: u64,
+    /// Where it begins.
+    pub address: u64,
+    /// Bytes asked for; of a change of label those it was said to hold.
+    pub requested: u64,
+    /// Bytes given.
+    pub usable: u64,
+    /// When the block was allocated; its lifetime is `time_ns` less this at its free.
+    pub allocated_ns: u64,
+    /// The number of the event that allocated it.
+    pub allocated_number: u64,
+    /// Of a free the stack that freed, where it was recorded (`--free-stacks`); else 0.
+    pub free_stack: StackId,
+    /// Usable bytes of the process that are live after it: of blocks from the allocator, of all
+    /// sites.
+    pub live_bytes: u64,
+}
+
+/// A block that was never freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveBlock {
+    /// Its number.
+    pub uid: u64,
+    /// Where it begins.
+    pub address: u64,
+    /// Index into [`crate::model::Process::sites`].
+    pub site: u32,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes given.
+    pub usable: u64,
+    /// When it was allocated.
+    pub allocated_ns: u64,
+    /// The number of the event that allocated it.
+    pub allocated_number: u64,
+}
