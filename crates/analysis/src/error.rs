@@ -32,6 +32,11 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// A process whose events were not recorded.
+    NoTrace {
+        /// Its profile.
+        path: PathBuf,
+    },
     /// No process has a snapshot of this number.
     NoSnapshot {
         /// The recording.
@@ -109,6 +114,11 @@ impl fmt::Display for Error {
                 f,
                 "{}: no profile in this directory, expected PID-IMAGE.profile; \
                  name a recording made by `heaptide run`",
+                path.display()
+            ),
+            Error::NoTrace { path } => write!(
+                f,
+                "{}: it has no events; `heaptide run --mode trace` records them",
                 path.display()
             ),
             Error::NoSnapshot { path, number, there } => {

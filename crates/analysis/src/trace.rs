@@ -5,10 +5,17 @@
 //! PID-IMAGE.trace ────────┴─chunks─▶ lanes ─merged by the clock─▶ blocks ─paired─▶ Event
 //! ```
 
+mod blocks;
+mod chunks;
+mod clock;
 mod event;
 pub mod file;
+mod lanes;
 mod maps;
+mod replay;
 
+pub use blocks::Unpaired;
 pub use event::{Event, LiveBlock, Operation};
 pub(crate) use maps::Became;
 pub use maps::Trace;
+pub use replay::Replay;

@@ -9,6 +9,7 @@ use crate::by_id::ById;
 use crate::extents::EventExtent;
 use crate::model::{LaneId, Process, ScopeId, StackId};
 use crate::reader::Profile;
+use crate::snapshot;
 
 /// The trace of one process image, not read yet, and what its ids are in the tables of the process.
 #[derive(Clone, Debug)]
@@ -54,7 +55,8 @@ impl Trace {
         became: &Became,
     ) -> Option<Trace> {
         let header = &profile.header;
-        if header.trace & format::TRACE_ON == 0 {
+        // What a snapshot is of has a trace, the snapshot has none.
+        if header.trace & format::TRACE_ON == 0 || snapshot::numbers(file).is_some() {
             return None;
         }
         let mut trace = Trace {

@@ -184,6 +184,7 @@ pub fn process() -> Process {
         windows: Vec::new(),
         marks: Vec::new(),
         timeline: Vec::new(),
+        traces: Vec::new(),
         unwinder: (12_345, 67),
         lanes_at_once: 2,
         part: None,

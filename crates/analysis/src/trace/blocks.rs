@@ -1,0 +1,324 @@
+//! Records paired by address: which block each is of.
+
+use std::collections::VecDeque;
+
+use heaptide_trace::Record;
+use rustc_hash::FxHashMap;
+
+use super::event::{Event, LiveBlock, Operation};
+use super::lanes::Lane;
+use super::maps::Trace;
+use crate::model::{ScopeId, Site, StackId};
+
+/// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
+/// after the next allocation at its address.
+const SKEW_NS: u64 = 2000;
+
+/// A block that is there, or some other memory that a site counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    uid: u64,
+    address: u64,
+    requested: u64,
+    usable: u64,
+    allocated_ns: u64,
+    number: u64,
+    /// By its id in the profile.
+    site: u32,
+}
+
+/// A block whose address is another one's already, and whose end was not seen yet.
+#[derive(Debug)]
+struct Overdue {
+    block: Block,
+    /// The lane that has the address now: its own frees are of the new block.
+    lane: u32,
+    until_ns: u64,
+}
+
+/// What is counted over all images of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) events: u64,
+    pub(super) uids: u64,
+    pub(super) live_bytes: u64,
+}
+
+/// What does not fit together in a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unpaired {
+    /// Ends of blocks that were never seen allocated.
+    pub frees: u64,
+    /// Blocks whose address was allocated again without an end of theirs.
+    pub blocks: u64,
+}
+
+/// The blocks of an image.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    trace: Trace,
+    /// Events before this are not given.
+    since_ns: u64,
+    /// By index of the site.
+    scopes: Vec<ScopeId>,
+    live: FxHashMap<u64, Block>,
+    /// Memory that is no block of the allocator's, by address and site.
+    known: FxHashMap<(u64, u32), Block>,
+    /// Blocks that are being reallocated, by the index of the lane.
+    moving: FxHashMap<u32, Block>,
+    overdue: VecDeque<Overdue>,
+    pub(super) unpaired: Unpaired,
+}
+
+/// What an event is beside its block.
+#[derive(Clone, Copy)]
+struct Told {
+    operation: Operation,
+    reallocated: bool,
+    temporary: bool,
+    site_before: u32,
+}
+
+/// Where and when events go, and what counts them.
+pub(super) struct Sink<'a> {
+    pub(super) time_ns: u64,
+    pub(super) counts: &'a mut Counts,
+    pub(super) out: &'a mut Vec<Event>,
+}
+
+impl Blocks {
+    pub(super) fn of(trace: Trace, sites: &[Site]) -> Blocks {
+        let since_ns = match trace.since_ns {
+            0 => 0,
+            since_ns => since_ns.saturating_add(trace.after_ns),
+        };
+        Blocks {
+            trace,
+            since_ns,
+            scopes: sites.iter().map(|site| site.scope).collect(),
+            live: FxHashMap::default(),
+            known: FxHashMap::default(),
+            moving: FxHashMap::default(),
+            overdue: VecDeque::new(),
+            unpaired: Unpaired::default(),
+        }
+    }
+
+    /// Takes the next record, which a lane wrote.
+    pub(super) fn take(&mut self, lane: &mut Lane, record: Record, to: &mut Sink) {
+        if !self.overdue.is_empty() {
+            self.give_up(to.counts, to.time_ns);
+        }
+        match record {
+            Record::Allocated(block) => {
+                let reallocated = block.reallocated;
+                let old = match reallocated {
+                    true => self.moving.remove(&lane.index),
+                    false => None,
+                };
+                let in_place = old.filter(|old| old.address == block.address);
+                if let Some(old) = in_place {
+                    self.free(lane, &old, Told::free(true), to);
+                }
+                self.allocate(lane, &block, to);
+                if let Some(old) = old.filter(|old| old.address != block.address) {
+                    self.free(lane, &old, Told::free(true), to);
+                }
+            }
+            Record::Freed { address } => {
+                let is_last = lane.last_block == address;
+                lane.last_block = if is_last { 0 } else { lane.last_block };
+                if let Some(block) = self.end(lane, address) {
+                    let counted = self.trace.is_counted_by(lane.index, block.site);
+                    let temporary = is_last && counted;
+                    self.free(lane, &block, Told { temporary, ..Told::free(false) }, to);
+                }
+            }
+            Record::Moving { address } => {
+                self.stays(lane);
+                let block = self.end(lane, address);
+                block.and_then(|block| self.moving.insert(lane.index, block));
+            }
+            Record::StillThere => self.stays(lane),
+            Record::Released => {
+                if let Some(block) = self.moving.remove(&lane.index) {
+                    self.free(lane, &block, Told::free(true), to);
+                }
+            }
+            Record::Failed { site } => {
+                let none = Block { site, ..Block::default() };
+                self.tell(lane, &none, Told::plain(Operation::Fail), to);
+            }
+            Record::Relabelled(_) | Record::Unlabelled { .. } => self.relabel(lane, record, to),
+            Record::Opened(block) => {
+                let known = self.begin(&block, to);
+                if self.known.insert((block.address, block.site), known).is_some() {
+                    self.unpaired.blocks += 1;
+                }
+                let reallocated = block.reallocated;
+                self.tell(
+                    lane,
+                    &known,
+                    Told { reallocated, ..Told::plain(Operation::Allocate) },
+                    to,
+                );
+            }
+            Record::Closed { address, site } => match self.known.remove(&(address, site)) {
+                Some(block) => self.tell(lane, &block, Told::free(false), to),
+                None => self.unpaired.frees += 1,
+            },
+            Record::Scope(_) | Record::Thread(_) | Record::Node(_) => {} // the lane knows
+        }
+    }
+
+    /// What is live, of sites that are there.
+    pub(super) fn live(&self) -> impl Iterator<Item = LiveBlock> {
+        let all = self.live.values().chain(self.known.values()).chain(self.moving.values());
+        all.filter_map(|block| {
+            Some(LiveBlock {
+                uid: block.uid,
+                address: block.address,
+                site: self.trace.site(block.site)?,
+                requested: block.requested,
+                usable: block.usable,
+                allocated_ns: block.allocated_ns,
+                allocated_number: block.number,
+            })
+        })
+    }
+
+    /// No record comes any more: blocks that are overdue did end.
+    pub(super) fn finish(&mut self, counts: &mut Counts) {
+        self.give_up(counts, u64::MAX);
+    }
+
+    /// A block as it begins.
+    fn begin(&self, block: &heaptide_trace::Block, to: &mut Sink) -> Block {
+        to.counts.uids += 1;
+        Block {
+            uid: to.counts.uids,
+            address: block.address,
+            requested: block.requested,
+            usable: block.usable,
+            allocated_ns: to.time_ns,
+            number: to.counts.events + 1,
+            site: block.site,
+        }
+    }
+
+    fn allocate(&mut self, lane: &mut Lane, block: &heaptide_trace::Block, to: &mut Sink) {
+        let new = self.begin(block, to);
+        let live_bytes = &mut to.counts.live_bytes;
+        *live_bytes = live_bytes.saturating_add(block.usable);
+        lane.last_block = if block.reallocated { 0 } else { block.address };
+        if let Some(old) = self.live.insert(block.address, new) {
+            *live_bytes = live_bytes.saturating_sub(old.usable);
+            let until_ns = to.time_ns.saturating_add(SKEW_NS);
+            self.overdue.push_back(Overdue { block: old, lane: lane.index, until_ns });
+        }
+        let reallocated = block.reallocated;
+        self.tell(lane, &new, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
+    }
+
+    /// The block that ends at an address, by a record of this lane.
+    #[inline]
+    fn end(&mut self, lane: &Lane, address: u64) -> Option<Block> {
+        if !self.overdue.is_empty() {
+            let is_it = |o: &Overdue| o.block.address == address && o.lane != lane.index;
+            if let Some(at) = self.overdue.iter().position(is_it) {
+                return self.overdue.remove(at).map(|overdue| overdue.block);
+            }
+        }
+        let block = self.live.remove(&address);
+        self.unpaired.frees += u64::from(block.is_none());
+        block
+    }
+
+    fn free(&mut self, lane: &Lane, block: &Block, told: Told, to: &mut Sink) {
+        let live_bytes = &mut to.counts.live_bytes;
+        *live_bytes = live_bytes.saturating_sub(block.usable);
+        self.tell(lane, block, told, to);
+    }
+
+    /// Of a reallocation that came to nothing: the block is as it was.
+    fn stays(&mut self, lane: &Lane) {
+        if let Some(block) = self.moving.remove(&lane.index) {
+            self.live.insert(block.address, block);
+        }
+    }
+
+    fn relabel(&mut self, lane: &Lane, record: Record, to: &mut Sink) {
+        let (operation, address, site, said) = match record {
+            Record::Relabelled(said) => (Operation::Relabel, said.address, said.site, Some(said)),
+            Record::Unlabelled { address, site } => (Operation::Unlabel, address, site, None),
+            _ => return,
+        };
+        let Some(block) = self.live.get_mut(&address) else {
+            self.unpaired.frees += 1;
+            return;
+        };
+        let site_before = std::mem::replace(&mut block.site, site);
+        let mut now = *block;
+        if let Some(said) = said {
+            (now.requested, now.usable) = (said.requested, said.usable);
+        }
+        self.tell(lane, &now, Told { site_before, ..Told::plain(operation) }, to);
+    }
+
+    /// Blocks whose end did not come in time did end.
+    #[cold]
+    fn give_up(&mut self, counts: &mut Counts, now_ns: u64) {
+        while let Some(overdue) = self.overdue.pop_front_if(|o| o.until_ns < now_ns) {
+            self.unpaired.blocks += 1;
+            counts.live_bytes = counts.live_bytes.saturating_sub(overdue.block.usable);
+        }
+    }
+
+    /// Gives an event, if its site is there.
+    #[inline]
+    fn tell(&self, lane: &Lane, block: &Block, told: Told, to: &mut Sink) {
+        to.counts.events += 1;
+        let Some(site) = self.trace.site(block.site).filter(|_| to.time_ns >= self.since_ns) else {
+            return;
+        };
+        let Told { operation, reallocated, temporary, site_before } = told;
+        let before = Some(site_before).filter(|&before| before != 0);
+        to.out.push(Event {
+            number: to.counts.events,
+            time_ns: to.time_ns,
+            operation,
+            reallocated,
+            temporary,
+            lane: self.trace.lane(lane.index),
+            thread: lane.thread,
+            scope: match operation {
+                // A lane does not say where it is where the site does.
+                Operation::Allocate => self.scopes[site as usize],
+                _ => self.trace.scope(lane.scope),
+            },
+            site,
+            site_before: before.and_then(|before| self.trace.site(before)).unwrap_or(site),
+            uid: block.uid,
+            address: block.address,
+            requested: block.requested,
+            usable: block.usable,
+            allocated_ns: block.allocated_ns,
+            allocated_number: block.number,
+            free_stack: match operation {
+                Operation::Free => self.trace.stack(lane.node),
+                _ => StackId(0),
+            },
+            live_bytes: to.counts.live_bytes,
+        });
+    }
+}
+
+impl Told {
+    const fn plain(operation: Operation) -> Told {
+        Told { operation, reallocated: false, temporary: false, site_before: 0 }
+    }
+
+    const fn free(reallocated: bool) -> Told {
+        Told { reallocated, ..Told::plain(Operation::Free) }
+    }
+}

@@ -1,0 +1,231 @@
+//! The contents of extents of events, each once, wherever they are now: in the profile, or moved to
+//! the file beside it.
+//!
+//! A profile may be written to meanwhile: contents that were moved, or have given way to others, are
+//! looked for in the file, which is then longer.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use heaptide_format::{EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TraceStart};
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
+
+use super::Trace;
+use super::file::{Place, TraceFile, Unpacker};
+use crate::extents::EventExtent;
+use crate::{Error, pack};
+
+/// Bytes of an extent before its records.
+const HEAD: usize = EXTENT_HEADER as usize + size_of::<TraceStart>();
+/// The longest contents.
+const CONTENTS_MAX: u64 = TRACE_EXTENT_MAX - EXTENT_HEADER;
+
+/// The contents of an extent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) lane: u32,
+    pub(super) number: u32,
+    place: Where,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Where {
+    /// In the file of what was moved.
+    Moved(Place),
+    /// In the profile, from this offset on.
+    Profile(u64),
+}
+
+/// The files of a trace.
+pub(super) struct Files {
+    profile: Profile,
+    moved: Option<TraceFile>,
+    unpacker: Unpacker,
+}
+
+enum Profile {
+    Plain(File),
+    /// One that was packed with contents in it, unpacked.
+    Unpacked(Vec<u8>),
+    /// One that holds none.
+    Nothing,
+}
+
+/// What is in a trace.
+pub(super) struct Contents {
+    /// By lane, each lane's in order.
+    pub(super) lanes: Vec<(u32, Vec<Chunk>)>,
+    /// For each lane that wrote when the profile was read, the newest contents and how many bytes
+    /// of it there were.
+    pub(super) newest: Vec<(Chunk, usize)>,
+}
+
+impl Files {
+    /// Opens them.
+    ///
+    /// Errors: the profile cannot be read, or the file beside it is no trace.
+    pub(super) fn open(trace: &Trace) -> Result<(Files, Contents), Error> {
+        let io = |source| Error::Io { path: trace.file.clone(), doing: "read", source };
+        let here = || trace.extents.iter().filter(|extent| is_here(extent));
+        let profile = match here().next() {
+            Some(_) => Profile::open(trace).map_err(io)??,
+            None => Profile::Nothing,
+        };
+        let moved = TraceFile::of(&trace.file)?;
+        let mut by_number: FxHashMap<u32, Chunk> = FxHashMap::default();
+        let mut newest: FxHashMap<u32, (Chunk, usize)> = FxHashMap::default();
+        for extent in here() {
+            let number = extent.start.number;
+            let chunk = Chunk { lane: extent.lane, number, place: Where::Profile(extent.offset) };
+            by_number.insert(number, chunk);
+            let committed = extent.committed.min(CONTENTS_MAX) as usize;
+            let seen = newest.entry(extent.lane).or_insert((chunk, committed));
+            if seen.0.number < number {
+                *seen = (chunk, committed);
+            }
+        }
+        for &place in moved.iter().flat_map(TraceFile::places) {
+            let (lane, number) = (place.chunk.lane, place.chunk.number);
+            by_number.insert(number, Chunk { lane, number, place: Where::Moved(place) });
+        }
+        let mut chunks: Vec<Chunk> = by_number.into_values().collect();
+        chunks.sort_unstable_by_key(|chunk| (chunk.lane, chunk.number));
+        let lanes = chunks.chunk_by(|a, b| a.lane == b.lane);
+        let lanes = lanes.map(|chunks| (chunks[0].lane, chunks.to_vec())).collect();
+        let newest = newest.into_values().collect();
+        let unpacker = Unpacker::new().map_err(io)?;
+        Ok((Files { profile, moved, unpacker }, Contents { lanes, newest }))
+    }
+
+    /// Reads contents in place of what is in `contents`; an error says why they are lost.
+    pub(super) fn read(&mut self, chunk: &Chunk, contents: &mut Vec<u8>) -> Result<(), String> {
+        contents.clear();
+        match chunk.place {
+            Where::Moved(place) => self.read_moved(&place, contents),
+            Where::Profile(offset) => {
+                let here = self.profile.read(offset, chunk.number, contents);
+                if here.map_err(|e| e.to_string())? {
+                    return Ok(());
+                }
+                contents.clear();
+                let moved = self.moved_since(chunk.number).map_err(|e| e.to_string())?;
+                let place = moved.ok_or("its place was written anew")?;
+                self.read_moved(&place, contents)
+            }
+        }
+    }
+
+    fn read_moved(&mut self, place: &Place, contents: &mut Vec<u8>) -> Result<(), String> {
+        let moved = self.moved.as_ref().ok_or("the file is gone")?;
+        moved.read(place, &mut self.unpacker, contents).map_err(|e| e.to_string())
+    }
+
+    /// Where contents are now that were in the profile.
+    fn moved_since(&mut self, number: u32) -> io::Result<Option<Place>> {
+        let Some(moved) = &mut self.moved else {
+            return Ok(None);
+        };
+        moved.look_for_more()?;
+        Ok(moved.places().iter().rev().find(|place| place.chunk.number == number).copied())
+    }
+}
+
+/// Whether an extent has contents that were not moved.
+fn is_here(extent: &EventExtent) -> bool {
+    extent.start.state != TRACE_MOVED && extent.committed >= size_of::<TraceStart>() as u64
+}
+
+impl Profile {
+    fn open(trace: &Trace) -> io::Result<Result<Profile, Error>> {
+        let file = File::open(&trace.file)?;
+        let mut first = [0; 4];
+        let have = file.read_at(&mut first, 0)?;
+        if !pack::is_packed(&first[..have]) {
+            return Ok(Ok(Profile::Plain(file)));
+        }
+        let size = file.metadata()?.len();
+        let unpacked = pack::unpack(file.take(size), size, &trace.file);
+        Ok(unpacked.map(|(bytes, _)| Profile::Unpacked(bytes)))
+    }
+
+    /// Reads the contents with this number; false if they are not there, or not whole any more.
+    fn read(&self, offset: u64, number: u32, contents: &mut Vec<u8>) -> io::Result<bool> {
+        let Some((header, start)) = self.head(offset)? else {
+            return Ok(false);
+        };
+        let is_it = |start: &TraceStart| start.number == number && start.state != TRACE_MOVED;
+        if !is_it(&start) || header.committed > CONTENTS_MAX {
+            return Ok(false);
+        }
+        contents.resize(header.committed as usize, 0);
+        let at = offset + EXTENT_HEADER;
+        match self {
+            Profile::Plain(file) => file.read_exact_at(contents, at)?,
+            Profile::Unpacked(bytes) => {
+                let there = bytes.get(at as usize..).unwrap_or_default();
+                contents.clear();
+                contents.extend_from_slice(&there[..there.len().min(header.committed as usize)]);
+            }
+            Profile::Nothing => return Ok(false),
+        }
+        Ok(self.head(offset)?.is_some_and(|(_, start)| is_it(&start)))
+    }
+
+    fn head(&self, offset: u64) -> io::Result<Option<(ExtentHeader, TraceStart)>> {
+        let mut head = [0; HEAD];
+        match self {
+            Profile::Plain(file) => file.read_exact_at(&mut head, offset)?,
+            Profile::Unpacked(bytes) => {
+                let there = bytes.get(offset as usize..).and_then(|there| there.get(..HEAD));
+                let Some(there) = there else {
+                    return Ok(None);
+                };
+                head.copy_from_slice(there);
+            }
+            Profile::Nothing => return Ok(None),
+        }
+        let (header, start) = head.split_at(EXTENT_HEADER as usize);
+        let header = ExtentHeader::read_from_bytes(header).ok();
+        Ok(header.zip(TraceStart::read_from_bytes(start).ok()))
+    }
+}
+
+/// Contents, or why they are lost.
+pub(super) type Loaded = Result<Vec<u8>, String>;
+
+/// What is asked for, and where it goes.
+struct Request {
+    chunk: Chunk,
+    to: SyncSender<Loaded>,
+}
+
+/// Contents read ahead, by a thread of its own.
+pub(super) struct Ahead {
+    requests: Sender<Request>,
+}
+
+impl Ahead {
+    pub(super) fn of(mut files: Files) -> Ahead {
+        let (requests, asked) = channel::<Request>();
+        // It ends when nobody asks any more.
+        thread::spawn(move || {
+            for Request { chunk, to } in asked {
+                let mut contents = Vec::new();
+                let read = files.read(&chunk, &mut contents);
+                let _ = to.send(read.map(|()| contents)); // who asked may be gone
+            }
+        });
+        Ahead { requests }
+    }
+
+    /// Asks for contents.
+    pub(super) fn ask(&self, chunk: Chunk) -> Receiver<Loaded> {
+        let (to, coming) = sync_channel(1);
+        let _ = self.requests.send(Request { chunk, to }); // seen by who waits
+        coming
+    }
+}
