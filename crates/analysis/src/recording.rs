@@ -19,6 +19,7 @@ use crate::running::{anyone_maps_file, maps_file};
 use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
 use crate::tables;
+use crate::trace::live;
 
 /// The suffix of a recording's directory.
 pub const SUFFIX: &str = ".heaptide";
@@ -193,7 +194,10 @@ pub fn seal_with(
     }
     let mut copies = snapshot::copies(&parts.directory);
     for (file, profile) in parts.profiles.iter().filter(|(file, p)| parts.is_over(file, p)) {
-        let _ = pack::pack(file, profile.header.file_end); // on a full disk it stays as it is
+        // On a full disk it stays as it is.
+        if live::finish(file).is_ok() {
+            let _ = pack::pack(file, profile.header.file_end);
+        }
         for copy in copies.remove(&snapshot::process_of(file)).unwrap_or_default() {
             let _ = snapshot::head(&copy).map(|head| pack::pack(&copy, head.file_end));
         }

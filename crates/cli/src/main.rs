@@ -17,6 +17,7 @@ mod library;
 mod man;
 mod merge;
 mod monitors;
+mod mover;
 mod options;
 mod peak;
 mod query;

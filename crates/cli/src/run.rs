@@ -7,7 +7,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::Recording;
-use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX};
+use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -15,6 +15,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use crate::launch::{Launch, default_recording};
+use crate::mover::Mover;
 use crate::options::{Mode, RunOptions};
 use crate::progress::Progress;
 use crate::watch::Watch;
@@ -36,8 +37,12 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
         None => default_recording(Path::new(options.program()), child.id())?,
     };
     let watch = options.snapshot_every.map(|every| Watch::start(&recording, every));
+    let mover = (options.mode == Mode::Trace).then(|| Mover::start(&recording));
     let status = wait(child, signals)?;
     drop(watch);
+    if let Some(Err(e)) = mover.map(Mover::finish) {
+        eprintln!("heaptide: {e}; events that were not moved are read from the profile");
+    }
     // The child takes the recording away again if the program could not be started.
     if recording.exists() {
         finish(&recording, status, options.quiet);
@@ -125,6 +130,7 @@ fn is_recording(path: &Path) -> bool {
         // One whose writer was killed has more behind its name: `PID-IMAGE.baseline.new`.
         const COPIES: [&str; 2] = [SNAPSHOT_SUFFIX, BASELINE_SUFFIX];
         name.ends_with(PROFILE_SUFFIX)
+            || name.ends_with(TRACE_SUFFIX)
             || COPIES.iter().any(|copy| name.ends_with(copy))
             || COPIES.iter().any(|copy| name.contains(copy)) && name.ends_with(".new")
             || matches!(&*name, "recording.json" | "symbols.json")

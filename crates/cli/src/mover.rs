@@ -1,0 +1,266 @@
+//! `heaptide run --mode trace`: moves events out of the live profiles of a recording into their
+//! trace files, while the programs run and when they are over.
+//!
+//! A program writes its events into extents of its profile and goes on in another one when one is
+//! full. What was moved is its to write again, so the profile stays small. Without anybody who
+//! moves them nothing is lost: the profile grows.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use heaptide_analysis::running::{self, Running};
+use heaptide_analysis::trace::live::{Events, Opened};
+use heaptide_format::PROFILE_SUFFIX;
+
+use crate::Error;
+
+/// Profiles are looked at so often while there is much to move, and while there is nothing.
+const SOONEST: Duration = Duration::from_millis(5);
+const LATEST: Duration = Duration::from_millis(100);
+/// Whether a process is over is asked so often at most.
+const ENDS: Duration = Duration::from_millis(500);
+/// Looking through all processes takes one part in so many of the time at most.
+const SEARCH_PART: u32 = 50;
+/// A directory that changed so lately may have changed again within the clock's step.
+const JUST_NOW: Duration = Duration::from_millis(50);
+
+/// Moves events until it is stopped.
+pub struct Mover {
+    stop: Sender<()>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Mover {
+    /// Starts a thread that moves the events of all processes of a recording, which may not be
+    /// there yet.
+    pub fn start(recording: &Path) -> Mover {
+        let mut moving = Moving::of(recording);
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || {
+            moving.until(&stopped);
+            moving.end()
+        });
+        Mover { stop, thread }
+    }
+
+    /// Moves what is left of processes that are over, and ends.
+    ///
+    /// Errors: the first thing that could not be moved, and so still is in its profile.
+    pub fn finish(self) -> Result<(), Error> {
+        drop(self.stop);
+        let died = |_| Err(Error::new("a thread that moves events ended early"));
+        self.thread.join().unwrap_or_else(died)
+    }
+}
+
+/// A profile that is written to.
+struct Source {
+    events: Box<Events>,
+    pid: u32,
+    /// Whether the pid is one that the process has here: seen writing to this file.
+    pid_is_known: bool,
+    /// Bytes of its extents of events.
+    live_bytes: u64,
+    /// The bound that it keeps to, or 0; and what it was told of others.
+    limit: u64,
+    told: u64,
+}
+
+struct Moving {
+    recording: PathBuf,
+    /// When the directory was last read, and its time of change then.
+    listed: Option<(SystemTime, SystemTime)>,
+    /// Profiles that need not be opened any more, by file name.
+    known: HashSet<OsString>,
+    sources: Vec<Source>,
+    /// Bytes of the trace files of processes that are over.
+    finished_bytes: u64,
+    next_ends: Instant,
+    next_search: Instant,
+    first_error: Option<Error>,
+}
+
+impl Moving {
+    fn of(recording: &Path) -> Moving {
+        let now = Instant::now();
+        Moving {
+            recording: recording.to_owned(),
+            listed: None,
+            known: HashSet::new(),
+            sources: Vec::new(),
+            finished_bytes: 0,
+            next_ends: now,
+            next_search: now,
+            first_error: None,
+        }
+    }
+
+    fn until(&mut self, stopped: &Receiver<()>) {
+        let mut pause = SOONEST;
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            self.look_for_more();
+            let moved = self.move_full();
+            self.tell_elsewhere();
+            if Instant::now() >= self.next_ends {
+                self.next_ends = Instant::now() + ENDS;
+                self.finish_those_over();
+            }
+            pause = match moved {
+                0 => (pause * 5 / 4).min(LATEST),
+                _ => (pause / 2).max(SOONEST),
+            };
+        }
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        self.look_for_more();
+        self.next_search = Instant::now();
+        self.finish_those_over();
+        self.move_full();
+        self.tell_elsewhere();
+        self.first_error.map_or(Ok(()), Err)
+    }
+
+    /// Opens profiles that are new in the recording.
+    fn look_for_more(&mut self) {
+        let Ok(changed) = fs::metadata(&self.recording).and_then(|m| m.modified()) else {
+            return; // the child has not made it yet
+        };
+        if self.listed.is_some_and(|(at, then)| then == changed && at > changed + JUST_NOW) {
+            return;
+        }
+        let now = SystemTime::now();
+        let mut all_open = true;
+        for entry in fs::read_dir(&self.recording).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_string_lossy().ends_with(PROFILE_SUFFIX) && !self.known.contains(&name) {
+                match self.open(&entry.path()) {
+                    Some(()) => drop(self.known.insert(name)),
+                    None => all_open = false,
+                }
+            }
+        }
+        self.listed = all_open.then_some((now, changed));
+    }
+
+    /// Opens a profile; none if it is to be tried again.
+    fn open(&mut self, profile: &Path) -> Option<()> {
+        let events = match Events::open(profile).ok()? {
+            Opened::NotYet => return None,
+            Opened::Untraced => return Some(()),
+            Opened::Traced(events) => events,
+        };
+        let header = events.header().ok()?;
+        let running = Running { pid: header.pid, file: profile.to_owned() };
+        self.sources.push(Source {
+            events,
+            pid: header.pid,
+            pid_is_known: running.is_there(),
+            live_bytes: 0,
+            limit: header.trace_limit,
+            told: 0,
+        });
+        Some(())
+    }
+
+    /// Moves what is full of all profiles; returns how much that was.
+    fn move_full(&mut self) -> usize {
+        let mut moved = 0;
+        for source in &mut self.sources {
+            let Ok(header) = source.events.header() else {
+                continue;
+            };
+            source.live_bytes = header.trace_bytes;
+            match source.events.move_full(header.file_end) {
+                Ok(some) => moved += some,
+                Err(error) => keep_first(&mut self.first_error, error.into()),
+            }
+        }
+        moved
+    }
+
+    /// Tells each process what all others have written.
+    fn tell_elsewhere(&mut self) {
+        let all = self.bytes();
+        for source in self.sources.iter_mut().filter(|source| source.limit > 0) {
+            let elsewhere = all.saturating_sub(source.live_bytes);
+            if elsewhere != source.told && source.events.tell_elsewhere(elsewhere).is_ok() {
+                source.told = elsewhere;
+            }
+        }
+    }
+
+    /// Bytes of all traces of the recording.
+    fn bytes(&self) -> u64 {
+        let of = |source: &Source| source.live_bytes + source.events.moved_bytes();
+        self.finished_bytes + self.sources.iter().map(of).sum::<u64>()
+    }
+
+    /// Moves the rest of processes that are over.
+    fn finish_those_over(&mut self) {
+        let is_over = |source: &Source| !source.running().is_there();
+        let (quiet, on): (Vec<_>, Vec<_>) = self.sources.drain(..).partition(is_over);
+        self.sources = on;
+        // A pid may be another one here than in the process's container: who writes is searched.
+        let unsure = quiet.iter().any(|source| !source.pid_is_known);
+        let writers = if unsure { self.search() } else { None };
+        for mut source in quiet {
+            let writes = |writer: &Running| writer.file == source.events.profile();
+            let over = match &writers {
+                Some(writers) => !writers.iter().any(writes),
+                None => source.pid_is_known,
+            };
+            if over && !source.is_hidden() {
+                self.finish(&mut source);
+            } else {
+                self.sources.push(source);
+            }
+        }
+    }
+
+    /// Who writes to profiles of the recording; none if it is too early to ask again.
+    fn search(&mut self) -> Option<Vec<Running>> {
+        let begin = Instant::now();
+        if begin < self.next_search {
+            return None;
+        }
+        let writers = running::of_recording(&self.recording).ok();
+        self.next_search = Instant::now() + begin.elapsed() * SEARCH_PART;
+        writers
+    }
+
+    fn finish(&mut self, source: &mut Source) {
+        let moved = self.finished_bytes
+            + self.sources.iter().map(|other| other.events.moved_bytes()).sum::<u64>();
+        let has_room = source.limit == 0 || moved < source.limit;
+        let done = match has_room {
+            true => source.events.finish(),
+            false => source.events.finish_without_room(),
+        };
+        self.finished_bytes += source.events.moved_bytes();
+        if let Err(error) = done {
+            keep_first(&mut self.first_error, error.into());
+        }
+    }
+}
+
+fn keep_first(first: &mut Option<Error>, error: Error) {
+    first.get_or_insert(error);
+}
+
+impl Source {
+    fn running(&self) -> Running {
+        Running { pid: self.pid, file: self.events.profile().to_owned() }
+    }
+
+    /// Whether a process of this pid is there that may not be looked at.
+    fn is_hidden(&self) -> bool {
+        let maps = fs::File::open(format!("/proc/{}/maps", self.pid));
+        maps.is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+    }
+}
