@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use heaptide_analysis::running::{self, Running};
 use heaptide_analysis::trace::live::{Events, Opened};
-use heaptide_format::PROFILE_SUFFIX;
+use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
 
 use crate::Error;
 
@@ -168,10 +168,15 @@ impl Moving {
         Some(())
     }
 
-    /// Moves what is full of all profiles; returns how much that was.
+    /// Moves what is full of all profiles; returns how much that was. At the bound nothing more is
+    /// moved: a process gets no room to write to and ends its trace.
     fn move_full(&mut self) -> usize {
         let mut moved = 0;
+        let all = self.bytes();
         for source in &mut self.sources {
+            if source.limit > 0 && all + TRACE_EXTENT_MAX > source.limit {
+                continue;
+            }
             let Ok(header) = source.events.header() else {
                 continue;
             };

@@ -11,6 +11,7 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heaptide_format as format;
 use heaptide_format::{
@@ -24,6 +25,9 @@ use zerocopy::FromBytes;
 use super::file::Appender;
 use crate::Error;
 
+/// A process says at its begin whether it has a trace, at the latest after this time.
+const YOUNG: Duration = Duration::from_secs(1);
+
 /// An extent of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
@@ -31,8 +35,13 @@ pub struct Extent {
     pub at: u64,
     /// Bytes of it, header included.
     pub length: u64,
-    /// The lane that writes it.
-    pub lane: u32,
+}
+
+/// What is in an extent.
+struct Head {
+    /// The lane that writes it; not always the same, once it was moved.
+    lane: u32,
+    start: TraceStart,
 }
 
 /// A profile whose events are moved out.
@@ -87,6 +96,7 @@ impl Events {
             (format::MAGIC, ..=format::VERSION) if header.trace & TRACE_ON != 0 => {
                 Opened::Traced(Box::new(events))
             }
+            (format::MAGIC, _) if is_young(&header) => Opened::NotYet,
             _ => Opened::Untraced,
         })
     }
@@ -131,8 +141,7 @@ impl Events {
                 continue;
             };
             if header.kind == Kind::Events as u16 && header.length <= TRACE_EXTENT_MAX {
-                let ExtentHeader { length, lane, .. } = header;
-                self.extents.push(Extent { at: self.walked, length, lane });
+                self.extents.push(Extent { at: self.walked, length: header.length });
             }
             self.walked += header.length;
         }
@@ -150,26 +159,29 @@ impl Events {
 
     fn move_out(&mut self, which: Which, file_end: u64) -> Result<usize, Error> {
         self.look_for_more(file_end).map_err(|e| self.error("read", e))?;
-        let mut moved = 0;
-        for index in 0..self.extents.len() {
-            let extent = self.extents[index];
-            let state = extent.start(&self.file).map_err(|e| self.error("read", e))?.state;
+        let mut ready = Vec::new();
+        for &extent in &self.extents {
+            let head = extent.head(&self.file).map_err(|e| self.error("read", e))?;
+            let state = head.start.state;
             if state == TRACE_FULL || which == Which::All && state != TRACE_MOVED {
-                self.move_one(extent)?;
-                moved += 1;
+                ready.push((head.start.number, head.lane, extent));
             }
         }
-        Ok(moved)
+        ready.sort_unstable_by_key(|&(number, ..)| number); // as they were written
+        for &(_, lane, extent) in &ready {
+            self.move_one(lane, extent)?;
+        }
+        Ok(ready.len())
     }
 
-    fn move_one(&mut self, extent: Extent) -> Result<(), Error> {
+    fn move_one(&mut self, lane: u32, extent: Extent) -> Result<(), Error> {
         extent.read(&self.file, &mut self.contents).map_err(|e| self.error("read", e))?;
         // One that was never begun holds nothing.
         if self.contents.len() >= size_of::<TraceStart>() {
             if self.out.is_none() {
                 self.out = Some(Appender::of(&self.profile)?);
             }
-            self.out.iter_mut().try_for_each(|out| out.append(extent.lane, &self.contents))?;
+            self.out.iter_mut().try_for_each(|out| out.append(lane, &self.contents))?;
         }
         extent.mark_moved(&self.file).map_err(|e| self.error("write", e))
     }
@@ -209,7 +221,7 @@ impl Events {
     fn cut(&mut self, stopped_ns: u64) -> io::Result<()> {
         let mut left = Vec::new();
         for extent in &self.extents {
-            let start = extent.start(&self.file)?;
+            let start = extent.head(&self.file)?.start;
             if start.state != TRACE_MOVED && start.number > 0 {
                 left.push((start.time_ns.max(1), extent));
             }
@@ -228,12 +240,19 @@ impl Events {
     }
 }
 
+/// Whether the process began so lately that it may not have said yet that it has a trace.
+fn is_young(header: &FileHeader) -> bool {
+    let began = UNIX_EPOCH + Duration::from_nanos(header.start_realtime_ns);
+    SystemTime::now().duration_since(began).is_ok_and(|age| age < YOUNG)
+}
+
 impl Extent {
     /// What it begins with now.
-    fn start(&self, file: &File) -> io::Result<TraceStart> {
-        let mut bytes = [0; size_of::<TraceStart>()];
-        file.read_exact_at(&mut bytes, self.at + EXTENT_HEADER)?;
-        Ok(zerocopy::transmute!(bytes))
+    fn head(&self, file: &File) -> io::Result<Head> {
+        let mut bytes = [0; EXTENT_HEADER as usize + size_of::<TraceStart>()];
+        file.read_exact_at(&mut bytes, self.at)?;
+        let (header, start): (ExtentHeader, TraceStart) = zerocopy::transmute!(bytes);
+        Ok(Head { lane: header.lane, start })
     }
 
     /// Reads what is committed: a [`TraceStart`] and records. Nothing, if its length is damaged.
@@ -252,18 +271,19 @@ impl Extent {
         file.write_all_at(&TRACE_MOVED.to_le_bytes(), at)
     }
 
-    /// Gives its disk back, all but its first page; where the file system cannot, its bytes become
-    /// zeros, which pack to nothing.
+    /// Gives its disk back, but for the first page, of which only the heads stay. Where the file
+    /// system cannot, its bytes become zeros, which pack to nothing.
     fn release(&self, file: &File) -> io::Result<()> {
-        let (from, length) = (self.at + PAGE, self.length - PAGE);
-        if length == 0 {
+        let heads = EXTENT_HEADER + size_of::<TraceStart>() as u64;
+        let zeros = |from, to| file.write_all_at(&vec![0; (to - from) as usize], self.at + from);
+        zeros(heads, PAGE)?;
+        if self.length == PAGE {
             return Ok(());
         }
         let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let (from, length) = (self.at + PAGE, self.length - PAGE);
         match fallocate(file.as_fd(), hole, from as i64, length as i64) {
-            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
-                file.write_all_at(&vec![0; length as usize], from)
-            }
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => zeros(PAGE, self.length),
             done => Ok(done?),
         }
     }
@@ -363,7 +383,7 @@ mod tests {
         let mut events = traced(profile);
         events.look_for_more(u64::MAX).unwrap();
         let file = File::open(profile).unwrap();
-        events.extents.iter().map(|e| e.start(&file).unwrap().state).collect()
+        events.extents.iter().map(|e| e.head(&file).unwrap().start.state).collect()
     }
 
     #[test]
