@@ -11,6 +11,7 @@ mod clock;
 mod event;
 pub mod file;
 mod lanes;
+pub mod live;
 mod maps;
 mod replay;
 

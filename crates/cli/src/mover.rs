@@ -174,13 +174,13 @@ impl Moving {
         let mut moved = 0;
         let all = self.bytes();
         for source in &mut self.sources {
-            if source.limit > 0 && all + TRACE_EXTENT_MAX > source.limit {
-                continue;
-            }
             let Ok(header) = source.events.header() else {
                 continue;
             };
             source.live_bytes = header.trace_bytes;
+            if source.limit > 0 && all + TRACE_EXTENT_MAX > source.limit {
+                continue;
+            }
             match source.events.move_full(header.file_end) {
                 Ok(some) => moved += some,
                 Err(error) => keep_first(&mut self.first_error, error.into()),
