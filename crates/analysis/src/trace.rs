@@ -6,6 +6,7 @@
 //! ```
 
 mod blocks;
+mod check;
 mod chunks;
 mod clock;
 mod event;
@@ -16,6 +17,7 @@ mod maps;
 mod replay;
 
 pub use blocks::Unpaired;
+pub use check::{Difference, Replayed};
 pub use event::{Event, LiveBlock, Operation};
 pub(crate) use maps::Became;
 pub use maps::Trace;
