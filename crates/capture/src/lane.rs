@@ -79,9 +79,9 @@ pub struct LaneState {
     pub scopes: Cursor,
     pub index_of_sites: Index<7>,
     pub index_of_scopes: Index<2>,
-    /// Scopes of other lanes and the lane's own of the same path.
     /// Leaves of the shadow table used last.
     pub leaves: [Leaf; LEAVES],
+    /// Scopes of other lanes and the lane's own of the same path.
     pub translations: [[u32; 2]; scopes::TRANSLATIONS],
     pub root_scope: u32,
     /// Scopes that were entered but found no place.

@@ -9,10 +9,12 @@ use crate::options::{PATH_MAX, Text};
 use crate::process::{Guarded, Lock, Process, process};
 use crate::profile::{self, Cursor};
 use crate::sys::{self, Errno, Fd, Path};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use heaptide_format::{
-    BASELINE_SUFFIX, Kind, Loss, Mark, MarkKind, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, Sums,
+    BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, Kind, Loss, Mark, MarkKind, PAGE, PROFILE_SUFFIX,
+    SNAPSHOT_SUFFIX, Sums,
 };
 
 /// Snapshots of one image.
@@ -138,7 +140,7 @@ fn copy(p: &Process, path: Path<'_>) -> Result<(), Errno> {
         return Err(sys::EFBIG);
     }
     let fd = sys::open(path, sys::O_RDWR | sys::O_CREAT | sys::O_EXCL)?;
-    let done = write_all(fd, base, end);
+    let done = write_extents(fd, base, end);
     sys::close(fd);
     if done.is_err() {
         sys::unlink(path);
@@ -146,8 +148,36 @@ fn copy(p: &Process, path: Path<'_>) -> Result<(), Errno> {
     done
 }
 
-fn write_all(fd: Fd, base: *const u8, end: u64) -> Result<(), Errno> {
-    let mut at = 0;
+/// Writes all but events, which are no part of a moment: their extents are empty holes.
+fn write_extents(fd: Fd, base: *const u8, end: u64) -> Result<(), Errno> {
+    let (mut at, mut whole) = (PAGE, 0);
+    while at < end {
+        // SAFETY: below `file_end`, on a page's start; zeros are a header too.
+        let extent = unsafe { *(base.add(at as usize) as *const ExtentHeader) };
+        if extent.magic != EXTENT_MAGIC {
+            at += PAGE;
+            continue;
+        }
+        let next = (at + extent.length.max(PAGE)).min(end);
+        if extent.kind == Kind::Events as u16 {
+            write_all(fd, base, whole..at)?;
+            let empty = ExtentHeader { committed: 0, ..extent };
+            // SAFETY: a header is plain bytes.
+            let head = unsafe {
+                let head = &raw const empty as *const u8;
+                core::slice::from_raw_parts(head, size_of::<ExtentHeader>())
+            };
+            sys::write_at(fd, head, at)?;
+            sys::write_at(fd, &[0], next - 1)?;
+            whole = next;
+        }
+        at = next;
+    }
+    write_all(fd, base, whole..end)
+}
+
+fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
+    let (mut at, end) = (bytes.start, bytes.end);
     while at < end {
         let length = (end - at).min(PIECE) as usize;
         // SAFETY: below `file_end`.

@@ -343,8 +343,8 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
     let (ticks, time_ns) = now(p);
     let number = p.trace.numbers.fetch_add(1, Relaxed).wrapping_add(1);
     let Writer { scope, tid, node, .. } = *writer;
-    // SAFETY: an extent that nobody else writes. Readers see no contents before `committed` says so,
-    // and that they are others by their number.
+    // SAFETY: an extent that nobody else writes. Readers see no contents before `committed` says
+    // so, and that they are others by their number.
     unsafe {
         committed(extent).store(0, Release);
         AtomicU32::from_ptr(&raw mut (*start_of(extent)).number).store(number, Release);
