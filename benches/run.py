@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import interface
 import queries
 import scale
+import traces
 from goals import Suite
 from measure import Failed, Runner, Workload
 
@@ -117,6 +118,9 @@ def groups(suite):
         named[name.replace("_", "-")] = lambda of=getattr(interface, name): of(suite)
     for name, work in real_programs().items():
         named[name] = lambda work=work: suite.real(work)
+    named["trace-cost"] = lambda: traces.cost(suite)
+    for name in ("cc1plus", "python3"):
+        named[f"trace-{name}"] = lambda of=name: traces.real(suite, real_programs()[of])
     named["start"] = suite.start
     for of in (scale.report, scale.diff, scale.folded):
         named[f"scale-{of.__name__}"] = lambda of=of: of(suite)

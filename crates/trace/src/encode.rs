@@ -25,17 +25,14 @@ impl Default for Encoder {
     }
 }
 
-/// Up to 16 bytes in the making.
-struct Word {
-    bits: u128,
-    length: u32,
-}
-
-impl Word {
-    fn push(&mut self, value: u64, bytes: u32) {
-        self.bits |= u128::from(value).wrapping_shl(self.length.wrapping_mul(8));
-        self.length = self.length.wrapping_add(bytes);
+/// Puts the low bytes of a number at a place, and moves on. Eight are written: what is too much is
+/// written over by what follows.
+#[inline(always)]
+fn put(out: &mut [u8; LONGEST], at: &mut usize, value: u64, bytes: u32) {
+    if let Some(room) = out.get_mut(*at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+        *room = value.to_le_bytes();
     }
+    *at += bytes as usize;
 }
 
 /// Bytes that a number needs, one at least.
@@ -70,12 +67,12 @@ impl Encoder {
         let slot = Context::slot_of(block.site);
         let known = *context.slot(slot);
         let (site, site_bytes) = match known.site == block.site {
-            true if slot == context.last => (0, 0),
-            true => (u64::from(slot), 1),
+            // No branch: which site comes next is hard to guess.
+            true => (u64::from(slot), u32::from(slot != context.last)),
             false if block.site < 1 << 24 => (u64::from(block.site), 3),
             false => (u64::from(block.site), 4),
         };
-        let (size, size_code, size_bytes) = size(&known, block.requested);
+        let (size_code, size_bytes) = size(&known, block.requested);
         let (more, usable_code, more_bytes) = usable(&known, block);
         let (clock_bytes, away_bytes) = (bytes_of(clock), bytes_of(away));
         let all = 2 + clock_bytes + away_bytes + site_bytes + size_bytes + more_bytes;
@@ -90,16 +87,14 @@ impl Encoder {
         let first =
             u32::from(ALLOCATED) | (clock_bytes - 1) << 2 | (away_bytes - 1) << 4 | site_code << 6;
         let second = size_code | usable_code << 2 | u32::from(block.reallocated) << 4;
-        let mut word = Word { bits: u128::from(first | second << 8), length: 2 };
-        word.push(clock, clock_bytes);
-        word.push(away, away_bytes);
-        word.push(site, site_bytes);
-        word.push(size, size_bytes);
-        word.push(more, more_bytes);
-        if let Some(room) = out.first_chunk_mut::<16>() {
-            *room = word.bits.to_le_bytes();
-        }
-        all as usize
+        let mut at = 0;
+        put(out, &mut at, u64::from(first | second << 8), 2);
+        put(out, &mut at, clock, clock_bytes);
+        put(out, &mut at, away, away_bytes);
+        put(out, &mut at, site, site_bytes);
+        put(out, &mut at, block.requested, size_bytes);
+        put(out, &mut at, more, more_bytes);
+        at
     }
 
     /// Packs a free.
@@ -172,18 +167,18 @@ fn distance(context: &Context, address: u64) -> u64 {
     zigzag((address >> 3).wrapping_sub(context.address >> 3).cast_signed())
 }
 
-/// A requested size: the number to store, its code, its bytes.
-fn size(known: &Slot, requested: u64) -> (u64, u32, u32) {
-    match requested {
-        _ if requested == known.requested => (0, 0, 0),
-        0..0x100 => (requested, 1, 1),
-        0x100..0x1_0000 => (requested, 2, 2),
-        0x1_0000..0x1_0000_0000 => (requested, 3, 4),
-        _ => (0, 3, 8),
-    }
+/// A requested size: its code and its bytes, more than four where it does not fit.
+#[inline(always)]
+fn size(known: &Slot, requested: u64) -> (u32, u32) {
+    // No branches: sizes are hard to guess.
+    let new = u32::from(requested != known.requested);
+    let needed = bytes_of(requested);
+    let code = needed.min(3);
+    let bytes = needed.max(code + u32::from(code == 3));
+    (code * new, bytes * new)
 }
 
-/// The same of a usable size.
+/// A usable size: what to store of it, its code, its bytes.
 fn usable(known: &Slot, block: &Block) -> (u64, u32, u32) {
     let more = block.usable.wrapping_sub(block.requested);
     match more {
