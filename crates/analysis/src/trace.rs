@@ -19,6 +19,7 @@ mod replay;
 
 pub use blocks::Unpaired;
 pub use check::{Difference, Replayed};
+pub(crate) use chunks::contents_at;
 pub use disk::OnDisk;
 pub use event::{Event, LiveBlock, Operation};
 pub(crate) use maps::Became;
