@@ -59,7 +59,9 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     let Some(stream) = read(options, &query, &format, &mut recordings)? else {
         return Ok(ExitCode::from(NO));
     };
+    let notes = stream.notes();
     let answer = run(&query, stream);
+    notes.all().iter().for_each(|note| eprintln!("heaptide: query: {note}"));
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
     match &options.output {
@@ -99,8 +101,15 @@ fn read<'a>(
             return Ok(None);
         };
         *recordings = all;
-        let stream = source.stream(recordings, &Wanted::of(query, format));
-        let stream = stream.map_err(|error| Error::new(format!("{}: {error}", source.name)))?;
+        let stream = match source.stream(recordings, &Wanted::of(query, format)) {
+            Ok(stream) => stream,
+            Err(error @ tables::Error::NoTrace) => {
+                let paths = recordings.iter().map(|one| one.path.display().to_string());
+                eprintln!("heaptide: {}: {error}", paths.collect::<Vec<_>>().join(", "));
+                return Ok(None);
+            }
+            Err(error) => return Err(Error::new(error.to_string())),
+        };
         let hint = format!("`heaptide query --describe {}` lists what is", source.name);
         note_unknown(query, stream.template(), &hint);
         return Ok(Some(stream));
@@ -157,17 +166,17 @@ fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
 }
 
 /// Attributes of single events, which Caliper's users may ask for.
-const OF_EVENTS: [&str; 4] =
-    ["mem.free", "alloc.uid", "alloc.address", "alloc.region.highwatermark"];
+const OF_EVENTS: [&str; 4] = ["mem.free", "mem.active", "alloc.uid", "alloc.address"];
 
 /// Says what the query names that is not there; the answer is that of nothing being called so.
 fn note_unknown(query: &Query, table: &Table, hint: &str) {
     for word in tables::unknown(query, table) {
         let name = &word.text;
         match OF_EVENTS.contains(&&**name) {
-            true => {
-                eprintln!("heaptide: query: `{name}` is of single events, which are not recorded")
-            }
+            true => eprintln!(
+                "heaptide: query: `{name}` is of single events; `FROM events` has it, of what \
+                 `heaptide run --mode trace` recorded"
+            ),
             false => eprintln!("heaptide: query: nothing is called `{name}` here; {hint}"),
         }
     }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use crate::groups::Numbers;
 use crate::query::Query;
 use crate::sums::{Sum, Summing};
-use crate::table::{AttributeId, Column, Form, NodeId, Table};
+use crate::table::{Attribute, AttributeId, Column, Form, NodeId, Table};
 use crate::value::{Bits, Kind};
 
 /// What tells records apart.
@@ -84,9 +84,10 @@ impl<'q> Grouping<'q> {
         answer.strings = table.strings.clone();
         answer.globals = table.globals.clone();
         let calls = query.aggregations.iter().map(|call| Summing::of(call, table)).collect();
-        let width = |id: &AttributeId| match table.of(*id).kind {
-            Kind::Text => Some(table.strings.all().len()),
-            Kind::Bool => Some(2),
+        let width = |id: &AttributeId| match table.of(*id) {
+            of if of.form == Form::Tree => Some(answer.nodes.len()),
+            of if of.kind == Kind::Text => Some(table.strings.all().len()),
+            of if of.kind == Kind::Bool => Some(2),
             _ => None,
         };
         let mut widths: Vec<_> = keys.columns.iter().map(width).collect();
@@ -106,8 +107,14 @@ impl<'q> Grouping<'q> {
     pub(crate) fn add(&self, groups: &mut Groups, table: &Table, rows: &[usize], start: u64) {
         let mut numbers = vec![0; rows.len()];
         for (step, &id) in self.keys.columns.iter().enumerate() {
-            let column = &table.of(id).column;
-            groups.numbers.take(step, &mut numbers, rows.iter().map(|&row| column.get(row)));
+            let Attribute { form, ref column, .. } = *table.of(id);
+            if form != Form::Tree {
+                groups.numbers.take(step, &mut numbers, rows.iter().map(|&row| column.get(row)));
+                continue;
+            }
+            let kept = |bits: Bits| Bits(self.kept[bits.0 as usize].0.into());
+            let keys = rows.iter().map(|&row| column.get(row).map(kept));
+            groups.numbers.take(step, &mut numbers, keys);
         }
         if !self.kept.is_empty() {
             for (step, nodes) in (self.keys.columns.len()..).zip([&table.others, &table.paths]) {

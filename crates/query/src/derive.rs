@@ -40,7 +40,8 @@ impl<'q> Derived<'q> {
     /// Gives the records of a table the attribute, where what it is made of is there.
     pub(crate) fn apply(&self, table: &mut Table) {
         // A target that was there keeps its type.
-        if table.of(self.target).kind != self.kind {
+        let target = table.of(self.target);
+        if target.kind != self.kind || target.form == Form::Tree {
             return;
         }
         let held = self.condition.as_ref().map(|condition| condition.holds(table));

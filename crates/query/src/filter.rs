@@ -133,9 +133,15 @@ impl<'q> Wanted<'q> {
 
     /// Marks the records that have a wanted value.
     fn mark(&self, rows: &mut [bool], table: &Table) {
-        let column = &table.of(self.attribute).column;
-        for ((found, value), there) in rows.iter_mut().zip(column.bits()).zip(column.present()) {
-            *found |= *there && (self.is)(Bits(*value));
+        let of = table.of(self.attribute);
+        let in_tree = of.form == Form::Tree;
+        let values = of.column.bits().iter().zip(of.column.present());
+        for (found, (value, there)) in rows.iter_mut().zip(values) {
+            *found |= *there
+                && match in_tree {
+                    true => self.nodes[*value as usize],
+                    false => (self.is)(Bits(*value)),
+                };
         }
         if !self.nodes.is_empty() {
             let of = |node: &crate::table::NodeId| self.nodes[node.0 as usize];

@@ -1,6 +1,6 @@
 //! Records in batches: what a query is evaluated on, and what other engines can read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::table::Table;
 
@@ -30,6 +30,23 @@ pub struct Stream<'a> {
     template: Table,
     supply: Box<dyn FnMut() -> Option<(usize, Make<'a>)> + Send + 'a>,
     rows: u64,
+    notes: Notes,
+}
+
+/// What turns out while a stream is read: how complete its records are. It can be asked when the
+/// stream is gone.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    pub(crate) fn add(&self, notes: Vec<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(notes);
+    }
+
+    /// The notes so far, a line each.
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Some records, one after the other.
@@ -72,7 +89,16 @@ impl<'a> Stream<'a> {
         template: Table,
         supply: impl FnMut() -> Option<(usize, Make<'a>)> + Send + 'a,
     ) -> Stream<'a> {
-        Stream { template, supply: Box::new(supply), rows: 0 }
+        Stream { template, supply: Box::new(supply), rows: 0, notes: Notes::default() }
+    }
+
+    pub(crate) fn with_notes(self, notes: Notes) -> Stream<'a> {
+        Stream { notes, ..self }
+    }
+
+    /// What a person should know of the records, once they are read.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
     }
 
     /// What the tables of all batches are like: their attributes, nodes and texts, and what holds

@@ -53,6 +53,9 @@ pub enum Form {
     Hierarchy,
     /// The same, which tells records apart only where it is named.
     Stack,
+    /// A node in each record, of a tree of its own: values are [`NodeId`]s, of nodes that have the
+    /// attribute.
+    Tree,
 }
 
 /// A column, and what is said of it.
@@ -328,14 +331,15 @@ impl Table {
     /// What it takes to read an attribute, of this table and all that share its nodes.
     pub fn lookup(&self, attribute: AttributeId) -> Lookup {
         let in_nodes = self.nodes.iter().skip(1).any(|node| node.attribute == attribute);
-        Lookup { attribute, innermost: in_nodes.then(|| self.innermost(attribute)) }
+        let in_column = self.of(attribute).form != Form::Tree;
+        Lookup { attribute, in_column, innermost: in_nodes.then(|| self.innermost(attribute)) }
     }
 
     /// The values of an attribute in a record as text, outermost first with `/` between; none if it
     /// has none.
     pub fn text(&self, row: usize, attribute: AttributeId) -> Option<String> {
-        let kind = self.of(attribute).kind;
-        if let Some(value) = self.of(attribute).column.get(row) {
+        let Attribute { kind, form, ref column, .. } = *self.of(attribute);
+        if let Some(value) = column.get(row).filter(|_| form != Form::Tree) {
             return Some(value.show(kind, &self.strings));
         }
         let in_chain = |node: NodeId| {
@@ -345,13 +349,25 @@ impl Table {
             parts.reverse();
             (!parts.is_empty()).then(|| parts.join("/"))
         };
-        in_chain(self.paths[row]).or_else(|| in_chain(self.others[row]))
+        self.places(row, attribute).find_map(in_chain)
+    }
+
+    /// The nodes that a record has values of an attribute in or above.
+    pub fn places(&self, row: usize, attribute: AttributeId) -> impl Iterator<Item = NodeId> {
+        let of = self.of(attribute);
+        let own = of.column.get(row).filter(|_| of.form == Form::Tree);
+        own.map(|bits| NodeId(bits.0 as u32)).into_iter().chain([self.paths[row], self.others[row]])
     }
 
     /// The path of a record as text.
     pub fn path_text(&self, row: usize) -> Option<String> {
+        self.chain_text(self.paths[row])
+    }
+
+    /// A node and those above it as text, outermost first with `/` between; none of no node.
+    pub fn chain_text(&self, node: NodeId) -> Option<String> {
         let show = |node: &Node| node.value.show(self.of(node.attribute).kind, &self.strings);
-        let mut parts: Vec<String> = self.chain(self.paths[row]).map(show).collect();
+        let mut parts: Vec<String> = self.chain(node).map(show).collect();
         parts.reverse();
         (!parts.is_empty()).then(|| parts.join("/"))
     }
@@ -390,6 +406,8 @@ impl Attribute {
 #[derive(Debug)]
 pub struct Lookup {
     attribute: AttributeId,
+    /// Whether the column has the values, not nodes.
+    in_column: bool,
     /// By node, if any node has the attribute.
     innermost: Option<Vec<Option<Bits>>>,
 }
@@ -408,21 +426,16 @@ pub struct Reader<'a> {
     lookup: &'a Lookup,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     /// The value in a row, of a hierarchy the innermost.
     #[inline]
     pub fn get(&self, row: usize) -> Option<Bits> {
-        let value = self.column.get(row);
+        let value = if self.lookup.in_column { self.column.get(row) } else { None };
         let Some(innermost) = self.lookup.innermost.as_ref().filter(|_| value.is_none()) else {
             return value;
         };
         let of = |node: NodeId| innermost[node.0 as usize];
-        of(self.table.paths[row]).or_else(|| of(self.table.others[row]))
-    }
-
-    /// The column, where it has all there is.
-    pub fn column(&self) -> Option<&'a Column> {
-        self.lookup.innermost.is_none().then_some(self.column)
+        self.table.places(row, self.lookup.attribute).find_map(of)
     }
 }
 

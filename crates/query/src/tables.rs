@@ -15,6 +15,7 @@ use crate::value::{Bits, Kind};
 mod dimensions;
 mod moments;
 mod sites;
+mod traced;
 
 /// A table that recordings have.
 #[derive(Debug)]
@@ -24,7 +25,16 @@ pub struct Source {
     /// What a record of it is.
     pub says: &'static str,
     columns: fn() -> Vec<Info>,
-    fill: fn(&mut Filler, &Process),
+    records: Records,
+}
+
+/// Where records come from.
+#[derive(Debug)]
+enum Records {
+    /// The tables of a process.
+    Tables(fn(&mut Filler, &Process)),
+    /// Its trace.
+    Trace(traced::What),
 }
 
 /// What is said of a column.
@@ -47,16 +57,16 @@ pub struct Info {
 }
 
 impl Info {
-    fn new(name: &'static str, kind: Kind, unit: &'static str, says: &'static str) -> Info {
+    const fn new(name: &'static str, kind: Kind, unit: &'static str, says: &'static str) -> Info {
         let (form, shown, also) = (Form::Value, Shown::Always, None);
         Info { name, kind, form, shown, also, unit, says }
     }
 
-    fn text(name: &'static str, says: &'static str) -> Info {
+    const fn text(name: &'static str, says: &'static str) -> Info {
         Info::new(name, Kind::Text, "", says)
     }
 
-    fn uint(name: &'static str, unit: &'static str, says: &'static str) -> Info {
+    const fn uint(name: &'static str, unit: &'static str, says: &'static str) -> Info {
         Info::new(name, Kind::Uint, unit, says)
     }
 
@@ -75,21 +85,23 @@ impl Info {
         }
     }
 
-    fn also(self, also: &'static str) -> Info {
+    const fn also(self, also: &'static str) -> Info {
         Info { also: Some(also), ..self }
     }
 
-    fn form(self, form: Form) -> Info {
+    const fn form(self, form: Form) -> Info {
         Info { form, ..self }
     }
 
-    fn if_named(self) -> Info {
+    const fn if_named(self) -> Info {
         Info { shown: Shown::IfNamed, ..self }
     }
 }
 
-const SOURCES: [Source; 12] = [
+const SOURCES: [Source; 14] = [
     sites::SITES,
+    traced::EVENTS,
+    traced::LIFETIMES,
     dimensions::STACKS,
     dimensions::FRAMES,
     dimensions::SCOPES,
@@ -170,18 +182,27 @@ impl Source {
         wanted: &Wanted,
     ) -> Result<Stream<'a>, Error> {
         let mut filler = Filler::of(self, recordings, wanted);
-        for process in recordings.iter().flat_map(|recording| &recording.processes) {
-            filler.process = Origin::of(&mut filler.table, process);
-            (self.fill)(&mut filler, process);
-        }
         let path = |recording: &Recording| recording.path.display().to_string();
         let command = |recording: &Recording| Some(recording.processes.first()?.command.join(" "));
         filler.table.globals = vec![
             ("recording".to_owned(), joined(recordings.iter().map(path))),
             ("command".to_owned(), joined(recordings.iter().filter_map(command))),
         ];
+        let processes = recordings.iter().flat_map(|recording| &recording.processes);
+        let fill = match &self.records {
+            Records::Tables(fill) => fill,
+            Records::Trace(what) => return traced::stream(what, filler, processes.collect()),
+        };
+        for process in processes {
+            filler.process = Origin::of(&mut filler.table, process);
+            fill(&mut filler, process);
+        }
         Ok(Stream::of(filler.table))
     }
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Why a table has no records.
@@ -198,7 +219,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoTrace => f.write_str(
-                "recorded without a trace; record again with `heaptide run --mode trace`",
+                "it was recorded without a trace, which events and lifetimes are read from; \
+                 `heaptide run --mode trace` records one",
             ),
             Error::Unreadable(error) => error.fmt(f),
         }
@@ -206,10 +228,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-fn joined(texts: impl Iterator<Item = String>) -> String {
-    texts.collect::<Vec<_>>().join(", ")
-}
 
 /// The columns that a query needs.
 pub struct Wanted(Option<FxHashSet<String>>);
@@ -294,7 +312,7 @@ struct Filler {
     columns: FxHashMap<&'static str, AttributeId>,
     origin: [Option<AttributeId>; 6],
     process: Origin,
-    /// Names of scopes' attributes in the table.
+    /// The attributes of scopes in the table; of iterations, those that are wanted.
     scopes: FxHashMap<String, AttributeId>,
 }
 
@@ -310,7 +328,11 @@ impl Filler {
                 columns.insert(info.name, id);
             }
         }
-        let scopes = scope_attributes(&mut table, recordings);
+        let mut scopes = scope_attributes(&mut table, recordings);
+        scopes.retain(|_, id| {
+            let of = table.of(*id);
+            of.form == Form::Nested || wanted.has(&of.name)
+        });
         // A scope of that name is what the name stands for.
         for info in &infos {
             let id = table.named(info.name);
@@ -365,8 +387,8 @@ impl Filler {
     }
 }
 
-/// The attributes of all scopes: nested, but for the iterations of loops. One that is called like a
-/// column is `scope.` and its name; numbers are numbers if all its values are.
+/// The attributes of all scopes: nested, but for the iterations of loops, which are values. One that
+/// is called like a column is `scope.` and its name; numbers are numbers if all its values are.
 fn scope_attributes(table: &mut Table, recordings: &[Recording]) -> FxHashMap<String, AttributeId> {
     let mut kinds: Vec<(&str, Kind)> = Vec::new();
     let mut places: FxHashMap<&str, usize> = FxHashMap::default();
@@ -382,7 +404,7 @@ fn scope_attributes(table: &mut Table, recordings: &[Recording]) -> FxHashMap<St
     }
     let mut attributes = FxHashMap::default();
     for (name, kind) in kinds {
-        let form = if name.starts_with("iteration#") { Form::Stack } else { Form::Nested };
+        let form = if name.starts_with("iteration#") { Form::Value } else { Form::Nested };
         let id = match table.named(name) {
             Some(_) => table.attribute(&format!("scope.{name}"), kind, form),
             None => table.attribute(name, kind, form),

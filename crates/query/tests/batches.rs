@@ -88,7 +88,7 @@ const CLAUSES: [&str; 24] = [
 #[test]
 fn batches_do_not_matter() {
     let mut random = Random(5);
-    let formats = ["json(separate-nested)", "tree", "expand"].map(|name| parse_format(name));
+    let formats = ["json(separate-nested)", "tree", "expand"].map(parse_format);
     let formats = formats.map(|format| format.expect("a format"));
     let mut asked = 0;
     for _ in 0..250 {

@@ -77,6 +77,40 @@ fn time_steps() {
 }
 
 #[test]
+fn events_and_lifetimes() {
+    check("trace-lifetimes");
+}
+
+#[test]
+fn events_of_labels() {
+    check("trace-labels");
+}
+
+/// What sites say, events say too.
+#[test]
+fn events_of_time_steps() {
+    check("trace-timesteps");
+}
+
+#[test]
+fn without_a_trace_there_are_no_events() {
+    let place = scratch("queries-no-trace");
+    let recording = source("program timesteps.c", "no-trace", &place);
+    for table in ["events", "lifetimes"] {
+        let mut command = heaptide();
+        command.arg("query").arg(format!("SELECT count() FROM {table}")).arg(&recording);
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, &*outcome.stdout), (1, ""));
+        let expected = format!(
+            "heaptide: {}: it was recorded without a trace, which events and lifetimes are read \
+             from; `heaptide run --mode trace` records one\n",
+            recording.display()
+        );
+        assert_eq!(outcome.stderr, expected);
+    }
+}
+
+#[test]
 fn time_steps_by_size() {
     check("timesteps-by-size");
 }
@@ -85,7 +119,7 @@ fn time_steps_by_size() {
 #[test]
 fn examples_of_the_page() {
     let place = scratch("queries-page");
-    source("program timesteps.c --by-size", "page", &place);
+    source("program timesteps.c --by-size --mode trace", "page", &place);
     fs::copy(queries().join("numbers.cali"), place.join("profile.cali")).expect("a file");
     let page = fs::read_to_string(programs().join("../../docs/query.md")).expect("the page");
     let fenced = page.split("```\n").skip(1).step_by(2);

@@ -82,7 +82,7 @@ impl Writer<'_> {
         let form = match of.form {
             Form::Value => AS_VALUE,
             Form::Nested => NESTED,
-            Form::Hierarchy | Form::Stack => 0,
+            Form::Hierarchy | Form::Stack | Form::Tree => 0,
         };
         let hidden = if of.shown == Shown::IfNamed { HIDDEN } else { 0 };
         let properties = (OF_THREAD | form | hidden).to_string();
@@ -121,7 +121,10 @@ impl Writer<'_> {
     fn record(&mut self, row: usize) -> io::Result<()> {
         let mut line = "__rec=ctx".to_owned();
         let mut sign = ",ref=";
-        for node in [self.answer.paths[row], self.answer.others[row]] {
+        let trees = self.answer.attributes.iter().filter(|of| of.form == Form::Tree);
+        let trees = trees.filter_map(|of| of.column.get(row)).map(|bits| NodeId(bits.0 as u32));
+        let trees: Vec<NodeId> = trees.collect();
+        for node in [self.answer.paths[row], self.answer.others[row]].into_iter().chain(trees) {
             if let Some(number) = self.place(node)? {
                 line.push_str(&format!("{sign}{number}"));
                 sign = "=";
@@ -129,7 +132,7 @@ impl Writer<'_> {
         }
         let (mut attributes, mut values) = (String::new(), String::new());
         for (of, id) in self.answer.attributes.iter().zip(0..) {
-            if let Some(value) = of.column.get(row) {
+            if let Some(value) = of.column.get(row).filter(|_| of.form != Form::Tree) {
                 let number = self.attribute(AttributeId(id))?;
                 attributes.push_str(&format!("={number}"));
                 values.push_str(&format!("={}", escaped(&self.data(AttributeId(id), value))));

@@ -114,12 +114,15 @@ fn value(answer: &Table, row: usize, id: AttributeId) -> String {
 
 /// The path of a record of these attributes, outermost first.
 fn labels(answer: &Table, row: usize, of: &[AttributeId]) -> Vec<String> {
-    let both = answer.chain(answer.paths[row]).chain(answer.chain(answer.others[row]));
+    let own = of.iter().filter(|id| answer.of(**id).form == Form::Tree);
+    let own = own.flat_map(|id| answer.places(row, *id).take(1));
+    let nodes = [answer.paths[row], answer.others[row]].into_iter().chain(own);
+    let all = nodes.flat_map(|node| answer.chain(node));
     let show = |node: &crate::table::Node| {
         node.value.show(answer.of(node.attribute).kind, &answer.strings)
     };
     let mut labels: Vec<String> =
-        both.filter(|node| of.contains(&node.attribute)).map(show).collect();
+        all.filter(|node| of.contains(&node.attribute)).map(show).collect();
     labels.reverse();
     labels
 }

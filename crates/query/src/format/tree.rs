@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Column, Source, cell, globals, in_paths, length, titled_columns, widest};
 use crate::query::{Format, Query};
-use crate::table::{AttributeId, Node, NodeId, Table};
+use crate::table::{Attribute, AttributeId, Form, Node, NodeId, Table};
 use crate::value::Bits;
 
 /// A place of the tree.
@@ -73,8 +73,15 @@ impl<'a> Paths<'a> {
         path.extend(chain(self.answer.others[row]).map(of));
         path.reverse();
         for &id in named {
-            let value = self.answer.of(id).column.get(row);
-            path.extend(value.map(|value| (id, value)));
+            let Attribute { form, ref column, .. } = *self.answer.of(id);
+            match column.get(row) {
+                Some(bits) if form == Form::Tree => {
+                    let from = path.len();
+                    path.extend(chain(NodeId(bits.0 as u32)).map(of));
+                    path[from..].reverse();
+                }
+                value => path.extend(value.map(|value| (id, value))),
+            }
         }
         path
     }

@@ -2,12 +2,12 @@
 
 use heaptide_analysis::aggregate::{Sum, by_stack};
 use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, FrameId, Mode, Process};
+use heaptide_analysis::model::{End, FrameId, Mode, Process, ScopeId};
 use heaptide_analysis::scopes;
 use rustc_hash::FxHashMap;
 
-use super::sites::{scope_nodes, stack_column, stack_nodes};
-use super::{Filler, Info, Source, measure, of_rows};
+use super::sites::{Places, stack_column, stack_nodes};
+use super::{Filler, Info, Records, Source, measure, of_rows};
 use crate::value::Kind;
 
 pub(super) const STACKS: Source = Source {
@@ -22,7 +22,7 @@ pub(super) const STACKS: Source = Source {
         all.extend(of_rows().map(measure));
         all
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         let nodes = stack_nodes(filler, process);
         for (stack, sums) in by_stack(process) {
             let row = filler.row();
@@ -33,7 +33,7 @@ pub(super) const STACKS: Source = Source {
             filler.uint("depth", row, process.frames_of(stack).count() as u64);
             filler.measures(row, &sums);
         }
-    },
+    }),
 };
 
 pub(super) const FRAMES: Source = Source {
@@ -49,7 +49,7 @@ pub(super) const FRAMES: Source = Source {
             Info::new("inlined", Kind::Bool, "", "whether it is inlined into its caller"),
         ]
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         for (frame, id) in process.frames.iter().zip(0..) {
             let row = filler.row();
             filler.text("function", row, &process.label(FrameId(id)));
@@ -63,7 +63,7 @@ pub(super) const FRAMES: Source = Source {
             frame.line.into_iter().for_each(|line| filler.uint("line", row, line));
             filler.uint("inlined", row, frame.inlined);
         }
-    },
+    }),
 };
 
 pub(super) const SCOPES: Source = Source {
@@ -78,18 +78,18 @@ pub(super) const SCOPES: Source = Source {
         all.extend(of_rows().map(measure));
         all
     },
-    fill: |filler, process| {
-        let nodes = scope_nodes(filler, process);
+    records: Records::Tables(|filler, process| {
+        let places = Places::of(filler, process);
         let sums = scopes::sums(process, None);
-        for ((scope, node), sums) in process.scopes.iter().zip(nodes).zip(sums).skip(1) {
+        for ((scope, id), sums) in process.scopes.iter().zip(0..).zip(sums).skip(1) {
             let row = filler.row();
-            (filler.table.paths[row], filler.table.others[row]) = node;
+            places.set(filler, row, ScopeId(id));
             filler.text("attribute", row, &scope.attribute);
             filler.text("value", row, &scope.value);
             filler.uint("entered", row, scope.entered);
             filler.measures(row, &sums.own);
         }
-    },
+    }),
 };
 
 pub(super) const LABELS: Source = Source {
@@ -104,7 +104,7 @@ pub(super) const LABELS: Source = Source {
         all.extend(of_rows().map(measure));
         all
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         let mut rows = FxHashMap::default();
         for site in &process.sites {
             if let Some(label) = site.label {
@@ -123,7 +123,7 @@ pub(super) const LABELS: Source = Source {
             filler.text("kind", row, kind.name());
             filler.measures(row, &sums);
         }
-    },
+    }),
 };
 
 pub(super) const LANES: Source = Source {
@@ -137,14 +137,14 @@ pub(super) const LANES: Source = Source {
         all.extend(of_rows().map(measure));
         all
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         for lane in &process.lanes {
             let row = filler.row();
             filler.text("lane", row, &lane.name);
             filler.uint("threads", row, lane.threads);
             filler.measures(row, &lane.measures);
         }
-    },
+    }),
 };
 
 pub(super) const PROCESSES: Source = Source {
@@ -168,7 +168,7 @@ pub(super) const PROCESSES: Source = Source {
         all.extend(Measure::all().iter().copied().map(measure));
         all
     },
-    fill: process,
+    records: Records::Tables(process),
 };
 
 fn process(filler: &mut Filler, process: &Process) {
@@ -221,7 +221,7 @@ pub(super) const MODULES: Source = Source {
         all.extend(of_rows().map(measure));
         all
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         let mut sums = vec![Sum::default(); process.modules.len()];
         for site in &process.sites {
             let frame = process.frames_of(site.stack).next();
@@ -241,5 +241,5 @@ pub(super) const MODULES: Source = Source {
             filler.uint("unloaded", row, module.unloaded);
             filler.measures(row, &sums.total());
         }
-    },
+    }),
 };

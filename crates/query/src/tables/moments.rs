@@ -2,7 +2,7 @@
 
 use heaptide_analysis::model::MarkKind;
 
-use super::{Info, Source};
+use super::{Info, Records, Source};
 use crate::value::Kind;
 
 pub(super) const WINDOWS: Source = Source {
@@ -27,7 +27,7 @@ pub(super) const WINDOWS: Source = Source {
             Info::uint("peak_bytes", "bytes", "the most that was live in it"),
         ]
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         for window in &process.windows {
             let row = filler.row();
             filler.text("name", row, &window.name);
@@ -47,7 +47,7 @@ pub(super) const WINDOWS: Source = Source {
             filler.int("live_bytes", row, window.live_bytes);
             filler.uint("peak_bytes", row, window.peak_bytes);
         }
-    },
+    }),
 };
 
 pub(super) const SNAPSHOTS: Source = Source {
@@ -63,7 +63,7 @@ pub(super) const SNAPSHOTS: Source = Source {
             Info::uint("live_bytes", "bytes", "bytes that were live").also("mem.active"),
         ]
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         for mark in &process.marks {
             let row = filler.row();
             let kind = match mark.kind {
@@ -86,7 +86,7 @@ pub(super) const SNAPSHOTS: Source = Source {
             }
             filler.uint("live_bytes", row, mark.live_bytes);
         }
-    },
+    }),
 };
 
 pub(super) const TIMELINE: Source = Source {
@@ -104,7 +104,7 @@ pub(super) const TIMELINE: Source = Source {
             Info::uint("virtual_bytes", "bytes", "its address space"),
         ]
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         for sample in &process.timeline {
             let row = filler.row();
             filler.uint("time_ns", row, sample.time_ns);
@@ -118,7 +118,7 @@ pub(super) const TIMELINE: Source = Source {
             }
             filler.uint("virtual_bytes", row, sample.virtual_bytes);
         }
-    },
+    }),
 };
 
 pub(super) const HISTOGRAM: Source = Source {
@@ -133,7 +133,7 @@ pub(super) const HISTOGRAM: Source = Source {
             Info::uint("freed", "blocks", "those that were freed"),
         ]
     },
-    fill: |filler, process| {
+    records: Records::Tables(|filler, process| {
         for class in &process.histogram {
             let row = filler.row();
             filler.uint("size_min", row, class.size_min);
@@ -142,5 +142,5 @@ pub(super) const HISTOGRAM: Source = Source {
             filler.uint("usable", row, class.usable);
             filler.uint("freed", row, class.freed);
         }
-    },
+    }),
 };

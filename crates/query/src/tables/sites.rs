@@ -1,9 +1,9 @@
 //! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
 
 use heaptide_analysis::aggregate::Functions;
-use heaptide_analysis::model::{FrameId, Process, Site, StackId};
+use heaptide_analysis::model::{FrameId, Process, ScopeId, Site, StackId};
 
-use super::{Filler, Info, Source, measure, of_rows};
+use super::{Filler, Info, Records, Source, measure, of_rows};
 use crate::table::{AttributeId, Form, NodeId};
 use crate::value::{Bits, Kind};
 
@@ -11,11 +11,12 @@ pub(super) const SITES: Source = Source {
     name: "sites",
     says: "what was allocated at a stack, in a scope, of a label and a kind, on a thread",
     columns,
-    fill,
+    records: Records::Tables(fill),
 };
 
-fn columns() -> Vec<Info> {
-    let mut all = vec![
+/// What a block has of its site, in every table of blocks.
+pub(super) fn of_blocks() -> Vec<Info> {
+    vec![
         Info::text("stack", "functions from the outermost to the one that allocates")
             .form(Form::Stack)
             .also("function"),
@@ -25,13 +26,19 @@ fn columns() -> Vec<Info> {
         Info::text("file", "its source file"),
         Info::uint("line", "", "its line"),
         Info::text("label", "what the blocks are called, or their pool"),
-        Info::text("mem.alloc", "the label, else `malloc`; only where there are allocations"),
         Info::text("kind", "whose memory it is: heap, outside, pool_block, pool_chunk, …"),
+    ]
+}
+
+fn columns() -> Vec<Info> {
+    let mut all = of_blocks();
+    all.extend([
+        Info::text("mem.alloc", "the label, else `malloc`; only where there are allocations"),
         Info::text("lane", "name of the threads").also("thread"),
         Info::uint("size", "bytes", "bytes of each request, of a recording by size")
             .also("alloc.total_size"),
         Info::uint("count", "blocks", "what count() adds up: allocations").if_named(),
-    ];
+    ]);
     all.extend(of_rows().map(measure));
     all.extend([
         Info::uint("slack_bytes", "bytes", "bytes given and not asked for"),
@@ -44,35 +51,25 @@ fn columns() -> Vec<Info> {
 }
 
 fn fill(filler: &mut Filler, process: &Process) {
-    let stacks = stack_nodes(filler, process);
-    let scopes = scope_nodes(filler, process);
+    let places = Places::of(filler, process);
+    let blocks = Blocks::new(filler, process);
     let of = Of::new(filler, process);
     for site in &process.sites {
         let row = filler.row();
-        let (path, iterations) = scopes[site.scope.0 as usize];
-        filler.table.paths[row] = path;
-        let stack = stacks.get(site.stack.0 as usize).copied().unwrap_or_default();
-        filler.table.others[row] = match iterations {
-            NodeId(0) => stack,
-            _ => below(filler, iterations, stack),
-        };
-        of.place(filler, process, row, site.stack);
-        of.texts(filler, process, row, site);
-        of.numbers(filler, row, site);
+        places.set(filler, row, site.scope);
+        blocks.set(filler, process, row, site);
+        of.set(filler, &blocks, row, site);
     }
-}
-
-/// A chain of nodes below another.
-fn below(filler: &mut Filler, above: NodeId, chain: NodeId) -> NodeId {
-    let mut nodes: Vec<_> = filler.table.chain(chain).copied().collect();
-    nodes.reverse();
-    let add = |at, node: crate::table::Node| filler.table.node(at, node.attribute, node.value);
-    nodes.into_iter().fold(above, add)
 }
 
 /// By stack, its node; empty if nobody wants them.
 pub(super) fn stack_nodes(filler: &mut Filler, process: &Process) -> Vec<NodeId> {
-    let Some(stack) = filler.column("stack") else {
+    stack_tree(filler, process, "stack")
+}
+
+/// The same of stacks in another column.
+pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -> Vec<NodeId> {
+    let Some(stack) = filler.column(column) else {
         return Vec::new();
     };
     let names: Vec<Bits> = (0..process.frames.len() as u32)
@@ -86,84 +83,107 @@ pub(super) fn stack_nodes(filler: &mut Filler, process: &Process) -> Vec<NodeId>
     nodes
 }
 
-/// By scope path, its node in the path, and of the iterations beside it.
-pub(super) fn scope_nodes(filler: &mut Filler, process: &Process) -> Vec<(NodeId, NodeId)> {
-    let mut nodes = vec![(NodeId(0), NodeId(0)); process.scopes.len()];
-    for (id, scope) in process.scopes.iter().enumerate().skip(1) {
-        let (path, other) = nodes[scope.parent.0 as usize];
-        nodes[id] = (path, other);
-        let Some(&attribute) = filler.scopes.get(&*scope.attribute) else {
-            continue;
-        };
-        let kind = filler.table.of(attribute).kind;
-        if let Some(value) = filler.table.strings.parse(&scope.value, kind) {
-            nodes[id] = match filler.table.of(attribute).form {
-                Form::Nested => (filler.table.node(path, attribute, value), other),
-                _ => (path, filler.table.node(other, attribute, value)),
+/// Where scopes are: by scope path, its node, and the values of iterations.
+pub(super) struct Places {
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) iterations: Vec<(AttributeId, Vec<Option<Bits>>)>,
+}
+
+impl Places {
+    pub(super) fn of(filler: &mut Filler, process: &Process) -> Places {
+        let nodes = vec![NodeId(0); process.scopes.len()];
+        let mut places = Places { nodes, iterations: Vec::new() };
+        for (id, scope) in process.scopes.iter().enumerate().skip(1) {
+            let above = scope.parent.0 as usize;
+            places.nodes[id] = places.nodes[above];
+            places.iterations.iter_mut().for_each(|(_, values)| values[id] = values[above]);
+            let Some(&attribute) = filler.scopes.get(&*scope.attribute) else {
+                continue;
             };
+            let kind = filler.table.of(attribute).kind;
+            let Some(value) = filler.table.strings.parse(&scope.value, kind) else {
+                continue;
+            };
+            match filler.table.of(attribute).form {
+                Form::Nested => {
+                    let above = places.nodes[above];
+                    places.nodes[id] = filler.table.node(above, attribute, value);
+                }
+                _ => places.values(attribute)[id] = Some(value),
+            }
+        }
+        places
+    }
+
+    /// Values of a loop's iterations by scope path.
+    fn values(&mut self, attribute: AttributeId) -> &mut [Option<Bits>] {
+        let known = self.iterations.iter().position(|(id, _)| *id == attribute);
+        let at = known.unwrap_or_else(|| {
+            self.iterations.push((attribute, vec![None; self.nodes.len()]));
+            self.iterations.len() - 1
+        });
+        &mut self.iterations[at].1
+    }
+
+    pub(super) fn set(&self, filler: &mut Filler, row: usize, scope: ScopeId) {
+        let scope = scope.0 as usize;
+        filler.table.paths[row] = self.nodes[scope];
+        for (id, values) in &self.iterations {
+            filler.set(Some(*id), row, values[scope]);
         }
     }
-    nodes
 }
 
 type Column = Option<AttributeId>;
 
-/// The columns by what they are, and what frames, labels and lanes are in them.
-struct Of {
+/// The columns of what blocks have of their site, and the texts in them.
+pub(super) struct Blocks {
     functions: Functions,
+    stacks: Vec<NodeId>,
     frame: Column,
     allocator: Column,
     module: Column,
     file: Column,
     line: Column,
     label: Column,
-    alloc: Column,
     kind: Column,
-    lane: Column,
-    size: Column,
-    count: Column,
-    measures: Vec<(heaptide_analysis::measure::Measure, AttributeId)>,
-    others: [Column; 5],
-    labels: Vec<Bits>,
-    lanes: Vec<Bits>,
-    malloc: Bits,
+    pub(super) labels: Vec<Bits>,
 }
 
-impl Of {
-    fn new(filler: &mut Filler, process: &Process) -> Of {
+impl Blocks {
+    pub(super) fn new(filler: &mut Filler, process: &Process) -> Blocks {
+        let stacks = stack_nodes(filler, process);
         let strings = &mut filler.table.strings;
         let labels = process.labels.iter().map(|label| strings.bits(&label.name)).collect();
-        let lanes = process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect();
-        let malloc = strings.bits("malloc");
         let column = |name| filler.column(name);
-        let measures =
-            of_rows().filter_map(|of| column(of.name()).map(|column| (of, column))).collect();
-        let others = [
-            "slack_bytes",
-            "moved_blocks",
-            "moved_usable_bytes",
-            "moved_requested_bytes",
-            "lent_bytes",
-        ];
-        Of {
+        Blocks {
             functions: Functions::of(process),
+            stacks,
             frame: column("frame"),
             allocator: column("allocator"),
             module: column("module"),
             file: column("file"),
             line: column("line"),
             label: column("label"),
-            alloc: column("mem.alloc"),
             kind: column("kind"),
-            lane: column("lane"),
-            size: column("size"),
-            count: column("count"),
-            measures,
-            others: others.map(column),
             labels,
-            lanes,
-            malloc,
         }
+    }
+
+    /// What the blocks of a site are called.
+    pub(super) fn label(&self, site: &Site) -> Option<Bits> {
+        site.label.map(|id| self.labels[id.0 as usize])
+    }
+
+    pub(super) fn set(&self, filler: &mut Filler, process: &Process, row: usize, site: &Site) {
+        let stack = self.stacks.get(site.stack.0 as usize);
+        filler.table.others[row] = stack.copied().unwrap_or_default();
+        filler.set(self.label, row, self.label(site));
+        if self.kind.is_some() {
+            let kind = filler.table.strings.bits(site.kind.name());
+            filler.set(self.kind, row, Some(kind));
+        }
+        self.place(filler, process, row, site.stack);
     }
 
     /// Where the innermost function is.
@@ -190,22 +210,52 @@ impl Of {
         text(self.file, frame.file.as_deref());
         filler.set(self.line, row, frame.line.map(|line| Bits(line.into())));
     }
+}
 
-    fn texts(&self, filler: &mut Filler, process: &Process, row: usize, site: &Site) {
-        let label = site.label.map(|id| self.labels[id.0 as usize]);
-        filler.set(self.label, row, label);
-        if site.measures.allocations > 0 {
-            filler.set(self.alloc, row, label.or(Some(self.malloc)));
+/// The columns that only sites have.
+struct Of {
+    alloc: Column,
+    lane: Column,
+    size: Column,
+    count: Column,
+    measures: Vec<(heaptide_analysis::measure::Measure, AttributeId)>,
+    others: [Column; 5],
+    lanes: Vec<Bits>,
+    malloc: Bits,
+}
+
+impl Of {
+    fn new(filler: &mut Filler, process: &Process) -> Of {
+        let strings = &mut filler.table.strings;
+        let lanes = process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect();
+        let malloc = strings.bits("malloc");
+        let column = |name| filler.column(name);
+        let measures =
+            of_rows().filter_map(|of| column(of.name()).map(|column| (of, column))).collect();
+        let others = [
+            "slack_bytes",
+            "moved_blocks",
+            "moved_usable_bytes",
+            "moved_requested_bytes",
+            "lent_bytes",
+        ];
+        Of {
+            alloc: column("mem.alloc"),
+            lane: column("lane"),
+            size: column("size"),
+            count: column("count"),
+            measures,
+            others: others.map(column),
+            lanes,
+            malloc,
         }
-        if self.kind.is_some() {
-            let kind = filler.table.strings.bits(site.kind.name());
-            filler.set(self.kind, row, Some(kind));
-        }
-        filler.set(self.lane, row, self.lanes.get(site.lane.0 as usize).copied());
-        debug_assert!(process.lanes.len() == self.lanes.len());
     }
 
-    fn numbers(&self, filler: &mut Filler, row: usize, site: &Site) {
+    fn set(&self, filler: &mut Filler, blocks: &Blocks, row: usize, site: &Site) {
+        if site.measures.allocations > 0 {
+            filler.set(self.alloc, row, blocks.label(site).or(Some(self.malloc)));
+        }
+        filler.set(self.lane, row, self.lanes.get(site.lane.0 as usize).copied());
         filler.set(self.size, row, site.size.map(Bits));
         filler.set(self.count, row, Some(Bits(site.measures.allocations)));
         for &(measure, column) in &self.measures {

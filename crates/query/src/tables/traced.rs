@@ -1,0 +1,470 @@
+//! What traces have: `events`, and `lifetimes` of blocks.
+//!
+//! One thread replays, whichever has nothing else to do; tables are made of events on any.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::vec::IntoIter;
+
+use heaptide_analysis::model::{LaneId, Process, ScopeId, StackId};
+use heaptide_analysis::trace::{Event, LiveBlock, Operation, Replay};
+
+use super::sites::{Blocks, Places, of_blocks, stack_tree};
+use super::{Error, Filler, Info, Origin, Records, Source};
+use crate::stream::{Make, Notes, Stream};
+use crate::table::{AttributeId, Column, Form, NodeId, Table};
+use crate::value::{Bits, Kind};
+
+pub(super) const EVENTS: Source = Source {
+    name: "events",
+    says: "an event of a trace: an allocation, a free, a failure, a change of label",
+    columns: || columns(&What::Events),
+    records: Records::Trace(What::Events),
+};
+
+pub(super) const LIFETIMES: Source = Source {
+    name: "lifetimes",
+    says: "a block of a trace, from its allocation to its free; in order of their frees, then \
+           those never freed",
+    columns: || columns(&What::Lifetimes),
+    records: Records::Trace(What::Lifetimes),
+};
+
+/// What records are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// Every event.
+    Events,
+    /// Blocks, when they are freed and at the end.
+    Lifetimes,
+}
+
+/// A column, and its value of an event. Of lifetimes that is the free of a block; blocks that were
+/// never freed have their allocation.
+struct Field {
+    info: Info,
+    value: fn(&Event, &Known) -> Option<Bits>,
+}
+
+const fn field(info: Info, value: fn(&Event, &Known) -> Option<Bits>) -> Field {
+    Field { info, value }
+}
+
+const OF_EVENTS: &[Field] = &[
+    field(Info::uint("number", "", "from 1, in order of time over the process"), |event, _| {
+        Some(Bits(event.number))
+    }),
+    field(Info::uint("time_ns", "ns", "when it was, from the start of the process"), |event, _| {
+        Some(Bits(event.time_ns))
+    }),
+    field(Info::text("operation", "allocate, free, fail, relabel or unlabel"), |event, known| {
+        Some(known.operations[event.operation as usize])
+    }),
+    field(
+        Info::new("reallocated", Kind::Bool, "", "whether it is part of a reallocation"),
+        |event, _| Some(Bits(event.reallocated.into())),
+    ),
+    UID,
+    ADDRESS,
+    SIZE,
+    USABLE,
+    field(
+        Info::text("mem.alloc", "of allocations and labels: the label, else `malloc`"),
+        |event, known| match event.operation {
+            Operation::Allocate | Operation::Relabel => known.label_or_malloc(event.site),
+            _ => None,
+        },
+    ),
+    field(
+        Info::text("mem.free", "of frees and labels taken off: the label, else `malloc`"),
+        |event, known| match event.operation {
+            Operation::Free => known.label_or_malloc(event.site),
+            Operation::Unlabel => known.label_or_malloc(event.site_before),
+            _ => None,
+        },
+    ),
+    field(
+        Info::uint("live_bytes", "bytes", "bytes of the process that were live after it")
+            .also("mem.active"),
+        |event, _| Some(Bits(event.live_bytes)),
+    ),
+    field(Info::text("lane", "name of the thread that did it").also("thread"), |event, known| {
+        known.lane(event.lane?)
+    }),
+    field(Info::uint("tid", "", "number of that thread"), |event, _| {
+        Some(Bits(event.thread.into())).filter(|tid| tid.0 > 0)
+    }),
+    field(
+        Info::text("allocated_lane", "name of the thread that allocated the block"),
+        |event, known| known.lane(known.site_lanes[event.site as usize]),
+    ),
+    LIFETIME,
+    LIFETIME_EVENTS,
+    TEMPORARY,
+    CROSS_THREAD,
+    FREE_STACK,
+];
+
+const OF_LIFETIMES: &[Field] = &[
+    UID,
+    ADDRESS,
+    SIZE,
+    USABLE,
+    field(Info::text("mem.alloc", "the label, else `malloc`"), |event, known| {
+        known.label_or_malloc(event.site)
+    }),
+    field(
+        Info::uint("allocated_ns", "ns", "when it was allocated, from the start of the process"),
+        |event, _| Some(Bits(event.allocated_ns)),
+    ),
+    field(Info::uint("freed_ns", "ns", "when it was freed"), |event, _| {
+        freed(event).map(|event| Bits(event.time_ns))
+    }),
+    LIFETIME,
+    LIFETIME_EVENTS,
+    field(Info::new("freed", Kind::Bool, "", "whether it was freed"), |event, _| {
+        Some(Bits(freed(event).is_some().into()))
+    }),
+    field(
+        Info::new("reallocated", Kind::Bool, "", "whether a reallocation ended it"),
+        |event, _| freed(event).map(|event| Bits(event.reallocated.into())),
+    ),
+    TEMPORARY,
+    CROSS_THREAD,
+    field(
+        Info::text("lane", "name of the thread that allocated it").also("thread"),
+        |event, known| known.lane(known.site_lanes[event.site as usize]),
+    ),
+    field(Info::text("freed_lane", "name of the thread that freed it"), |event, known| {
+        known.lane(freed(event)?.lane?)
+    }),
+    field(Info::uint("freed_tid", "", "number of that thread"), |event, _| {
+        Some(Bits(freed(event)?.thread.into())).filter(|tid| tid.0 > 0)
+    }),
+    field(
+        Info::text("freed_in", "the scopes that thread was in, outermost first"),
+        |event, known| known.scope_texts.get(freed(event)?.scope.0 as usize).copied().flatten(),
+    ),
+    FREE_STACK,
+];
+
+const UID: Field = field(
+    Info::uint("uid", "", "number of the block, from 1 in order of allocation over the process")
+        .also("alloc.uid"),
+    |event, _| Some(Bits(event.uid)).filter(|uid| uid.0 > 0),
+);
+const ADDRESS: Field = field(
+    Info::new("address", Kind::Address, "", "where the block begins").also("alloc.address"),
+    |event, _| of_block(event).map(|event| Bits(event.address)),
+);
+const SIZE: Field =
+    field(Info::uint("size", "bytes", "bytes asked for").also("alloc.total_size"), |event, _| {
+        of_block(event).map(|event| Bits(event.requested))
+    });
+const USABLE: Field = field(Info::uint("usable_bytes", "bytes", "bytes given"), |event, _| {
+    of_block(event).map(|event| Bits(event.usable))
+});
+const LIFETIME: Field = field(
+    Info::uint("lifetime_ns", "ns", "from the block's allocation to its free"),
+    |event, _| freed(event).map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns))),
+);
+const LIFETIME_EVENTS: Field = field(
+    Info::uint("lifetime_events", "events", "events of the process from the one to the other"),
+    |event, _| freed(event).map(|event| Bits(event.number.saturating_sub(event.allocated_number))),
+);
+const TEMPORARY: Field = field(
+    Info::new("temporary", Kind::Bool, "", "of frees: the thread allocated nothing between"),
+    |event, _| freed(event).map(|event| Bits(event.temporary.into())),
+);
+const CROSS_THREAD: Field = field(
+    Info::new("cross_thread", Kind::Bool, "", "of frees: by another thread than allocated it"),
+    |event, known| {
+        let allocated = known.site_lanes[event.site as usize];
+        freed(event).map(|event| Bits(event.lane.is_some_and(|lane| lane != allocated).into()))
+    },
+);
+const FREE_STACK: Field = field(
+    Info::text("free_stack", "functions that led to the free, of a trace with them")
+        .form(Form::Tree),
+    |event, known| {
+        let node = known.free_stacks.get(event.free_stack.0 as usize)?;
+        Some(Bits(node.0.into())).filter(|node| node.0 > 0)
+    },
+);
+
+/// The event, if it is a free.
+fn freed(event: &Event) -> Option<&Event> {
+    Some(event).filter(|event| event.operation == Operation::Free)
+}
+
+/// The event, if there is a block.
+fn of_block(event: &Event) -> Option<&Event> {
+    Some(event).filter(|event| event.operation != Operation::Fail)
+}
+
+impl What {
+    const fn fields(self) -> &'static [Field] {
+        match self {
+            What::Events => OF_EVENTS,
+            What::Lifetimes => OF_LIFETIMES,
+        }
+    }
+}
+
+fn columns(what: &What) -> Vec<Info> {
+    let fields = what.fields().iter().map(|field| field.info.clone());
+    fields.chain(of_blocks()).collect()
+}
+
+/// What events point at, of one process.
+struct Known {
+    origin: Origin,
+    /// Columns of what blocks have of their site, by site, and their stacks.
+    of_sites: Vec<(AttributeId, Column)>,
+    stacks: Vec<NodeId>,
+    site_scopes: Vec<ScopeId>,
+    site_lanes: Vec<LaneId>,
+    labels: Vec<Option<Bits>>,
+    lanes: Vec<Bits>,
+    places: Places,
+    scope_texts: Vec<Option<Bits>>,
+    free_stacks: Vec<NodeId>,
+    operations: Vec<Bits>,
+    malloc: Bits,
+}
+
+impl Known {
+    fn of(filler: &mut Filler, process: &Process) -> Known {
+        let places = Places::of(filler, process);
+        let free_stacks = stack_tree(filler, process, "free_stack");
+        let blocks = Blocks::new(filler, process);
+        for site in &process.sites {
+            let row = filler.table.add_row();
+            blocks.set(filler, process, row, site);
+        }
+        let scope_texts = scope_texts(filler, &places);
+        let strings = &mut filler.table.strings;
+        let mut known = Known {
+            origin: Origin::default(),
+            of_sites: Vec::new(),
+            stacks: std::mem::take(&mut filler.table.others),
+            site_scopes: process.sites.iter().map(|site| site.scope).collect(),
+            site_lanes: process.sites.iter().map(|site| site.lane).collect(),
+            labels: process.sites.iter().map(|site| blocks.label(site)).collect(),
+            lanes: process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect(),
+            places,
+            scope_texts,
+            free_stacks,
+            operations: Operation::all().iter().map(|of| strings.bits(of.name())).collect(),
+            malloc: strings.bits("malloc"),
+        };
+        filler.table.paths.clear();
+        for (of, id) in filler.table.attributes.iter_mut().zip(0..) {
+            if !of.column.is_empty() {
+                known.of_sites.push((AttributeId(id), std::mem::take(&mut of.column)));
+            }
+        }
+        known.origin = Origin::of(&mut filler.table, process);
+        known
+    }
+
+    fn label_or_malloc(&self, site: u32) -> Option<Bits> {
+        self.labels[site as usize].or(Some(self.malloc))
+    }
+
+    fn lane(&self, lane: LaneId) -> Option<Bits> {
+        self.lanes.get(lane.0 as usize).copied()
+    }
+
+    /// Where the thread was, or where the block was allocated.
+    fn scope(&self, what: What, event: &Event) -> usize {
+        match what {
+            What::Events => event.scope.0 as usize,
+            What::Lifetimes => self.site_scopes[event.site as usize].0 as usize,
+        }
+    }
+}
+
+/// By scope path, the path as text, if anybody wants it.
+fn scope_texts(filler: &mut Filler, places: &Places) -> Vec<Option<Bits>> {
+    if filler.column("freed_in").is_none() {
+        return Vec::new();
+    }
+    let text = |node: &NodeId| {
+        let shown = filler.table.chain_text(*node)?;
+        Some(filler.table.strings.bits(&shown))
+    };
+    places.nodes.iter().map(text).collect()
+}
+
+/// What all batches share.
+struct Shared {
+    what: What,
+    template: Table,
+    origin: [Option<AttributeId>; 6],
+    fields: Vec<(AttributeId, &'static Field)>,
+}
+
+impl Shared {
+    fn table(&self, known: &Known, events: &[Event]) -> Table {
+        let mut table = self.template.without_rows();
+        let mut set = |id: AttributeId, column| table.of_mut(id).column = column;
+        for (id, value) in self.origin.into_iter().zip(known.origin.values) {
+            if let (Some(id), Some(value)) = (id, value) {
+                set(id, Column::full(vec![value.0; events.len()]));
+            }
+        }
+        for (id, field) in &self.fields {
+            set(*id, Column::of(events.iter().map(|event| (field.value)(event, known))));
+        }
+        let sites = || events.iter().map(|event| event.site as usize);
+        for (id, of_site) in &known.of_sites {
+            set(*id, Column::of(sites().map(|site| of_site.get(site))));
+        }
+        let scopes = || events.iter().map(|event| known.scope(self.what, event));
+        for (id, values) in &known.places.iterations {
+            set(*id, Column::of(scopes().map(|scope| values[scope])));
+        }
+        table.paths = scopes().map(|scope| known.places.nodes[scope]).collect();
+        table.others = sites().map(|site| known.stacks[site]).collect();
+        table
+    }
+}
+
+/// The records of all processes that have a trace.
+pub(super) fn stream<'a>(
+    what: &What,
+    mut filler: Filler,
+    processes: Vec<&'a Process>,
+) -> Result<Stream<'a>, Error> {
+    let traced = processes.into_iter().filter(|process| process.has_trace());
+    let of = |process: &'a Process| (Arc::new(Known::of(&mut filler, process)), process);
+    let mut sources = traced.map(of).collect::<Vec<_>>().into_iter();
+    // What cannot be read of later ones is a note: there may be hundreds, and records are out.
+    let (known, process) = sources.next().ok_or(Error::NoTrace)?;
+    let first = (known, From::Replay(process.replay().map_err(Error::Unreadable)?));
+    let fields = what.fields().iter();
+    let fields =
+        fields.filter_map(|field| filler.column(field.info.name).map(|id| (id, field))).collect();
+    let shared = Shared { what: *what, template: filler.table, origin: filler.origin, fields };
+    let template = shared.template.clone();
+    let notes = Notes::default();
+    let reading = Reading {
+        shared: Arc::new(shared),
+        sources,
+        at: Some(first),
+        used: Arc::default(),
+        notes: notes.clone(),
+    };
+    Ok(Stream::new(template, reading.supply()).with_notes(notes))
+}
+
+/// A trace after the other.
+struct Reading<'a> {
+    shared: Arc<Shared>,
+    sources: IntoIter<(Arc<Known>, &'a Process)>,
+    at: Option<(Arc<Known>, From)>,
+    /// Lists of events that were made tables.
+    used: Arc<Mutex<Vec<Vec<Event>>>>,
+    notes: Notes,
+}
+
+/// Where events come from.
+enum From {
+    Replay(Replay),
+    /// After it.
+    Live(IntoIter<LiveBlock>),
+}
+
+/// Blocks that were never freed are taken as many at once.
+const LIVE: usize = 1 << 13;
+
+impl<'a> Reading<'a> {
+    fn supply(mut self) -> impl FnMut() -> Option<(usize, Make<'a>)> + Send {
+        move || {
+            let used = self.used.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut events = used.unwrap_or_default();
+            let known = self.fill(&mut events)?;
+            let (rows, shared, used) = (events.len(), self.shared.clone(), self.used.clone());
+            let make = move || {
+                let table = shared.table(&known, &events);
+                used.lock().unwrap_or_else(PoisonError::into_inner).push(events);
+                table
+            };
+            Some((rows, Box::new(make) as Make<'a>))
+        }
+    }
+
+    /// The next events that make records, and what they point at.
+    fn fill(&mut self, events: &mut Vec<Event>) -> Option<Arc<Known>> {
+        loop {
+            let (known, from) = match self.at.take() {
+                Some(at) => at,
+                None => {
+                    let (known, process) = self.sources.next()?;
+                    match process.replay() {
+                        Ok(replay) => (known, From::Replay(replay)),
+                        Err(error) => {
+                            self.notes.add(vec![error.to_string()]);
+                            continue;
+                        }
+                    }
+                }
+            };
+            let next = self.more(from, events);
+            let found = (!events.is_empty()).then(|| known.clone());
+            self.at = next.map(|from| (known, from));
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Takes more of a trace; none at its end.
+    fn more(&self, from: From, events: &mut Vec<Event>) -> Option<From> {
+        events.clear();
+        match from {
+            From::Replay(mut replay) => {
+                if !replay.fill(events) {
+                    self.notes.add(replay.notes());
+                    let live = match self.shared.what {
+                        What::Events => return None,
+                        What::Lifetimes => replay.into_live(),
+                    };
+                    return Some(From::Live(live.into_iter()));
+                }
+                if self.shared.what == What::Lifetimes {
+                    events.retain(|event| freed(event).is_some());
+                }
+                Some(From::Replay(replay))
+            }
+            From::Live(mut live) => {
+                events.extend(live.by_ref().take(LIVE).map(never_freed));
+                (!events.is_empty()).then_some(From::Live(live))
+            }
+        }
+    }
+}
+
+/// The allocation of a block, as far as it is known.
+fn never_freed(block: LiveBlock) -> Event {
+    Event {
+        number: block.allocated_number,
+        time_ns: block.allocated_ns,
+        operation: Operation::Allocate,
+        reallocated: false,
+        temporary: false,
+        lane: None,
+        thread: 0,
+        scope: ScopeId(0),
+        site: block.site,
+        site_before: block.site,
+        uid: block.uid,
+        address: block.address,
+        requested: block.requested,
+        usable: block.usable,
+        allocated_ns: block.allocated_ns,
+        allocated_number: block.allocated_number,
+        free_stack: StackId(0),
+        live_bytes: 0,
+    }
+}
