@@ -8,25 +8,35 @@ use crate::{library, needs, options, text, tidy};
 
 /// The recorder: it has no std and its own panic handler, so it cannot be built as a test.
 const CAPTURE: &str = "heaptide-capture";
+/// The SQL engine: built by itself, with the features of its own dependencies, and only once.
+const SQL: &str = "heaptide-sql";
 
 /// Everything a change has to pass.
 pub fn test(root: &Path) -> Result<(), String> {
     needs::install()?;
     cargo(root, &["fmt", "--all", "--check"])?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--exclude", CAPTURE];
-    cargo(root, &[&clippy[..], &["--", "-D", "warnings"]].concat())?;
+    let rest = ["--workspace", "--exclude", CAPTURE, "--exclude", SQL];
+    let warnings = ["--", "-D", "warnings"];
+    cargo(root, &[&["clippy", "--all-targets"][..], &rest, &warnings].concat())?;
     cargo(root, &["clippy", "--package", CAPTURE, "--", "-D", "warnings"])?;
     self::tidy(root)?;
     if has_nextest(root) {
-        let nextest = ["nextest", "run", "--workspace", "--exclude", CAPTURE, "--no-fail-fast"];
-        cargo(root, &nextest)?;
-        cargo(root, &["test", "--workspace", "--exclude", CAPTURE, "--doc"])?;
+        cargo(root, &[&["nextest", "run", "--no-fail-fast"][..], &rest].concat())?;
+        cargo(root, &[&["test", "--doc"][..], &rest].concat())?;
     } else {
-        cargo(root, &["test", "--workspace", "--exclude", CAPTURE, "--no-fail-fast"])?;
+        cargo(root, &[&["test", "--no-fail-fast"][..], &rest].concat())?;
     }
+    sql(root)?;
     models(root)?;
     println!("\nall tests passed");
     Ok(())
+}
+
+/// The SQL engine's crate: its tests run the command that was built before.
+fn sql(root: &Path) -> Result<(), String> {
+    cargo(root, &["clippy", "--package", SQL, "--all-targets", "--", "-D", "warnings"])?;
+    let test = if has_nextest(root) { &["nextest", "run"][..] } else { &["test"] };
+    cargo(root, &[test, &["--no-fail-fast", "--package", SQL]].concat())
 }
 
 /// The models of the insert-only tables: every order of their steps, in a build of its own.

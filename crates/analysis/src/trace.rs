@@ -9,7 +9,6 @@ mod blocks;
 mod check;
 mod chunks;
 mod clock;
-mod disk;
 mod event;
 pub mod file;
 mod lanes;
@@ -19,8 +18,6 @@ mod replay;
 
 pub use blocks::Unpaired;
 pub use check::{Difference, Replayed};
-pub(crate) use chunks::contents_at;
-pub use disk::OnDisk;
 pub use event::{Event, LiveBlock, Operation};
 pub(crate) use maps::Became;
 pub use maps::Trace;

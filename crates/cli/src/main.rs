@@ -24,6 +24,7 @@ mod query;
 mod report;
 mod run;
 mod sdk;
+mod sql;
 mod status;
 mod timeline;
 mod tree;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Query(options) => query::query(&options),
+        Command::Sql(_) => sql::hand_over("heaptide sql").map(|never| match never {}),
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),

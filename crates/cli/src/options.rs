@@ -16,6 +16,7 @@ mod query;
 mod views;
 
 pub use heaptide_reading::selection::{Origins, Selection, Source, Which};
+pub use heaptide_reading::sql::SqlOptions;
 pub use query::QueryOptions;
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
@@ -63,6 +64,8 @@ pub enum Command {
     Diff(DiffOptions),
     /// Ask anything: CalQL over the tables of recordings, and over .cali files
     Query(QueryOptions),
+    /// Ask the tables in SQL, or from a prompt; by heaptide-sql, which is installed apart
+    Sql(SqlOptions),
     /// Put recordings of several processes, ranks or runs together
     Merge(MergeOptions),
     /// Write a recording in the format of another tool

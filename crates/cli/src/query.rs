@@ -97,7 +97,7 @@ fn read<'a>(
             Some(word) => table(&word.text)?,
             None => &tables::Source::all()[0],
         };
-        let Some(all) = self::recordings(options)? else {
+        let Some(all) = source::open_all(&options.sources(), &options.selection)? else {
             return Ok(None);
         };
         *recordings = all;
@@ -128,21 +128,6 @@ fn read<'a>(
     }
     note_unknown(query, &table, "`SELECT * FORMAT expand` shows what is");
     Ok(Some(Stream::of(table)))
-}
-
-/// Every recording, of which there is something.
-fn recordings(options: &QueryOptions) -> Result<Option<Vec<Recording>>, Error> {
-    let pid = options.selection.pid();
-    let mut all = Vec::new();
-    for source in options.sources() {
-        let mut recording = source::open(&source, &options.selection)?;
-        if !source::has(&recording, pid) {
-            return Ok(None);
-        }
-        recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.pid));
-        all.push(recording);
-    }
-    Ok(Some(all))
 }
 
 /// Whether a file is one of Caliper's: by its name or by its first bytes.

@@ -9,6 +9,7 @@ pub mod output;
 pub mod progress;
 pub mod selection;
 pub mod source;
+pub mod sql;
 pub mod values;
 
 /// The status of a command whose answer is no.

@@ -52,6 +52,17 @@ pub struct Source {
     pub from_start: bool,
 }
 
+impl Source {
+    /// Each recording by itself; none stands for the newest.
+    pub fn each(recordings: &[PathBuf], snapshot: Option<u32>, from_start: bool) -> Vec<Source> {
+        let source = |recording| Source { recording, snapshot, from_start };
+        match recordings.is_empty() {
+            true => vec![source(None)],
+            false => recordings.iter().cloned().map(Some).map(source).collect(),
+        }
+    }
+}
+
 /// The processes, blocks and frames that count, and what they are called.
 #[derive(Args, Clone, Debug)]
 pub struct Selection {

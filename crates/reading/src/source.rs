@@ -19,6 +19,25 @@ use crate::selection::{Selection, Source, Which};
 /// Bytes that a pipe on standard output holds: what users may ask for without more rights.
 const PIPE: i32 = 1 << 20;
 
+/// Opens recordings and takes of them what is selected; none if there is nothing of the process
+/// asked for in one of them, which is then said.
+pub fn open_all(
+    sources: &[Source],
+    selection: &Selection,
+) -> Result<Option<Vec<Recording>>, Error> {
+    let pid = selection.pid();
+    let mut all = Vec::new();
+    for source in sources {
+        let mut recording = open(source, selection)?;
+        if !has(&recording, pid) {
+            return Ok(None);
+        }
+        recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.pid));
+        all.push(recording);
+    }
+    Ok(Some(all))
+}
+
 /// Opens a recording and takes of it what is selected.
 pub fn open(source: &Source, selection: &Selection) -> Result<Recording, Error> {
     open_apart(source, selection, Apart::Nowhere)

@@ -1,4 +1,4 @@
-//! The five lines that `heaptide run` ends with, and one for a trace.
+//! The five lines that `heaptide run` ends with.
 
 use std::path::Path;
 
@@ -10,18 +10,17 @@ use crate::frames;
 use crate::hotspots::Charges;
 use crate::quantity::{bytes, count, duration, percent};
 use crate::scopes;
-use crate::text::{command_line, ending, trace_says};
+use crate::text::{command_line, ending};
 
 /// Exactly five lines about the process that used most: what ran and how it ended, what it
-/// allocated, its peak and who held it, what is live, and what to type next. With a trace there is a
-/// sixth about what it takes.
+/// allocated, its peak and who held it, what is live, and what to type next.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(path);
     };
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
-    let mut lines = vec![
+    let lines = [
         first(recording, process),
         format!(
             "  allocated  {} blocks of {} in all, {temporary} of them temporary",
@@ -40,10 +39,9 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             bytes(t.live_bytes),
             count(t.live_blocks)
         ),
+        next(path),
     ];
-    lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
-    lines.push(next(path));
-    lines.iter().map(|line| format!("heaptide: {line}\n")).collect()
+    lines.map(|line| format!("heaptide: {line}\n")).concat()
 }
 
 fn first(recording: &Recording, process: &Process) -> String {

@@ -52,14 +52,6 @@ Example:
 impl QueryOptions {
     /// Each recording by itself; none stands for the newest.
     pub fn sources(&self) -> Vec<Source> {
-        let source = |recording: Option<&PathBuf>| Source {
-            recording: recording.cloned(),
-            snapshot: self.snapshot,
-            from_start: self.from_start,
-        };
-        match self.recordings.is_empty() {
-            true => vec![source(None)],
-            false => self.recordings.iter().map(Some).map(source).collect(),
-        }
+        Source::each(&self.recordings, self.snapshot, self.from_start)
     }
 }

@@ -29,5 +29,4 @@ mod real;
 mod recording;
 mod schema;
 mod stacks;
-mod trace_files;
 mod views;

@@ -1,0 +1,35 @@
+//! Commands that need the SQL engine: it is a program of its own, `heaptide-sql`, since few need
+//! it and it is many times as large as this one.
+
+use std::convert::Infallible;
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::error::Error;
+
+/// The program.
+const PROGRAM: &str = "heaptide-sql";
+
+/// Becomes the program, with the arguments of this one: they mean the same there.
+///
+/// Errors: it is not there, or the system refuses.
+pub fn hand_over(what: &str) -> Result<Infallible, Error> {
+    let program = find().ok_or_else(|| {
+        Error::new(format!(
+            "{what} needs {PROGRAM}, which is neither beside heaptide nor in PATH; \
+             `cargo install --path crates/sql` in a checkout of heaptide brings it"
+        ))
+    })?;
+    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
+    Err(Error::file(&program, "start it", error))
+}
+
+/// The program beside this one, else in PATH.
+fn find() -> Option<PathBuf> {
+    let beside = env::current_exe().ok().map(|here| here.with_file_name(PROGRAM));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path).map(|directory| directory.join(PROGRAM));
+    beside.into_iter().chain(in_path).find(|program| program.is_file())
+}

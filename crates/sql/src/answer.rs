@@ -1,0 +1,105 @@
+//! `heaptide sql`: statements, answered.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+
+use heaptide_reading::NO;
+use heaptide_reading::error::Error;
+use heaptide_reading::output;
+use heaptide_reading::source;
+use heaptide_reading::sql::{SqlFormat, SqlOptions};
+
+use crate::prompt;
+use crate::recordings;
+use crate::session::Session;
+use crate::shown::{self, Failed};
+use crate::statements::{self, Statement};
+
+/// Answers what the command line or standard input asks.
+pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
+    let format = format(options)?;
+    if let Some(path) = &options.output {
+        output::may_write(path, options.force)?;
+    }
+    let Some(recordings) = source::open_all(&options.sources(), &options.selection)? else {
+        return Ok(ExitCode::from(NO));
+    };
+    let session = Session::of_parts(recordings::parts(recordings))?;
+    let text = match options.query() {
+        Some(query) => query.to_owned(),
+        None if io::stdin().is_terminal() => {
+            prompt::prompt(&session, format)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => io::read_to_string(io::stdin())?,
+    };
+    let statements = statements::split(&text);
+    match (&*statements, &options.output) {
+        ([], _) => Err(Error::new("nothing is asked; `heaptide sql 'SELECT …'` asks something")),
+        ([one], Some(path)) => {
+            written(|write| output::write(path, options.force, write), &session, one, format)
+        }
+        (_, Some(path)) => {
+            let what = "one statement goes to a file; ask several one after the other";
+            Err(Error::new(format!("{}: {what}", path.display())))
+        }
+        (all, None) => all.iter().try_for_each(|one| print(&session, one, format)),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How answers are shown: as the option says, as the name of the file says, or as a table.
+fn format(options: &SqlOptions) -> Result<SqlFormat, Error> {
+    let extension = options.output.as_deref().and_then(Path::extension);
+    let by_name = match extension.and_then(|extension| extension.to_str()) {
+        Some("csv") => SqlFormat::Csv,
+        Some("json") => SqlFormat::Json,
+        Some("parquet") => SqlFormat::Parquet,
+        _ => SqlFormat::Table,
+    };
+    let format = options.format.unwrap_or(by_name);
+    let to_terminal = options.output.is_none() && io::stdout().is_terminal();
+    if format == SqlFormat::Parquet && to_terminal {
+        let what = "--format parquet is not for a terminal; -o FILE writes it to a file";
+        return Err(Error::new(what));
+    }
+    Ok(format)
+}
+
+/// Answers a statement on standard output.
+///
+/// Errors: those of the statement, with their place in it, and of standard output.
+pub fn print(session: &Session, statement: &Statement, format: SqlFormat) -> Result<(), Error> {
+    let output = |write: Write<'_>| match format {
+        SqlFormat::Table => source::print_page(write),
+        _ => source::print(write),
+    };
+    written(output, session, statement, format)
+}
+
+/// What writes an answer.
+type Write<'a> = &'a mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>;
+
+/// Answers a statement into what `output` opens.
+fn written(
+    output: impl FnOnce(Write<'_>) -> Result<(), Error>,
+    session: &Session,
+    statement: &Statement,
+    format: SqlFormat,
+) -> Result<(), Error> {
+    // What is wrong with the statement itself is said before a file is there.
+    let mut answer = session.ask(&statement.text)?;
+    let mut wrong = None;
+    let mut write = |out: &mut dyn io::Write| {
+        shown::write(out, format, &mut answer).map_err(|failed| match failed {
+            Failed::Write(error) => error,
+            Failed::Answer(error) => {
+                wrong = Some(error);
+                io::Error::other("there is no answer")
+            }
+        })
+    };
+    let done = output(&mut write);
+    wrong.map_or(done, Err)
+}

@@ -1,0 +1,93 @@
+//! What is wrong with a statement, said as the other commands say it: one line, and where the place
+//! is known the line of the statement with a caret below.
+
+use datafusion::common::{DataFusionError, SchemaError};
+use heaptide_query::QueryError;
+use heaptide_reading::error::Error;
+
+/// The error of a statement.
+pub fn explain(sql: &str, error: &DataFusionError) -> Error {
+    let (message, place) = said(error);
+    Error::new(match place {
+        Some((line, column)) => QueryError::at(sql, byte(sql, line, column), message).to_string(),
+        None => format!("query: {message}"),
+    })
+}
+
+/// The message, and the place of it: line and column, from 1.
+fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
+    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let place = span.map(|span| (span.start.line, span.start.column));
+    match error.find_root() {
+        DataFusionError::SQL(error, _) => {
+            let text = error.to_string();
+            let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
+            let (message, at) = text.rsplit_once(" at Line: ").unwrap_or((text, ""));
+            let place = at.split_once(", Column: ").and_then(|(line, column)| {
+                Some((line.parse().ok()?, column.trim_end().parse().ok()?))
+            });
+            (lower(message), place)
+        }
+        DataFusionError::SchemaError(schema, _) => match &**schema {
+            SchemaError::FieldNotFound { field, valid_fields } => {
+                let mut names: Vec<&str> =
+                    valid_fields.iter().map(|column| column.name.as_str()).collect();
+                names.dedup();
+                let known = match names.is_empty() {
+                    true => String::new(),
+                    false => format!("; there are {}", names.join(" ")),
+                };
+                (format!("no column is called `{}`{known}", field.name), place)
+            }
+            other => (lower(&other.to_string()), place),
+        },
+        other => {
+            let text = error.diagnostic().map(|diagnostic| diagnostic.message.clone());
+            (lower(&text.unwrap_or_else(|| plain(other))), place)
+        }
+    }
+}
+
+/// The first line of a message, without what the engine puts before it.
+fn plain(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    let prefixes = ["Error during planning: ", "Execution error: ", "External error: "];
+    let line = prefixes.iter().fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
+    line.replace("table 'datafusion.public.", "table '")
+}
+
+/// As this project writes messages: lower case, no full stop.
+fn lower(text: &str) -> String {
+    let text = text.trim().trim_end_matches('.');
+    let mut characters = text.chars();
+    let first = characters.next();
+    let is_word = characters.clone().next().is_some_and(char::is_lowercase);
+    match first {
+        Some(first) if is_word => first.to_lowercase().chain(characters).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+/// The byte at a line and a column, both from 1.
+fn byte(text: &str, line: u64, column: u64) -> usize {
+    let line = usize::try_from(line).unwrap_or(1).max(1);
+    let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let before = usize::try_from(column).unwrap_or(1).max(1) - 1;
+    let inside = text[start..].char_indices().nth(before).map_or(text.len() - start, |(at, _)| at);
+    start + inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_over_lines() {
+        let text = "select\nä b\nc";
+        assert_eq!(byte(text, 1, 1), 0);
+        assert_eq!(&text[byte(text, 2, 3)..], "b\nc");
+        assert_eq!(&text[byte(text, 3, 1)..], "c");
+        assert_eq!(byte(text, 9, 9), text.len());
+    }
+}

@@ -1,0 +1,51 @@
+//! `heaptide-sql`: SQL over the tables of recordings and of datasets in Parquet. `heaptide sql`
+//! and others run it with their own arguments.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod arrays;
+mod columns;
+mod explain;
+mod functions;
+mod parquet;
+mod prompt;
+mod recordings;
+mod session;
+mod shown;
+mod statements;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use heaptide_reading::sql::SqlOptions;
+
+/// What `heaptide` hands on to the SQL engine, with the arguments as they were.
+#[derive(Parser, Debug)]
+#[command(name = "heaptide-sql", version, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Ask the tables in SQL
+    Sql(SqlOptions),
+}
+
+fn main() -> ExitCode {
+    let done = match Options::parse().command {
+        Command::Sql(options) => answer::sql(&options),
+    };
+    match done {
+        Ok(status) => status,
+        // Whoever read the output has enough.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("heaptide: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Recordings as tables of the engine: read a process at a time, only the columns that are asked
+//! for, and handed on in batches.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DataFusionError;
+use datafusion::datasource::TableType;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::prelude::Expr;
+use heaptide_analysis::model::Recording;
+use heaptide_query::tables::{Source, Wanted};
+
+use crate::arrays;
+use crate::columns;
+
+/// Batches that wait for the engine.
+const WAITING: usize = 4;
+
+/// One process image.
+#[derive(Debug)]
+pub struct Part {
+    /// What its recording is called.
+    pub run: String,
+    /// A recording of it alone.
+    recording: [Recording; 1],
+}
+
+impl Part {
+    /// Hands the records of a table to `take`, in order, until it wants no more. All processors make
+    /// the batches.
+    ///
+    /// Errors: what the table is made of was not recorded; those of Arrow, and of `take`.
+    pub fn read(
+        &self,
+        source: &Source,
+        schema: &SchemaRef,
+        take: impl FnMut(RecordBatch) -> Result<Go, DataFusionError> + Send,
+    ) -> Result<Go, DataFusionError> {
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        let stream = source.stream(&self.recording, &Wanted::of_names(names));
+        let stream = stream
+            .map_err(|error| DataFusionError::Execution(format!("{}: {error}", source.name)))?;
+        let supply = Mutex::new((0..).zip(stream));
+        let turns =
+            Turns { turn: Mutex::new(Turn { next: 0, take, ended: None }), next: Condvar::new() };
+        let work = || {
+            while let Some((number, batch)) = locked(&supply).next() {
+                let table = batch.table();
+                let made = arrays::batch(&table, &self.run, schema, 0..table.rows());
+                if turns.hand_on(number, made) == Go::Stop {
+                    break;
+                }
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        let turn = turns.turn.into_inner().unwrap_or_else(PoisonError::into_inner);
+        turn.ended.map_or(Ok(Go::On), |ended| ended.map(|()| Go::Stop))
+    }
+}
+
+/// Takes batches in the order of their numbers, whoever made them.
+struct Turns<F> {
+    turn: Mutex<Turn<F>>,
+    next: Condvar,
+}
+
+struct Turn<F> {
+    /// The batch that is to be taken.
+    next: usize,
+    take: F,
+    /// Why no more are taken.
+    ended: Option<Result<(), DataFusionError>>,
+}
+
+impl<F: FnMut(RecordBatch) -> Result<Go, DataFusionError>> Turns<F> {
+    fn hand_on(&self, number: usize, batch: Result<RecordBatch, ArrowError>) -> Go {
+        let mut turn = locked(&self.turn);
+        while turn.next != number {
+            turn = self.next.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        }
+        if turn.ended.is_none() {
+            turn.ended = match batch.map_err(DataFusionError::from).and_then(|b| (turn.take)(b)) {
+                Ok(Go::On) => None,
+                Ok(Go::Stop) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            };
+        }
+        turn.next += 1;
+        self.next.notify_all();
+        if turn.ended.is_some() { Go::Stop } else { Go::On }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether more is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Go {
+    /// It is.
+    On,
+    /// It is not.
+    Stop,
+}
+
+/// The process images of recordings. Recordings that were merged have the names of those they were
+/// made of; equal names get a number.
+pub fn parts(recordings: Vec<Recording>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (number, recording) in (1..).zip(recordings) {
+        let Recording { path, sealed, processes, .. } = recording;
+        for process in processes {
+            let of = process.run.as_ref();
+            let name = of.map_or_else(|| stem(&path), |run| stem(Path::new(&run.recording)));
+            let key = (number, of.map_or(0, |run| run.number));
+            let recording =
+                Recording { path: path.clone(), sealed, processes: vec![process], damaged: vec![] };
+            parts.push((key, Part { run: name, recording: [recording] }));
+        }
+    }
+    let keys: Vec<_> = parts.iter().map(|(key, part)| (*key, part.run.clone())).collect();
+    let shared = |name: &str, key| keys.iter().any(|(other, of)| of == name && *other != key);
+    let numbered = |(key, part): (_, Part)| match shared(&part.run, key) {
+        true => Part { run: format!("{}-{}", part.run, number_of(key)), ..part },
+        false => part,
+    };
+    parts.into_iter().map(numbered).collect()
+}
+
+/// The number that tells a recording from others of its name.
+fn number_of((number, merged): (u32, u32)) -> String {
+    if merged == 0 { number.to_string() } else { format!("{number}.{merged}") }
+}
+
+/// The name of a recording without `.heaptide`.
+fn stem(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let name = name.strip_suffix(".heaptide").unwrap_or(&name);
+    if name.is_empty() { "recording".to_owned() } else { name.to_owned() }
+}
+
+/// A table of process images.
+#[derive(Debug)]
+pub struct RecordedTable {
+    source: &'static Source,
+    parts: Arc<Vec<Part>>,
+    schema: SchemaRef,
+}
+
+impl RecordedTable {
+    /// The table of these.
+    pub fn new(source: &'static Source, parts: Arc<Vec<Part>>) -> RecordedTable {
+        RecordedTable { source, parts, schema: columns::schema(source) }
+    }
+}
+
+#[async_trait::async_trait]
+impl TableProvider for RecordedTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => self.schema.clone(),
+        };
+        let (source, parts) = (self.source, self.parts.clone());
+        let scan = Scan { source, parts, schema: schema.clone() };
+        let scan: Arc<dyn PartitionStream> = Arc::new(scan);
+        let exec = StreamingTableExec::try_new(schema, vec![scan], None, None, false, limit)?;
+        Ok(Arc::new(exec))
+    }
+}
+
+/// Some columns of a table, about to be read.
+#[derive(Debug)]
+struct Scan {
+    source: &'static Source,
+    parts: Arc<Vec<Part>>,
+    schema: SchemaRef,
+}
+
+impl PartitionStream for Scan {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut stream = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), WAITING);
+        let (source, parts, schema) = (self.source, self.parts.clone(), self.schema.clone());
+        let batches = stream.tx();
+        stream.spawn_blocking(move || {
+            for part in parts.iter() {
+                // Who has enough hangs up.
+                let take = |batch| match batches.blocking_send(Ok(batch)) {
+                    Ok(()) => Ok(Go::On),
+                    Err(_) => Ok(Go::Stop),
+                };
+                if part.read(source, &schema, take)? == Go::Stop {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        stream.build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_called_like_its_directory() {
+        assert_eq!(stem(Path::new("a/app.heaptide")), "app");
+        assert_eq!(stem(Path::new("app.7.heaptide/")), "app.7");
+        assert_eq!(stem(Path::new(".heaptide")), "recording");
+    }
+}

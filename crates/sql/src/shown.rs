@@ -1,0 +1,222 @@
+//! Answers as text and files: a table for people, CSV, JSON and Parquet.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::csv::WriterBuilder;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::json::WriterBuilder as JsonBuilder;
+use datafusion::arrow::json::writer::JsonArray;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::parquet::arrow::ArrowWriter;
+use heaptide_reading::error::Error;
+use heaptide_reading::sql::SqlFormat;
+
+use crate::parquet::{plain, plained, properties};
+use crate::session::Answer;
+
+/// The widest a column of a table is made, in characters.
+const WIDEST: usize = 60;
+
+/// Writes an answer.
+///
+/// Errors: those of the answer, and of `out`.
+pub fn write(
+    out: &mut dyn Write,
+    format: SqlFormat,
+    answer: &mut Answer<'_>,
+) -> Result<(), Failed> {
+    match format {
+        SqlFormat::Table => table(out, answer),
+        SqlFormat::Csv => csv(out, answer),
+        SqlFormat::Json => json(out, answer),
+        SqlFormat::Parquet => parquet(out, answer),
+    }
+}
+
+/// Why an answer was not written.
+pub enum Failed {
+    /// There is none.
+    Answer(Error),
+    /// It could not be written.
+    Write(io::Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Answer(error)
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        Failed::Write(error)
+    }
+}
+
+impl From<ArrowError> for Failed {
+    fn from(error: ArrowError) -> Failed {
+        match error {
+            ArrowError::IoError(_, error) => Failed::Write(error),
+            other => Failed::Write(io::Error::other(other)),
+        }
+    }
+}
+
+impl From<datafusion::parquet::errors::ParquetError> for Failed {
+    fn from(error: datafusion::parquet::errors::ParquetError) -> Failed {
+        Failed::Write(io::Error::other(error))
+    }
+}
+
+/// Titles, and rows below them; as wide as the first records need.
+fn table(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
+    let schema = answer.schema();
+    let titles: Vec<&str> = schema.fields().iter().map(|field| &**field.name()).collect();
+    if titles.is_empty() {
+        while answer.next()?.is_some() {}
+        return Ok(());
+    }
+    let numbers: Vec<bool> =
+        schema.fields().iter().map(|field| field.data_type().is_numeric()).collect();
+    let mut widths: Vec<usize> = titles.iter().map(|title| length(title)).collect();
+    let mut titled = false;
+    while let Some(batch) = answer.next()? {
+        let columns = batch.columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let cell = |column: usize, row: usize| {
+            let column: &StringArray = columns[column].as_string();
+            if column.is_null(row) { "" } else { column.value(row) }
+        };
+        for row in 0..batch.num_rows() {
+            for (column, width) in widths.iter_mut().enumerate() {
+                *width = length(cell(column, row)).min(WIDEST).max(*width);
+            }
+        }
+        if !std::mem::replace(&mut titled, true) {
+            line(out, &widths, &numbers, titles.iter().copied())?;
+        }
+        for row in 0..batch.num_rows() {
+            line(out, &widths, &numbers, (0..titles.len()).map(|column| cell(column, row)))?;
+        }
+    }
+    if !titled {
+        line(out, &widths, &numbers, titles.into_iter())?;
+    }
+    Ok(())
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A row. What is wider than its column pushes the rest aside: nothing is cut off.
+fn line<'a>(
+    out: &mut dyn Write,
+    widths: &[usize],
+    numbers: &[bool],
+    texts: impl Iterator<Item = &'a str>,
+) -> io::Result<()> {
+    let mut line = String::new();
+    for ((text, width), is_number) in texts.zip(widths).zip(numbers) {
+        let space = " ".repeat(width.saturating_sub(length(text)));
+        let (before, after) = if *is_number { (&*space, "") } else { ("", &*space) };
+        line.extend([before, text, after, "  "]);
+    }
+    writeln!(out, "{}", line.trim_end())
+}
+
+fn csv(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
+    let mut schema_of = flat(&answer.schema());
+    let mut writer = WriterBuilder::new().with_header(true).build(out);
+    let mut any = false;
+    while let Some(batch) = answer.next()? {
+        let columns = batch.columns().iter().map(|column| match nested(column.data_type()) {
+            true => text(column),
+            false => Ok(column.clone()),
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        if !columns.is_empty() {
+            writer.write(&RecordBatch::try_new(schema_of.clone(), columns)?)?;
+            any = true;
+        }
+    }
+    if !any && !schema_of.fields().is_empty() {
+        writer.write(&RecordBatch::new_empty(Arc::make_mut(&mut schema_of).clone().into()))?;
+    }
+    Ok(())
+}
+
+/// The schema with lists as texts.
+fn flat(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| match nested(field.data_type()) {
+        true => Field::new(field.name(), DataType::Utf8, true),
+        false => (**field).clone(),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn nested(data: &DataType) -> bool {
+    data.is_nested()
+}
+
+/// A column as texts. Of a list, `;` is between its items; of its scopes, `=` in them.
+fn text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let options = FormatOptions::default();
+    let shown: StringArray = match column.data_type() {
+        DataType::List(_) => {
+            let lists = column.as_list::<i32>();
+            let items = text(lists.values())?;
+            let items: &StringArray = items.as_string();
+            let offsets = lists.value_offsets();
+            let row = |row: usize| {
+                let inside = offsets[row] as usize..offsets[row + 1] as usize;
+                let items: Vec<&str> = inside
+                    .map(|item| if items.is_null(item) { "" } else { items.value(item) })
+                    .collect();
+                lists.is_valid(row).then(|| items.join(";"))
+            };
+            (0..lists.len()).map(row).collect()
+        }
+        DataType::Struct(_) => {
+            let parts = column.as_struct();
+            let parts = parts.columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
+            let part = |part: &ArrayRef, row| {
+                let part: &StringArray = part.as_string();
+                if part.is_null(row) { String::new() } else { part.value(row).to_owned() }
+            };
+            let row = |row| parts.iter().map(|of| part(of, row)).collect::<Vec<_>>().join("=");
+            (0..column.len()).map(|at| column.is_valid(at).then(|| row(at))).collect()
+        }
+        DataType::Utf8View => column.as_string_view().iter().collect(),
+        _ => {
+            let formatter = ArrayFormatter::try_new(column, &options)?;
+            let row = |row| column.is_valid(row).then(|| formatter.value(row).to_string());
+            (0..column.len()).map(row).collect()
+        }
+    };
+    Ok(Arc::new(shown))
+}
+
+fn json(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
+    let builder = JsonBuilder::new().with_explicit_nulls(true);
+    let mut writer = builder.build::<_, JsonArray>(&mut *out);
+    while let Some(batch) = answer.next()? {
+        writer.write(&batch)?;
+    }
+    writer.finish()?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn parquet(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
+    let mut writer = ArrowWriter::try_new(Vec::new(), plain(&answer.schema()), Some(properties()))?;
+    while let Some(batch) = answer.next()? {
+        writer.write(&plained(&batch)?)?;
+        out.write_all(writer.inner())?;
+        writer.inner_mut().clear();
+    }
+    out.write_all(&writer.into_inner()?)?;
+    Ok(())
+}
