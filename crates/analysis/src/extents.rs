@@ -112,9 +112,15 @@ fn next(file: &File, at: u64, end: u64) -> io::Result<(u64, Option<Cut>)> {
     let Some(header) = header.filter(possible) else {
         return Ok((format::PAGE.min(end - at), None));
     };
-    let events = header.kind == Kind::Events as u16;
+    if header.kind != Kind::Events as u16 {
+        return Ok((header.length, None));
+    }
     let start = TraceStart::read_from_bytes(&head[EXTENT_HEADER..]).ok();
-    let cut = start.filter(|_| events).map(|start| Cut { offset: at, header, start });
+    // It may be written anew just now: once its start says so, its lane is the new one.
+    file.read_exact_at(&mut head[..EXTENT_HEADER], at)?;
+    let lane = ExtentHeader::read_from_prefix(&head).map_or(header.lane, |(now, _)| now.lane);
+    let header = ExtentHeader { lane, ..header };
+    let cut = start.map(|start| Cut { offset: at, header, start });
     Ok((header.length, cut))
 }
 

@@ -18,6 +18,7 @@ use crate::recording::{names, profiles_in};
 use crate::running::maps_file;
 use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, Symbols};
+use crate::trace;
 
 /// What is being done to how much of how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,6 +217,12 @@ impl<'a> Merging<'a> {
                 let image = snapshot::process_of(profile);
                 run.running.push(files::split(&image).1.to_owned());
             }
+            // After the profile: what is moved there meanwhile is in one of them, or both.
+            let trace = trace::file::path_of(profile);
+            if trace.exists() {
+                let (_, name) = self.named(&input, &trace, before);
+                copy_whole(&trace, &self.directory.join(name))?;
+            }
             self.step(progress);
         }
         for file in &input.copies {
@@ -283,15 +290,17 @@ fn copy(from: &Path, to: &Path) -> Result<bool, Error> {
         false => None,
     };
     let Some(head) = head else {
-        fs::copy(from, to).map_err(|source| {
-            let path = to.to_owned();
-            Error::Io { path, doing: "write", source }
-        })?;
+        copy_whole(from, to)?;
         return Ok(false);
     };
     let runs = head.end_kind == format::End::Unknown as u32 && maps_file(head.pid, from);
     snapshot::copy_now(from, to)?;
     Ok(runs)
+}
+
+fn copy_whole(from: &Path, to: &Path) -> Result<(), Error> {
+    let error = |source| Error::Io { path: to.to_owned(), doing: "write", source };
+    fs::copy(from, to).map(drop).map_err(error)
 }
 
 fn now_ns() -> u64 {

@@ -1,17 +1,20 @@
 //! Snapshots: copies of a profile at some moment, `PID-IMAGE.NUMBER.snapshot` beside it.
 //!
 //! A snapshot is taken without its process: that may be stopped, idle or busy. What a busy one adds
-//! while it is copied is left out, by the `committed` of each extent from before.
+//! while it is copied is left out, by the `committed` of each extent from before. Events are left
+//! out, too: a snapshot has no trace.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::mem::offset_of;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
 use heaptide_format::{
-    BASELINE_SUFFIX, ExtentHeader, FileHeader, MarkKind, PROFILE_SUFFIX, Request, SNAPSHOT_SUFFIX,
+    BASELINE_SUFFIX, ExtentHeader, FileHeader, Kind, MarkKind, PROFILE_SUFFIX, Request,
+    SNAPSHOT_SUFFIX,
 };
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
@@ -19,7 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::files::Image;
 use crate::reader::FILE_LIMIT;
 use crate::recording::list;
-use crate::{Error, pack};
+use crate::{Error, pack, trace};
 
 /// Snapshots that one process image may have.
 const NUMBER_MAX: u32 = 1_000_000;
@@ -200,13 +203,13 @@ pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
 pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = File::open(profile).map_err(read)?;
-    let (mut header, committed) = moment(&live, profile)?;
+    let (mut header, extents) = moment(&live, profile)?;
     let (number, file) = reserve(profile)?;
     note(&mut header, number, name, time_ns);
     let mut draft = file.as_os_str().to_owned();
     draft.push(format!(".{}.new", std::process::id()));
     let draft = PathBuf::from(draft);
-    let copied = copy(&live, &draft, &header, &committed).and_then(|()| {
+    let copied = copy(&live, &draft, &header, &extents, Events::Left).and_then(|()| {
         belongs_to_owner_of(&live, &draft)?;
         let _ = pack::pack(&draft, header.file_end); // on a full disk it stays as it is
         fs::rename(&draft, &file)
@@ -219,33 +222,56 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
     Ok((number, file))
 }
 
-/// Copies a profile that may be written to as it is now, to a file that is made, and packs it.
+/// Copies a profile that may be written to as it is now, to a file that is made, and packs it. What
+/// it has of events is copied, too.
 ///
 /// Errors: the profile cannot be read or is none, or the copy cannot be written.
 pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<(), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = File::open(profile).map_err(read)?;
-    let (header, committed) = moment(&live, profile)?;
-    let copied = copy(&live, to, &header, &committed);
+    let (header, extents) = moment(&live, profile)?;
+    let copied = copy(&live, to, &header, &extents, Events::Kept);
     copied.map_err(|source| Error::Io { path: to.to_owned(), doing: "write", source })?;
     let _ = pack::pack(to, header.file_end); // on a full disk it stays as it is
     Ok(())
 }
 
-/// The head of a profile now, and what is committed of its extents.
-fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<(u64, u64)>), Error> {
+/// An extent as it was when a copy was begun.
+struct Extent {
+    offset: u64,
+    header: ExtentHeader,
+}
+
+impl Extent {
+    fn has_events(&self) -> bool {
+        self.header.kind == Kind::Events as u16
+    }
+}
+
+/// Whether a copy has events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Events {
+    Kept,
+    Left,
+}
+
+/// The head of a profile now, and its extents.
+fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<Extent>), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let mut page = vec![0; format::PAGE as usize];
     live.read_exact_at(&mut page, 0).map_err(read)?;
     let mut header = crate::reader::header(&page, profile)?;
     let size = live.metadata().map_err(read)?.len();
     header.file_end = header.file_end.min(size);
-    if header.file_end > FILE_LIMIT {
-        let (path, size) = (profile.to_owned(), header.file_end);
+    let extents = extents(live, header.file_end).map_err(read)?;
+    let of_events = extents.iter().filter(|extent| extent.has_events());
+    let of_events = of_events.fold(0u64, |sum, extent| sum.saturating_add(extent.header.length));
+    let size = header.file_end.saturating_sub(of_events);
+    if size > FILE_LIMIT {
+        let path = profile.to_owned();
         return Err(Error::TooLarge { path, size, limit: FILE_LIMIT });
     }
-    let committed = committed(live, header.file_end).map_err(read)?;
-    Ok((header, committed))
+    Ok((header, extents))
 }
 
 /// Notes in the head of a snapshot what it is.
@@ -268,20 +294,21 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Where the `committed` of each extent lies, and what it is.
-fn committed(live: &File, file_end: u64) -> io::Result<Vec<(u64, u64)>> {
+/// The extents, as far as the file has them whole.
+fn extents(live: &File, file_end: u64) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut at = format::PAGE;
     while at + format::EXTENT_HEADER <= file_end {
         let mut bytes = [0; format::EXTENT_HEADER as usize];
         live.read_exact_at(&mut bytes, at)?;
         let extent = ExtentHeader::read_from_bytes(&bytes).ok();
-        let whole = |e: &ExtentHeader| e.length > 0 && e.length.is_multiple_of(format::PAGE);
+        let whole = |e: &ExtentHeader| {
+            e.length > 0 && e.length.is_multiple_of(format::PAGE) && e.length <= file_end - at
+        };
         at = match extent.filter(|e| e.magic == format::EXTENT_MAGIC).filter(whole) {
-            Some(extent) => {
-                let word = offset_of!(ExtentHeader, committed) as u64;
-                found.push((at + word, extent.committed));
-                at.saturating_add(extent.length)
+            Some(header) => {
+                found.push(Extent { offset: at, header });
+                at + header.length
             }
             None => at + format::PAGE,
         };
@@ -305,20 +332,47 @@ fn reserve(profile: &Path) -> Result<(u32, PathBuf), Error> {
 }
 
 /// Copies the profile up to its end, and puts head and lengths of extents as they were before.
+/// Extents of events without events take no room.
 fn copy(
-    mut live: &File,
+    live: &File,
     to: &Path,
     header: &FileHeader,
-    committed: &[(u64, u64)],
+    extents: &[Extent],
+    events: Events,
 ) -> io::Result<()> {
-    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
-    live.rewind()?;
-    let copied = io::copy(&mut live.take(header.file_end), &mut copy)?;
-    if copied < header.file_end {
-        return Err(io::Error::other("the profile was cut short meanwhile"));
+    let copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    let mut at = 0;
+    for extent in extents.iter().filter(|extent| extent.has_events()) {
+        copy_part(live, &copy, at..extent.offset)?;
+        let contents = match events {
+            Events::Kept => trace::contents_at(live, extent.offset)?,
+            Events::Left => None,
+        };
+        let contents = contents.unwrap_or_default();
+        let committed = contents.len() as u64;
+        let head = ExtentHeader { committed, ..extent.header };
+        copy.write_all_at(head.as_bytes(), extent.offset)?;
+        copy.write_all_at(&contents, extent.offset + format::EXTENT_HEADER)?;
+        at = extent.offset + extent.header.length;
     }
+    copy_part(live, &copy, at..header.file_end)?;
+    copy.set_len(header.file_end)?;
     copy.write_all_at(header.as_bytes(), 0)?;
-    committed.iter().try_for_each(|&(at, value)| copy.write_all_at(&value.to_le_bytes(), at))
+    for extent in extents.iter().filter(|extent| !extent.has_events()) {
+        let word = extent.offset + offset_of!(ExtentHeader, committed) as u64;
+        copy.write_all_at(&extent.header.committed.to_le_bytes(), word)?;
+    }
+    Ok(())
+}
+
+fn copy_part(mut live: &File, mut copy: &File, part: Range<u64>) -> io::Result<()> {
+    live.seek(SeekFrom::Start(part.start))?;
+    copy.seek(SeekFrom::Start(part.start))?;
+    let length = part.end.saturating_sub(part.start);
+    match io::copy(&mut live.take(length), &mut copy)? {
+        copied if copied < length => Err(io::Error::other("the profile was cut short meanwhile")),
+        _ => Ok(()),
+    }
 }
 
 /// Gives the copy the owner and rights of the profile: another user may take the snapshot.

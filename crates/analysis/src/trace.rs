@@ -9,6 +9,7 @@ mod blocks;
 mod check;
 mod chunks;
 mod clock;
+mod disk;
 mod event;
 pub mod file;
 mod lanes;
@@ -18,6 +19,8 @@ mod replay;
 
 pub use blocks::Unpaired;
 pub use check::{Difference, Replayed};
+pub(crate) use chunks::contents_at;
+pub use disk::OnDisk;
 pub use event::{Event, LiveBlock, Operation};
 pub(crate) use maps::Became;
 pub use maps::Trace;

@@ -289,18 +289,37 @@ pub fn string(p: &Process, text: &[u8]) -> u32 {
 }
 
 /// A new extent, with its header written; null if the file cannot grow.
-pub fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
-    let Some(_held) = p.growth.acquire() else {
+fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
+    let extent = try_extent(p, kind, lane, length);
+    extent.unwrap_or_else(|_| {
         p.lost(Loss::NoSpace);
-        return core::ptr::null_mut();
-    };
+        core::ptr::null_mut()
+    })
+}
+
+/// Why there is no extent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum No {
+    /// The file cannot grow.
+    Room,
+    /// Others have been making it grow for a long time.
+    Turn,
+}
+
+/// The same, saying why not.
+pub fn try_extent(
+    p: &Process,
+    kind: Kind,
+    lane: u32,
+    length: u64,
+) -> Result<*mut ExtentHeader, No> {
+    let _held = p.growth.acquire().ok_or(No::Turn)?;
     let header = p.header();
     // SAFETY: the header is mapped; `file_end` changes under the lock only.
     let start = unsafe { (*header).file_end };
     let end = start + length;
-    if end > p.backed.load(Relaxed) && make_room(p, end).is_err() {
-        p.lost(Loss::NoSpace);
-        return core::ptr::null_mut();
+    if end > p.backed.load(Relaxed) {
+        make_room(p, end).map_err(|()| No::Room)?;
     }
     // SAFETY: start..end is mapped and backed, and nobody else's.
     unsafe {
@@ -320,7 +339,7 @@ pub fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut Exten
                 *owners.add(page as usize) = lane;
             }
         }
-        extent
+        Ok(extent)
     }
 }
 

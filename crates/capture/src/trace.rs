@@ -6,7 +6,7 @@
 
 use crate::lane::{self, Inside, LaneState};
 use crate::process::{Guarded, Lock, Process, process};
-use crate::profile;
+use crate::profile::{self, No};
 use crate::regions::NOBODY;
 use crate::sys;
 use crate::{scopes, stacks};
@@ -23,6 +23,10 @@ use heaptide_trace::{Block, Encoder, LONGEST, Record};
 const FIRST: u64 = 16 << 10;
 /// Full extents that may be written anew once they are moved; more are left to who moves them.
 const WAITING: usize = 4096;
+/// How often a lane waits for its turn to make the file grow.
+const PATIENCE: usize = 32;
+/// More full extents than these say that whoever moves them is behind.
+const BEHIND: usize = 16;
 /// Records between two comparisons of clock and time, in the long run.
 const BETWEEN: u32 = 4096;
 /// Bits of the time stamp counter that are dropped: a tick is some ten nanoseconds, so that the
@@ -380,8 +384,16 @@ fn leave(p: &Process, writer: &mut Writer) {
     }
     writer.extent = core::ptr::null_mut();
     (writer.next, writer.end) = (core::ptr::null_mut(), core::ptr::null_mut());
+    if put_in_line(p, extent) > BEHIND && p.may_call() {
+        // Who moves them needs the processor too.
+        sys::sched_yield();
+    }
+}
+
+/// Notes a full extent; how many there are, as far as is known.
+fn put_in_line(p: &Process, extent: *mut ExtentHeader) -> usize {
     let Some(_held) = p.trace.lock.acquire() else {
-        return;
+        return 0;
     };
     // SAFETY: used under the lock; the place is below WAITING.
     unsafe {
@@ -391,6 +403,7 @@ fn leave(p: &Process, writer: &mut Writer) {
             *(&raw mut full.extents).cast::<*mut ExtentHeader>().add(place) = extent;
             full.count += 1;
         }
+        full.count
     }
 }
 
@@ -428,17 +441,26 @@ fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<*mut ExtentHead
         let before = taken.fetch_add(length, Relaxed);
         let all = before.saturating_add(length).saturating_add(elsewhere);
         let fits = (*header).trace_limit == 0 || all <= (*header).trace_limit;
-        let extent = if fits {
-            profile::new_extent(p, Kind::Events, lane, length)
-        } else {
-            core::ptr::null_mut()
-        };
-        if extent.is_null() {
+        let extent = if fits { grown(p, lane, length) } else { None };
+        if extent.is_none() {
             taken.fetch_sub(length, Relaxed);
-            return None;
         }
-        Some(extent)
+        extent
     }
+}
+
+/// An extent more of the file. The end of a trace is for good, so its turn is waited for longer
+/// than elsewhere.
+fn grown(p: &Process, lane: u32, length: u64) -> Option<*mut ExtentHeader> {
+    for _ in 0..PATIENCE {
+        match profile::try_extent(p, Kind::Events, lane, length) {
+            Ok(extent) => return Some(extent),
+            Err(No::Room) => break,
+            Err(No::Turn) => {}
+        }
+    }
+    p.lost(Loss::NoSpace);
+    None
 }
 
 /// There is no room for what happens from here on.

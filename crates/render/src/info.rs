@@ -7,7 +7,7 @@ use heaptide_analysis::model::{Mode, Process, Recording};
 use crate::json::hex;
 use crate::named::mark_says;
 use crate::quantity::{bytes, count, counted, date, duration};
-use crate::text::{command_line, ending, place};
+use crate::text::{command_line, ending, place, trace_says};
 
 /// Writes the description.
 ///
@@ -56,6 +56,9 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         row("figures", part.clone())?;
     }
     row("mode", mode.to_owned())?;
+    if let Some(says) = trace_says(p) {
+        row("trace", says)?;
+    }
     row("file", p.file.display().to_string())?;
     let bound = match p.peak_bound_bytes {
         0 => "exact".to_owned(),

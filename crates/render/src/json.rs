@@ -7,6 +7,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{
     End, Frame, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
 };
+use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json_named;
@@ -142,6 +143,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("images", &process.images)?;
     map.serialize_entry("forked", &process.forked)?;
     map.serialize_entry("mode", mode_name(process.mode))?;
+    map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
     let losses = process.losses.iter().map(|&(name, meaning, count)| Loss { name, meaning, count });
     map.serialize_entry("losses", &seq(losses))?;
@@ -166,6 +168,19 @@ struct RankEntry {
 struct RunEntry<'a> {
     number: &'a u32,
     recording: &'a str,
+}
+
+#[derive(serde::Serialize)]
+struct TraceEntry {
+    bytes: u64,
+    stopped_s: Option<f64>,
+    limit_bytes: Option<u64>,
+}
+
+impl TraceEntry {
+    fn of(OnDisk { bytes, stopped_ns, limit_bytes }: OnDisk) -> TraceEntry {
+        TraceEntry { bytes, stopped_s: stopped_ns.map(seconds), limit_bytes }
+    }
 }
 
 #[derive(serde::Serialize)]

@@ -1,4 +1,4 @@
-//! The five lines that `heaptide run` ends with.
+//! The five lines that `heaptide run` ends with, and one for a trace.
 
 use std::path::Path;
 
@@ -10,17 +10,18 @@ use crate::frames;
 use crate::hotspots::Charges;
 use crate::quantity::{bytes, count, duration, percent};
 use crate::scopes;
-use crate::text::{command_line, ending};
+use crate::text::{command_line, ending, trace_says};
 
 /// Exactly five lines about the process that used most: what ran and how it ended, what it
-/// allocated, its peak and who held it, what is live, and what to type next.
+/// allocated, its peak and who held it, what is live, and what to type next. With a trace there is a
+/// sixth about what it takes.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(path);
     };
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
-    let lines = [
+    let mut lines = vec![
         first(recording, process),
         format!(
             "  allocated  {} blocks of {} in all, {temporary} of them temporary",
@@ -39,9 +40,10 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             bytes(t.live_bytes),
             count(t.live_blocks)
         ),
-        next(path),
     ];
-    lines.map(|line| format!("heaptide: {line}\n")).concat()
+    lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
+    lines.push(next(path));
+    lines.iter().map(|line| format!("heaptide: {line}\n")).collect()
 }
 
 fn first(recording: &Recording, process: &Process) -> String {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Mode, Process, Recording};
+use heaptide_analysis::trace::OnDisk;
 
 use crate::frames::file_name;
 use crate::named;
@@ -74,6 +75,29 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
         writeln!(out, "\nunreadable: {}: {reason}", file.display())?;
     }
     Ok(())
+}
+
+/// What a trace holds and takes on disk; none without one.
+pub(crate) fn trace_says(p: &Process) -> Option<String> {
+    let OnDisk { bytes: size, stopped_ns, limit_bytes } = p.trace_on_disk()?;
+    let Some(stopped_ns) = stopped_ns else {
+        let t = &p.totals;
+        let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
+        // After a reset the totals are of a part.
+        return Some(match p.part.is_none() && events > 0 {
+            true => {
+                let each = size as f64 / events as f64;
+                let events = count(events);
+                format!("{events} allocations and frees in {}, {each:.1} bytes each", bytes(size))
+            }
+            false => bytes(size),
+        });
+    };
+    let why = match limit_bytes {
+        Some(limit) => format!("--max-size of {} was reached", bytes(limit)),
+        None => "there was no room for more".to_owned(),
+    };
+    Some(format!("{}, it ends after {}: {why}", bytes(size), duration(stopped_ns)))
 }
 
 /// How an image ended, in words that follow "it".

@@ -194,6 +194,18 @@ impl Profile {
     }
 }
 
+/// The contents of an extent of events in a profile, as they are now; none if they are not there, or
+/// are being written anew.
+pub(crate) fn contents_at(profile: &File, offset: u64) -> io::Result<Option<Vec<u8>>> {
+    let profile = Profile::Plain(profile.try_clone()?);
+    let Some((_, start)) = profile.head(offset)? else {
+        return Ok(None);
+    };
+    let mut contents = Vec::new();
+    let there = profile.read(offset, start.number, &mut contents)?;
+    Ok(Some(contents).filter(|_| there))
+}
+
 /// Contents, or why they are lost.
 pub(super) type Loaded = Result<Vec<u8>, String>;
 

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!([clock.ns(90), clock.ns(100), clock.ns(150)], [800, 1000, 2000]);
         clock.learn(&start([(160, 2500), (300, 3100)]));
         let at = [155, 160, 180, 250, 300, 400].map(|ticks| clock.ns(ticks));
-        assert_eq!(at, [2250, 2500, 2750, 3050, 3100, 4150]);
+        assert_eq!(at, [2375, 2500, 2750, 3050, 3100, 4150]);
         assert_eq!(clock.ns(250), 4150);
     }
 

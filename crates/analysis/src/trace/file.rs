@@ -248,7 +248,7 @@ pub struct Appender {
 
 impl Appender {
     /// Opens the trace file of a profile to append to it, and makes it if it is not there; it gets
-    /// the profile's owner. A torn end is taken away.
+    /// the profile's owner and rights. A torn end is taken away.
     ///
     /// Errors: it cannot be read or written, is something else, or is of a later version.
     ///
@@ -348,13 +348,14 @@ impl Appender {
     }
 }
 
-/// Gives a file the owner of another: whoever supervises a program may be another user.
-fn belongs_to(file: &File, path: &Path, owner: &fs::Metadata) -> io::Result<()> {
+/// Gives a file the owner and the rights of another: whoever supervises a program may be another
+/// user.
+fn belongs_to(file: &File, path: &Path, other: &fs::Metadata) -> io::Result<()> {
     let is = file.metadata()?;
-    match (is.uid(), is.gid()) == (owner.uid(), owner.gid()) {
-        true => Ok(()),
-        false => chown(path, Some(owner.uid()), Some(owner.gid())),
+    if (is.uid(), is.gid()) != (other.uid(), other.gid()) {
+        chown(path, Some(other.uid()), Some(other.gid()))?;
     }
+    file.set_permissions(other.permissions())
 }
 
 #[cfg(test)]

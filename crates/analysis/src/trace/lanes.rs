@@ -49,6 +49,17 @@ pub(super) struct Lanes {
     pub(super) lost: Lost,
 }
 
+/// What came of a visit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Visit {
+    /// There may be more.
+    On,
+    /// This was the last for now.
+    Enough,
+    /// This comes later.
+    NotYet,
+}
+
 /// What could not be read.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Lost {
@@ -80,28 +91,30 @@ impl Lanes {
         self.turns.peek().map(|Reverse((ticks, ..))| *ticks)
     }
 
-    /// Gives `visit` records in order, with their ticks and the lane, while it says so and there
-    /// are any.
+    /// Gives `visit` records in order, with their ticks and the lane, until it has enough or there
+    /// are no more.
     pub(super) fn run(
         &mut self,
-        mut visit: impl FnMut(&mut Lane, &mut Clock, u64, Record) -> bool,
+        mut visit: impl FnMut(&mut Lane, &mut Clock, u64, Record) -> Visit,
     ) {
         while let Some(Reverse(first)) = self.turns.pop() {
             let until = self.turns.peek().map(|Reverse(turn)| *turn);
             let which = first.2 as usize;
             let mut turn = Some(first);
-            let mut goes_on = true;
-            while goes_on
+            let mut visited = Visit::On;
+            while visited == Visit::On
                 && let Some((ticks, ..)) =
                     turn.filter(|turn| until.is_none_or(|until| *turn < until))
             {
                 let lane = &mut self.lanes[which];
                 let record = lane.next;
-                goes_on = visit(lane, &mut self.clock, ticks, record);
-                turn = self.advance(which);
+                visited = visit(lane, &mut self.clock, ticks, record);
+                if visited != Visit::NotYet {
+                    turn = self.advance(which);
+                }
             }
             self.turns.extend(turn.map(Reverse));
-            if !goes_on {
+            if visited != Visit::On {
                 return;
             }
         }

@@ -18,6 +18,8 @@ pub struct Trace {
     pub(crate) file: PathBuf,
     /// When the recorder stopped it for want of room, nanoseconds from the image's start.
     pub(crate) stopped_ns: Option<u64>,
+    /// The bound of the recording's traces, in bytes.
+    pub(crate) limit_bytes: Option<u64>,
     /// Events before this are not given: figures were reset then.
     pub(crate) since_ns: u64,
     /// Nanoseconds from the start of the process that it was joined to.
@@ -62,6 +64,7 @@ impl Trace {
         let mut trace = Trace {
             file: file.to_owned(),
             stopped_ns: Some(header.trace_stopped_ns).filter(|&ns| ns != 0),
+            limit_bytes: Some(header.trace_limit).filter(|&bytes| bytes != 0),
             since_ns: if profile.before.is_some() { header.reset_time_ns } else { 0 },
             after_ns: 0,
             running,

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Counts, Sink, Unpaired};
 use super::chunks::{Ahead, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
-use super::lanes::{self, Lanes};
+use super::lanes::{self, Lanes, Visit};
 use super::maps::Trace;
 use crate::Error;
 use crate::model::{Process, Site};
@@ -189,12 +189,12 @@ impl Image {
         lanes.run(|lane, clock, ticks, record| {
             let ns = clock.ns(ticks);
             *is_over = ns > stopped_ns || ticks > stopped_ticks;
-            if *is_over {
-                return false;
-            }
             let time_ns = ns.saturating_add(after_ns);
+            if *is_over || time_ns > until_ns {
+                return Visit::NotYet;
+            }
             blocks.take(lane, record, &mut Sink { time_ns, counts, out });
-            out.len() < BATCH && time_ns <= until_ns
+            if out.len() < BATCH { Visit::On } else { Visit::Enough }
         });
         if self.is_over || self.lanes.next_ticks().is_none() {
             self.blocks.finish(counts);

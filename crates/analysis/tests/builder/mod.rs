@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use heaptide_format::{
     ADDRESS_BITS, EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, KEY_BIT, KEY_GRANULE,
     KEY_LABELLED, Key, Kind, Lane, MAGIC, Mark, Mode, Module, NAME_GRANULE, Name, Node, PAGE,
-    STRING_GRANULE, Sample, Scope, Site, StringHeader, VERSION, Window,
+    SITE_GRANULE, STRING_GRANULE, Sample, Scope, Site, StringHeader, TraceStart, VERSION, Window,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -91,8 +91,9 @@ impl ProfileBuilder {
         (self.record(Kind::Nodes, lane, node.as_bytes()) / 32) as u32
     }
 
-    pub fn site(&mut self, lane: u32, site: Site) {
-        self.record(Kind::Sites, lane, site.as_bytes());
+    /// Returns the site's id.
+    pub fn site(&mut self, lane: u32, site: Site) -> u32 {
+        (self.record(Kind::Sites, lane, site.as_bytes()) as u64 / SITE_GRANULE) as u32
     }
 
     pub fn lane(&mut self, index: u32, name: &str, change: impl FnOnce(&mut Lane)) {
@@ -154,6 +155,14 @@ impl ProfileBuilder {
 
     pub fn mark(&mut self, mark: Mark) {
         self.record(Kind::Marks, 0, mark.as_bytes());
+    }
+
+    /// An extent of events: what it begins with, and its records.
+    pub fn events(&mut self, lane: u32, start: TraceStart, records: &[u8]) {
+        let contents = [start.as_bytes(), records].concat();
+        let length = (EXTENT_HEADER + contents.len() as u64).next_multiple_of(PAGE);
+        self.extent(Kind::Events, lane, length);
+        self.record(Kind::Events, lane, &contents);
     }
 
     pub fn sample(&mut self, sample: Sample) {

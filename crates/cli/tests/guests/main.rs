@@ -29,4 +29,5 @@ mod real;
 mod recording;
 mod schema;
 mod stacks;
+mod trace_files;
 mod views;

@@ -1,0 +1,46 @@
+//! What the trace of a process takes on disk, and whether it is whole.
+
+use std::fs;
+
+use heaptide_format::TRACE_MOVED;
+
+use super::file::path_of;
+use crate::model::Process;
+
+/// The trace of a process, by its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OnDisk {
+    /// Bytes of its file, and of what is still in the profile.
+    pub bytes: u64,
+    /// When it ended for want of room, nanoseconds from the start of the process; none if it did
+    /// not.
+    pub stopped_ns: Option<u64>,
+    /// The bound that traces of the recording kept to, in bytes; none if there was none.
+    pub limit_bytes: Option<u64>,
+}
+
+impl Process {
+    /// What its trace takes now; none if it has none.
+    ///
+    /// ```
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// assert_eq!(process.trace_on_disk(), None); // recorded with --mode stacks
+    /// ```
+    pub fn trace_on_disk(&self) -> Option<OnDisk> {
+        let of_each = self.traces.iter().map(|trace| {
+            let here = trace.extents.iter().filter(|extent| extent.start.state != TRACE_MOVED);
+            let here = here.fold(0u64, |sum, extent| sum.saturating_add(extent.committed));
+            let moved = fs::metadata(path_of(&trace.file)).map_or(0, |file| file.len());
+            let stopped_ns = trace.stopped_ns.map(|ns| ns.saturating_add(trace.after_ns));
+            OnDisk { bytes: here.saturating_add(moved), stopped_ns, limit_bytes: trace.limit_bytes }
+        });
+        of_each.reduce(|all, one| OnDisk {
+            bytes: all.bytes.saturating_add(one.bytes),
+            stopped_ns: all.stopped_ns.into_iter().chain(one.stopped_ns).min(),
+            limit_bytes: all.limit_bytes.or(one.limit_bytes),
+        })
+    }
+}
