@@ -16,6 +16,7 @@ mod lanes;
 pub mod live;
 mod maps;
 mod replay;
+mod table;
 
 pub use blocks::Unpaired;
 pub use check::{Difference, Replayed};

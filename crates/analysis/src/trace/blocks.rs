@@ -6,8 +6,9 @@ use heaptide_trace::Record;
 use rustc_hash::FxHashMap;
 
 use super::event::{Event, LiveBlock, Operation};
-use super::lanes::Lane;
+use super::lanes::{Step, Who};
 use super::maps::Trace;
+use super::table::{Addressed, Table};
 use crate::model::{ScopeId, Site, StackId};
 
 /// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
@@ -25,6 +26,22 @@ struct Block {
     number: u64,
     /// By its id in the profile.
     site: u32,
+}
+
+impl Addressed for Block {
+    fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+/// What a lane is about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doing {
+    thread: u32,
+    /// The block that the thread allocated last, if it has not been freed since; else 0.
+    last_block: u64,
+    /// The block that it is reallocating.
+    moving: Option<Block>,
 }
 
 /// A block whose address is another one's already, and whose end was not seen yet.
@@ -61,11 +78,11 @@ pub(super) struct Blocks {
     since_ns: u64,
     /// By index of the site.
     scopes: Vec<ScopeId>,
-    live: FxHashMap<u64, Block>,
+    live: Table<Block>,
     /// Memory that is no block of the allocator's, by address and site.
     known: FxHashMap<(u64, u32), Block>,
-    /// Blocks that are being reallocated, by the index of the lane.
-    moving: FxHashMap<u32, Block>,
+    /// By the number of the lane.
+    doing: Vec<Doing>,
     overdue: VecDeque<Overdue>,
     pub(super) unpaired: Unpaired,
 }
@@ -79,15 +96,16 @@ struct Told {
     site_before: u32,
 }
 
-/// Where and when events go, and what counts them.
-pub(super) struct Sink<'a> {
-    pub(super) time_ns: u64,
-    pub(super) counts: &'a mut Counts,
-    pub(super) out: &'a mut Vec<Event>,
+/// Of the events of a record when they were, whose they are, what counts them and where they go.
+struct Sink<'a> {
+    time_ns: u64,
+    who: Who,
+    counts: &'a mut Counts,
+    out: &'a mut Vec<Event>,
 }
 
 impl Blocks {
-    pub(super) fn of(trace: Trace, sites: &[Site]) -> Blocks {
+    pub(super) fn of(trace: Trace, sites: &[Site], lanes: usize) -> Blocks {
         let since_ns = match trace.since_ns {
             0 => 0,
             since_ns => since_ns.saturating_add(trace.after_ns),
@@ -96,75 +114,78 @@ impl Blocks {
             trace,
             since_ns,
             scopes: sites.iter().map(|site| site.scope).collect(),
-            live: FxHashMap::default(),
+            live: Table::new(),
             known: FxHashMap::default(),
-            moving: FxHashMap::default(),
+            doing: vec![Doing::default(); lanes],
             overdue: VecDeque::new(),
             unpaired: Unpaired::default(),
         }
     }
 
-    /// Takes the next record, which a lane wrote.
-    pub(super) fn take(&mut self, lane: &mut Lane, record: Record, to: &mut Sink) {
+    /// Takes the next records.
+    pub(super) fn take(&mut self, steps: &[Step], counts: &mut Counts, out: &mut Vec<Event>) {
+        self.live.expect(steps.iter().map(Step::address));
+        for step in steps {
+            let mut to = Sink { time_ns: step.time_ns, who: step.who, counts, out };
+            self.take_one(step.record, &mut to);
+        }
+    }
+
+    fn take_one(&mut self, record: Record, to: &mut Sink) {
         if !self.overdue.is_empty() {
             self.give_up(to.counts, to.time_ns);
         }
+        let doing = &mut self.doing[to.who.place as usize];
+        if doing.thread != to.who.thread {
+            (doing.thread, doing.last_block) = (to.who.thread, 0);
+        }
         match record {
             Record::Allocated(block) => {
-                let reallocated = block.reallocated;
-                let old = match reallocated {
-                    true => self.moving.remove(&lane.index),
-                    false => None,
-                };
+                doing.last_block = if block.reallocated { 0 } else { block.address };
+                let old = if block.reallocated { doing.moving.take() } else { None };
                 let in_place = old.filter(|old| old.address == block.address);
                 if let Some(old) = in_place {
-                    self.free(lane, &old, Told::free(true), to);
+                    self.free(&old, Told::free(true), to);
                 }
-                self.allocate(lane, &block, to);
+                self.allocate(&block, to);
                 if let Some(old) = old.filter(|old| old.address != block.address) {
-                    self.free(lane, &old, Told::free(true), to);
+                    self.free(&old, Told::free(true), to);
                 }
             }
             Record::Freed { address } => {
-                let is_last = lane.last_block == address;
-                lane.last_block = if is_last { 0 } else { lane.last_block };
-                if let Some(block) = self.end(lane, address) {
-                    let counted = self.trace.is_counted_by(lane.index, block.site);
+                let is_last = doing.last_block == address;
+                doing.last_block = if is_last { 0 } else { doing.last_block };
+                if let Some(block) = self.end(to.who.lane, address) {
+                    let counted = self.trace.is_counted_by(to.who.lane, block.site);
                     let temporary = is_last && counted;
-                    self.free(lane, &block, Told { temporary, ..Told::free(false) }, to);
+                    self.free(&block, Told { temporary, ..Told::free(false) }, to);
                 }
             }
             Record::Moving { address } => {
-                self.stays(lane);
-                let block = self.end(lane, address);
-                block.and_then(|block| self.moving.insert(lane.index, block));
+                self.stays(to.who.place);
+                self.doing[to.who.place as usize].moving = self.end(to.who.lane, address);
             }
-            Record::StillThere => self.stays(lane),
+            Record::StillThere => self.stays(to.who.place),
             Record::Released => {
-                if let Some(block) = self.moving.remove(&lane.index) {
-                    self.free(lane, &block, Told::free(true), to);
+                if let Some(block) = doing.moving.take() {
+                    self.free(&block, Told::free(true), to);
                 }
             }
             Record::Failed { site } => {
                 let none = Block { site, ..Block::default() };
-                self.tell(lane, &none, Told::plain(Operation::Fail), to);
+                self.tell(&none, Told::plain(Operation::Fail), to);
             }
-            Record::Relabelled(_) | Record::Unlabelled { .. } => self.relabel(lane, record, to),
+            Record::Relabelled(_) | Record::Unlabelled { .. } => self.relabel(record, to),
             Record::Opened(block) => {
                 let known = self.begin(&block, to);
                 if self.known.insert((block.address, block.site), known).is_some() {
                     self.unpaired.blocks += 1;
                 }
                 let reallocated = block.reallocated;
-                self.tell(
-                    lane,
-                    &known,
-                    Told { reallocated, ..Told::plain(Operation::Allocate) },
-                    to,
-                );
+                self.tell(&known, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
             }
             Record::Closed { address, site } => match self.known.remove(&(address, site)) {
-                Some(block) => self.tell(lane, &block, Told::free(false), to),
+                Some(block) => self.tell(&block, Told::free(false), to),
                 None => self.unpaired.frees += 1,
             },
             Record::Scope(_) | Record::Thread(_) | Record::Node(_) => {} // the lane knows
@@ -173,7 +194,8 @@ impl Blocks {
 
     /// What is live, of sites that are there.
     pub(super) fn live(&self) -> impl Iterator<Item = LiveBlock> {
-        let all = self.live.values().chain(self.known.values()).chain(self.moving.values());
+        let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
+        let all = self.live.iter().chain(self.known.values()).chain(moving);
         all.filter_map(|block| {
             Some(LiveBlock {
                 uid: block.uid,
@@ -206,54 +228,52 @@ impl Blocks {
         }
     }
 
-    fn allocate(&mut self, lane: &mut Lane, block: &heaptide_trace::Block, to: &mut Sink) {
+    fn allocate(&mut self, block: &heaptide_trace::Block, to: &mut Sink) {
         let new = self.begin(block, to);
         let live_bytes = &mut to.counts.live_bytes;
         *live_bytes = live_bytes.saturating_add(block.usable);
-        lane.last_block = if block.reallocated { 0 } else { block.address };
-        if let Some(old) = self.live.insert(block.address, new) {
-            *live_bytes = live_bytes.saturating_sub(old.usable);
+        if let Some(old) = self.live.insert(new) {
             let until_ns = to.time_ns.saturating_add(SKEW_NS);
-            self.overdue.push_back(Overdue { block: old, lane: lane.index, until_ns });
+            self.overdue.push_back(Overdue { block: old, lane: to.who.lane, until_ns });
         }
         let reallocated = block.reallocated;
-        self.tell(lane, &new, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
+        self.tell(&new, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
     }
 
     /// The block that ends at an address, by a record of this lane.
     #[inline]
-    fn end(&mut self, lane: &Lane, address: u64) -> Option<Block> {
+    fn end(&mut self, lane: u32, address: u64) -> Option<Block> {
         if !self.overdue.is_empty() {
-            let is_it = |o: &Overdue| o.block.address == address && o.lane != lane.index;
+            let is_it = |o: &Overdue| o.block.address == address && o.lane != lane;
             if let Some(at) = self.overdue.iter().position(is_it) {
                 return self.overdue.remove(at).map(|overdue| overdue.block);
             }
         }
-        let block = self.live.remove(&address);
+        let block = self.live.remove(address);
         self.unpaired.frees += u64::from(block.is_none());
         block
     }
 
-    fn free(&mut self, lane: &Lane, block: &Block, told: Told, to: &mut Sink) {
+    fn free(&mut self, block: &Block, told: Told, to: &mut Sink) {
         let live_bytes = &mut to.counts.live_bytes;
         *live_bytes = live_bytes.saturating_sub(block.usable);
-        self.tell(lane, block, told, to);
+        self.tell(block, told, to);
     }
 
     /// Of a reallocation that came to nothing: the block is as it was.
-    fn stays(&mut self, lane: &Lane) {
-        if let Some(block) = self.moving.remove(&lane.index) {
-            self.live.insert(block.address, block);
+    fn stays(&mut self, place: u32) {
+        if let Some(block) = self.doing[place as usize].moving.take() {
+            self.live.insert(block);
         }
     }
 
-    fn relabel(&mut self, lane: &Lane, record: Record, to: &mut Sink) {
+    fn relabel(&mut self, record: Record, to: &mut Sink) {
         let (operation, address, site, said) = match record {
             Record::Relabelled(said) => (Operation::Relabel, said.address, said.site, Some(said)),
             Record::Unlabelled { address, site } => (Operation::Unlabel, address, site, None),
             _ => return,
         };
-        let Some(block) = self.live.get_mut(&address) else {
+        let Some(block) = self.live.get_mut(address) else {
             self.unpaired.frees += 1;
             return;
         };
@@ -262,7 +282,7 @@ impl Blocks {
         if let Some(said) = said {
             (now.requested, now.usable) = (said.requested, said.usable);
         }
-        self.tell(lane, &now, Told { site_before, ..Told::plain(operation) }, to);
+        self.tell(&now, Told { site_before, ..Told::plain(operation) }, to);
     }
 
     /// Blocks whose end did not come in time did end.
@@ -276,7 +296,7 @@ impl Blocks {
 
     /// Gives an event, if its site is there.
     #[inline]
-    fn tell(&self, lane: &Lane, block: &Block, told: Told, to: &mut Sink) {
+    fn tell(&self, block: &Block, told: Told, to: &mut Sink) {
         to.counts.events += 1;
         let Some(site) = self.trace.site(block.site).filter(|_| to.time_ns >= self.since_ns) else {
             return;
@@ -289,12 +309,12 @@ impl Blocks {
             operation,
             reallocated,
             temporary,
-            lane: self.trace.lane(lane.index),
-            thread: lane.thread,
+            lane: self.trace.lane(to.who.lane),
+            thread: to.who.thread,
             scope: match operation {
                 // A lane does not say where it is where the site does.
                 Operation::Allocate => self.scopes[site as usize],
-                _ => self.trace.scope(lane.scope),
+                _ => self.trace.scope(to.who.scope),
             },
             site,
             site_before: before.and_then(|before| self.trace.site(before)).unwrap_or(site),
@@ -305,7 +325,7 @@ impl Blocks {
             allocated_ns: block.allocated_ns,
             allocated_number: block.number,
             free_stack: match operation {
-                Operation::Free => self.trace.stack(lane.node),
+                Operation::Free => self.trace.stack(to.who.node),
                 _ => StackId(0),
             },
             live_bytes: to.counts.live_bytes,

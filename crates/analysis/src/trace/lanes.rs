@@ -11,15 +11,40 @@ use zerocopy::FromBytes;
 use super::chunks::{Ahead, Chunk, Loaded};
 use super::clock::Clock;
 
-/// A lane, and where its thread is.
-pub(super) struct Lane {
+/// Who wrote a record, and where its thread was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Who {
+    /// Its number among the lanes of the trace.
+    pub(super) place: u32,
     /// Its index in the profile.
-    pub(super) index: u32,
+    pub(super) lane: u32,
     pub(super) scope: u32,
     pub(super) thread: u32,
     pub(super) node: u32,
-    /// The block that its thread allocated last, if it has not been freed since; else 0.
-    pub(super) last_block: u64,
+}
+
+/// The next record of all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) time_ns: u64,
+    pub(super) who: Who,
+    pub(super) record: Record,
+}
+
+impl Step {
+    /// The address that it is about, or 0.
+    pub(super) fn address(&self) -> u64 {
+        match self.record {
+            Record::Allocated(block) | Record::Relabelled(block) => block.address,
+            Record::Freed { address } | Record::Moving { address } => address,
+            _ => 0,
+        }
+    }
+}
+
+/// A lane as it is read.
+struct Lane {
+    who: Who,
     /// The next contents, the last one first.
     chunks: Vec<Chunk>,
     coming: Option<Receiver<Loaded>>,
@@ -49,17 +74,6 @@ pub(super) struct Lanes {
     pub(super) lost: Lost,
 }
 
-/// What came of a visit.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Visit {
-    /// There may be more.
-    On,
-    /// This was the last for now.
-    Enough,
-    /// This comes later.
-    NotYet,
-}
-
 /// What could not be read.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Lost {
@@ -74,16 +88,22 @@ impl Lanes {
     /// The lanes with their contents, each lane's in order.
     pub(super) fn of(lanes: Vec<(u32, Vec<Chunk>)>, ahead: Ahead, clock: Clock) -> Lanes {
         let turns = BinaryHeap::with_capacity(lanes.len());
-        let lanes = lanes.into_iter().map(|(index, chunks)| Lane::of(index, chunks)).collect();
+        let lanes = lanes.into_iter().zip(0..);
+        let lanes = lanes.map(|((index, chunks), place)| Lane::of(place, index, chunks)).collect();
         let mut lanes = Lanes { lanes, turns, ahead, clock, lost: Lost::default() };
         for lane in &mut lanes.lanes {
             lane.ask(&lanes.ahead);
         }
-        for which in 0..lanes.lanes.len() {
-            let turn = lanes.advance(which);
+        for place in 0..lanes.lanes.len() as u32 {
+            let turn = lanes.advance(place);
             lanes.turns.extend(turn.map(Reverse));
         }
         lanes
+    }
+
+    /// How many lanes there are.
+    pub(super) fn count(&self) -> usize {
+        self.lanes.len()
     }
 
     /// When the next record is, in ticks.
@@ -91,30 +111,33 @@ impl Lanes {
         self.turns.peek().map(|Reverse((ticks, ..))| *ticks)
     }
 
-    /// Gives `visit` records in order, with their ticks and the lane, until it has enough or there
-    /// are no more.
-    pub(super) fn run(
+    /// Adds the next records in order, while there is room for more and `time_ns` says when they
+    /// were: none for what is to come later.
+    pub(super) fn gather(
         &mut self,
-        mut visit: impl FnMut(&mut Lane, &mut Clock, u64, Record) -> Visit,
+        steps: &mut Vec<Step>,
+        mut time_ns: impl FnMut(&mut Clock, u64) -> Option<u64>,
     ) {
-        while let Some(Reverse(first)) = self.turns.pop() {
+        while steps.len() < steps.capacity()
+            && let Some(Reverse(first)) = self.turns.pop()
+        {
             let until = self.turns.peek().map(|Reverse(turn)| *turn);
-            let which = first.2 as usize;
+            let is_next = |turn: &Turn| until.is_none_or(|until| *turn < until);
             let mut turn = Some(first);
-            let mut visited = Visit::On;
-            while visited == Visit::On
-                && let Some((ticks, ..)) =
-                    turn.filter(|turn| until.is_none_or(|until| *turn < until))
+            let mut now = None;
+            while steps.len() < steps.capacity()
+                && let Some((ticks, _, place)) = turn.filter(is_next)
             {
-                let lane = &mut self.lanes[which];
-                let record = lane.next;
-                visited = visit(lane, &mut self.clock, ticks, record);
-                if visited != Visit::NotYet {
-                    turn = self.advance(which);
-                }
+                now = time_ns(&mut self.clock, ticks);
+                let Some(time_ns) = now else {
+                    break;
+                };
+                let lane = &self.lanes[place as usize];
+                steps.push(Step { time_ns, who: lane.who, record: lane.next });
+                turn = self.advance(place);
             }
             self.turns.extend(turn.map(Reverse));
-            if visited != Visit::On {
+            if now.is_none() {
                 return;
             }
         }
@@ -122,8 +145,8 @@ impl Lanes {
 
     /// Goes to a lane's next record.
     #[inline]
-    fn advance(&mut self, which: usize) -> Option<Turn> {
-        let lane = &mut self.lanes[which];
+    fn advance(&mut self, place: u32) -> Option<Turn> {
+        let lane = &mut self.lanes[place as usize];
         loop {
             let Some(decoder) = &mut lane.decoder else {
                 if !lane.open(&self.ahead, &mut self.clock, &mut self.lost) {
@@ -132,13 +155,13 @@ impl Lanes {
                 continue;
             };
             match decoder.next() {
-                Some(Ok((_, Record::Scope(scope)))) => lane.scope = scope,
-                Some(Ok((_, Record::Node(node)))) => lane.node = node,
-                Some(Ok((_, Record::Thread(thread)))) => lane.is_of(thread),
+                Some(Ok((_, Record::Scope(scope)))) => lane.who.scope = scope,
+                Some(Ok((_, Record::Node(node)))) => lane.who.node = node,
+                Some(Ok((_, Record::Thread(thread)))) => lane.who.thread = thread,
                 Some(Ok((ticks, record))) => {
                     lane.ticks = lane.ticks.max(ticks);
                     lane.next = record;
-                    return Some((lane.ticks, class(&record), which as u32));
+                    return Some((lane.ticks, class(&record), place));
                 }
                 Some(Err(_)) => self.lost.faults += 1,
                 None => lane.decoder = None,
@@ -155,17 +178,11 @@ fn class(record: &Record) -> Class {
 }
 
 impl Lane {
-    fn of(index: u32, mut chunks: Vec<Chunk>) -> Lane {
+    fn of(place: u32, lane: u32, mut chunks: Vec<Chunk>) -> Lane {
         chunks.reverse();
-        let (scope, thread, node, last_block, ticks) = (0, 0, 0, 0, 0);
-        let (coming, decoder, next) = (None, None, Record::StillThere);
-        Lane { index, scope, thread, node, last_block, chunks, coming, decoder, ticks, next }
-    }
-
-    fn is_of(&mut self, thread: u32) {
-        if self.thread != thread {
-            (self.thread, self.last_block) = (thread, 0);
-        }
+        let who = Who { place, lane, ..Who::default() };
+        let next = Record::StillThere; // not read before the first is
+        Lane { who, chunks, coming: None, decoder: None, ticks: 0, next }
     }
 
     /// Asks for the next contents.
@@ -188,8 +205,8 @@ impl Lane {
         });
         if let Ok((start, _)) = TraceStart::read_from_prefix(&contents) {
             clock.learn(&start);
-            self.is_of(start.tid);
-            (self.scope, self.node) = (start.scope, start.node);
+            let TraceStart { scope, tid: thread, node, .. } = start;
+            self.who = Who { scope, thread, node, ..self.who };
             self.decoder = Some(records(&start, contents));
         }
         true

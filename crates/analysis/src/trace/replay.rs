@@ -1,16 +1,18 @@
 //! The events of a process in order, read as they are asked for.
 
-use super::blocks::{Blocks, Counts, Sink, Unpaired};
+use super::blocks::{Blocks, Counts, Unpaired};
 use super::chunks::{Ahead, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
-use super::lanes::{self, Lanes, Visit};
+use super::lanes::{self, Lanes, Step};
 use super::maps::Trace;
 use crate::Error;
 use crate::model::{Process, Site};
 
 /// Events that are given at once, about.
 const BATCH: usize = 4096;
+/// Records that are looked at together.
+const STEPS: usize = 64;
 
 /// The events of a process. Those of sites that were filtered away are not given; which block an
 /// event is of, numbers and live bytes are those of the whole process all the same.
@@ -27,6 +29,8 @@ pub struct Replay {
 /// One process image.
 struct Image {
     lanes: Lanes,
+    /// The next records, as they are gathered.
+    steps: Vec<Step>,
     blocks: Blocks,
     after_ns: u64,
     /// After these nothing is given: the trace ended there, or what was read of the profile.
@@ -162,9 +166,11 @@ impl Image {
             };
             stopped_ticks = contents.newest.iter().filter_map(&mut last).max().unwrap_or(u64::MAX);
         }
+        let lanes = Lanes::of(contents.lanes, Ahead::of(files), clock);
         Ok(Image {
-            lanes: Lanes::of(contents.lanes, Ahead::of(files), clock),
-            blocks: Blocks::of(trace.clone(), sites),
+            blocks: Blocks::of(trace.clone(), sites, lanes.count()),
+            lanes,
+            steps: Vec::with_capacity(STEPS),
             after_ns: trace.after_ns,
             stopped_ns: trace.stopped_ns.unwrap_or(u64::MAX),
             stopped_ticks,
@@ -183,19 +189,18 @@ impl Image {
 
     /// Gives events up to this time, and no more than fit a batch.
     fn run(&mut self, until_ns: u64, counts: &mut Counts, out: &mut Vec<Event>) {
-        let Image { lanes, blocks, is_over, .. } = self;
+        let Image { lanes, steps, blocks, is_over, .. } = self;
         let (after_ns, stopped_ns, stopped_ticks) =
             (self.after_ns, self.stopped_ns, self.stopped_ticks);
-        lanes.run(|lane, clock, ticks, record| {
+        let time_ns = |clock: &mut Clock, ticks| {
             let ns = clock.ns(ticks);
             *is_over = ns > stopped_ns || ticks > stopped_ticks;
             let time_ns = ns.saturating_add(after_ns);
-            if *is_over || time_ns > until_ns {
-                return Visit::NotYet;
-            }
-            blocks.take(lane, record, &mut Sink { time_ns, counts, out });
-            if out.len() < BATCH { Visit::On } else { Visit::Enough }
-        });
+            Some(time_ns).filter(|_| !*is_over && time_ns <= until_ns)
+        };
+        steps.clear();
+        lanes.gather(steps, time_ns);
+        blocks.take(steps, counts, out);
         if self.is_over || self.lanes.next_ticks().is_none() {
             self.blocks.finish(counts);
         }

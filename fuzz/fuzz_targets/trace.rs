@@ -1,0 +1,106 @@
+//! Any bytes as extents of events, in a profile and moved out of it: they must end with events that
+//! hang together.
+//!
+//! `cargo fuzz run --sanitizer none trace -- -max_len=16384`. An input is a byte of flags, then
+//! extents: lane, where it is, two bytes of length, and so many bytes of contents.
+
+#![no_main]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::trace::file::{Appender, path_of};
+use heaptide_format::{
+    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, MAGIC, Mode, PAGE, Site,
+    TRACE_FREE_STACKS, TRACE_ON, TraceStart, VERSION,
+};
+use libfuzzer_sys::fuzz_target;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+static PROFILE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let directory = std::env::temp_dir().join(format!("heaptide-fuzz-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    directory.join("12-0.profile")
+});
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&flags, rest)) = input.split_first() else {
+        return;
+    };
+    let (profile, moved) = files(flags, rest);
+    let _ = fs::remove_file(path_of(&PROFILE));
+    fs::write(&*PROFILE, profile).expect("room");
+    if !moved.is_empty() {
+        let mut appender = Appender::of(&PROFILE).expect("room");
+        for (lane, contents) in moved {
+            let _ = appender.append(lane, &contents); // too short to have a start
+        }
+    }
+    let recording = Recording::open(Path::new(&*PROFILE)).expect("a profile");
+    check(&recording.processes[0]);
+});
+
+/// A profile with the extents that are in it, and the contents of those that are not.
+fn files(flags: u8, mut rest: &[u8]) -> (Vec<u8>, Vec<(u32, Vec<u8>)>) {
+    let mut header = FileHeader::new_zeroed();
+    (header.magic, header.version, header.mode) = (MAGIC, VERSION, Mode::Stacks as u32);
+    header.trace = TRACE_ON | TRACE_FREE_STACKS;
+    header.trace_stopped_ns = u64::from(flags) << 8;
+    let mut bytes = vec![0; PAGE as usize];
+    let mut moved = Vec::new();
+    let mut site = Site::new_zeroed();
+    (site.allocations, site.usable_bytes) = (1, 32);
+    let sites: Vec<u8> = (0..16).flat_map(|_| site.as_bytes().to_vec()).collect();
+    extent(&mut bytes, Kind::Sites, 0, &sites);
+    while let Some((&[lane, place, low, high], after)) = rest.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_le_bytes([low, high])).min(after.len());
+        let (contents, after) = after.split_at(length);
+        rest = after;
+        let mut contents = contents.to_vec();
+        if let Ok((start, _)) = TraceStart::mut_from_prefix(&mut contents) {
+            // Near enough to each other that numbers and times meet.
+            (start.number, start.state) = (start.number & 15, start.state & 3);
+            (start.ticks, start.last_ticks) = (start.ticks & 0xffff, start.last_ticks & 0xffff);
+        }
+        if place & 1 == 1 {
+            moved.push((u32::from(lane & 7), contents.clone()));
+        }
+        if place & 2 == 0 {
+            extent(&mut bytes, Kind::Events, u32::from(lane & 7), &contents);
+        }
+    }
+    header.file_end = bytes.len() as u64;
+    bytes[..size_of::<FileHeader>()].copy_from_slice(header.as_bytes());
+    (bytes, moved)
+}
+
+fn extent(bytes: &mut Vec<u8>, kind: Kind, lane: u32, contents: &[u8]) {
+    let mut head = ExtentHeader::new_zeroed();
+    (head.magic, head.kind, head.lane) = (EXTENT_MAGIC, kind as u16, lane);
+    head.committed = contents.len() as u64;
+    head.length = (EXTENT_HEADER + head.committed).next_multiple_of(PAGE);
+    let end = bytes.len() + head.length as usize;
+    bytes.extend_from_slice(head.as_bytes());
+    bytes.extend_from_slice(contents);
+    bytes.resize(end, 0);
+}
+
+/// Numbers and times go up, and what is said of sites and blocks can be.
+fn check(process: &Process) {
+    let mut replay = process.replay().expect("files that were just written");
+    let (mut number, mut time_ns) = (0, 0);
+    for event in replay.by_ref() {
+        assert!(event.number > number && event.time_ns >= time_ns);
+        (number, time_ns) = (event.number, event.time_ns);
+        assert!(event.allocated_number <= number && event.allocated_ns <= time_ns);
+        let sites = process.sites.len() as u32;
+        assert!(event.site < sites && event.site_before < sites);
+        assert!((event.free_stack.0 as usize) < process.stacks.len());
+        assert!((event.scope.0 as usize) < process.scopes.len());
+    }
+    assert!(replay.events() >= number);
+    replay.notes();
+    replay.into_live();
+}
