@@ -11,7 +11,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use heaptide_format as format;
 use rustc_hash::FxHashSet;
 
-use crate::Error;
 use crate::files;
 use crate::metadata::{self, MergedRun, Metadata};
 use crate::recording::{names, profiles_in};
@@ -19,6 +18,7 @@ use crate::running::maps_file;
 use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, Symbols};
 use crate::trace;
+use crate::{Error, pack};
 
 /// What is being done to how much of how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,7 +211,8 @@ impl<'a> Merging<'a> {
         for profile in &input.profiles {
             let (run, name) = self.named(&input, profile, before);
             let to = self.directory.join(&name);
-            if copy(profile, &to)? {
+            let copied = copy(profile, &to)?;
+            if copied.is_some_and(|copied| copied.runs) {
                 let run = &mut self.runs[run - 1];
                 run.copied_realtime_ns = now_ns();
                 let image = snapshot::process_of(profile);
@@ -223,11 +224,13 @@ impl<'a> Merging<'a> {
                 let (_, name) = self.named(&input, &trace, before);
                 copy_whole(&trace, &self.directory.join(name))?;
             }
+            copied.into_iter().for_each(|copied| copied.finish(&to));
             self.step(progress);
         }
         for file in &input.copies {
             let (_, name) = self.named(&input, file, before);
-            copy(file, &self.directory.join(name))?;
+            let to = self.directory.join(name);
+            copy(file, &to)?.into_iter().for_each(|copied| copied.pack(&to));
             self.step(progress);
         }
         self.images += input.profiles.len();
@@ -278,9 +281,34 @@ impl<'a> Merging<'a> {
     }
 }
 
-/// Copies a profile, snapshot or baseline, and says whether its process runs: then it is what it is
-/// now. What is no profile is copied as it is.
-fn copy(from: &Path, to: &Path) -> Result<bool, Error> {
+/// What was copied and is not packed.
+#[derive(Clone, Copy)]
+struct Copied {
+    /// Whether its process runs.
+    runs: bool,
+    /// Bytes in use.
+    file_end: u64,
+}
+
+impl Copied {
+    /// Packs the copy of a profile. What is left of events in one of a process that is over goes to
+    /// its trace.
+    fn finish(self, copy: &Path) {
+        // On a full disk it stays as it is.
+        if self.runs || trace::live::finish(copy).is_ok() {
+            self.pack(copy);
+        }
+    }
+
+    /// Packs the copy.
+    fn pack(self, copy: &Path) {
+        let _ = pack::pack(copy, self.file_end); // likewise
+    }
+}
+
+/// Copies a profile, snapshot or baseline; of a process that runs as it is now. What is no profile,
+/// or packed, is copied as it is, and that is all there is to do: none.
+fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
     let mut magic = Vec::new();
     let file = File::open(from).map_err(read)?;
@@ -291,11 +319,11 @@ fn copy(from: &Path, to: &Path) -> Result<bool, Error> {
     };
     let Some(head) = head else {
         copy_whole(from, to)?;
-        return Ok(false);
+        return Ok(None);
     };
     let runs = head.end_kind == format::End::Unknown as u32 && maps_file(head.pid, from);
-    snapshot::copy_now(from, to)?;
-    Ok(runs)
+    let file_end = snapshot::copy_now(from, to)?;
+    Ok(Some(Copied { runs, file_end }))
 }
 
 fn copy_whole(from: &Path, to: &Path) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use heaptide_format as format;
 use heaptide_format::{
     BASELINE_SUFFIX, ExtentHeader, FileHeader, Kind, MarkKind, PROFILE_SUFFIX, Request,
-    SNAPSHOT_SUFFIX,
+    SNAPSHOT_SUFFIX, TraceStart,
 };
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
@@ -222,24 +222,25 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
     Ok((number, file))
 }
 
-/// Copies a profile that may be written to as it is now, to a file that is made, and packs it. What
-/// it has of events is copied, too.
+/// Copies a profile that may be written to as it is now, to a file that is made, and returns the
+/// bytes in use. What it has of events is copied, too.
 ///
 /// Errors: the profile cannot be read or is none, or the copy cannot be written.
-pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<(), Error> {
+pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<u64, Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = File::open(profile).map_err(read)?;
     let (header, extents) = moment(&live, profile)?;
     let copied = copy(&live, to, &header, &extents, Events::Kept);
     copied.map_err(|source| Error::Io { path: to.to_owned(), doing: "write", source })?;
-    let _ = pack::pack(to, header.file_end); // on a full disk it stays as it is
-    Ok(())
+    Ok(header.file_end)
 }
 
 /// An extent as it was when a copy was begun.
 struct Extent {
     offset: u64,
     header: ExtentHeader,
+    /// Of events, the number of its contents.
+    number: u32,
 }
 
 impl Extent {
@@ -299,15 +300,18 @@ fn extents(live: &File, file_end: u64) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut at = format::PAGE;
     while at + format::EXTENT_HEADER <= file_end {
-        let mut bytes = [0; format::EXTENT_HEADER as usize];
-        live.read_exact_at(&mut bytes, at)?;
-        let extent = ExtentHeader::read_from_bytes(&bytes).ok();
+        let mut bytes = [0; size_of::<(ExtentHeader, TraceStart)>()];
+        let length = bytes.len().min((file_end - at) as usize);
+        live.read_exact_at(&mut bytes[..length], at)?;
+        let (head, start) = bytes.split_at(format::EXTENT_HEADER as usize);
+        let extent = ExtentHeader::read_from_bytes(head).ok();
+        let number = TraceStart::read_from_bytes(start).map_or(0, |start| start.number);
         let whole = |e: &ExtentHeader| {
             e.length > 0 && e.length.is_multiple_of(format::PAGE) && e.length <= file_end - at
         };
         at = match extent.filter(|e| e.magic == format::EXTENT_MAGIC).filter(whole) {
             Some(header) => {
-                found.push(Extent { offset: at, header });
+                found.push(Extent { offset: at, header, number });
                 at + header.length
             }
             None => at + format::PAGE,
@@ -345,10 +349,12 @@ fn copy(
     for extent in extents.iter().filter(|extent| extent.has_events()) {
         copy_part(live, &copy, at..extent.offset)?;
         let contents = match events {
-            Events::Kept => trace::contents_at(live, extent.offset)?,
+            Events::Kept => trace::contents_at(live, extent.offset, extent.number)?,
             Events::Left => None,
         };
-        let contents = contents.unwrap_or_default();
+        // Those that were moved meanwhile are in the trace file.
+        let mut contents = contents.unwrap_or_default();
+        contents.truncate(extent.header.committed as usize);
         let committed = contents.len() as u64;
         let head = ExtentHeader { committed, ..extent.header };
         copy.write_all_at(head.as_bytes(), extent.offset)?;

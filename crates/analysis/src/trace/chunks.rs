@@ -194,15 +194,11 @@ impl Profile {
     }
 }
 
-/// The contents of an extent of events in a profile, as they are now; none if they are not there, or
-/// are being written anew.
-pub(crate) fn contents_at(profile: &File, offset: u64) -> io::Result<Option<Vec<u8>>> {
-    let profile = Profile::Plain(profile.try_clone()?);
-    let Some((_, start)) = profile.head(offset)? else {
-        return Ok(None);
-    };
+/// The contents with a number of an extent in a profile, as they are now; none if they were moved,
+/// or are others.
+pub(crate) fn contents_at(profile: &File, offset: u64, number: u32) -> io::Result<Option<Vec<u8>>> {
     let mut contents = Vec::new();
-    let there = profile.read(offset, start.number, &mut contents)?;
+    let there = Profile::Plain(profile.try_clone()?).read(offset, number, &mut contents)?;
     Ok(Some(contents).filter(|_| there))
 }
 
