@@ -14,8 +14,9 @@ use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_format as format;
 use heaptide_format::{
     ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample, Scope, Site,
-    StringHeader, Sums, Window,
+    StringHeader, Sums, TraceChunk, TraceHead, TraceStart, Window,
 };
+use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -125,6 +126,42 @@ fn offsets_of_records() {
 }
 
 #[test]
+fn offsets_of_traces() {
+    record!(TraceStart:
+        ticks time_ns last_ticks last_time_ns scope tid node state number reserved
+    );
+    record!(TraceHead: magic version reserved);
+    record!(TraceChunk:
+        magic lane number raw_length packed_length reserved first_ticks last_ticks
+    );
+}
+
+/// The records of the example are what the encoder makes of them.
+#[test]
+fn packed_events() {
+    let rows = rows(&document(), "Events");
+    let examples: Vec<_> = rows.iter().skip_while(|row| !row[0].starts_with("example")).collect();
+    let mut encoder = Encoder::new();
+    encoder.begin(1000);
+    let block =
+        |address| Block { address, site: 130, requested: 30, usable: 40, reallocated: false };
+    let records = [
+        (1000, Record::Scope(64)),
+        (1002, Record::Allocated(block(0x5010))),
+        (1005, Record::Allocated(block(0x5040))),
+        (1300, Record::Freed { address: 0x5010 }),
+        (1301, Record::Failed { site: 130 }),
+    ];
+    assert_eq!(examples.len(), 2 + records.len());
+    for (row, (ticks, record)) in examples[2..].iter().zip(&records) {
+        let mut room = [0; LONGEST];
+        let length = encoder.record(&mut room, *ticks, record);
+        let bytes: Vec<_> = room[..length].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(row[1], bytes.join(" "), "{}", row[0]);
+    }
+}
+
+#[test]
 fn numbers() {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let expected = [
@@ -157,6 +194,16 @@ fn numbers() {
         ("COMMAND_OFF", format::COMMAND_OFF.to_string()),
         ("COMMAND_REQUEST", format::COMMAND_REQUEST.to_string()),
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),
+        ("TRACE_ON", format::TRACE_ON.to_string()),
+        ("TRACE_FREE_STACKS", format::TRACE_FREE_STACKS.to_string()),
+        ("TRACE_WRITING", format::TRACE_WRITING.to_string()),
+        ("TRACE_FULL", format::TRACE_FULL.to_string()),
+        ("TRACE_MOVED", format::TRACE_MOVED.to_string()),
+        ("TRACE_NOBODY", format::TRACE_NOBODY.to_string()),
+        ("TRACE_EXTENT_MAX", format::TRACE_EXTENT_MAX.to_string()),
+        ("TRACE_MAGIC", text(&format::TRACE_MAGIC)),
+        ("TRACE_VERSION", format::TRACE_VERSION.to_string()),
+        ("TRACE_CHUNK_MAGIC", text(&format::TRACE_CHUNK_MAGIC.to_le_bytes())),
     ];
     let found = rows(&document(), "Numbers").split_off(2);
     let found: Vec<_> = found.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
