@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
@@ -42,6 +43,7 @@ enum Where {
 
 /// The files of a trace.
 pub(super) struct Files {
+    path: PathBuf,
     profile: Profile,
     moved: Option<TraceFile>,
     unpacker: Unpacker,
@@ -98,7 +100,10 @@ impl Files {
         let lanes = lanes.map(|chunks| (chunks[0].lane, chunks.to_vec())).collect();
         let newest = newest.into_values().collect();
         let unpacker = Unpacker::new().map_err(io)?;
-        Ok((Files { profile, moved, unpacker }, Contents { lanes, newest }))
+        Ok((
+            Files { path: trace.file.clone(), profile, moved, unpacker },
+            Contents { lanes, newest },
+        ))
     }
 
     /// Reads contents in place of what is in `contents`; an error says why they are lost.
@@ -126,6 +131,9 @@ impl Files {
 
     /// Where contents are now that were in the profile.
     fn moved_since(&mut self, number: u32) -> io::Result<Option<Place>> {
+        if self.moved.is_none() {
+            self.moved = TraceFile::of(&self.path).map_err(io::Error::other)?;
+        }
         let Some(moved) = &mut self.moved else {
             return Ok(None);
         };

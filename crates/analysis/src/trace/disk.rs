@@ -26,7 +26,8 @@ impl Process {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// assert_eq!(process.trace_on_disk(), None); // recorded with --mode stacks
     /// ```
     pub fn trace_on_disk(&self) -> Option<OnDisk> {

@@ -21,8 +21,8 @@ use zstd::zstd_safe::{self, CParameter};
 
 use crate::Error;
 
-/// Level 1 packs 256 KiB in about a millisecond and leaves 4.2 bytes an event of a compiler; level 3
-/// takes two to three times as long and saves a tenth.
+/// Level 1 packs 256 KiB in about a millisecond and leaves 4.2 bytes an event of a compiler; level
+/// 3 takes two to three times as long and saves a tenth.
 const LEVEL: i32 = 1;
 /// Bytes of the file's head.
 const HEAD: u64 = size_of::<TraceHead>() as u64;

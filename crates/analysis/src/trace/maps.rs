@@ -76,7 +76,7 @@ impl Trace {
             lanes: became.lanes.clone(),
         };
         for (site, index) in profile.sites.iter().zip(became.sites) {
-            index.into_iter().for_each(|index| trace.sites.set(site.id, index + 1));
+            index.iter().for_each(|index| trace.sites.set(site.id, index + 1));
             if site.owner != site.lane {
                 trace.owners.insert(site.id, site.owner);
             }
