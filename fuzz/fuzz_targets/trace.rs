@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::trace::file::{Appender, path_of};
 use heaptide_format::{
-    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, MAGIC, Mode, PAGE, Site,
+    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, Lane, MAGIC, Mode, PAGE, Site,
     TRACE_FREE_STACKS, TRACE_ON, TraceStart, VERSION,
 };
 use libfuzzer_sys::fuzz_target;
@@ -54,6 +54,9 @@ fn files(flags: u8, mut rest: &[u8]) -> (Vec<u8>, Vec<(u32, Vec<u8>)>) {
     (site.allocations, site.usable_bytes) = (1, 32);
     let sites: Vec<u8> = (0..16).flat_map(|_| site.as_bytes().to_vec()).collect();
     extent(&mut bytes, Kind::Sites, 0, &sites);
+    let lanes = (0..8).map(|index| Lane { index, ..Lane::new_zeroed() });
+    let lanes: Vec<u8> = lanes.flat_map(|lane| lane.as_bytes().to_vec()).collect();
+    extent(&mut bytes, Kind::Lanes, 0, &lanes);
     while let Some((&[lane, place, low, high], after)) = rest.split_first_chunk::<4>() {
         let length = usize::from(u16::from_le_bytes([low, high])).min(after.len());
         let (contents, after) = after.split_at(length);

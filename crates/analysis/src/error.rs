@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::snapshot;
+
 /// Why a recording could not be read or sealed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -114,6 +116,11 @@ impl fmt::Display for Error {
                 f,
                 "{}: no profile in this directory, expected PID-IMAGE.profile; \
                  name a recording made by `heaptide run`",
+                path.display()
+            ),
+            Error::NoTrace { path } if snapshot::numbers(path).is_some() => write!(
+                f,
+                "{}: a snapshot has no events; leave out --snapshot for those of the whole run",
                 path.display()
             ),
             Error::NoTrace { path } => write!(

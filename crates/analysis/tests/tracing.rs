@@ -41,7 +41,7 @@ impl Traced {
         let root = profile.scope(0, 0, 0, |_| {});
         let scope = profile.scope(0, root, name, |scope| scope.entered = 1);
         profile.lane(0, "app", |_| {});
-        profile.lane(1, "worker", |_| {});
+        (1..4).for_each(|lane| profile.lane(lane, "worker", |_| {}));
         let add = |number: u32| {
             let node = profile.node(0, app, 0x1000_0000 + after(number), 0);
             (profile.site(number % 2, site(node, 1, 32)), node)

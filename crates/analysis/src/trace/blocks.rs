@@ -14,6 +14,8 @@ use crate::model::{ScopeId, Site, StackId};
 /// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
 /// after the next allocation at its address.
 const SKEW_NS: u64 = 2000;
+/// Blocks that are waited for at most.
+const OVERDUE_MAX: usize = 1024;
 
 /// A block that is there, or some other memory that a site counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -288,7 +290,10 @@ impl Blocks {
     /// Blocks whose end did not come in time did end.
     #[cold]
     fn give_up(&mut self, counts: &mut Counts, now_ns: u64) {
-        while let Some(overdue) = self.overdue.pop_front_if(|o| o.until_ns < now_ns) {
+        while let Some(first) = self.overdue.front()
+            && (first.until_ns < now_ns || self.overdue.len() > OVERDUE_MAX)
+            && let Some(overdue) = self.overdue.pop_front()
+        {
             self.unpaired.blocks += 1;
             counts.live_bytes = counts.live_bytes.saturating_sub(overdue.block.usable);
         }

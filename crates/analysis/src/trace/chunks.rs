@@ -11,7 +11,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use heaptide_format::{EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TraceStart};
+use heaptide_format::{
+    EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TRACE_NOBODY, TraceChunk,
+    TraceStart,
+};
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
@@ -30,6 +33,8 @@ const CONTENTS_MAX: u64 = TRACE_EXTENT_MAX - EXTENT_HEADER;
 pub(super) struct Chunk {
     pub(super) lane: u32,
     pub(super) number: u32,
+    /// When its first record is, at the earliest.
+    pub(super) first_ticks: u64,
     place: Where,
 }
 
@@ -82,7 +87,8 @@ impl Files {
         let mut newest: FxHashMap<u32, (Chunk, usize)> = FxHashMap::default();
         for extent in here() {
             let number = extent.start.number;
-            let chunk = Chunk { lane: extent.lane, number, place: Where::Profile(extent.offset) };
+            let (lane, first_ticks) = (extent.lane, extent.start.ticks);
+            let chunk = Chunk { lane, number, first_ticks, place: Where::Profile(extent.offset) };
             by_number.insert(number, chunk);
             let committed = extent.committed.min(CONTENTS_MAX) as usize;
             let seen = newest.entry(extent.lane).or_insert((chunk, committed));
@@ -91,10 +97,14 @@ impl Files {
             }
         }
         for &place in moved.iter().flat_map(TraceFile::places) {
-            let (lane, number) = (place.chunk.lane, place.chunk.number);
-            by_number.insert(number, Chunk { lane, number, place: Where::Moved(place) });
+            let TraceChunk { lane, number, first_ticks, .. } = place.chunk;
+            let chunk = Chunk { lane, number, first_ticks, place: Where::Moved(place) };
+            by_number.insert(number, chunk);
         }
-        let mut chunks: Vec<Chunk> = by_number.into_values().collect();
+        // A lane that the profile has not came after it was read: what it did comes later.
+        let is_known = |lane| lane == TRACE_NOBODY || trace.lane(lane).is_some();
+        let mut chunks: Vec<Chunk> =
+            by_number.into_values().filter(|chunk| is_known(chunk.lane)).collect();
         chunks.sort_unstable_by_key(|chunk| (chunk.lane, chunk.number));
         let lanes = chunks.chunk_by(|a, b| a.lane == b.lane);
         let lanes = lanes.map(|chunks| (chunks[0].lane, chunks.to_vec())).collect();

@@ -47,6 +47,7 @@ struct Lane {
     who: Who,
     /// The next contents, the last one first.
     chunks: Vec<Chunk>,
+    /// The next of them, if they were asked for.
     coming: Option<Receiver<Loaded>>,
     decoder: Option<Decoder<Vec<u8>>>,
     ticks: u64,
@@ -91,13 +92,7 @@ impl Lanes {
         let lanes = lanes.into_iter().zip(0..);
         let lanes = lanes.map(|((index, chunks), place)| Lane::of(place, index, chunks)).collect();
         let mut lanes = Lanes { lanes, turns, ahead, clock, lost: Lost::default() };
-        for lane in &mut lanes.lanes {
-            lane.ask(&lanes.ahead);
-        }
-        for place in 0..lanes.lanes.len() as u32 {
-            let turn = lanes.advance(place);
-            lanes.turns.extend(turn.map(Reverse));
-        }
+        lanes.turns.extend(lanes.lanes.iter().filter_map(Lane::turn_of_contents).map(Reverse));
         lanes
     }
 
@@ -121,6 +116,15 @@ impl Lanes {
         while steps.len() < steps.capacity()
             && let Some(Reverse(first)) = self.turns.pop()
         {
+            if self.lanes[first.2 as usize].decoder.is_none() {
+                let comes_now = time_ns(&mut self.clock, first.0).is_some();
+                let turn = if comes_now { self.open(first.2) } else { Some(first) };
+                self.turns.extend(turn.map(Reverse));
+                match comes_now {
+                    true => continue,
+                    false => return,
+                }
+            }
             let until = self.turns.peek().map(|Reverse(turn)| *turn);
             let is_next = |turn: &Turn| until.is_none_or(|until| *turn < until);
             let mut turn = Some(first);
@@ -135,6 +139,9 @@ impl Lanes {
                 let lane = &self.lanes[place as usize];
                 steps.push(Step { time_ns, who: lane.who, record: lane.next });
                 turn = self.advance(place);
+                if self.lanes[place as usize].decoder.is_none() {
+                    break; // contents are opened when it is their turn
+                }
             }
             self.turns.extend(turn.map(Reverse));
             if now.is_none() {
@@ -143,17 +150,18 @@ impl Lanes {
         }
     }
 
-    /// Goes to a lane's next record.
+    /// Opens a lane's next contents.
+    #[cold]
+    fn open(&mut self, place: u32) -> Option<Turn> {
+        self.lanes[place as usize].open(&self.ahead, &mut self.clock, &mut self.lost);
+        self.advance(place)
+    }
+
+    /// Goes to a lane's next record, or to the next contents if there is none.
     #[inline]
     fn advance(&mut self, place: u32) -> Option<Turn> {
         let lane = &mut self.lanes[place as usize];
-        loop {
-            let Some(decoder) = &mut lane.decoder else {
-                if !lane.open(&self.ahead, &mut self.clock, &mut self.lost) {
-                    return None;
-                }
-                continue;
-            };
+        while let Some(decoder) = &mut lane.decoder {
             match decoder.next() {
                 Some(Ok((_, Record::Scope(scope)))) => lane.who.scope = scope,
                 Some(Ok((_, Record::Node(node)))) => lane.who.node = node,
@@ -167,6 +175,7 @@ impl Lanes {
                 None => lane.decoder = None,
             }
         }
+        lane.turn_of_contents()
     }
 }
 
@@ -185,18 +194,19 @@ impl Lane {
         Lane { who, chunks, coming: None, decoder: None, ticks: 0, next }
     }
 
-    /// Asks for the next contents.
-    fn ask(&mut self, ahead: &Ahead) {
-        self.coming = self.chunks.pop().map(|chunk| ahead.ask(chunk));
+    /// When its next contents begin, if there are any.
+    fn turn_of_contents(&self) -> Option<Turn> {
+        let ticks = self.chunks.last()?.first_ticks.max(self.ticks);
+        Some((ticks, Class::Ends, self.who.place))
     }
 
-    /// Takes the contents that were asked for, if there are any, and asks for those after them.
-    #[cold]
-    fn open(&mut self, ahead: &Ahead, clock: &mut Clock, lost: &mut Lost) -> bool {
-        let Some(coming) = self.coming.take() else {
-            return false;
+    /// Takes its next contents, which may have been asked for, and asks for those after them.
+    fn open(&mut self, ahead: &Ahead, clock: &mut Clock, lost: &mut Lost) {
+        let Some(chunk) = self.chunks.pop() else {
+            return;
         };
-        self.ask(ahead);
+        let coming = self.coming.take().unwrap_or_else(|| ahead.ask(chunk));
+        self.coming = self.chunks.last().map(|&next| ahead.ask(next));
         let loaded = coming.recv().unwrap_or_else(|_| Err("its reader ended".to_owned()));
         let contents = loaded.unwrap_or_else(|why| {
             lost.chunks += 1;
@@ -209,7 +219,6 @@ impl Lane {
             self.who = Who { scope, thread, node, ..self.who };
             self.decoder = Some(records(&start, contents));
         }
-        true
     }
 }
 
