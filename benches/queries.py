@@ -1,11 +1,14 @@
-"""Queries: a trace of Caliper's of the size that LULESH's has in Caliper's document on memory."""
+"""Queries: a trace of Caliper's of the size that LULESH's has in Caliper's document on memory, and a
+trace of many events."""
 import os
+import shutil
+import subprocess
 
 from goals import Row
 from scale import GIB
 
 SNAPSHOTS = 1_331_076
-SECONDS = 1
+EVENTS = 50_000_000
 
 # The document's own questions, as it has them.
 OF_CALI = [
@@ -23,7 +26,30 @@ def cali(suite):
         write_trace(trace, snapshots)
     size = f"{os.path.getsize(trace) / 1e6:.0f} MB"
     return [asked(suite, f"CalQL, {snapshots / 1e6:.1f} M snapshots in {size}: {name}",
-                  [query, trace], SECONDS, 2) for name, query in OF_CALI]
+                  [query, trace], 1, 2) for name, query in OF_CALI]
+
+
+OF_EVENTS = [
+    ("by operation and label", "SELECT operation,label,count(),sum(size) FROM events "
+     "GROUP BY operation,label"),
+    ("by frame", "SELECT frame,count(),sum(size) FROM events GROUP BY frame"),
+    ("by stack", "SELECT function,count(),sum(size) FROM events GROUP BY function"),
+]
+
+
+def events(suite):
+    """Recorded once, and again where the program or the command is newer."""
+    count = suite.operations(EVENTS)
+    program = os.path.join(suite.tools.bin, "events")
+    recording = os.path.join(os.path.dirname(suite.tools.heaptide), f"events-{count}.heaptide")
+    made = os.path.join(recording, "recording.json")
+    newest = max(map(os.path.getmtime, [program, suite.tools.heaptide]))
+    if not os.path.exists(made) or os.path.getmtime(made) < newest:
+        shutil.rmtree(recording, ignore_errors=True)
+        run = [suite.tools.heaptide, "run", "--quiet", "--mode", "trace", "-o", recording]
+        subprocess.run([*run, program, str(count // 2)], check=True)
+    return [asked(suite, f"CalQL, {count / 1e6:.0f} M events: {name}", [query, recording], 5, 2)
+            for name, query in OF_EVENTS]
 
 
 def asked(suite, what, arguments, seconds, gib):

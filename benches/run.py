@@ -38,6 +38,7 @@ COMPILE = {
     "deeptree": ["g++", "-O2", "-g", "-std=c++20", "-fomit-frame-pointer", "deeptree.cpp"],
     "annotated": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-pthread", "-I", INCLUDE,
                   "annotated.c"],
+    "events": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-I", INCLUDE, "events.c"],
     "rusage": ["gcc", "-O2", "-static", "rusage.c"],
     "libforward.so": ["gcc", "-O2", "-fPIC", "-shared", "-fno-builtin", "forward.c"],
 }
@@ -125,6 +126,7 @@ def groups(suite):
     for of in (scale.report, scale.diff, scale.folded):
         named[f"scale-{of.__name__}"] = lambda of=of: of(suite)
     named["query-cali"] = lambda: queries.cali(suite)
+    named["query-events"] = lambda: queries.events(suite)
     return named
 
 
