@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use crate::groups::Numbers;
 use crate::query::Query;
-use crate::sums::{Sum, Summing};
+use crate::sums::{Summing, Sums};
 use crate::table::{Attribute, AttributeId, Column, Form, NodeId, Table};
 use crate::value::{Bits, Kind};
 
@@ -65,8 +65,8 @@ pub(crate) struct Groups {
     numbers: Numbers,
     /// Of each, the number of its first record.
     first: Vec<u64>,
-    /// By operator and group.
-    sums: Vec<Vec<Sum>>,
+    /// By operator.
+    sums: Vec<Sums>,
 }
 
 /// A group's keys.
@@ -99,7 +99,7 @@ impl<'q> Grouping<'q> {
 
     /// No groups.
     pub(crate) fn none(&self) -> Groups {
-        let sums = vec![Vec::new(); self.calls.len()];
+        let sums = vec![Sums::default(); self.calls.len()];
         Groups { numbers: Numbers::new(self.widths.iter().copied()), first: Vec::new(), sums }
     }
 
@@ -129,26 +129,25 @@ impl<'q> Grouping<'q> {
             }
         }
         for (summing, sums) in self.calls.iter().zip(&mut groups.sums) {
-            sums.resize(groups.first.len(), Sum::default());
+            summing.resize(sums, groups.first.len());
             summing.add(sums, table, rows, &numbers, start);
         }
     }
 
     /// Adds the groups of another thread.
     pub(crate) fn merge(&self, groups: &mut Groups, other: Groups) {
-        let here = groups.numbers.absorb(&other.numbers);
+        let mut here = groups.numbers.absorb(&other.numbers);
         // Without keys there is one number, but perhaps no record.
+        here.truncate(other.first.len());
         for (&number, &first) in here.iter().zip(&other.first) {
             match groups.first.get_mut(number as usize) {
                 Some(known) => *known = first.min(*known),
                 None => groups.first.push(first),
             }
         }
-        for (at, summing) in self.calls.iter().enumerate() {
-            groups.sums[at].resize(groups.first.len(), Sum::default());
-            for (&number, sum) in here.iter().zip(&other.sums[at]) {
-                summing.merge(&mut groups.sums[at][number as usize], sum);
-            }
+        for ((summing, sums), other) in self.calls.iter().zip(&mut groups.sums).zip(&other.sums) {
+            summing.resize(sums, groups.first.len());
+            summing.merge_all(sums, other, &here);
         }
     }
 
@@ -163,14 +162,12 @@ impl<'q> Grouping<'q> {
         }
         let inclusive = self.query.aggregations.iter().map(|call| call.operator.is_inclusive());
         let inclusive: Vec<bool> = inclusive.collect();
-        let mut own: Vec<Vec<Sum>> = groups
-            .sums
-            .iter()
-            .map(|sums| order.iter().map(|&group| sums[group as usize]).collect())
-            .collect();
+        let of_calls = self.calls.iter().zip(&groups.sums);
+        let mut own: Vec<Sums> =
+            of_calls.map(|(summing, sums)| summing.ordered(sums, &order)).collect();
         drop(groups);
         let touched = |group: usize| {
-            own.iter().zip(&inclusive).any(|(sums, inclusive)| *inclusive && sums[group].any())
+            own.iter().zip(&inclusive).any(|(sums, inclusive)| *inclusive && sums.any(group))
         };
         let touched: Vec<bool> = (0..keys.len()).map(touched).collect();
         let above = match touched.contains(&true) {
@@ -179,15 +176,14 @@ impl<'q> Grouping<'q> {
         };
         self.write_keys(&keys);
         for ((summing, inclusive), own) in self.calls.iter().zip(inclusive).zip(&mut own) {
-            own.resize(keys.len(), Sum::default());
+            summing.resize(own, keys.len());
             if !inclusive {
                 summing.finish(&mut self.answer, own, own);
                 continue;
             }
             let mut all = own.clone();
             for &(group, up) in &above {
-                let below = all[group as usize];
-                summing.merge(&mut all[up as usize], &below);
+                summing.merge_below(&mut all, group, up);
             }
             summing.finish(&mut self.answer, own, &all);
         }

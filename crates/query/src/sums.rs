@@ -4,7 +4,7 @@
 //! being results themselves, it goes on from there.
 
 use crate::query::{Aggregation, Call};
-use crate::table::{AttributeId, Form, Lookup, Shown, Table};
+use crate::table::{AttributeId, Column, Form, Lookup, Shown, Table};
 use crate::value::{Bits, Kind, Strings};
 
 /// What a value adds to.
@@ -53,7 +53,7 @@ impl Fraction {
 
 /// What has been added up for a group.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sum {
+struct Sum {
     value: Total,
     divisor: Total,
     squares: Fraction,
@@ -109,10 +109,77 @@ impl Total {
     }
 }
 
-impl Sum {
+/// Sums of all groups: of each part as many as there are groups, or none if the operator has no use
+/// for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    values: Totals,
+    divisors: Totals,
+    squares: Vec<Fraction>,
+    counts: Vec<u64>,
+    places: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Totals {
+    any: Vec<bool>,
+    /// Of fractions the bits of the high part.
+    bits: Vec<u64>,
+    low: Vec<f64>,
+}
+
+fn part<T: Copy + Default>(parts: &[T], group: usize) -> T {
+    parts.get(group).copied().unwrap_or_default()
+}
+
+fn put<T: Copy>(parts: &mut [T], group: usize, part: T) {
+    parts.get_mut(group).into_iter().for_each(|of| *of = part);
+}
+
+impl Totals {
+    fn get(&self, group: usize) -> Total {
+        let bits = part(&self.bits, group);
+        let fraction = Fraction { high: f64::from_bits(bits), low: part(&self.low, group) };
+        Total { any: part(&self.any, group), bits, fraction }
+    }
+
+    fn put(&mut self, group: usize, total: Total) {
+        put(&mut self.any, group, total.any);
+        let is_fraction = !self.low.is_empty();
+        let bits = if is_fraction { total.fraction.high.to_bits() } else { total.bits };
+        put(&mut self.bits, group, bits);
+        put(&mut self.low, group, total.fraction.low);
+    }
+
+    fn resize(&mut self, groups: usize, kind: Kind) {
+        self.any.resize(groups, false);
+        self.bits.resize(groups, 0);
+        self.low.resize(if kind == Kind::Double { groups } else { 0 }, 0.0);
+    }
+}
+
+impl Sums {
     /// Whether values were added.
-    pub(crate) fn any(&self) -> bool {
-        self.value.any || self.divisor.any
+    pub(crate) fn any(&self, group: usize) -> bool {
+        part(&self.values.any, group) || part(&self.divisors.any, group)
+    }
+
+    fn get(&self, group: usize) -> Sum {
+        Sum {
+            value: self.values.get(group),
+            divisor: self.divisors.get(group),
+            squares: part(&self.squares, group),
+            count: part(&self.counts, group),
+            place: part(&self.places, group),
+        }
+    }
+
+    fn put(&mut self, group: usize, sum: Sum) {
+        self.values.put(group, sum.value);
+        self.divisors.put(group, sum.divisor);
+        put(&mut self.squares, group, sum.squares);
+        put(&mut self.counts, group, sum.count);
+        put(&mut self.places, group, sum.place);
     }
 }
 
@@ -192,11 +259,33 @@ impl<'q> Summing<'q> {
         matches!(self.call.operator, Any | Min | Max | InclusiveMin | InclusiveMax)
     }
 
+    /// Makes room for so many groups.
+    pub(crate) fn resize(&self, sums: &mut Sums, groups: usize) {
+        use Aggregation::{Avg, InclusiveRatio, Ratio, Variance};
+        let of = self.call.operator;
+        let room = |needed: bool| if needed { groups } else { 0 };
+        sums.values.resize(room(!self.counts()), self.kinds[0]);
+        sums.divisors.resize(room(matches!(of, Ratio | InclusiveRatio)), self.kinds[1]);
+        sums.squares.resize(room(of == Variance), Fraction::default());
+        sums.counts.resize(room(self.counts() || matches!(of, Avg | Variance)), 0);
+        sums.places.resize(room(self.picks()), 0);
+    }
+
+    /// The sums of some groups, in their order.
+    pub(crate) fn ordered(&self, sums: &Sums, groups: &[u32]) -> Sums {
+        let mut ordered = Sums::default();
+        self.resize(&mut ordered, groups.len());
+        for (new, &group) in groups.iter().enumerate() {
+            ordered.put(new, sums.get(group as usize));
+        }
+        ordered
+    }
+
     /// Adds the given records of a table to the sums of their groups. The table's first record is
     /// the one of number `start`.
     pub(crate) fn add(
         &self,
-        sums: &mut [Sum],
+        sums: &mut Sums,
         table: &Table,
         rows: &[usize],
         groups: &[u32],
@@ -205,10 +294,10 @@ impl<'q> Summing<'q> {
         let of_rows = || rows.iter().zip(groups).map(|(&row, &group)| (row, group as usize));
         if self.counts() {
             match self.inputs.first().map(|(_, _, lookup)| lookup.reader(table)) {
-                None => of_rows().for_each(|(_, group)| sums[group].count += 1),
+                None => of_rows().for_each(|(_, group)| sums.counts[group] += 1),
                 Some(reader) => of_rows().for_each(|(row, group)| {
                     let count = reader.get(row).map_or(1, |bits| bits.0);
-                    sums[group].count = sums[group].count.saturating_add(count);
+                    sums.counts[group] = sums.counts[group].saturating_add(count);
                 }),
             }
             return;
@@ -218,12 +307,31 @@ impl<'q> Summing<'q> {
                 continue;
             }
             let reader = lookup.reader(table);
-            for (row, group) in of_rows() {
-                if let Some(bits) = reader.get(row) {
-                    self.add_value(&mut sums[group], *role, *kind, bits, start + row as u64);
-                }
+            let there = of_rows().filter_map(|(row, group)| Some((row, group, reader.get(row)?)));
+            if self.only_adds(*role, *kind) {
+                there.for_each(|(_, group, bits)| {
+                    sums.values.any[group] = true;
+                    let value = &mut sums.values.bits[group];
+                    *value = value.saturating_add(bits.0);
+                });
+                continue;
+            }
+            for (row, group, bits) in there {
+                let mut sum = sums.get(group);
+                self.add_value(&mut sum, *role, *kind, bits, start + row as u64);
+                sums.put(group, sum);
             }
         }
+    }
+
+    /// Whether values that are not negative just add up, as most do.
+    fn only_adds(&self, role: Role, kind: Kind) -> bool {
+        let counts = matches!(self.call.operator, Aggregation::Avg | Aggregation::Variance);
+        role == Role::Value
+            && kind == Kind::Uint
+            && self.kinds[0] == kind
+            && !counts
+            && !self.picks()
     }
 
     #[inline]
@@ -263,8 +371,25 @@ impl<'q> Summing<'q> {
         }
     }
 
+    /// Adds what a group of the same sums added up.
+    pub(crate) fn merge_below(&self, sums: &mut Sums, group: u32, up: u32) {
+        let below = sums.get(group as usize);
+        let mut sum = sums.get(up as usize);
+        self.merge(&mut sum, &below);
+        sums.put(up as usize, sum);
+    }
+
+    /// Adds what groups of another thread added up; of each, `here` is the group.
+    pub(crate) fn merge_all(&self, sums: &mut Sums, other: &Sums, here: &[u32]) {
+        for (from, &group) in here.iter().enumerate() {
+            let mut sum = sums.get(group as usize);
+            self.merge(&mut sum, &other.get(from));
+            sums.put(group as usize, sum);
+        }
+    }
+
     /// Adds what another group added up.
-    pub(crate) fn merge(&self, sum: &mut Sum, other: &Sum) {
+    fn merge(&self, sum: &mut Sum, other: &Sum) {
         let [kind, below] = self.kinds;
         match self.picks() {
             true => {
@@ -280,8 +405,9 @@ impl<'q> Summing<'q> {
 
     /// The columns of the results in another table: of each group what is its own, and with what is
     /// below it.
-    pub(crate) fn finish(&self, table: &mut Table, own: &[Sum], all: &[Sum]) {
-        let total: f64 = own.iter().map(|sum| self.value(sum)).sum();
+    pub(crate) fn finish(&self, table: &mut Table, own: &Sums, all: &Sums) {
+        let rows = table.rows();
+        let total: f64 = (0..rows).map(|row| self.value(&own.get(row))).sum();
         let result = attribute(table, &self.call.result(), self.result_kind(), Shown::Always);
         let mut hidden = Vec::new();
         for (place, word) in self.call.arguments.iter().enumerate() {
@@ -293,14 +419,11 @@ impl<'q> Summing<'q> {
                 }
             }
         }
-        for (row, (own, all)) in own.iter().zip(all).enumerate() {
-            if let Some(bits) = self.result(all, total) {
-                table.of_mut(result).column.set(row, bits);
-            }
-            for (role, id) in &hidden {
-                let bits = self.partial(*role, own);
-                bits.into_iter().for_each(|bits| table.of_mut(*id).column.set(row, bits));
-            }
+        let results = (0..rows).map(|row| self.result(&all.get(row), total));
+        table.of_mut(result).column = Column::of(results);
+        for (role, id) in hidden {
+            let partials = (0..rows).map(|row| self.partial(role, &own.get(row)));
+            table.of_mut(id).column = Column::of(partials);
         }
     }
 
