@@ -3,6 +3,7 @@
 //
 // expect totals allocations>=1000
 // order: varies
+// trace: may end
 // build: -pthread
 #include "api_guest.h"
 #include <pthread.h>

@@ -1,11 +1,11 @@
 //! Labels and pools in a trace: a block that gets a label, another, and loses it; memory that is no
 //! block; pool blocks that grow; chunks that are freed with blocks in them.
 //
-//   rows      malloc(800) ×3 as rows; the second becomes columns; the third is unlabelled; all freed
+//   rows      malloc(800) ×3 as rows; the second becomes columns, the third unlabelled; all freed
 //   temp      a labelled temporary in each of 10 rounds
 //   table     4096 bytes of static memory, labelled as region and unlabelled
-//   arena     a chunk of 64 KiB: blocks of 100, 200 and 300 bytes, the first grows to 400 elsewhere,
-//             the second is freed, the chunk is freed with the others
+//   arena     a chunk of 64 KiB: blocks of 100, 200 and 300 bytes, the first grows to 400
+//             elsewhere, the second is freed, the chunk is freed with the others
 //
 // expect leaf:block allocations=14 frees=14 live_blocks=0 requested_bytes=69936
 // expect label:rows allocations=3 frees=3 live_blocks=0

@@ -167,15 +167,19 @@ static NOINLINE void operation_move(struct worker *w, unsigned which)
     }
     if (n == 0) {
         struct block gone = *b;
-        *b = w->own[--w->count];
         r = begin(w, TO_NOTHING);
-        CHECK(by_realloc(gone.start, 0) == NULL);
-        end(w, r, gone.number, gone.start, 0, 0);
-        return;
+        b->start = by_realloc(gone.start, 0);
+        if (b->start == NULL) {
+            *b = w->own[--w->count];
+            end(w, r, gone.number, gone.start, 0, 0);
+            return;
+        }
+        r->what = MOVED;  // to a block of no bytes, as some allocators do
+    } else {
+        r = begin(w, MOVED);
+        b->start = by_realloc(b->start, n);
     }
-    r = begin(w, MOVED);
     r->old = b->number;
-    b->start = by_realloc(b->start, n);
     b->number = new_number(w);
     b->labelled = 0;
     end(w, r, b->number, b->start, n, malloc_usable_size(b->start));

@@ -1,5 +1,5 @@
-//! Recording turned off and on, paused in one thread, with a threshold, and reset: a trace has what
-//! the figures have.
+//! Recording turned off and on, paused in one thread, with a threshold: a trace has what the
+//! figures have.
 //
 // Blocks of `seen` are recorded, of `unseen` never. Those of `seen` that are freed while recording
 // is off are freed in the trace too.

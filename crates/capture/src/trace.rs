@@ -143,7 +143,7 @@ pub fn begin(lane: &mut LaneState, tid: u32) {
         lane.trace = lane.trace_memory;
         if (*lane.trace).extent.is_null() {
             (*lane.trace).scope = scopes::id(lane.scope);
-        } else if (*lane.trace).tid != tid {
+        } else {
             tell(lane, &Record::Thread(tid));
         }
         (*lane.trace_memory).tid = tid;

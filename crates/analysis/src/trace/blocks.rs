@@ -39,7 +39,8 @@ impl Addressed for Block {
 /// What a lane is about.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doing {
-    thread: u32,
+    /// The thread, and how often one has taken the lane.
+    thread: (u32, u32),
     /// The block that the thread allocated last, if it has not been freed since; else 0.
     last_block: u64,
     /// The block that it is reallocating.
@@ -138,8 +139,9 @@ impl Blocks {
             self.give_up(to.counts, to.time_ns);
         }
         let doing = &mut self.doing[to.who.place as usize];
-        if doing.thread != to.who.thread {
-            (doing.thread, doing.last_block) = (to.who.thread, 0);
+        let thread = (to.who.thread, to.who.taken);
+        if doing.thread != thread {
+            (doing.thread, doing.last_block) = (thread, 0);
         }
         match record {
             Record::Allocated(block) => {

@@ -20,6 +20,8 @@ pub(super) struct Who {
     pub(super) lane: u32,
     pub(super) scope: u32,
     pub(super) thread: u32,
+    /// How often a thread has taken the lane: the same may give it back and take it again.
+    pub(super) taken: u32,
     pub(super) node: u32,
 }
 
@@ -165,7 +167,10 @@ impl Lanes {
             match decoder.next() {
                 Some(Ok((_, Record::Scope(scope)))) => lane.who.scope = scope,
                 Some(Ok((_, Record::Node(node)))) => lane.who.node = node,
-                Some(Ok((_, Record::Thread(thread)))) => lane.who.thread = thread,
+                Some(Ok((_, Record::Thread(thread)))) => {
+                    lane.who.thread = thread;
+                    lane.who.taken = lane.who.taken.wrapping_add(1);
+                }
                 Some(Ok((ticks, record))) => {
                     lane.ticks = lane.ticks.max(ticks);
                     lane.next = record;

@@ -30,8 +30,8 @@ pub struct Trace {
     pub(crate) extents: Vec<EventExtent>,
     /// Index plus one of a site.
     sites: ById,
-    /// Of sites that another lane than the allocating one counts: which lane.
-    owners: FxHashMap<u32, u32>,
+    /// Index plus one of the lane that counts what happens at a site.
+    owners: ById,
     scopes: ById,
     stacks: ById,
     lanes: FxHashMap<u32, LaneId>,
@@ -70,16 +70,14 @@ impl Trace {
             running,
             extents: profile.events.clone(),
             sites: ById::default(),
-            owners: FxHashMap::default(),
+            owners: ById::default(),
             scopes: ById::default(),
             stacks: ById::default(),
             lanes: became.lanes.clone(),
         };
         for (site, index) in profile.sites.iter().zip(became.sites) {
             index.iter().for_each(|index| trace.sites.set(site.id, index + 1));
-            if site.owner != site.lane {
-                trace.owners.insert(site.id, site.owner);
-            }
+            trace.owners.set(site.id, site.owner + 1);
         }
         for (path, scope) in profile.named.scopes.iter().zip(&became.scopes[1..]) {
             trace.scopes.set(path.id, scope.0);
@@ -97,10 +95,10 @@ impl Trace {
         self.sites.get(id).checked_sub(1)
     }
 
-    /// Whether a lane counts what happens at a site that it allocated at.
+    /// Whether a lane counts what happens at a site.
     #[inline]
     pub(crate) fn is_counted_by(&self, lane: u32, site: u32) -> bool {
-        self.owners.is_empty() || self.owners.get(&site).is_none_or(|&owner| owner == lane)
+        self.owners.get(site) == lane.wrapping_add(1)
     }
 
     pub(crate) fn scope(&self, id: u32) -> ScopeId {

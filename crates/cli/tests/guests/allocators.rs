@@ -4,7 +4,7 @@ use crate::harness::{check_with, skip};
 use std::path::Path;
 
 /// Where Debian keeps them; the packages are libgoogle-perftools4, libjemalloc2 and libmimalloc2.0.
-const ALLOCATORS: [(&str, &str); 4] = [
+pub const ALLOCATORS: [(&str, &str); 4] = [
     ("tcmalloc", "libtcmalloc.so.4"),
     ("tcmalloc_minimal", "libtcmalloc_minimal.so.4"),
     ("jemalloc", "libjemalloc.so.2"),
@@ -16,7 +16,8 @@ const ALLOCATORS: [(&str, &str); 4] = [
 const PROGRAMS: [&str; 6] =
     ["peak.c", "leaks.c", "temporary.c", "proxies.cpp", "usable.c", "cross_thread.c"];
 
-fn library(file: &str) -> Option<String> {
+/// Where an allocator is, if it is installed.
+pub fn library(file: &str) -> Option<String> {
     let path = format!("/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH);
     Path::new(&path).exists().then_some(path)
 }

@@ -9,6 +9,13 @@ macro_rules! dangers {
         fn $name() {
             check($file);
         })*
+        /// The same with every event in a trace, which adds up to what is counted without it.
+        mod traced {
+            $(#[test]
+            fn $name() {
+                crate::trace::check($file);
+            })*
+        }
         const CHECKED: &[&str] = &[$($file),*];
     };
 }
@@ -83,7 +90,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 14] = [
+const ELSEWHERE: [&str; 15] = [
     "agree.c",
     "backtrace.cpp",
     "by_size.c",
@@ -98,6 +105,7 @@ const ELSEWHERE: [&str; 14] = [
     "plugin.c",
     "timesteps.c",
     "trace_random.c",
+    "trace_reset.c",
 ];
 
 #[test]

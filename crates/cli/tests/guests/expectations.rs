@@ -29,7 +29,8 @@
 //!
 //! Other header lines: `// build: FLAGS` (`%` stands for the build directory), `// compiler: NAME`,
 //! `// plugin: FILE.so SOURCE FLAGS`, `// args: …`, `// order: varies` (threads or timers decide
-//! which stacks occur), `// losses: allowed` (the danger is one that loses events).
+//! which stacks occur), `// losses: allowed` (the danger is one that loses events), `// trace: may
+//! end` (there may be more events than are moved out in time).
 
 use crate::recording::{counted, frames, function, list, number, sites};
 use serde_json::Value;

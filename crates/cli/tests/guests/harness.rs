@@ -165,42 +165,94 @@ pub fn check(name: &str) {
 
 /// [`check`] with more build flags and environment, as `variant`.
 pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&str, &str)]) {
-    let guest = Guest::read(name);
-    let program = guest.build(variant, flags);
-    let scratch = scratch(variant);
-    let start = |mut command: Command, place: &str| {
-        let place = scratch.join(place);
+    let trial = Trial::new(name, variant, flags, environment);
+    let Some(first) = trial.recording(&[]) else { return };
+    if !trial.guest.says("order: varies") {
+        let (outcome, second) = trial.recorded(&[], "off", "anew.");
+        let anew = outcome.without_known();
+        assert_eq!(trial.bare.without_known(), anew, "{variant} unwound anew differs");
+        let report = |recording| report(recording, &trial.scratch);
+        assert_same_tree(&report(&first), &report(&second));
+    }
+}
+
+/// A program, and how it runs bare.
+pub struct Trial<'a> {
+    guest: Guest,
+    program: PathBuf,
+    variant: &'a str,
+    /// Where it runs.
+    pub scratch: PathBuf,
+    environment: &'a [(&'a str, &'a str)],
+    bare: Outcome,
+}
+
+impl<'a> Trial<'a> {
+    /// Builds a program as `variant` and runs it bare.
+    pub fn new(
+        name: &str,
+        variant: &'a str,
+        flags: &[&str],
+        environment: &'a [(&'a str, &'a str)],
+    ) -> Trial<'a> {
+        let guest = Guest::read(name);
+        let program = guest.build(variant, flags);
+        let scratch = scratch(variant);
+        let bare = Outcome { status: 0, stdout: String::new(), stderr: String::new() };
+        let mut trial = Trial { guest, program, variant, scratch, environment, bare };
+        trial.bare = trial.start(clean(Command::new(&trial.program)), "bare");
+        let said = &trial.bare.stdout;
+        assert_ne!(trial.bare.status, CHECK_FAILED, "{variant} fails bare: {said}");
+        trial
+    }
+
+    fn start(&self, mut command: Command, place: &str) -> Outcome {
+        let place = self.scratch.join(place);
         fs::create_dir_all(&place).expect("a working directory");
-        command.args(guest.arguments()).envs(environment.iter().copied());
-        run(command.current_dir(&place), &scratch)
-    };
-    let bare = start(clean(Command::new(&program)), "bare");
-    assert_ne!(bare.status, CHECK_FAILED, "{variant} fails bare: {}", bare.stdout);
-    // Settings of one length: a guest that copies its environment allocates the same with each.
-    let with_reuse = |setting: &str, place: &str| {
-        let recording = scratch.join(format!("{place}.heaptide"));
-        let mut command = recorded(&recording, &[]);
-        command.arg(&program).env("HEAPTIDE_REUSE", setting);
-        (start(command, place), recording)
-    };
-    let (outcome, recording) = with_reuse("yes", "reuse");
-    if guest.says("not recorded") {
-        return assert_untouched(&bare, &outcome, &recording);
+        command.args(self.guest.arguments()).envs(self.environment.iter().copied());
+        run(command.current_dir(&place), &self.scratch)
     }
-    assert_eq!(bare.without_known(), outcome.without_known(), "bare and recorded {variant} differ");
-    let report = report(&recording, &scratch);
-    assert_end(&report, bare.status);
-    let mut known = expectations::parse(&guest.text, "// expect ");
-    known.extend(expectations::parse(&outcome.stdout, "known "));
-    assert!(!known.is_empty(), "{name} knows no number");
-    if !guest.says("losses: allowed") {
-        known.extend(expectations::parse("recording lost_events=0", ""));
+
+    /// Settings of verified reuse have one length: a guest that copies its environment allocates
+    /// the same with each.
+    fn recorded(&self, options: &[&str], reuse: &str, place: &str) -> (Outcome, PathBuf) {
+        let recording = self.scratch.join(format!("{place}.heaptide"));
+        let mut command = recorded(&recording, options);
+        command.arg(&self.program).env("HEAPTIDE_REUSE", reuse);
+        (self.start(command, place), recording)
     }
-    expectations::assert_met(&report, &known);
-    if !guest.says("order: varies") {
-        let (outcome, second) = with_reuse("off", "anew.");
-        assert_eq!(bare.without_known(), outcome.without_known(), "{variant} unwound anew differs");
-        assert_same_tree(&report, &crate::harness::report(&second, &scratch));
+
+    /// Whether the danger is one that loses events.
+    pub fn may_lose(&self) -> bool {
+        self.guest.says("losses: allowed")
+    }
+
+    /// Whether there may be more events than a trace has room for.
+    pub fn may_outrun(&self) -> bool {
+        self.guest.says("trace: may end")
+    }
+
+    /// A recording with these options: the program did as bare, and its known numbers are met. None
+    /// if it is out of the recorder's reach.
+    pub fn recording(&self, options: &[&str]) -> Option<PathBuf> {
+        let (bare, variant) = (&self.bare, self.variant);
+        let (outcome, recording) = self.recorded(options, "yes", "reuse");
+        if self.guest.says("not recorded") {
+            assert_untouched(bare, &outcome, &recording);
+            return None;
+        }
+        let (before, now) = (bare.without_known(), outcome.without_known());
+        assert_eq!(before, now, "bare and recorded {variant} differ");
+        let report = report(&recording, &self.scratch);
+        assert_end(&report, bare.status);
+        let mut known = expectations::parse(&self.guest.text, "// expect ");
+        known.extend(expectations::parse(&outcome.stdout, "known "));
+        assert!(!known.is_empty(), "{variant} knows no number");
+        if !self.may_lose() {
+            known.extend(expectations::parse("recording lost_events=0", ""));
+        }
+        expectations::assert_met(&report, &known);
+        Some(recording)
     }
 }
 

@@ -21,6 +21,15 @@ macro_rules! abilities {
                 check($file);
             }
         )*
+        /// The same with every event in a trace, which adds up to what is counted without it.
+        mod traced {
+            $(
+                #[test]
+                fn $name() {
+                    crate::trace::check($file);
+                }
+            )*
+        }
         const CHECKED: &[&str] = &[$($file),*];
     };
 }

@@ -14,10 +14,11 @@ use std::{fs, os::unix::fs::chown};
 const NOBODY: u32 = 65534;
 
 /// A file system in memory, gone with the value.
-struct Mount(PathBuf);
+pub struct Mount(pub PathBuf);
 
 impl Mount {
-    fn new(place: &Path, options: &str) -> Option<Mount> {
+    /// Mounts one of these options; none without the right to.
+    pub fn new(place: &Path, options: &str) -> Option<Mount> {
         fs::create_dir_all(place).expect("a mount point");
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", options, "heaptide-test"]).arg(place);

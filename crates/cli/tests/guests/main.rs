@@ -29,5 +29,8 @@ mod real;
 mod recording;
 mod schema;
 mod stacks;
+mod trace;
 mod trace_files;
+mod trace_model;
+mod trace_sums;
 mod views;

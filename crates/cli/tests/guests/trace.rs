@@ -1,0 +1,357 @@
+//! Traces: programs of known events, random ones held to a model, and real ones added up.
+
+use crate::allocators::{ALLOCATORS, library as allocator};
+use crate::harness::{Guest, Trial, clean, profiles, recorded, report, run, scratch, skip, until};
+use crate::kill::library;
+use crate::limits::Mount;
+use crate::real::python;
+use crate::trace_model::{Ended, Log, assert_held};
+use crate::trace_sums::assert_add_up;
+use heaptide_analysis::model::{Process, Recording};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const TRACE: [&str; 2] = ["--mode", "trace"];
+
+/// A program of `dangers.rs` with every event in a trace: unharmed, its known numbers met, and the
+/// trace adds up to them.
+pub fn check(name: &str) {
+    let variant = format!("{name}-traced");
+    let trial = Trial::new(name, &variant, &[], &[]);
+    let Some(recording) = trial.recording(&TRACE) else { return };
+    if !trial.may_lose() && !trial.may_outrun() {
+        assert_add_up(&recording);
+    }
+}
+
+/// The random program, its logs and where its trace goes.
+struct Random {
+    place: PathBuf,
+    recording: PathBuf,
+    logs: PathBuf,
+    program: PathBuf,
+    words: Vec<String>,
+}
+
+impl Random {
+    fn new(name: &str, words: &[&str]) -> Random {
+        let program = Guest::read("trace_random.c").build("trace_random.c", &[]);
+        let place = scratch(&format!("trace-random-{name}"));
+        let (recording, logs) = (place.join("a.heaptide"), place.join("logs"));
+        fs::create_dir(&logs).expect("a directory for logs");
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        Random { place, recording, logs, program, words }
+    }
+
+    /// Under `heaptide run`, with these options.
+    fn supervised(&self, options: &[&str]) -> Command {
+        let mut command = recorded(&self.recording, &[&TRACE[..], options].concat());
+        command.arg(&self.program).arg(&self.logs).args(&self.words);
+        command
+    }
+
+    /// With the library alone.
+    fn alone(&self) -> Command {
+        let mut command = clean(Command::new(&self.program));
+        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &self.recording);
+        command.env("HEAPTIDE_MODE", "trace").arg(&self.logs).args(&self.words);
+        command
+    }
+
+    fn runs(&self, mut command: Command) {
+        let outcome = run(&mut command, &self.place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{}", outcome.stdout);
+    }
+
+    /// The process that made the logs.
+    fn process(&self) -> Process {
+        let mut recording = Recording::open(&self.recording).expect("a recording");
+        assert!(recording.damaged.is_empty(), "{:?}", recording.damaged);
+        let last = recording.processes.pop().expect("a process");
+        assert!(last.program.ends_with("trace_random-c"), "{}", last.program);
+        last
+    }
+
+    fn assert_held(&self, ended: Ended) -> usize {
+        let logs = Log::all(&self.logs);
+        assert_held(&self.process(), &logs, ended);
+        Log::operations(&logs)
+    }
+}
+
+/// Programs of 1 to 8 threads, with several seeds each.
+fn random_programs(name: &str, operations: usize, start: impl Fn(&Random) -> Command) {
+    for threads in 1..=8 {
+        for seed in ["1", "2"] {
+            let (count, name) = (threads.to_string(), format!("{name}-{threads}-{seed}"));
+            let labels = if seed == "1" { "plain" } else { "labels" };
+            let random = Random::new(&name, &[seed, &count, &operations.to_string(), labels]);
+            random.runs(start(&random));
+            assert_eq!(random.assert_held(Ended::Itself), threads * operations);
+            assert!(assert_add_up(&random.recording) as usize > threads * operations);
+        }
+    }
+}
+
+#[test]
+fn random_programs_under_run() {
+    random_programs("run", 3000, |random| random.supervised(&[]));
+}
+
+#[test]
+fn random_programs_alone() {
+    random_programs("alone", 3000, Random::alone);
+}
+
+#[test]
+fn random_programs_with_stacks_of_frees_and_sizes() {
+    random_programs("more", 2000, |random| random.supervised(&["--free-stacks", "--by-size"]));
+}
+
+/// Many extents of each thread, which are moved out while the program runs.
+#[test]
+fn random_program_of_many_events() {
+    let random = Random::new("many", &["7", "4", "60000"]);
+    random.runs(random.supervised(&[]));
+    assert_eq!(random.assert_held(Ended::Itself), 240_000);
+    assert_add_up(&random.recording);
+}
+
+/// The bound of `--max-size` ends the trace, at a moment of all threads, and nothing else.
+#[test]
+fn bound_of_disk() {
+    let random = Random::new("bound", &["3", "4", "60000"]);
+    random.runs(random.supervised(&["--max-size", "1M"]));
+    assert_eq!(random.assert_held(Ended::Stopped), 240_000);
+    let events = random.process().replay().expect("a trace").count();
+    assert!((20_000..300_000).contains(&events), "{events} events");
+    let taken: u64 = files(&random.recording, "trace").iter().map(|file| length(file)).sum();
+    assert!(taken <= 1 << 20, "{taken} bytes");
+    report(&random.recording, &random.place);
+}
+
+/// Files in a recording whose names end so.
+fn files(recording: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(recording).expect("a recording").flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == extension)).collect()
+}
+
+fn length(file: &Path) -> u64 {
+    fs::metadata(file).expect("a file").len()
+}
+
+/// A disk that is full in the middle ends the trace; the program is unharmed.
+#[test]
+fn full_disk() {
+    for (size, alone) in [("1m", true), ("3m", true), ("1m", false), ("3m", false)] {
+        let mut random = Random::new(&format!("full-{size}-{alone}"), &["5", "3", "100000"]);
+        let Some(mount) = Mount::new(&random.place.join("disk"), &format!("size={size}")) else {
+            return skip("a small disk needs the right to mount");
+        };
+        random.recording = mount.0.join("a.heaptide");
+        let mut command = if alone { random.alone() } else { random.supervised(&[]) };
+        let outcome = run(&mut command, &random.place);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, ""), "{size}: {}", outcome.stderr);
+        if size == "3m" {
+            assert_eq!(random.assert_held(Ended::Stopped), 300_000);
+            report(&random.recording, &random.place);
+        }
+    }
+}
+
+/// The recording is removed while the program runs: the program does not notice.
+#[test]
+fn recording_removed() {
+    let random = Random::new("removed", &["6", "2", "200000"]);
+    let mut command = random.supervised(&[]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("a program");
+    until("the logs", || Log::all(&random.logs).len() == 2);
+    fs::remove_dir_all(&random.recording).expect("a recording to remove");
+    assert!(child.wait().expect("its end").success());
+    assert_eq!(Log::operations(&Log::all(&random.logs)), 400_000);
+}
+
+/// Read again and again while it runs, a trace has what is in the logs by then.
+#[test]
+fn read_while_it_runs() {
+    for alone in [true, false] {
+        let random = Random::new(&format!("running-{alone}"), &["9", "2", "150000"]);
+        let mut command = if alone { random.alone() } else { random.supervised(&[]) };
+        let mut child = command.spawn().expect("a program");
+        until("the logs", || Log::all(&random.logs).len() == 2);
+        let mut reads = 0;
+        while child.try_wait().expect("its end").is_none() {
+            let logs = Log::all(&random.logs);
+            assert_held(&random.process(), &logs, Ended::NotYet);
+            reads += 1;
+        }
+        assert!(reads > 0);
+        assert_eq!(random.assert_held(Ended::Itself), 300_000);
+    }
+}
+
+/// Under every other allocator, preloaded.
+#[test]
+fn random_programs_under_other_allocators() {
+    for (name, file) in ALLOCATORS {
+        let Some(path) = allocator(file) else {
+            return skip(&format!("{file} is not installed"));
+        };
+        let random = Random::new(&format!("under-{name}"), &["4", "3", "5000", "labels"]);
+        let mut command = random.supervised(&[]);
+        // Some complain of the requests that fail.
+        assert_eq!(run(command.env("LD_PRELOAD", &path), &random.place).status, 0);
+        assert_eq!(random.assert_held(Ended::Itself), 15_000, "{name}");
+        assert_add_up(&random.recording);
+    }
+}
+
+/// Requests whose stacks are not recorded are in the trace too.
+#[test]
+fn stacks_of_large_requests_only() {
+    let random = Random::new("stacks-from", &["8", "2", "5000", "labels"]);
+    random.runs(random.supervised(&["--stacks-from", "1000"]));
+    assert!(assert_add_up(&random.recording) > 8_000);
+}
+
+/// Moments at which programs are killed.
+const KILLS: u64 = 12;
+
+/// Kills random programs at random moments after they have begun.
+fn killed(name: &str, start: impl Fn(&Random) -> Command, kill: impl Fn(&Random, &mut Child)) {
+    let mut moment = u64::from(std::process::id()) | 1;
+    for round in 0..KILLS {
+        moment = moment.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let threads = round as usize % 4 + 1;
+        let name = format!("{name}-{round}");
+        let random =
+            Random::new(&name, &[&round.to_string(), &threads.to_string(), "60000", "labels"]);
+        let mut child = start(&random).stdin(Stdio::null()).spawn().expect("a program");
+        until("the logs", || Log::all(&random.logs).len() == threads);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(moment >> 50) {
+            std::thread::yield_now();
+        }
+        kill(&random, &mut child);
+        child.wait().expect("its end");
+        fs::remove_dir_all(&random.place).expect("a directory of ours");
+    }
+}
+
+/// A kill may come between what is counted and what is traced, so that they differ by one event of
+/// each thread.
+fn end_killed(random: &Random) {
+    random.assert_held(Ended::Killed);
+}
+
+#[test]
+fn killed_at_any_moment_under_run() {
+    killed(
+        "killed-run",
+        |random| random.supervised(&[]),
+        |random, child| {
+            let profile = profiles(&random.recording).pop().expect("a profile");
+            let name = profile.file_name().and_then(|name| name.to_str()).expect("a name");
+            let pid = name.split('-').next().expect("a pid");
+            Command::new("kill").args(["-KILL", pid]).status().expect("kill");
+            child.wait().expect("its end");
+            end_killed(random);
+        },
+    );
+}
+
+#[test]
+fn killed_at_any_moment_alone() {
+    killed("killed-alone", Random::alone, |random, child| {
+        child.kill().expect("kill");
+        child.wait().expect("its end");
+        end_killed(random);
+    });
+}
+
+/// Without whoever moves its events out the program goes on, and nothing is lost.
+#[test]
+fn supervisor_killed_at_any_moment() {
+    killed(
+        "orphan",
+        |random| random.supervised(&[]),
+        |random, child| {
+            child.kill().expect("kill");
+            child.wait().expect("its end");
+            let threads: usize = random.words[1].parse().expect("a number");
+            until("the program's end", || {
+                Log::operations(&Log::all(&random.logs)) == threads * 60000
+            });
+            assert_eq!(random.assert_held(Ended::Itself), threads * 60000);
+        },
+    );
+}
+
+/// Runs a script bare and with a trace of every process: the same output, and each trace adds up.
+fn of_script(name: &str, processes: usize, least: u64, script: &str) {
+    let place = scratch(&format!("trace-real-{name}"));
+    fs::write(place.join("script.sh"), format!("set -eu\n{script}")).expect("the script");
+    let start = |mut command: Command| {
+        command.args(["bash", "script.sh"]).current_dir(&place).env("LC_ALL", "C");
+        run(&mut command, &place)
+    };
+    let bare = start(clean(Command::new("env")));
+    assert_eq!(bare.status, 0, "bare {name}: {}{}", bare.stdout, bare.stderr);
+    let recording = place.join("a.heaptide");
+    assert_eq!(bare, start(recorded(&recording, &TRACE)), "{name} differs");
+    let found = profiles(&recording).len();
+    assert!(found >= processes, "{name}: {found} profiles of at least {processes} processes");
+    let events = assert_add_up(&recording);
+    assert!(events >= least, "{name}: only {events} events");
+}
+
+#[test]
+fn compiler_adds_up() {
+    let script = "printf '%s\n' '#include <map>' '#include <regex>' '#include <string>' \
+        'int main() { std::map<std::string, std::regex> m; return (int)m.size(); }' > a.cpp
+        g++ -O2 -c a.cpp -o a.o && g++ a.o -o a && ./a && echo compiled";
+    of_script("compiler", 6, 400_000, script);
+}
+
+#[test]
+fn interpreter_of_threads_adds_up() {
+    let python = python().expect("python3, which `cargo xtask needs` lists");
+    let script = format!(
+        "PYTHONMALLOC=malloc {python} - <<'END'
+import collections, json, re, threading, zlib
+def work(n, out):
+    data = {{str(i): [i, {{'x': str(i) * 3}}] for i in range(n)}}
+    text = json.dumps(data)
+    words = collections.Counter(re.findall('[0-9]+', text))
+    out.append((len(text), len(words), zlib.crc32(zlib.compress(text.encode()))))
+out = []
+threads = [threading.Thread(target=work, args=(3000 + i, out)) for i in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(sorted(out))
+END"
+    );
+    of_script("interpreter", 2, 400_000, &script);
+}
+
+#[test]
+fn tools_add_up() {
+    let script = r#"
+seq 1 20000 > numbers
+sqlite3 :memory: 'create table t(a, b); with recursive n(i) as (select 1 union all select i + 1
+    from n where i < 8000) insert into t select i, hex(i * i) from n; create index u on t(b);
+    select count(*), max(b) from t where b like "3%";'
+jq -cn '[range(8000) | {n: ., s: tostring}] | map(select(.n % 7 == 0)) | group_by(.n % 5) |
+    map(length)'
+perl -e 'my %h; $h{$_ % 997} .= "x$_" for 1..20000; my @k = sort { $a <=> $b } keys %h;
+    print scalar(@k), length(join ",", values %h), "
+"'
+xz -T2 -k -c --block-size=20000 numbers | xz -dc | cksum
+sort -S 1M --parallel=2 -R --random-source=numbers numbers | sort -n | cksum
+rm -rf repository && git init -q repository && cd repository && cp ../numbers . && git add numbers
+git -c user.name=a -c user.email=b commit -qm first && git gc -q && git log --format=%s
+"#;
+    of_script("tools", 15, 100_000, script);
+}

@@ -1,0 +1,351 @@
+//! What `trace_random.c` did, by its own logs, and a trace held to it: another way to the same
+//! events, which knows blocks by their numbers and nothing of lanes, ticks or pairing.
+
+use heaptide_analysis::model::{LaneId, Process};
+use heaptide_analysis::trace::{Event, Operation};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+/// Bytes of a log's header, and of each record: see the program.
+const RECORD: usize = 64;
+
+/// The clock of the program and that of the trace may differ by this much.
+const CLOCKS_NS: i64 = 20_000;
+
+/// What a record of a log says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Allocated,
+    Freed,
+    Moved,
+    NotMoved,
+    ToNothing,
+    Failed,
+    Labelled(u16),
+    Unlabelled,
+}
+
+/// An operation that the program has done.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    what: What,
+    scope: u64,
+    block: u64,
+    old: u64,
+    address: u64,
+    requested: u64,
+    usable: u64,
+    before_ns: u64,
+    after_ns: u64,
+}
+
+/// What a thread did, in order.
+pub struct Log {
+    thread: u32,
+    /// Operations begun: as many as done, or one more.
+    begun: u64,
+    done: Vec<Done>,
+}
+
+impl Log {
+    fn read(path: &Path) -> Option<Log> {
+        let bytes = fs::read(path).ok().filter(|bytes| bytes.len() >= RECORD)?;
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("a word"));
+        let done = (1..=word(16) as usize).map(|i| {
+            let at = i * RECORD;
+            let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+            Done {
+                what: What::of(half(at), half(at + 2)),
+                scope: word(at) >> 32,
+                block: word(at + 8),
+                old: word(at + 16),
+                address: word(at + 24),
+                requested: word(at + 32),
+                usable: word(at + 40),
+                before_ns: word(at + 48),
+                after_ns: word(at + 56),
+            }
+        });
+        let done = done.collect();
+        Some(Log { thread: word(0) as u32, begun: word(8), done }).filter(|log| log.thread != 0)
+    }
+
+    /// The logs that a program wrote there, or was about to.
+    pub fn all(place: &Path) -> Vec<Log> {
+        let paths = (0..).map(|number| place.join(format!("{number}.log")));
+        paths.map_while(|path| Log::read(&path)).collect()
+    }
+
+    /// How many operations of all were done.
+    pub fn operations(logs: &[Log]) -> usize {
+        logs.iter().map(|log| log.done.len()).sum()
+    }
+}
+
+impl What {
+    fn of(number: u16, label: u16) -> What {
+        match number {
+            1 => What::Allocated,
+            2 => What::Freed,
+            3 => What::Moved,
+            4 => What::NotMoved,
+            5 => What::ToNothing,
+            6 => What::Failed,
+            7 => What::Labelled(label),
+            8 => What::Unlabelled,
+            _ => panic!("no such operation: {number}"),
+        }
+    }
+}
+
+/// An event that must be in the trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Expected {
+    operation: Operation,
+    reallocated: bool,
+    temporary: bool,
+    cross_thread: bool,
+    scope: u64,
+    address: u64,
+    requested: u64,
+    usable: u64,
+}
+
+/// An expected event, what it is about, and when it was.
+struct Known {
+    event: Expected,
+    block: u64,
+    within_ns: (i64, i64),
+}
+
+/// What is known of a block when it is freed.
+#[derive(Clone, Copy)]
+struct Block {
+    thread: u32,
+    address: u64,
+    requested: u64,
+    usable: u64,
+    labelled: bool,
+}
+
+/// Every block of the logs, by its number, with whether it had a label last.
+fn blocks(logs: &[Log]) -> HashMap<u64, Block> {
+    let mut blocks = HashMap::new();
+    for log in logs {
+        for done in &log.done {
+            if matches!(done.what, What::Allocated | What::Moved) {
+                let (requested, usable) = (done.requested, done.usable);
+                let (thread, address) = (log.thread, done.address);
+                let block = Block { thread, address, requested, usable, labelled: false };
+                blocks.insert(done.block, block);
+            }
+        }
+    }
+    let labelled = logs.iter().flat_map(|log| &log.done);
+    for done in labelled.filter(|done| matches!(done.what, What::Labelled(_) | What::Unlabelled)) {
+        blocks.entry(done.block).and_modify(|block| block.labelled = true);
+    }
+    blocks
+}
+
+/// The events of a thread, in order, as far as the blocks are known: logs of threads that run are
+/// of slightly different moments.
+fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
+    let mut last = None; // where the block is that the thread allocated last
+    let mut known = Vec::new();
+    let is_known = |done: &&Done| match done.what {
+        What::Failed => true,
+        What::Moved => blocks.contains_key(&done.old),
+        _ => blocks.contains_key(&done.block),
+    };
+    for done in log.done.iter().take_while(is_known) {
+        let mut add = |operation, number: u64, temporary| {
+            let block = blocks.get(&number);
+            let is_free = operation == Operation::Free;
+            let event = Expected {
+                operation,
+                reallocated: matches!(done.what, What::Moved | What::ToNothing),
+                temporary,
+                cross_thread: is_free && block.is_some_and(|block| block.thread != log.thread),
+                scope: done.scope,
+                address: block.map_or(0, |block| block.address),
+                requested: block.filter(|block| !block.labelled).map_or(0, |b| b.requested),
+                usable: block.map_or(0, |block| block.usable),
+            };
+            let within_ns = (done.before_ns as i64, done.after_ns as i64);
+            known.push(Known { event, block: number, within_ns });
+        };
+        match done.what {
+            What::Allocated => {
+                add(Operation::Allocate, done.block, false);
+                last = Some(done.address);
+            }
+            What::Freed => {
+                let temporary = last == Some(done.address);
+                add(Operation::Free, done.block, temporary);
+                last = last.filter(|_| !temporary);
+            }
+            What::Moved => {
+                // Elsewhere, both are there for a moment.
+                let in_place = blocks.get(&done.old).is_some_and(|old| old.address == done.address);
+                let both = [(Operation::Free, done.old), (Operation::Allocate, done.block)];
+                let order = if in_place { [0, 1] } else { [1, 0] };
+                for (operation, number) in order.map(|i| both[i]) {
+                    add(operation, number, false);
+                }
+                last = None;
+            }
+            What::ToNothing => add(Operation::Free, done.block, false),
+            What::NotMoved | What::Failed => add(Operation::Fail, 0, false),
+            What::Labelled(_) | What::Unlabelled => {}
+        }
+    }
+    known
+}
+
+/// Whether a site is one of the operations', not of the C library's own blocks.
+fn operations_sites(process: &Process) -> Vec<bool> {
+    let mut within = vec![false; process.stacks.len()];
+    for (at, node) in process.stacks.iter().enumerate().skip(1) {
+        let function = process.frames[node.frame.0 as usize].function.as_deref();
+        within[at] = within[node.parent.0 as usize]
+            || function.is_some_and(|name| name.starts_with("operation_"));
+    }
+    process.sites.iter().map(|site| within[site.stack.0 as usize]).collect()
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// By itself: the logs have everything.
+    Itself,
+    /// Killed: the logs have everything but what was being done.
+    Killed,
+    /// It goes on: the logs were read before the trace.
+    NotYet,
+    /// By itself, and the trace some time before that.
+    Stopped,
+}
+
+impl Ended {
+    /// Whether a trace may have so many events of a thread, of which so many are known, while more
+    /// operations were begun.
+    fn may_have(self, events: usize, known: usize, begun: usize) -> bool {
+        match self {
+            Ended::Itself => events == known,
+            Ended::Killed => (known..=known + 2 * begun).contains(&events),
+            Ended::NotYet => events >= known,
+            Ended::Stopped => events <= known,
+        }
+    }
+}
+
+/// Holds the trace of a process to the logs of its threads.
+pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
+    let events: Vec<Event> = process.replay().expect("a trace").collect();
+    assert_order(&events);
+    let (blocks, within) = (blocks(logs), operations_sites(process));
+    let mut uids = HashMap::new();
+    let mut clock = Clock::default();
+    let mut lanes = HashSet::new();
+    for log in logs {
+        let of_thread = |event: &&Event| {
+            event.thread == log.thread
+                && within[event.site as usize]
+                && !matches!(event.operation, Operation::Relabel | Operation::Unlabel)
+        };
+        let events: Vec<&Event> = events.iter().filter(of_thread).collect();
+        let known = expected(log, &blocks);
+        for (number, (event, known)) in events.iter().zip(&known).enumerate() {
+            let place = || format!("event {number} of thread {}: {event:?}", log.thread);
+            assert_eq!(seen(process, event, &known.event), known.event, "{}", place());
+            clock.reads(event.time_ns, known.within_ns);
+            if event.operation != Operation::Fail {
+                let uid = *uids.entry(known.block).or_insert(event.uid);
+                assert_eq!(event.uid, uid, "{}", place());
+            }
+        }
+        let (found, known) = (events.len(), known.len());
+        let begun = log.begun as usize - log.done.len();
+        assert!(ended.may_have(found, known, begun), "{ended:?}: {found} events, {known} known");
+        let mut own: Vec<Option<LaneId>> = events.iter().map(|event| event.lane).collect();
+        own.dedup();
+        assert!(own.len() <= 1, "a thread on several lanes: {own:?}");
+        assert!(own.is_empty() || lanes.insert(own[0]), "a lane of several threads");
+    }
+    let distinct: HashSet<u64> = uids.values().copied().collect();
+    assert_eq!(distinct.len(), uids.len(), "blocks share a uid");
+    clock.assert_one();
+}
+
+/// An event as the model knows it; what the model does not know is as in `known`.
+fn seen(process: &Process, event: &Event, known: &Expected) -> Expected {
+    let is_free = event.operation == Operation::Free;
+    let fails = event.operation == Operation::Fail;
+    let lane = process.sites[event.site as usize].lane;
+    let scope = process.scopes[event.scope.0 as usize].value.parse().unwrap_or(0);
+    Expected {
+        operation: event.operation,
+        reallocated: event.reallocated,
+        temporary: event.temporary,
+        cross_thread: is_free && event.lane != Some(lane),
+        scope,
+        address: if fails { 0 } else { event.address },
+        requested: if known.requested == 0 { 0 } else { event.requested },
+        usable: event.usable,
+    }
+}
+
+/// Numbers count up from 1, uids in the order of allocations; times do not go back; what is live is
+/// the sum of what went before; frees know the allocation they end.
+fn assert_order(events: &[Event]) {
+    let (mut uid, mut live, mut time_ns) = (0, 0, 0);
+    let mut made: HashMap<u64, &Event> = HashMap::new();
+    for (number, event) in (1..).zip(events) {
+        assert_eq!(event.number, number, "{event:?}");
+        assert!(event.time_ns >= time_ns, "{event:?} before {time_ns}");
+        time_ns = event.time_ns;
+        match event.operation {
+            Operation::Allocate => {
+                uid += 1;
+                assert_eq!(event.uid, uid, "{event:?}");
+                live += event.usable;
+                made.insert(uid, event);
+            }
+            Operation::Free => {
+                let of = made.remove(&event.uid).unwrap_or_else(|| panic!("of nothing: {event:?}"));
+                let at = (of.time_ns, of.number, of.address);
+                let said = (event.allocated_ns, event.allocated_number, event.address);
+                assert_eq!(said, at, "{event:?} of {of:?}");
+                live -= event.usable;
+            }
+            Operation::Fail | Operation::Relabel | Operation::Unlabel => {}
+        }
+        assert_eq!(event.live_bytes, live, "{event:?}");
+    }
+}
+
+/// The difference between the program's clock and the trace's, of which there must be one.
+struct Clock {
+    least: i64,
+    most: i64,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { least: i64::MIN, most: i64::MAX }
+    }
+}
+
+impl Clock {
+    fn reads(&mut self, time_ns: u64, (before, after): (i64, i64)) {
+        self.least = self.least.max(before - time_ns as i64);
+        self.most = self.most.min(after - time_ns as i64);
+    }
+
+    fn assert_one(&self) {
+        let apart = self.least.saturating_sub(self.most);
+        assert!(apart <= CLOCKS_NS, "the clocks drift apart by {apart} ns");
+    }
+}

@@ -1,0 +1,171 @@
+//! A trace added up event by event: it gives the figures that the recorder counted, to the byte.
+
+use heaptide_analysis::model::{LaneId, Measures, Moved, Process, Recording, Site, SiteKind};
+use heaptide_analysis::trace::{Event, Operation};
+use std::path::Path;
+
+/// Holds the traces of all processes of a recording to their figures; says how many events.
+pub fn assert_add_up(recording: &Path) -> u64 {
+    let recording = Recording::open(recording).expect("a recording");
+    assert!(recording.damaged.is_empty(), "{:?}", recording.damaged);
+    recording.processes.iter().map(of_process).sum()
+}
+
+/// What a site's events add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Row {
+    measures: Measures,
+    moved: Moved,
+}
+
+impl Row {
+    /// What was counted of a site, as far as events say it.
+    fn counted(site: &Site) -> Row {
+        let measures = Measures {
+            at_peak_blocks: 0,
+            at_peak_bytes: 0,
+            frees_here: 0,
+            freed_here_bytes: 0,
+            // Of a chunk, what its pool's blocks have is theirs; events have it twice.
+            live_bytes: site.measures.live_bytes + site.lent_bytes,
+            ..site.measures
+        };
+        Row { measures, moved: site.moved }
+    }
+
+    fn allocated(&mut self, event: &Event) {
+        let row = &mut self.measures;
+        row.allocations += 1;
+        row.live_blocks += 1;
+        row.requested_bytes += event.requested;
+        row.usable_bytes += event.usable;
+        row.live_bytes += event.usable;
+        row.largest_bytes = row.largest_bytes.max(event.requested);
+    }
+
+    fn freed(&mut self, event: &Event) {
+        let row = &mut self.measures;
+        row.frees += 1;
+        row.live_blocks -= 1;
+        row.freed_bytes += event.usable;
+        row.live_bytes -= event.usable;
+    }
+
+    /// A free is undone.
+    fn is_back(&mut self, event: &Event) {
+        let row = &mut self.measures;
+        row.frees -= 1;
+        row.live_blocks += 1;
+        row.freed_bytes -= event.usable;
+        row.live_bytes += event.usable;
+    }
+}
+
+/// The sums of a process.
+struct Sums {
+    sites: Vec<Row>,
+    /// Frees by other lanes of each site, less those undone.
+    remote: Vec<i64>,
+    /// Frees made in each scope, and their bytes.
+    scopes: Vec<(u64, u64)>,
+    /// Likewise on each lane.
+    lanes: Vec<(u64, u64)>,
+    events: u64,
+}
+
+impl Sums {
+    fn of(process: &Process) -> Sums {
+        let mut sums = Sums {
+            sites: vec![Row::default(); process.sites.len()],
+            remote: vec![0; process.sites.len()],
+            scopes: vec![(0, 0); process.scopes.len()],
+            lanes: vec![(0, 0); process.lanes.len()],
+            events: 0,
+        };
+        for event in process.replay().expect("a trace") {
+            sums.add(process, &event);
+            sums.events += 1;
+        }
+        for (row, &remote) in sums.sites.iter_mut().zip(&sums.remote) {
+            row.measures.cross_thread_frees = remote.max(0) as u64;
+        }
+        sums
+    }
+
+    fn add(&mut self, process: &Process, event: &Event) {
+        let (at, before) = (event.site as usize, event.site_before as usize);
+        match event.operation {
+            Operation::Allocate => {
+                self.sites[at].allocated(event);
+                self.sites[at].measures.reallocations += u64::from(event.reallocated);
+            }
+            Operation::Free => {
+                self.sites[at].freed(event);
+                self.sites[at].measures.temporary += u64::from(event.temporary);
+                self.leaves(process, at, event.lane);
+                self.free_here(process, event);
+            }
+            Operation::Fail => self.sites[at].measures.failed += 1,
+            Operation::Relabel => {
+                self.sites[before].freed(event);
+                self.leaves(process, before, event.lane);
+                self.sites[at].allocated(event);
+                let moved = &mut self.sites[at].moved;
+                moved.blocks += 1;
+                moved.usable_bytes += event.usable;
+                moved.requested_bytes += event.requested;
+            }
+            Operation::Unlabel => {
+                self.sites[before].freed(event);
+                self.leaves(process, before, event.lane);
+                self.sites[at].is_back(event);
+                self.remote[at] -= 1;
+            }
+        }
+    }
+
+    fn leaves(&mut self, process: &Process, site: usize, lane: Option<LaneId>) {
+        self.remote[site] += i64::from(lane != Some(process.sites[site].lane));
+    }
+
+    fn free_here(&mut self, process: &Process, event: &Event) {
+        let kind = process.sites[event.site as usize].kind;
+        if !matches!(kind, SiteKind::Heap | SiteKind::PoolChunk) {
+            return;
+        }
+        let lane = event.lane.map(|lane| &mut self.lanes[lane.0 as usize]);
+        let scope = event.lane.map(|_| &mut self.scopes[event.scope.0 as usize]);
+        for (frees, bytes) in lane.into_iter().chain(scope) {
+            *frees += 1;
+            *bytes += event.usable;
+        }
+    }
+}
+
+/// What a row says of a labelled site that can be had from outside: it is a site of the lane that
+/// allocated, but one that labelled counts there. And memory that is no block of the allocator's
+/// is told as new with each label.
+fn of_labelled(mut row: Row, kind: SiteKind) -> Row {
+    row.measures.cross_thread_frees = 0;
+    if !matches!(kind, SiteKind::Heap | SiteKind::PoolChunk) {
+        row.moved = Moved::default();
+    }
+    row
+}
+
+fn of_process(process: &Process) -> u64 {
+    let (sums, program) = (Sums::of(process), &process.program);
+    for (number, (row, site)) in sums.sites.iter().zip(&process.sites).enumerate() {
+        let (mut row, mut counted) = (*row, Row::counted(site));
+        if site.label.is_some() {
+            (row, counted) = (of_labelled(row, site.kind), of_labelled(counted, site.kind));
+        }
+        assert_eq!(row, counted, "{program}: site {number}, {site:?}");
+    }
+    let counted = process.scopes.iter().map(|scope| (scope.frees_here, scope.freed_here_bytes));
+    assert_eq!(sums.scopes, counted.collect::<Vec<_>>(), "{program}: frees by scope");
+    let counted = process.lanes.iter().map(|lane| &lane.measures);
+    let counted: Vec<_> = counted.map(|of| (of.frees_here, of.freed_here_bytes)).collect();
+    assert_eq!(sums.lanes, counted, "{program}: frees by lane");
+    sums.events
+}
