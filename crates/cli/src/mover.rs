@@ -82,7 +82,10 @@ struct Moving {
     finished_bytes: u64,
     next_ends: Instant,
     next_search: Instant,
-    first_error: Option<Error>,
+    /// What could not be moved the last time; it will be tried again.
+    refused: Option<Error>,
+    /// What could not be moved of a process that is over.
+    left: Option<Error>,
 }
 
 impl Moving {
@@ -96,7 +99,8 @@ impl Moving {
             finished_bytes: 0,
             next_ends: now,
             next_search: now,
-            first_error: None,
+            refused: None,
+            left: None,
         }
     }
 
@@ -123,7 +127,7 @@ impl Moving {
         self.finish_those_over();
         self.move_full();
         self.tell_elsewhere();
-        self.first_error.map_or(Ok(()), Err)
+        self.left.or(self.refused).map_or(Ok(()), Err)
     }
 
     /// Opens profiles that are new in the recording.
@@ -173,6 +177,7 @@ impl Moving {
     fn move_full(&mut self) -> usize {
         let mut moved = 0;
         let all = self.bytes();
+        self.refused = None;
         for source in &mut self.sources {
             let Ok(header) = source.events.header() else {
                 continue;
@@ -183,7 +188,7 @@ impl Moving {
             }
             match source.events.move_full(header.file_end) {
                 Ok(some) => moved += some,
-                Err(error) => keep_first(&mut self.first_error, error.into()),
+                Err(error) => self.refused = Some(error.into()),
             }
         }
         moved
@@ -249,13 +254,9 @@ impl Moving {
         };
         self.finished_bytes += source.events.moved_bytes();
         if let Err(error) = done {
-            keep_first(&mut self.first_error, error.into());
+            self.left.get_or_insert(error.into());
         }
     }
-}
-
-fn keep_first(first: &mut Option<Error>, error: Error) {
-    first.get_or_insert(error);
 }
 
 impl Source {

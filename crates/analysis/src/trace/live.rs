@@ -67,13 +67,12 @@ pub enum Opened {
     Traced(Box<Events>),
 }
 
-/// Which extents are moved.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    /// Those that are full: their process may go on.
-    Full,
-    /// All: their process is over.
-    All,
+/// An extent, and what is in it.
+#[derive(Clone, Copy)]
+struct Ready {
+    number: u32,
+    lane: u32,
+    extent: Extent,
 }
 
 impl Events {
@@ -154,27 +153,27 @@ impl Events {
     /// Errors: the profile cannot be read or marked, or the file not be written. What was not
     /// marked is still in the profile.
     pub fn move_full(&mut self, file_end: u64) -> Result<usize, Error> {
-        self.move_out(Which::Full, file_end)
-    }
-
-    fn move_out(&mut self, which: Which, file_end: u64) -> Result<usize, Error> {
-        self.look_for_more(file_end).map_err(|e| self.error("read", e))?;
-        let mut ready = Vec::new();
-        for &extent in &self.extents {
-            let head = extent.head(&self.file).map_err(|e| self.error("read", e))?;
-            let state = head.start.state;
-            if state == TRACE_FULL || which == Which::All && state != TRACE_MOVED {
-                ready.push((head.start.number, head.lane, extent));
-            }
-        }
-        ready.sort_unstable_by_key(|&(number, ..)| number); // as they were written
-        for &(_, lane, extent) in &ready {
-            self.move_one(lane, extent)?;
-        }
+        let ready = self.ready(file_end, |state| state == TRACE_FULL)?;
+        ready.iter().try_for_each(|&ready| self.move_one(ready))?;
         Ok(ready.len())
     }
 
-    fn move_one(&mut self, lane: u32, extent: Extent) -> Result<(), Error> {
+    /// The extents in such a state, in the order of their numbers.
+    fn ready(&mut self, file_end: u64, is: impl Fn(u32) -> bool) -> Result<Vec<Ready>, Error> {
+        self.look_for_more(file_end).map_err(|e| self.error("read", e))?;
+        let mut ready = Vec::new();
+        for &extent in &self.extents {
+            let Head { lane, start } =
+                extent.head(&self.file).map_err(|e| self.error("read", e))?;
+            if is(start.state) {
+                ready.push(Ready { number: start.number, lane, extent });
+            }
+        }
+        ready.sort_unstable_by_key(|ready| ready.number);
+        Ok(ready)
+    }
+
+    fn move_one(&mut self, Ready { lane, extent, .. }: Ready) -> Result<(), Error> {
         extent.read(&self.file, &mut self.contents).map_err(|e| self.error("read", e))?;
         // One that was never begun holds nothing.
         if self.contents.len() >= size_of::<TraceStart>() {
@@ -194,16 +193,24 @@ impl Events {
         self.file.write_all_at(&bytes.to_le_bytes(), at)
     }
 
-    /// Moves all that is left of a process that is over, and gives the disk of its extents back.
+    /// Moves all that is left of a process that is over, and gives the disk of its extents back, of
+    /// each before the next: a full disk has room for what is packed.
     ///
-    /// Errors: as [`Events::move_full`]; then nothing was given back.
+    /// Errors: as [`Events::move_full`].
     pub fn finish(&mut self) -> Result<(), Error> {
-        let header = self.header().map_err(|e| self.error("read", e))?;
-        self.move_out(Which::All, header.file_end)?;
-        self.extents
-            .iter()
-            .try_for_each(|e| e.release(&self.file))
-            .map_err(|e| self.error("write", e))
+        let file_end = self.header().map_err(|e| self.error("read", e))?.file_end;
+        for moved in self.ready(file_end, |state| state == TRACE_MOVED)? {
+            self.release(moved)?;
+        }
+        for left in self.ready(file_end, |state| state != TRACE_MOVED)? {
+            self.move_one(left)?;
+            self.release(left)?;
+        }
+        Ok(())
+    }
+
+    fn release(&self, Ready { extent, .. }: Ready) -> Result<(), Error> {
+        extent.release(&self.file).map_err(|e| self.error("write", e))
     }
 
     /// The same where there is no room for what is left: the trace ends before it.
