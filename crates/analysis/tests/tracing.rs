@@ -211,6 +211,17 @@ fn reallocations_are_a_free_and_an_allocation() {
 }
 
 #[test]
+fn a_block_of_another_lane_is_not_temporary() {
+    let mut t = Traced::new(2);
+    let (a, b) = (t.sites[0], t.sites[1]);
+    t.events(0, &[(10, allocated(0x1000, a, 8)), (40, freed(0x1000))]);
+    t.events(1, &[(20, freed(0x1000)), (30, allocated(0x1000, b, 8))]);
+    let (_scratch, process) = t.read("handed");
+    let events: Vec<_> = process.replay().unwrap().map(|e| (e.uid, e.temporary)).collect();
+    assert_eq!(events, [(1, false), (1, false), (2, false), (2, false)]);
+}
+
+#[test]
 fn labels_move_blocks_between_sites() {
     let mut t = Traced::new(3);
     let (plain, named) = (t.sites[0], t.sites[2]);
