@@ -77,7 +77,7 @@ impl Trace {
         };
         for (site, index) in profile.sites.iter().zip(became.sites) {
             index.iter().for_each(|index| trace.sites.set(site.id, index + 1));
-            trace.owners.set(site.id, site.owner + 1);
+            trace.owners.set(site.id, site.owner.wrapping_add(1));
         }
         for (path, scope) in profile.named.scopes.iter().zip(&became.scopes[1..]) {
             trace.scopes.set(path.id, scope.0);

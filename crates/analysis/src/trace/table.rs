@@ -151,7 +151,12 @@ impl<T: Addressed> Table<T> {
         let slots = addresses.clone().fold(0, |sum, address| sum ^ slot(address));
         std::hint::black_box(slots);
         let thing = |address| {
-            let number = (slot(address) as u32).wrapping_sub(1) as usize;
+            let hash = hash(address);
+            let mut at = self.place(hash);
+            while self.slots[at] != 0 && hash_of(self.slots[at]) != hash {
+                at = self.after(at);
+            }
+            let number = (self.slots[at] as u32).wrapping_sub(1) as usize;
             self.things.get(number).map_or(0, |thing| thing.address())
         };
         std::hint::black_box(addresses.fold(0, |sum, address| sum ^ thing(address)));
