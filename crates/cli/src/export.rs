@@ -18,10 +18,14 @@ use crate::error::Error;
 use crate::options::{ExportFormat, ExportOptions};
 use crate::output;
 use crate::source;
+use crate::sql;
 
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     check(options)?;
+    if options.format == ExportFormat::Parquet {
+        return sql::hand_over("--format parquet").map(|never| match never {});
+    }
     let (frames, apart) = (&options.frames, options.frames.apart(&options.origins));
     // The tree of scopes says more of them than their frames would.
     let tree = options.format == ExportFormat::Dot && frames.scopes;
@@ -71,6 +75,8 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
         return refuse(&format!("{measure} does not add up, choose another with --measure"));
     }
     match &options.output {
+        Some(_) if format == ExportFormat::Parquet => Ok(()), // a directory, which is added to
+        None if format == ExportFormat::Parquet => refuse("is a directory; -o DIR names it"),
         Some(path) => output::may_write(path, options.force),
         None if format == Pprof && io::stdout().is_terminal() => {
             refuse("is not for a terminal; -o FILE writes it to a file")
@@ -133,6 +139,7 @@ fn write(
             folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
+        ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Html => html::write(out, process, measure),

@@ -17,9 +17,13 @@ use crate::error::Error;
 use crate::options::QueryOptions;
 use crate::output;
 use crate::source;
+use crate::sql;
 
 /// Prints the answer, or what there is to ask.
 pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
+    if options.dataset.is_some() {
+        return sql::hand_over("query --dataset").map(|never| match never {});
+    }
     match (&options.query, &options.describe) {
         (Some(query), _) => answer(options, query),
         (None, Some(name)) => {

@@ -8,7 +8,7 @@ use crate::table::Table;
 const ROWS: usize = 1 << 14;
 
 /// Makes a batch's table, on any thread.
-pub(crate) type Make<'a> = Box<dyn FnOnce() -> Table + Send + 'a>;
+pub type Make<'a> = Box<dyn FnOnce() -> Table + Send + 'a>;
 
 /// Records in batches, in order.
 ///
@@ -85,7 +85,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Batches as they are supplied: how many rows, and what makes their table.
-    pub(crate) fn new(
+    pub fn new(
         template: Table,
         supply: impl FnMut() -> Option<(usize, Make<'a>)> + Send + 'a,
     ) -> Stream<'a> {

@@ -173,6 +173,27 @@ impl Source {
         page
     }
 
+    /// The table without records, whose first attributes are its columns; and, by what the program
+    /// calls them, the attributes of these scopes, each given with a value.
+    pub fn bare<'a>(
+        &self,
+        scopes: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> (Table, FxHashMap<String, AttributeId>) {
+        let mut table = Table::default();
+        let infos = self.columns();
+        for info in &infos {
+            let id = table.attribute(info.name, info.kind, info.form);
+            table.of_mut(id).shown = info.shown;
+        }
+        let scopes = scope_attributes(&mut table, scopes);
+        // A scope of that name is what the name stands for.
+        for info in &infos {
+            let id = table.named(info.name);
+            id.zip(info.also).into_iter().for_each(|(id, also)| table.also_called(id, also));
+        }
+        (table, scopes)
+    }
+
     /// The records of all processes of recordings. Only columns that are wanted are filled.
     ///
     /// Errors: what the table is made of was not recorded, or cannot be read.
@@ -259,7 +280,8 @@ impl Wanted {
         Wanted(None)
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Whether a column of this name is among them.
+    pub fn has(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|names| names.contains(name))
     }
 }
@@ -318,29 +340,21 @@ struct Filler {
 
 impl Filler {
     fn of(source: &Source, recordings: &[Recording], wanted: &Wanted) -> Filler {
-        let mut table = Table::default();
-        let mut columns = FxHashMap::default();
-        let infos = source.columns();
-        for info in &infos {
-            let id = table.attribute(info.name, info.kind, info.form);
-            table.of_mut(id).shown = info.shown;
-            if wanted.has(info.name) || info.also.is_some_and(|also| wanted.has(also)) {
-                columns.insert(info.name, id);
-            }
-        }
-        let mut scopes = scope_attributes(&mut table, recordings);
+        let processes = recordings.iter().flat_map(|recording| &recording.processes);
+        let all = processes.flat_map(|process| process.scopes.iter().skip(1));
+        let (table, mut scopes) = source.bare(all.map(|of| (&*of.attribute, &*of.value)));
         scopes.retain(|_, id| {
             let of = table.of(*id);
             of.form == Form::Nested || wanted.has(&of.name)
         });
-        // A scope of that name is what the name stands for.
-        for info in &infos {
-            let id = table.named(info.name);
-            id.zip(info.also).into_iter().for_each(|(id, also)| table.also_called(id, also));
-        }
+        let mut columns = FxHashMap::default();
         let mut origin = [None; 6];
-        for (id, info) in origin.iter_mut().zip(&infos) {
-            *id = columns.get(info.name).copied();
+        for (place, info) in source.columns().iter().enumerate() {
+            if wanted.has(info.name) || info.also.is_some_and(|also| wanted.has(also)) {
+                let id = AttributeId(place as u32);
+                columns.insert(info.name, id);
+                origin.iter_mut().skip(place).take(1).for_each(|of| *of = Some(id));
+            }
         }
         Filler { table, columns, origin, process: Origin::default(), scopes }
     }
@@ -389,16 +403,18 @@ impl Filler {
 
 /// The attributes of all scopes: nested, but for the iterations of loops, which are values. One that
 /// is called like a column is `scope.` and its name; numbers are numbers if all its values are.
-fn scope_attributes(table: &mut Table, recordings: &[Recording]) -> FxHashMap<String, AttributeId> {
+fn scope_attributes<'a>(
+    table: &mut Table,
+    scopes: impl Iterator<Item = (&'a str, &'a str)>,
+) -> FxHashMap<String, AttributeId> {
     let mut kinds: Vec<(&str, Kind)> = Vec::new();
     let mut places: FxHashMap<&str, usize> = FxHashMap::default();
-    let processes = recordings.iter().flat_map(|recording| &recording.processes);
-    for scope in processes.flat_map(|process| process.scopes.iter().skip(1)) {
-        let place = *places.entry(&scope.attribute).or_insert_with(|| {
-            kinds.push((&scope.attribute, Kind::Int));
+    for (attribute, value) in scopes {
+        let place = *places.entry(attribute).or_insert_with(|| {
+            kinds.push((attribute, Kind::Int));
             kinds.len() - 1
         });
-        if scope.value.parse::<i64>().is_err() {
+        if value.parse::<i64>().is_err() {
             kinds[place].1 = Kind::Text;
         }
     }

@@ -124,6 +124,24 @@ impl FromStr for Which {
     }
 }
 
+/// The options that choose of recordings: what was exported is chosen already.
+pub const OF_RECORDINGS: [&str; 14] = [
+    "recordings",
+    "snapshot",
+    "from_start",
+    "process",
+    "fold_recursion",
+    "focus",
+    "ignore",
+    "hide",
+    "min_size",
+    "max_size",
+    "live_only",
+    "temporary_only",
+    "depth",
+    "rules",
+];
+
 impl Selection {
     /// Whether it leaves anything of a process out.
     pub fn filters(&self) -> bool {

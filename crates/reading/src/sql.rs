@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::selection::{Selection, Source};
+use crate::selection::{OF_RECORDINGS, Selection, Source};
 
 /// `heaptide sql`.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub struct SqlOptions {
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
     /// Ask what `heaptide export --format parquet` wrote to this directory, not recordings
-    #[arg(long, value_name = "DIR", conflicts_with = "recordings")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
     /// Show the answer as [default: as the name of the file says, else table]
     #[arg(long, value_name = "FORMAT")]

@@ -22,10 +22,13 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let Some(recordings) = source::open_all(&options.sources(), &options.selection)? else {
-        return Ok(ExitCode::from(NO));
+    let session = match &options.dataset {
+        Some(directory) => Session::of_dataset(directory)?,
+        None => match source::open_all(&options.sources(), &options.selection)? {
+            Some(recordings) => Session::of_parts(recordings::parts(recordings))?,
+            None => return Ok(ExitCode::from(NO)),
+        },
     };
-    let session = Session::of_parts(recordings::parts(recordings))?;
     let text = match options.query() {
         Some(query) => query.to_owned(),
         None if io::stdin().is_terminal() => {

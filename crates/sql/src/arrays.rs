@@ -15,7 +15,7 @@ use heaptide_query::table::{AttributeId, Form, NodeId, Table};
 use heaptide_query::value::{Bits, Kind};
 use rustc_hash::FxHashMap;
 
-use crate::columns::{PATH, RUN, SCOPES, TEXT, scope_fields};
+use crate::columns::{ITERATION, PATH, RUN, SCOPES, TEXT, scope_fields};
 
 /// Some records of a table of one recording, with the columns of the schema.
 ///
@@ -84,9 +84,14 @@ impl Part<'_> {
 
     /// A hierarchy, outermost first.
     fn lists(&self, id: AttributeId) -> Result<ArrayRef, ArrowError> {
-        self.chains(|chain, (path, other)| {
-            let table = self.table;
-            for node in [path, other] {
+        let table = self.table;
+        let places = |row| {
+            let mut places = [NodeId(0); 3];
+            places.iter_mut().zip(table.places(row, id)).for_each(|(place, node)| *place = node);
+            places
+        };
+        self.chains(places, |chain, places| {
+            for node in places {
                 let of = table.chain(node).filter(|node| node.attribute == id);
                 chain.extend(of.map(|node| (node.attribute, node.value)));
                 if !chain.is_empty() {
@@ -94,57 +99,63 @@ impl Part<'_> {
                 }
             }
         })
-        .texts(self.table)
+        .texts(table)
     }
 
     /// Values of nested scopes.
     fn paths(&self) -> Result<ArrayRef, ArrowError> {
-        self.chains(|chain, (path, _)| {
-            chain.extend(self.table.chain(path).map(|node| (node.attribute, node.value)));
-        })
-        .texts(self.table)
+        let table = self.table;
+        self.chains(|row| table.paths[row], |chain, path| above(table, chain, path)).texts(table)
     }
 
-    /// Attributes and values of all scopes: those beside the path are iterations, above stacks.
+    /// Attributes and values of all scopes: nested ones, then iterations.
     fn scopes(&self) -> Result<ArrayRef, ArrowError> {
         let table = self.table;
-        let stacks: Vec<AttributeId> =
-            ["stack", "free_stack"].into_iter().filter_map(|name| table.named(name)).collect();
-        self.chains(|chain, (path, other)| {
-            let beside = table.chain(other).filter(|node| !stacks.contains(&node.attribute));
-            let nodes = beside.chain(table.chain(path));
-            chain.extend(nodes.map(|node| (node.attribute, node.value)));
-        })
+        let all = (0..).zip(&table.attributes);
+        let iterations: Vec<AttributeId> = all
+            .filter(|(_, of)| of.name.starts_with(ITERATION) && !of.column.is_empty())
+            .map(|(id, _)| AttributeId(id))
+            .collect();
+        let of_row = |row: usize| -> Vec<Option<Bits>> {
+            iterations.iter().map(|id| table.of(*id).column.get(row)).collect()
+        };
+        self.chains(
+            |row| (table.paths[row], of_row(row)),
+            |chain, (path, values)| {
+                let there = iterations.iter().zip(values).rev();
+                chain.extend(there.filter_map(|(id, value)| Some((*id, value?))));
+                above(table, chain, path);
+            },
+        )
         .scopes(table)
     }
 
-    /// A list for each row. `fill` gives it innermost first.
-    fn chains(&self, fill: impl Fn(&mut Vec<(AttributeId, Bits)>, (NodeId, NodeId))) -> Chains {
+    /// A list for each row, innermost first as `fill` gives it; rows at one place have the same.
+    fn chains<K: Clone + PartialEq>(
+        &self,
+        place: impl Fn(usize) -> K,
+        fill: impl Fn(&mut Vec<(AttributeId, Bits)>, K),
+    ) -> Chains {
         let mut chains = Chains { lengths: Vec::with_capacity(self.len()), nodes: Vec::new() };
-        let mut last: Option<((NodeId, NodeId), Range<usize>)> = None;
-        let mut chain = Vec::new();
+        let (mut last, mut chain) = (None, Vec::new());
         for row in self.rows.clone() {
-            let at = (self.table.paths[row], self.table.others[row]);
-            let same = last.as_ref().filter(|(of, _)| *of == at).map(|(_, range)| range.clone());
-            let range = match same {
-                Some(range) => range.start..range.end,
-                None => {
-                    chain.clear();
-                    fill(&mut chain, at);
-                    chain.reverse();
-                    0..0
-                }
-            };
-            let start = chains.nodes.len();
-            match range.is_empty() {
-                true => chains.nodes.extend_from_slice(&chain),
-                false => chains.nodes.extend_from_within(range),
+            let at = place(row);
+            if last.as_ref() != Some(&at) {
+                last = Some(at.clone());
+                chain.clear();
+                fill(&mut chain, at);
+                chain.reverse();
             }
-            last = Some((at, start..chains.nodes.len()));
-            chains.lengths.push(chains.nodes.len() - start);
+            chains.nodes.extend_from_slice(&chain);
+            chains.lengths.push(chain.len());
         }
         chains
     }
+}
+
+/// Adds a node and those above it.
+fn above(table: &Table, chain: &mut Vec<(AttributeId, Bits)>, node: NodeId) {
+    chain.extend(table.chain(node).map(|node| (node.attribute, node.value)));
 }
 
 fn integer(bits: Bits, kind: Kind) -> i64 {

@@ -18,6 +18,8 @@ pub const RUN: &str = "run";
 pub const PATH: &str = "path";
 /// All scopes with their attributes, iterations of loops included.
 pub const SCOPES: &str = "scopes";
+/// What attributes of iterations begin with.
+pub const ITERATION: &str = "iteration#";
 
 /// What there is of a column to know.
 pub struct Column {

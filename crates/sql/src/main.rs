@@ -5,9 +5,13 @@
 
 mod answer;
 mod arrays;
+mod calql;
 mod columns;
+mod dataset;
 mod explain;
+mod export;
 mod functions;
+mod layout;
 mod parquet;
 mod prompt;
 mod recordings;
@@ -19,6 +23,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use heaptide_reading::sql::SqlOptions;
+
+use calql::QueryOptions;
+use export::ExportOptions;
 
 /// What `heaptide` hands on to the SQL engine, with the arguments as they were.
 #[derive(Parser, Debug)]
@@ -33,11 +40,17 @@ struct Options {
 enum Command {
     /// Ask the tables in SQL
     Sql(SqlOptions),
+    /// Write a dataset in Parquet
+    Export(ExportOptions),
+    /// Ask a dataset in CalQL
+    Query(QueryOptions),
 }
 
 fn main() -> ExitCode {
     let done = match Options::parse().command {
         Command::Sql(options) => answer::sql(&options),
+        Command::Export(options) => export::export(&options),
+        Command::Query(options) => calql::query(&options),
     };
     match done {
         Ok(status) => status,

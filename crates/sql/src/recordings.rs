@@ -17,7 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::prelude::Expr;
-use heaptide_analysis::model::Recording;
+use heaptide_analysis::model::{Process, Recording};
 use heaptide_query::tables::{Source, Wanted};
 
 use crate::arrays;
@@ -46,8 +46,7 @@ impl Part {
         schema: &SchemaRef,
         take: impl FnMut(RecordBatch) -> Result<Go, DataFusionError> + Send,
     ) -> Result<Go, DataFusionError> {
-        let names = schema.fields().iter().map(|field| field.name().clone());
-        let stream = source.stream(&self.recording, &Wanted::of_names(names));
+        let stream = source.stream(&self.recording, &self.wanted(schema));
         let stream = stream
             .map_err(|error| DataFusionError::Execution(format!("{}: {error}", source.name)))?;
         let supply = Mutex::new((0..).zip(stream));
@@ -69,6 +68,31 @@ impl Part {
         });
         let turn = turns.turn.into_inner().unwrap_or_else(PoisonError::into_inner);
         turn.ended.map_or(Ok(Go::On), |ended| ended.map(|()| Go::Stop))
+    }
+}
+
+impl Part {
+    /// Its tables.
+    pub fn process(&self) -> Option<&Process> {
+        self.recording[0].processes.first()
+    }
+
+    /// Whether the table can be read of it: events were traced or were not.
+    pub fn has(&self, source: &Source) -> bool {
+        let traced = || self.process().is_some_and(Process::has_trace);
+        !matches!(source.name, "events" | "lifetimes") || traced()
+    }
+
+    /// What is wanted for these columns.
+    fn wanted(&self, schema: &SchemaRef) -> Wanted {
+        let mut names: Vec<String> =
+            schema.fields().iter().map(|field| field.name().clone()).collect();
+        if names.iter().any(|name| name == columns::SCOPES) {
+            let scopes = self.process().into_iter().flat_map(|process| &process.scopes);
+            let iterations = scopes.filter(|of| of.attribute.starts_with(columns::ITERATION));
+            names.extend(iterations.map(|scope| scope.attribute.to_string()));
+        }
+        Wanted::of_names(names)
     }
 }
 

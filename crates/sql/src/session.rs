@@ -1,5 +1,6 @@
 //! The engine with the tables and functions of this project in it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -9,6 +10,7 @@ use heaptide_query::tables::Source;
 use heaptide_reading::error::Error;
 use tokio::runtime::Runtime;
 
+use crate::dataset::DatasetTable;
 use crate::explain::explain;
 use crate::functions::FUNCTIONS;
 use crate::recordings::{Part, RecordedTable};
@@ -41,6 +43,27 @@ impl Session {
             added.map_err(|error| explain("", &error))?;
         }
         Ok(session)
+    }
+
+    /// The same with the tables of a dataset.
+    ///
+    /// Errors: it is none, or cannot be read.
+    pub fn of_dataset(directory: &Path) -> Result<Session, Error> {
+        let (session, mut any) = (Session::new()?, false);
+        for source in Source::all() {
+            if let Some(table) = DatasetTable::of(directory, source)? {
+                let added = session.context.register_table(source.name, Arc::new(table));
+                added.map_err(|error| explain("", &error))?;
+                any = true;
+            }
+        }
+        let path = directory.display();
+        match any {
+            true => Ok(session),
+            false => Err(Error::new(format!(
+                "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
+            ))),
+        }
     }
 
     /// Begins to answer a statement. What changes files is refused.

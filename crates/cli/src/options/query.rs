@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use heaptide_reading::selection::OF_RECORDINGS;
 
 use super::{Selection, Source};
 
@@ -17,6 +18,9 @@ pub struct QueryOptions {
     /// processes are asked, unless --process chooses [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
+    /// Ask what `heaptide export --format parquet` wrote to this directory, not recordings
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
+    pub dataset: Option<PathBuf>,
     /// List the tables
     #[arg(long, conflicts_with = "query")]
     pub tables: bool,

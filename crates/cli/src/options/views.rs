@@ -148,6 +148,8 @@ pub enum ExportFormat {
     Html,
     /// For ms_print and massif-visualizer
     Massif,
+    /// A directory of Parquet files for DuckDB, pandas, polars and Spark, by heaptide-sql
+    Parquet,
 }
 
 /// `heaptide histogram`.

@@ -1,0 +1,275 @@
+//! `heaptide query --dataset`: CalQL over a dataset, by the evaluator that answers for recordings.
+//!
+//! The columns a query needs are read twice, a batch at a time: first those with texts and paths,
+//! which all batches share, then all of them. What is kept is what is distinct in the first.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use heaptide_query::query::{Format, Layout, Query};
+use heaptide_query::stream::{Make, Stream};
+use heaptide_query::table::{AttributeId, Form, NodeId, Table};
+use heaptide_query::tables::{self, Info, Source, Wanted};
+use heaptide_query::value::{Bits, Kind};
+use heaptide_query::{format, parse, parse_format, run};
+use heaptide_reading::error::Error;
+use heaptide_reading::{output, source};
+use rustc_hash::FxHashMap;
+
+use crate::columns::{RUN, SCOPES};
+use crate::session::Session;
+
+/// `heaptide query --dataset`.
+#[derive(Args, Debug)]
+pub struct QueryOptions {
+    /// The query, in CalQL
+    #[arg(value_name = "QUERY")]
+    query: String,
+    /// The dataset
+    #[arg(long, value_name = "DIR")]
+    dataset: PathBuf,
+    /// Show the answer so, whatever the query says
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+/// What `count()` adds up, and the column with the same values.
+const COUNT: (&str, &str) = ("count", "allocations");
+
+/// Answers the query.
+pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
+    let query = parse(&options.query).map_err(|error| Error::new(error.to_string()))?;
+    let format = match (&options.format, &query.format) {
+        (None, Some(format)) => format.clone(),
+        (text, _) => parse_format(text.as_deref().unwrap_or("table"))
+            .map_err(|error| Error::new(format!("--format: {error}")))?,
+    };
+    if let Some(path) = &options.output {
+        output::may_write(path, options.force)?;
+    }
+    let session = Session::of_dataset(&options.dataset)?;
+    let answer = answer(&session, &query, &format)?;
+    let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
+    let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
+    match &options.output {
+        Some(path) => output::write(path, options.force, write)?,
+        None if for_people => source::print_page(write)?,
+        None => source::print(write)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Error> {
+    let source = match &query.from {
+        Some(word) => Source::named(&word.text)
+            .ok_or_else(|| Error::new(format!("no table is called `{}`", word.text)))?,
+        None => &Source::all()[0],
+    };
+    let columns = Columns::of(source, &Wanted::of(query, format), query);
+    let reader = Arc::new(Reader::new(session, source, &columns)?);
+    for word in tables::unknown(query, &reader.template) {
+        eprintln!("heaptide: query: nothing is called `{}` in the dataset", word.text);
+    }
+    let mut batches = session.ask(&columns.select(source, |_| true))?;
+    let wrong = Arc::new(Mutex::new(None));
+    let said = wrong.clone();
+    let template = reader.template.without_rows();
+    let supply = move || match batches.next() {
+        Ok(batch) => {
+            let (batch, reader) = (batch?, reader.clone());
+            Some((batch.num_rows(), Box::new(move || reader.table(&batch)) as Make<'_>))
+        }
+        Err(error) => {
+            *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            None
+        }
+    };
+    let answer = run(query, Stream::new(template, supply));
+    let wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner).take();
+    wrong.map_or(Ok(answer), Err)
+}
+
+/// The columns of a table that a query needs.
+struct Columns(Vec<&'static str>);
+
+impl Columns {
+    fn of(source: &Source, wanted: &Wanted, query: &Query) -> Columns {
+        let infos = source.columns();
+        let is_wanted =
+            |info: &&Info| wanted.has(info.name) || info.also.is_some_and(|also| wanted.has(also));
+        let mut names: Vec<&'static str> = infos
+            .iter()
+            .filter(is_wanted)
+            .map(|info| if info.name == COUNT.0 { COUNT.1 } else { info.name })
+            .collect();
+        // What is no column may be a scope, and paths are of scopes.
+        let known =
+            |name: &str| infos.iter().any(|info| info.name == name || info.also == Some(name));
+        let named = query.names();
+        let scopes = named.is_none_or(|words| words.iter().any(|word| !known(&word.text)))
+            || query.aggregations.iter().any(|call| call.operator.is_inclusive());
+        if scopes && crate::columns::schema(source).index_of(SCOPES).is_ok() {
+            names.push(SCOPES);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Columns(names)
+    }
+
+    /// What reads those columns of a table that fit; rows without any column are rows, too.
+    fn select(&self, source: &Source, fits: impl Fn(&str) -> bool) -> String {
+        let mut columns: Vec<String> =
+            self.0.iter().filter(|name| fits(name)).map(|name| format!("\"{name}\"")).collect();
+        columns.push("1".to_owned());
+        format!("SELECT {} FROM \"{}\"", columns.join(", "), source.name)
+    }
+}
+
+/// Turns batches of a dataset into tables that share their texts and nodes.
+struct Reader {
+    template: Table,
+    scopes: FxHashMap<String, AttributeId>,
+    count: Option<AttributeId>,
+}
+
+impl Reader {
+    /// Reads all texts and paths there are.
+    fn new(session: &Session, source: &Source, columns: &Columns) -> Result<Reader, Error> {
+        let schema = crate::columns::schema(source);
+        let shared = |name: &str| {
+            let field = schema.field_with_name(name);
+            field.is_ok_and(|field| field.data_type().is_nested() || is_text(field.data_type()))
+        };
+        let mut found: Vec<(String, String)> = Vec::new();
+        if columns.0.contains(&SCOPES) {
+            let all = format!(
+                "SELECT DISTINCT s['attribute'], s['value'] FROM \
+                 (SELECT unnest({SCOPES}) AS s FROM \"{}\")",
+                source.name
+            );
+            let mut batches = session.ask(&all)?;
+            while let Some(batch) = batches.next()? {
+                let [attributes, values] = [0, 1].map(|i| batch.column(i).as_string_view());
+                let pairs = attributes.iter().flatten().zip(values.iter().flatten());
+                found.extend(pairs.map(|(a, v)| (a.to_owned(), v.to_owned())));
+            }
+            found.sort();
+        }
+        let pairs = found.iter().map(|(attribute, value)| (&**attribute, &**value));
+        let (mut template, scopes) = source.bare(pairs);
+        if let Some(run) = template.named(RUN) {
+            template.of_mut(run).kind = Kind::Text;
+        }
+        let count = template.named(COUNT.0);
+        let mut reader = Reader { template, scopes, count };
+        if columns.0.iter().any(|name| shared(name)) {
+            let mut batches = session.ask(&columns.select(source, shared))?;
+            while let Some(batch) = batches.next()? {
+                reader.template = reader.table(&batch).without_rows();
+            }
+        }
+        Ok(reader)
+    }
+
+    /// The records of a batch. Texts and nodes that are new to it are only those of the table.
+    fn table(&self, batch: &RecordBatch) -> Table {
+        let mut table = self.template.without_rows();
+        table.paths = vec![NodeId(0); batch.num_rows()];
+        table.others = table.paths.clone();
+        let schema = batch.schema();
+        let column = |name: &str| schema.index_of(name).ok().map(|at| batch.column(at));
+        if let Some(lists) = column(SCOPES) {
+            self.scopes(&mut table, lists);
+        }
+        for (field, array) in schema.fields().iter().zip(batch.columns()) {
+            let Some(id) = table.named(field.name()).filter(|_| field.name() != SCOPES) else {
+                continue;
+            };
+            match table.of(id).form {
+                Form::Value => values(&mut table, id, array),
+                form => lists(&mut table, id, form, array),
+            }
+        }
+        if let Some((count, array)) = self.count.zip(column(COUNT.1)) {
+            values(&mut table, count, array);
+        }
+        table
+    }
+
+    /// Nested scopes become the path, iterations values.
+    fn scopes(&self, table: &mut Table, array: &ArrayRef) {
+        let all = array.as_list::<i32>();
+        let parts = all.values().as_struct();
+        let attributes = parts.column(0).as_string_view();
+        let values = parts.column(1).as_string_view();
+        let offsets = all.value_offsets();
+        for row in (0..all.len()).filter(|&row| all.is_valid(row)) {
+            let mut path = NodeId(0);
+            for at in offsets[row] as usize..offsets[row + 1] as usize {
+                let Some(&id) = self.scopes.get(attributes.value(at)) else {
+                    continue;
+                };
+                let of = table.of(id);
+                let (kind, form) = (of.kind, of.form);
+                let Some(value) = table.strings.parse(values.value(at), kind) else {
+                    continue;
+                };
+                match form {
+                    Form::Value => table.of_mut(id).column.set(row, value),
+                    _ => path = table.node(path, id, value),
+                }
+            }
+            table.paths[row] = path;
+        }
+    }
+}
+
+fn is_text(data: &DataType) -> bool {
+    matches!(data, DataType::Utf8View | DataType::Utf8)
+}
+
+/// Sets the values of a column.
+fn values(table: &mut Table, id: AttributeId, array: &ArrayRef) {
+    let kind = table.of(id).kind;
+    for row in (0..array.len()).filter(|&row| array.is_valid(row)) {
+        let bits = match array.data_type() {
+            DataType::Int64 if kind == Kind::Int => {
+                Bits::int(array.as_primitive::<Int64Type>().value(row))
+            }
+            DataType::Int64 => Bits(array.as_primitive::<Int64Type>().value(row).unsigned_abs()),
+            DataType::Float64 => Bits::double(array.as_primitive::<Float64Type>().value(row)),
+            DataType::Boolean => Bits(array.as_boolean().value(row).into()),
+            DataType::Utf8View => table.strings.bits(array.as_string_view().value(row)),
+            _ => continue,
+        };
+        table.of_mut(id).column.set(row, bits);
+    }
+}
+
+/// Sets the nodes of a hierarchy.
+fn lists(table: &mut Table, id: AttributeId, form: Form, array: &ArrayRef) {
+    let all = array.as_list::<i32>();
+    let (names, offsets) = (all.values().as_string_view(), all.value_offsets());
+    for row in (0..all.len()).filter(|&row| all.is_valid(row)) {
+        let mut node = NodeId(0);
+        for at in offsets[row] as usize..offsets[row + 1] as usize {
+            let name = table.strings.bits(names.value(at));
+            node = table.node(node, id, name);
+        }
+        match form {
+            Form::Tree => table.of_mut(id).column.set(row, Bits(node.0.into())),
+            _ => table.others[row] = node,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `heaptide export --format parquet`: a recording as a dataset, a directory of Parquet files that
+//! any number of recordings can go to.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::parquet::arrow::ArrowWriter;
+use heaptide_query::tables::Source as Table;
+use heaptide_reading::NO;
+use heaptide_reading::error::Error;
+use heaptide_reading::selection::{Selection, Source};
+use heaptide_reading::source;
+
+use crate::columns;
+use crate::explain::explain;
+use crate::layout::{self, Place};
+use crate::parquet;
+use crate::recordings::{self, Go, Part};
+
+/// `heaptide export`, as far as it is for this program.
+#[derive(Args, Debug)]
+pub struct ExportOptions {
+    #[command(flatten)]
+    source: Source,
+    /// The only format that is written here
+    #[arg(long, value_name = "FORMAT", value_parser = ["parquet"])]
+    format: String,
+    /// Directory to write
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Replace what is there of a recording of this name
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Adds the recording to the dataset. Of an error nothing of it is left there.
+pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
+    let sources = std::slice::from_ref(&options.source);
+    let Some(recordings) = source::open_all(sources, &options.selection)? else {
+        return Ok(ExitCode::from(NO));
+    };
+    let parts = recordings::parts(recordings);
+    let runs: BTreeSet<&str> = parts.iter().map(|part| &*part.run).collect();
+    let directory = &options.output;
+    let there: Vec<PathBuf> = runs.iter().flat_map(|run| directories(directory, run)).collect();
+    let there: Vec<&PathBuf> = there.iter().filter(|path| path.exists()).collect();
+    if let Some(path) = there.first().filter(|_| !options.force) {
+        let path = path.display();
+        let what = "exists; --force replaces it, -o names another directory";
+        return Err(Error::new(format!("{path}: {what}")));
+    }
+    for path in there {
+        fs::remove_dir_all(path).map_err(|error| Error::file(path, "replace it", error))?;
+    }
+    write(directory, &parts).inspect_err(|_| {
+        let written = runs.iter().flat_map(|run| directories(directory, run));
+        written.for_each(|path| drop(fs::remove_dir_all(path)));
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directories of a recording in a dataset, one a table.
+fn directories(dataset: &Path, run: &str) -> Vec<PathBuf> {
+    let inside = layout::part(layout::RUN, run);
+    Table::all().iter().map(|table| dataset.join(table.name).join(&inside)).collect()
+}
+
+fn write(directory: &Path, parts: &[Part]) -> Result<(), Error> {
+    for table in Table::all() {
+        // A table without records has a file without records, so that it is there.
+        let mut written = false;
+        for (at, part) in parts.iter().enumerate() {
+            if !part.has(table) {
+                continue;
+            }
+            let is_last = at + 1 == parts.len();
+            let mut file = TableFile::new(directory, table, part);
+            if is_last && !written {
+                file.open()?;
+            }
+            written |= file.fill(part)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file of one table of one process image, created when there is anything to write.
+struct TableFile<'a> {
+    table: &'static Table,
+    path: PathBuf,
+    schema: SchemaRef,
+    writer: Option<ArrowWriter<File>>,
+    part: &'a Part,
+}
+
+impl<'a> TableFile<'a> {
+    fn new(directory: &Path, table: &'static Table, part: &'a Part) -> TableFile<'a> {
+        let all = columns::schema(table);
+        let inside =
+            all.fields().iter().filter(|field| !layout::IN_PATHS.contains(&&**field.name()));
+        let schema = Arc::new(Schema::new(inside.cloned().collect::<Vec<_>>()));
+        let place = Place::of(part);
+        let path = directory.join(table.name).join(place.path());
+        TableFile { table, path, schema, writer: None, part }
+    }
+
+    /// Creates the file if it is not there yet.
+    fn open(&mut self) -> Result<&mut ArrowWriter<File>, Error> {
+        let failed = |error| Error::file(&self.path, "write it", error);
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => {
+                self.path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+                let file = File::create(&self.path).map_err(failed)?;
+                let schema = parquet::plain(&self.schema);
+                let writer = ArrowWriter::try_new(file, schema, Some(parquet::properties()));
+                writer.map_err(|error| self.failed(&error))?
+            }
+        };
+        Ok(self.writer.insert(writer))
+    }
+
+    /// Writes all records; says whether there is a file now.
+    fn fill(mut self, part: &Part) -> Result<bool, Error> {
+        let (table, schema, mut wrong) = (self.table, self.schema.clone(), None);
+        let take = |batch: RecordBatch| {
+            let written = self.add(&batch);
+            let go = if written.is_ok() { Go::On } else { Go::Stop };
+            wrong = written.err();
+            Ok(go)
+        };
+        part.read(table, &schema, take).map_err(|error| explain("", &error))?;
+        if let Some(error) = wrong {
+            return Err(error);
+        }
+        let Some(writer) = self.writer.take() else {
+            return Ok(false);
+        };
+        writer.close().map_err(|error| self.failed(&error))?;
+        Ok(true)
+    }
+
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let batch = parquet::plained(batch).map_err(|error| self.failed(&error))?;
+        let written = self.open()?.write(&batch);
+        written.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &dyn std::error::Error) -> Error {
+        let (path, run) = (self.path.display(), &self.part.run);
+        Error::new(format!("{path}: cannot write {} of {run}: {error}", self.table.name))
+    }
+}

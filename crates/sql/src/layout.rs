@@ -1,0 +1,151 @@
+//! Where files of a dataset are: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, as Hive does it,
+//! so that readers of such directories know run, host, rank and pid of every record, and read only
+//! the files they need.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::recordings::Part;
+
+/// The name of the recording.
+pub const RUN: &str = "run";
+/// The machine.
+pub const HOST: &str = "host";
+/// The place in a parallel job.
+pub const RANK: &str = "rank";
+/// The process.
+const PID: &str = "pid";
+/// Columns that are in paths, and so not in files.
+pub const IN_PATHS: [&str; 3] = [RUN, HOST, RANK];
+
+/// What stands for no rank: some readers cannot tell the type of a column without any value.
+const NO_RANK: i64 = -1;
+/// What stands for no name.
+const NO_NAME: &str = "unknown";
+
+/// The place of a process image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// The name of the recording.
+    pub run: String,
+    /// The machine.
+    pub host: String,
+    /// The place in a parallel job.
+    pub rank: Option<i64>,
+    /// The process; 0 of joined ones.
+    pid: u32,
+    image: u32,
+}
+
+impl Place {
+    /// That of a part.
+    pub fn of(part: &Part) -> Place {
+        let run = part.run.clone();
+        let Some(process) = part.process() else {
+            return Place { run, ..Place::default() };
+        };
+        let rank = process.rank.map(|rank| rank.number.into());
+        Place { run, host: process.host.clone(), rank, pid: process.pid, image: process.image }
+    }
+
+    /// The path below the table's directory.
+    pub fn path(&self) -> PathBuf {
+        let rank = self.rank.unwrap_or(NO_RANK).to_string();
+        let parts = [
+            part(RUN, &self.run),
+            part(HOST, &self.host),
+            part(RANK, &rank),
+            part(PID, &self.pid.to_string()),
+        ];
+        parts.iter().collect::<PathBuf>().join(format!("image-{}.parquet", self.image))
+    }
+
+    /// Takes over what a part of a path says.
+    fn learn(&mut self, part: &str) {
+        let Some((key, value)) = part.split_once('=') else {
+            return;
+        };
+        let value = unescaped(value);
+        match key {
+            RUN => self.run = value,
+            HOST => self.host = value,
+            RANK => self.rank = value.parse().ok().filter(|rank| *rank != NO_RANK),
+            PID => self.pid = value.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+}
+
+/// A part of a path: `key=value`.
+pub fn part(key: &str, value: &str) -> String {
+    let value = if value.is_empty() { NO_NAME } else { value };
+    format!("{key}={}", escaped(value))
+}
+
+/// A value as a part of a path: what has a meaning there is `%XX`.
+fn escaped(value: &str) -> String {
+    let mut text = String::new();
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+fn unescaped(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&first, after)) = rest.split_first() {
+        let code = (first == b'%').then(|| after.get(..2)).flatten();
+        let code =
+            code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The files of a table with their places, in order of their paths.
+///
+/// Errors: the directory cannot be read.
+pub fn files(table: &Path) -> io::Result<Vec<(PathBuf, Place)>> {
+    let mut files = Vec::new();
+    collect(table, &Place::default(), &mut files)?;
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
+}
+
+fn collect(directory: &Path, place: &Place, files: &mut Vec<(PathBuf, Place)>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if entry.file_type()?.is_dir() {
+            let mut inside = place.clone();
+            inside.learn(&name.to_string_lossy());
+            collect(&path, &inside, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "parquet") {
+            files.push((path, place.clone()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_back_from_paths() {
+        let run = "a b/%ü=".to_owned();
+        let place = Place { run, host: "n1".to_owned(), rank: None, pid: 17, image: 0 };
+        let path = place.path();
+        let text = "run=a%20b%2F%25%C3%BC%3D/host=n1/rank=-1/pid=17";
+        assert_eq!(path, Path::new(text).join("image-0.parquet"));
+        let mut read = Place::default();
+        path.iter().for_each(|part| read.learn(&part.to_string_lossy()));
+        assert_eq!(read, place);
+        assert_eq!(unescaped("%zz%4"), "%zz%4");
+    }
+}
