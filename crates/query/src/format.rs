@@ -172,6 +172,9 @@ fn length(text: &str) -> usize {
 
 /// The text with its middle left out if it is longer than `width`.
 fn clamped(text: &str, width: usize) -> String {
+    if text.len() <= width {
+        return text.to_owned();
+    }
     let all: Vec<char> = text.chars().collect();
     match width {
         _ if all.len() <= width => text.to_owned(),

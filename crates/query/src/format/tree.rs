@@ -1,5 +1,6 @@
 //! `tree`: paths as a tree, with the other columns beside it.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -7,15 +8,72 @@ use rustc_hash::FxHashMap;
 use super::{Column, Source, cell, globals, in_paths, length, titled_columns, widest};
 use crate::query::{Format, Query};
 use crate::table::{Attribute, AttributeId, Form, Node, NodeId, Table};
-use crate::value::Bits;
+use crate::value::{Bits, Kind};
 
-/// A place of the tree.
+/// A place of the tree. 0 is no place, and no record.
+#[derive(Clone, Copy, Default)]
 struct Place {
-    label: String,
-    level: usize,
-    children: Vec<usize>,
-    /// Records of just this path.
-    rows: Vec<usize>,
+    /// What is there.
+    value: Option<(AttributeId, Bits)>,
+    level: u32,
+    /// Places right below it, the first and the last.
+    below: [u32; 2],
+    /// The place after it below the same.
+    next: u32,
+    /// Records of just this path, numbered from 1: the first and the last.
+    rows: [u32; 2],
+}
+
+/// The tree, its root first.
+struct Places {
+    all: Vec<Place>,
+    /// By record, the next one of the same path.
+    next_rows: Vec<u32>,
+}
+
+impl Places {
+    fn new(rows: usize) -> Places {
+        Places { all: vec![Place::default()], next_rows: vec![0; rows + 1] }
+    }
+
+    /// A new place below another.
+    fn add(&mut self, up: u32, value: (AttributeId, Bits)) -> u32 {
+        let id = self.all.len() as u32;
+        let above = &mut self.all[up as usize];
+        let level = if up == 0 { 0 } else { above.level + 1 };
+        let last = std::mem::replace(&mut above.below[1], id);
+        match last {
+            0 => above.below[0] = id,
+            last => self.all[last as usize].next = id,
+        }
+        self.all.push(Place { value: Some(value), level, ..Place::default() });
+        id
+    }
+
+    fn add_row(&mut self, at: u32, row: usize) {
+        if at == 0 {
+            return;
+        }
+        let row = row as u32 + 1;
+        let rows = &mut self.all[at as usize].rows;
+        match std::mem::replace(&mut rows[1], row) {
+            0 => rows[0] = row,
+            last => self.next_rows[last as usize] = row,
+        }
+    }
+
+    /// The places right below one.
+    fn below(&self, place: &Place) -> impl Iterator<Item = &Place> {
+        let at = |id: u32| Some(&self.all[id as usize]).filter(|_| id > 0);
+        std::iter::successors(at(place.below[0]), move |place| at(place.next))
+    }
+
+    /// The records of a place.
+    fn rows(&self, place: &Place) -> impl Iterator<Item = usize> {
+        let there = |row: u32| Some(row).filter(|row| *row > 0);
+        let next = move |row: &u32| there(self.next_rows[*row as usize]);
+        std::iter::successors(there(place.rows[0]), next).map(|row| row as usize - 1)
+    }
 }
 
 /// Writes the records that have a path.
@@ -60,19 +118,15 @@ impl<'a> Paths<'a> {
         Paths { answer, has, named: Some(named) }
     }
 
-    /// The path of a record, outermost first.
+    /// The path of a record by the attributes that were named, outermost first.
     fn path(&self, row: usize) -> Vec<(AttributeId, Bits)> {
         let chain =
             |node: NodeId| self.answer.chain(node).filter(|of| self.has[of.attribute.0 as usize]);
         let of = |node: &Node| (node.attribute, node.value);
         let mut path: Vec<_> = chain(self.answer.paths[row]).map(of).collect();
-        let Some(named) = &self.named else {
-            path.reverse();
-            return path;
-        };
         path.extend(chain(self.answer.others[row]).map(of));
         path.reverse();
-        for &id in named {
+        for &id in self.named.iter().flatten() {
             let Attribute { form, ref column, .. } = *self.answer.of(id);
             match column.get(row) {
                 Some(bits) if form == Form::Tree => {
@@ -86,26 +140,42 @@ impl<'a> Paths<'a> {
         path
     }
 
-    /// The tree, its root first.
-    fn places(&self) -> Vec<Place> {
-        let place = |label, level| Place { label, level, children: Vec::new(), rows: Vec::new() };
-        let mut places = vec![place(String::new(), 0)];
-        let mut ids: FxHashMap<(usize, AttributeId, Bits), usize> = FxHashMap::default();
+    /// The tree.
+    fn places(&self) -> Places {
+        if self.named.is_none() {
+            return self.places_of_nodes();
+        }
+        let mut places = Places::new(self.answer.rows());
+        let mut ids: FxHashMap<(u32, AttributeId, Bits), u32> = FxHashMap::default();
         for row in 0..self.answer.rows() {
-            let mut at = 0;
-            for (level, (attribute, value)) in self.path(row).into_iter().enumerate() {
-                let up = at;
-                at = *ids.entry((up, attribute, value)).or_insert_with(|| {
-                    let kind = self.answer.of(attribute).kind;
-                    places.push(place(value.show(kind, &self.answer.strings), level));
-                    let id = places.len() - 1;
-                    places[up].children.push(id);
-                    id
-                });
+            let at = self.path(row).into_iter().fold(0, |up, (attribute, value)| {
+                let id = ids.entry((up, attribute, value));
+                *id.or_insert_with(|| places.add(up, (attribute, value)))
+            });
+            places.add_row(at, row);
+        }
+        places
+    }
+
+    /// Of the paths that records have, each node is a place.
+    fn places_of_nodes(&self) -> Places {
+        let nodes = &self.answer.nodes;
+        let mut places = Places::new(self.answer.rows());
+        let mut known = vec![0; nodes.len()];
+        let mut open = Vec::new();
+        for (row, &path) in self.answer.paths.iter().enumerate() {
+            let mut node = path;
+            while node != NodeId(0) && known[node.0 as usize] == 0 {
+                open.push(node);
+                node = nodes[node.0 as usize].parent;
             }
-            if at != 0 {
-                places[at].rows.push(row);
+            let mut at = known[node.0 as usize];
+            while let Some(id) = open.pop() {
+                let node = nodes[id.0 as usize];
+                at = places.add(at, (node.attribute, node.value));
+                known[id.0 as usize] = at;
             }
+            places.add_row(at, row);
         }
         places
     }
@@ -114,7 +184,7 @@ impl<'a> Paths<'a> {
 /// The tree as lines.
 struct Printer<'a> {
     answer: &'a Table,
-    places: &'a [Place],
+    places: &'a Places,
     columns: Vec<(Column<'a>, usize)>,
     /// Width of the paths' column.
     width: usize,
@@ -124,22 +194,35 @@ impl<'a> Printer<'a> {
     fn of(
         format: &Format,
         answer: &'a Table,
-        places: &'a [Place],
+        places: &'a Places,
         columns: Vec<Column<'a>>,
     ) -> Printer<'a> {
         let most = widest(format, 48);
         let fits = |width: usize| width.min(most).max(4);
-        let of_place = |place: &Place| 2 * place.level + length(&place.label);
-        let width = fits(places.iter().map(of_place).max().unwrap_or(0));
-        let rows = || places.iter().flat_map(|place| &place.rows);
+        let mut printer = Printer { answer, places, columns: Vec::new(), width: 0 };
+        let all = || places.all.iter().skip(1);
+        let of_place = |place: &Place| 2 * place.level as usize + length(&printer.label(place));
+        printer.width = fits(all().map(of_place).max().unwrap_or(0));
         let of_column = |column: Column<'a>| {
-            let texts = rows().filter_map(|&row| column.text(answer, row));
+            let rows = all().flat_map(|place| places.rows(place));
+            let texts = rows.filter_map(|row| column.text(answer, row));
             let width = texts.map(|text| length(&text)).max().unwrap_or(0);
             let width = fits(width.max(length(column.title)));
             (column, width)
         };
-        let columns = columns.into_iter().map(of_column).collect();
-        Printer { answer, places, columns, width }
+        printer.columns = columns.into_iter().map(of_column).collect();
+        printer
+    }
+
+    /// What is at a place.
+    fn label(&self, place: &Place) -> Cow<'a, str> {
+        let Some((attribute, value)) = place.value else {
+            return Cow::Borrowed("");
+        };
+        match self.answer.of(attribute).kind {
+            Kind::Text => Cow::Borrowed(self.answer.strings.get(value)),
+            kind => Cow::Owned(value.show(kind, &self.answer.strings)),
+        }
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -149,37 +232,39 @@ impl<'a> Printer<'a> {
             cell(&mut line, column.title, *width, false);
         }
         writeln!(out, "{}", line.trim_end())?;
-        let mut open: Vec<usize> = self.places[0].children.iter().rev().copied().collect();
-        while let Some(id) = open.pop() {
-            self.print_place(out, &self.places[id])?;
-            open.extend(self.places[id].children.iter().rev());
+        let mut open = vec![&self.places.all[0]];
+        while let Some(place) = open.pop() {
+            if place.value.is_some() {
+                self.print_place(out, place)?;
+            }
+            let from = open.len();
+            open.extend(self.places.below(place));
+            open[from..].reverse();
         }
         Ok(())
     }
 
     /// A line; of several records one each, below the path's.
     fn print_place(&self, out: &mut dyn Write, place: &Place) -> io::Result<()> {
-        let mut line = self.path_cell(place.level, &place.label);
-        match place.rows[..] {
-            [] => {}
-            [row] => self.add_record(&mut line, row),
-            _ => {
-                for &row in &place.rows {
-                    writeln!(out, "{}", line.trim_end())?;
-                    line = self.path_cell(place.level, " |-");
-                    self.add_record(&mut line, row);
-                }
+        let mut line = self.path_cell(place.level, &self.label(place));
+        let several = place.rows[0] != place.rows[1];
+        for row in self.places.rows(place) {
+            if several {
+                writeln!(out, "{}", line.trim_end())?;
+                line = self.path_cell(place.level, " |-");
             }
+            self.add_record(&mut line, row);
         }
         writeln!(out, "{}", line.trim_end())
     }
 
-    fn path_cell(&self, level: usize, label: &str) -> String {
-        let indent = (2 * level).min(self.width - 2);
-        let mut line = " ".repeat(indent);
-        match 2 * level >= self.width {
+    fn path_cell(&self, level: u32, label: &str) -> String {
+        let indent = 2 * level as usize;
+        let shown = indent.min(self.width - 2);
+        let mut line = " ".repeat(shown);
+        match indent >= self.width {
             true => line.push_str(".. "),
-            false => cell(&mut line, label, self.width - indent, false),
+            false => cell(&mut line, label, self.width - shown, false),
         }
         line
     }
