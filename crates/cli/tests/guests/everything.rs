@@ -49,6 +49,15 @@ const QUERIES: &[&str] = &[
     "SELECT * FROM processes FORMAT expand",
 ];
 
+/// Of recordings with every event.
+const OF_EVENTS: &[&str] = &[
+    "SELECT operation,count() FROM events GROUP BY operation FORMAT table",
+    "SELECT function,count() FROM events WHERE mem.alloc GROUP BY function FORMAT tree",
+    "SELECT * FROM events LIMIT 20 FORMAT json",
+    "SELECT * FROM lifetimes ORDER BY lifetime_ns DESC LIMIT 20 FORMAT expand",
+    "SELECT allocator,count(),avg(lifetime_ns) FROM lifetimes GROUP BY allocator",
+];
+
 /// Formats of `export`, as the command itself lists them.
 fn formats() -> Vec<String> {
     let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
@@ -72,6 +81,20 @@ fn complaints(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| !said(line)).collect()
 }
 
+/// Asks everything of a recording with every event.
+fn ask_everything_of_events(recording: &Path, place: &Path) {
+    ask_everything(recording, place);
+    ask(OF_EVENTS, recording, place);
+}
+
+fn ask(queries: &[&str], recording: &Path, place: &Path) {
+    for query in queries {
+        let outcome = run(heaptide().args(["query", query]).arg(recording), place);
+        assert_eq!((outcome.status, complaints(&outcome.stderr)), (0, vec![]), "{query}");
+        assert!(outcome.stdout.len() > 40, "{query}: {}", outcome.stdout);
+    }
+}
+
 /// Asks everything of a recording.
 fn ask_everything(recording: &Path, place: &Path) {
     for (line, statuses) in QUESTIONS {
@@ -83,11 +106,7 @@ fn ask_everything(recording: &Path, place: &Path) {
             serde_json::from_str::<Value>(&outcome.stdout).expect(line);
         }
     }
-    for query in QUERIES {
-        let outcome = run(heaptide().args(["query", query]).arg(recording), place);
-        assert_eq!((outcome.status, complaints(&outcome.stderr)), (0, vec![]), "{query}");
-        assert!(outcome.stdout.len() > 40, "{query}: {}", outcome.stdout);
-    }
+    ask(QUERIES, recording, place);
     let formats = formats();
     assert!(formats.len() >= 12, "{formats:?}");
     for format in formats {
@@ -104,13 +123,13 @@ fn ask_everything(recording: &Path, place: &Path) {
 }
 
 /// A recording of the compiler: the driver, cc1plus, the assembler and the linker.
-fn compiler(place: &Path) -> PathBuf {
+fn compiler(place: &Path, options: &[&str]) -> PathBuf {
     let source = place.join("a.cpp");
     let program = "#include <map>\n#include <string>\n#include <vector>\n\
                    int main() { std::map<std::string, std::vector<int>> m; return m[\"a\"].size(); }\n";
     fs::write(&source, program).expect("a source");
     let recording = place.join("compiler.heaptide");
-    let mut command = recorded(&recording, &[]);
+    let mut command = recorded(&recording, options);
     command.args(["g++", "-O1", "-o"]).arg(place.join("a.out")).arg(&source);
     assert_eq!(run(&mut command, place).status, 0);
     assert!(profiles(&recording).len() >= 4);
@@ -133,7 +152,13 @@ fn interpreter(command: &mut Command) -> &mut Command {
 #[test]
 fn of_a_compiler() {
     let place = scratch("everything-compiler");
-    ask_everything(&compiler(&place), &place);
+    ask_everything(&compiler(&place, &[]), &place);
+}
+
+#[test]
+fn of_events_of_a_compiler() {
+    let place = scratch("everything-compiler-traced");
+    ask_everything_of_events(&compiler(&place, &["--mode", "trace", "--free-stacks"]), &place);
 }
 
 #[test]
@@ -147,11 +172,22 @@ fn of_an_interpreter() {
 
 #[test]
 fn of_a_program_that_runs_and_is_killed() {
-    let place = scratch("everything-live");
+    running_and_killed("stacks", ask_everything, ask_everything);
+}
+
+#[test]
+fn of_events_of_a_program_that_runs_and_is_killed() {
+    let ask_of_events = |recording: &Path, place: &Path| ask(OF_EVENTS, recording, place);
+    running_and_killed("trace", ask_everything_of_events, ask_of_events);
+}
+
+fn running_and_killed(mode: &str, while_it_runs: fn(&Path, &Path), killed: fn(&Path, &Path)) {
+    let place = scratch(&format!("everything-live-{mode}"));
     let recording = place.join("live.heaptide");
     let said = fs::File::create(place.join("said")).expect("a file");
     let mut command = clean(Command::new("env"));
     command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    command.env("HEAPTIDE_MODE", mode);
     let mut child = interpreter(&mut command)
         .stdin(Stdio::piped())
         .stdout(said)
@@ -159,17 +195,17 @@ fn of_a_program_that_runs_and_is_killed() {
         .expect("a program that runs");
     let mut input = child.stdin.take().expect("its input");
     until("the work", || fs::read_to_string(place.join("said")).is_ok_and(|s| s == "ready\n"));
-    ask_everything(&recording, &place);
+    while_it_runs(&recording, &place);
     child.kill().expect("a program that still runs");
     child.wait().expect("its end");
     let _ = input.write_all(b"late"); // nobody reads it
-    ask_everything(&recording, &place);
+    killed(&recording, &place);
 }
 
 #[test]
 fn differences_and_joined_recordings() {
     let place = scratch("everything-two");
-    let (first, second) = (compiler(&place), place.join("python.heaptide"));
+    let (first, second) = (compiler(&place, &[]), place.join("python.heaptide"));
     assert_eq!(run(interpreter(&mut recorded(&second, &[])), &place).status, 0);
     for line in [
         "diff",

@@ -93,6 +93,21 @@ fn events_of_time_steps() {
 }
 
 #[test]
+fn traces_of_reallocations() {
+    check("trace-realloc");
+}
+
+#[test]
+fn traces_of_threads() {
+    check("trace-cross");
+}
+
+#[test]
+fn traces_of_a_hydrodynamics_code() {
+    check("trace-lulesh");
+}
+
+#[test]
 fn without_a_trace_there_are_no_events() {
     let place = scratch("queries-no-trace");
     let recording = source("program timesteps.c", "no-trace", &place);
