@@ -4,9 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use heaptide_analysis::snapshot::{self, Snapshot};
+use heaptide_analysis::trace::file::path_of;
 use heaptide_format::{
-    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind,
+    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader,
+    MarkKind, TRACE_ON,
 };
+use heaptide_render::quantity::bytes;
 
 use crate::control::Control;
 use crate::error::Error;
@@ -42,6 +45,17 @@ fn threshold(header: &FileHeader) -> String {
     }
 }
 
+/// Where its events are.
+fn trace(header: &FileHeader, profile: &Path) -> String {
+    let moved = std::fs::metadata(path_of(profile)).map_or(0, |file| file.len());
+    let here = bytes(header.trace_bytes);
+    let is = match header.trace_stopped_ns {
+        0 => "on".to_owned(),
+        ns => format!("ended at {} for want of room", seconds(ns)),
+    };
+    format!("{is}; {} moved out so far, room for {here} in the profile", bytes(moved))
+}
+
 /// All of it, as lines.
 pub fn of(control: &Control) -> Result<String, Error> {
     let header = control.header()?;
@@ -63,6 +77,9 @@ pub fn of(control: &Control) -> Result<String, Error> {
     };
     row("recording", on_or_off(&header));
     row("threshold", threshold(&header));
+    if header.trace & TRACE_ON != 0 {
+        row("trace", trace(&header, &running.file));
+    }
     if header.resets > 0 {
         row("resets", format!("{}, the last at {}", header.resets, seconds(header.reset_time_ns)));
     }

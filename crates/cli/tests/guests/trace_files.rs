@@ -250,6 +250,24 @@ fn who_outlives_the_supervisor_goes_on_in_its_profile() {
 }
 
 #[test]
+fn snapshots_have_no_events() {
+    let place = scratch("trace-snapshot");
+    let (mut command, recording, _) = looping(&place);
+    let profile = only_profile(&recording);
+    until("events that were moved", || length(&path_of(&profile)) > MB / 4);
+    let status = run(heaptide().args(["ctl"]).arg(&recording).arg("status"), &place);
+    assert!(status.stdout.contains("trace      on; "), "{}", status.stdout);
+    let taken = run(heaptide().args(["ctl"]).arg(&recording).arg("snapshot"), &place);
+    assert_eq!(taken.status, 0, "{}", taken.stderr);
+    kill(pid_of(&profile), Signal::SIGKILL).expect("kill the program");
+    command.wait().expect("the command");
+    let snapshot = profile.with_extension("1.snapshot");
+    assert!(disk(&snapshot) < MB, "{}", disk(&snapshot));
+    assert!(!open(&snapshot).processes[0].has_trace());
+    assert_whole(&open(&recording).processes[0], 1);
+}
+
+#[test]
 fn merged_recordings_keep_their_events() {
     let place = scratch("trace-merged");
     let (recording, _) = churned(&place, &[], 50_000, 2);
