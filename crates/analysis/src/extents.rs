@@ -42,6 +42,8 @@ pub(crate) struct Contents<'a> {
 /// An extent of events that is not there.
 pub(crate) struct Cut {
     offset: u64,
+    /// Bytes of it that the file has.
+    length: u64,
     header: ExtentHeader,
     start: TraceStart,
 }
@@ -70,7 +72,7 @@ impl<'a> Contents<'a> {
         let (bytes, cuts) = kept;
         let mut at = bytes.len() as u64;
         while at < end {
-            let (length, cut) = match next(file, at, end) {
+            let (length, cut) = match next(file, at, end, header.file_end) {
                 Ok(found) => found,
                 Err(source) => {
                     return Err(Error::Io { path: path.to_owned(), doing: "read", source });
@@ -100,28 +102,28 @@ impl<'a> Contents<'a> {
 }
 
 /// Bytes from `at` on that belong together, and whether they are an extent of events.
-fn next(file: &File, at: u64, end: u64) -> io::Result<(u64, Option<Cut>)> {
+fn next(file: &File, at: u64, end: u64, file_end: u64) -> io::Result<(u64, Option<Cut>)> {
     let mut head = [0; EVENTS_HEAD];
     let room = (end - at).min(EVENTS_HEAD as u64) as usize;
     file.read_exact_at(&mut head[..room], at)?;
     let header = ExtentHeader::read_from_prefix(&head).ok().map(|(header, _)| header);
     let possible = |h: &ExtentHeader| {
-        let whole = h.length > 0 && h.length.is_multiple_of(format::PAGE) && h.length <= end - at;
-        h.magic == format::EXTENT_MAGIC && whole
+        let whole = h.length > 0 && h.length.is_multiple_of(format::PAGE);
+        h.magic == format::EXTENT_MAGIC && whole && h.length <= file_end - at
     };
     let Some(header) = header.filter(possible) else {
         return Ok((format::PAGE.min(end - at), None));
     };
     if header.kind != Kind::Events as u16 {
-        return Ok((header.length, None));
+        return Ok((header.length.min(end - at), None));
     }
     let start = TraceStart::read_from_bytes(&head[EXTENT_HEADER..]).ok();
     // It may be written anew just now: once its start says so, its lane is the new one.
-    file.read_exact_at(&mut head[..EXTENT_HEADER], at)?;
+    file.read_exact_at(&mut head[..room.min(EXTENT_HEADER)], at)?;
     let lane = ExtentHeader::read_from_prefix(&head).map_or(header.lane, |(now, _)| now.lane);
     let header = ExtentHeader { lane, ..header };
-    let cut = start.map(|start| Cut { offset: at, header, start });
-    Ok((header.length, cut))
+    let length = header.length.min(end - at);
+    Ok((length, start.map(|start| Cut { offset: at, length, header, start })))
 }
 
 /// The committed part of one extent.
@@ -159,7 +161,7 @@ impl<'a> Walk<'a> {
         let mut walk = Walk { bytes, extents, events, notes };
         // What was cut out ahead of `at`, and all of it.
         let (mut gone, mut skipped) = (0, 0);
-        let cut = contents.cuts.iter().fold(0, |sum: u64, cut| sum + cut.header.length);
+        let cut = contents.cuts.iter().fold(0, |sum: u64, cut| sum + cut.length);
         let have = bytes.len() as u64 + cut;
         if have < header.file_end {
             let end = header.file_end;

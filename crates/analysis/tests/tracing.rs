@@ -3,6 +3,7 @@
 mod builder;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 
 use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::filter::Filter;
@@ -11,10 +12,11 @@ use heaptide_analysis::model::{LaneId, Process, Recording, ScopeId, StackId};
 use heaptide_analysis::trace::file::Appender;
 use heaptide_analysis::trace::{Event, Operation, Unpaired};
 use heaptide_format::{
-    Mode, TRACE_FREE_STACKS, TRACE_FULL, TRACE_MOVED, TRACE_NOBODY, TRACE_ON, TraceStart,
+    EXTENT_MAGIC, ExtentHeader, Kind, Mode, PAGE, TRACE_FREE_STACKS, TRACE_FULL, TRACE_MOVED,
+    TRACE_NOBODY, TRACE_ON, TraceStart,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Nanoseconds of a tick.
 const TICK: u64 = 10;
@@ -335,6 +337,35 @@ fn contents_are_taken_once_wherever_they_are() {
     let mut replay = process.replay().unwrap();
     assert_eq!(replay.by_ref().count(), 3);
     assert_eq!(replay.unpaired(), Unpaired { frees: 1, blocks: 0 });
+}
+
+#[test]
+fn events_are_not_read_with_the_profile() {
+    // Sites behind an extent of events that is larger than any profile may be without events.
+    let whole = {
+        let mut t = Traced::new(1);
+        let a = t.sites[0];
+        t.events(0, &[(10, allocated(0x1000, a, 10))]);
+        t
+    };
+    let (bytes, length) = (whole.profile.finish(), 6u64 << 30);
+    let mut header = whole.profile.header;
+    header.file_end = bytes.len() as u64 + length;
+    let mut extent = ExtentHeader::new_zeroed();
+    (extent.magic, extent.kind, extent.length) = (EXTENT_MAGIC, Kind::Events as u16, length);
+    let scratch = Scratch::new("sparse");
+    let file = scratch.write("12-0.profile", header.as_bytes());
+    let opened = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    opened.write_all_at(extent.as_bytes(), PAGE).unwrap();
+    opened.write_all_at(&bytes[PAGE as usize..], PAGE + length).unwrap();
+    let process = Recording::open(&file).unwrap().processes.remove(0);
+    assert_eq!((process.sites.len(), &*process.notes), (1, &[][..]));
+    // Ids are places in the file, and the events are of sites elsewhere.
+    assert_eq!(process.replay().unwrap().count(), 0);
+    assert_eq!(process.replay().unwrap().into_live().len(), 0);
+    opened.set_len(PAGE + length / 2).unwrap();
+    let process = Recording::open(&file).unwrap().processes.remove(0);
+    assert_eq!(process.sites.len(), 0);
 }
 
 #[test]

@@ -44,7 +44,8 @@ impl Process {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// if let Ok(replayed) = process.replayed() {
     ///     assert!(replayed.differences(&process).is_empty());
     /// }
@@ -104,9 +105,8 @@ fn add(sites: &mut [Measures], event: &Event) {
 }
 
 impl Replayed {
-    /// What the process's counters say otherwise. Of a process whose trace is whole, and that was
-    /// not changed by selections, nothing: apart from where threads end blocks and label them at one
-    /// time.
+    /// What the process's counters say otherwise: nothing, of a process whose trace is whole and
+    /// that was not changed by selections.
     pub fn differences(&self, process: &Process) -> Vec<Difference> {
         let pairs = self.sites.iter().zip(&process.sites).enumerate();
         pairs.flat_map(|(index, (replayed, site))| differences(index, replayed, site)).collect()

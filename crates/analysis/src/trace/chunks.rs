@@ -1,8 +1,8 @@
 //! The contents of extents of events, each once, wherever they are now: in the profile, or moved to
 //! the file beside it.
 //!
-//! A profile may be written to meanwhile: contents that were moved, or have given way to others, are
-//! looked for in the file, which is then longer.
+//! A profile may be written to meanwhile: contents that were moved, or have given way to others,
+//! are looked for in the file, which is then longer.
 
 use std::fs::File;
 use std::io::{self, Read};

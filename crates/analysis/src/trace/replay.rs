@@ -49,7 +49,8 @@ impl Process {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let Err(error) = process.replay() else { panic!("it has none") };
     /// let says = "x: it has no events; `heaptide run --mode trace` records them";
     /// assert_eq!(error.to_string(), says);
