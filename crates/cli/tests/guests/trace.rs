@@ -1,13 +1,16 @@
 //! Traces: programs of known events, random ones held to a model, and real ones added up.
 
 use crate::allocators::{ALLOCATORS, library as allocator};
-use crate::harness::{Guest, Trial, clean, profiles, recorded, report, run, scratch, skip, until};
+use crate::harness::{
+    Guest, Trial, clean, heaptide, profiles, recorded, report, run, scratch, skip, until,
+};
 use crate::kill::library;
 use crate::limits::Mount;
 use crate::real::python;
 use crate::trace_model::{Ended, Log, assert_held};
 use crate::trace_sums::assert_add_up;
 use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::trace::{Event, Operation};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -108,6 +111,127 @@ fn random_programs_alone() {
 #[test]
 fn random_programs_with_stacks_of_frees_and_sizes() {
     random_programs("more", 2000, |random| random.supervised(&["--free-stacks", "--by-size"]));
+    let random = Random::new("free-stacks", &["11", "3", "2000"]);
+    random.runs(random.supervised(&["--free-stacks"]));
+    let process = random.process();
+    let names = |stack| {
+        let frames = process.frames_of(stack).map(|frame| &process.frames[frame.0 as usize]);
+        frames.filter_map(|frame| frame.function.as_deref()).collect::<Vec<_>>()
+    };
+    let mut frees = 0;
+    for event in process.replay().expect("a trace") {
+        let allocated = names(process.sites[event.site as usize].stack);
+        let is_ours = allocated.iter().any(|name| name.starts_with("operation_"));
+        if event.operation != Operation::Free || !is_ours {
+            continue;
+        }
+        let by = if event.reallocated { "by_realloc" } else { "released" };
+        assert!(names(event.free_stack).contains(&by), "{event:?}");
+        frees += 1;
+    }
+    assert!(frees > 1000, "{frees} frees");
+}
+
+/// The tables of queries have what replaying gives.
+#[test]
+fn tables_are_the_events() {
+    let random = Random::new("tables", &["12", "4", "3000", "labels"]);
+    random.runs(random.supervised(&[]));
+    let ask = |query: &str| {
+        let mut command = heaptide();
+        let outcome = run(command.args(["query", query]).arg(&random.recording), &random.place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{query}");
+        outcome.stdout.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let process = random.process();
+    let events: Vec<Event> = process.replay().expect("a trace").collect();
+    let said = ask("SELECT * FROM events FORMAT \
+                    format(\"%number% %time_ns% %operation% %uid% %size% %tid% %live_bytes%\")");
+    let known = events.iter().map(|event| {
+        let Event { number, time_ns, requested, thread, live_bytes, .. } = event;
+        let uid = if event.uid == 0 { String::new() } else { event.uid.to_string() };
+        let size = if event.uid == 0 { String::new() } else { requested.to_string() };
+        let operation = event.operation.name();
+        format!("{number} {time_ns} {operation} {uid} {size} {thread} {live_bytes}")
+    });
+    for (said, known) in said.iter().zip(known) {
+        assert_eq!(*said, known);
+    }
+    assert_eq!(said.len(), events.len());
+    let freed = "SELECT * FROM lifetimes FORMAT format(\"%uid% %lifetime_ns% %freed%\")";
+    let mut lifetimes: Vec<String> = Vec::new();
+    for event in events.iter().filter(|event| event.operation == Operation::Free) {
+        lifetimes.push(format!("{} {} true", event.uid, event.time_ns - event.allocated_ns));
+    }
+    let live = process.replay().expect("a trace").into_live();
+    lifetimes.extend(live.iter().map(|block| format!("{}  false", block.uid)));
+    assert_eq!(ask(freed), lifetimes);
+    // Labelling is in the scope and on the lane of who labels, which is not that of the site.
+    let rest = "GROUP BY label,stack ORDER BY label,stack";
+    let of_events = "SELECT label,stack,count() AS n,sum(size) AS b FROM events WHERE mem.alloc";
+    let of_sites = "SELECT label,stack,sum(allocations) AS n,sum(requested_bytes) AS b FROM sites \
+                    WHERE allocations>0";
+    assert_eq!(ask(&format!("{of_events} {rest}")), ask(&format!("{of_sites} {rest}")));
+}
+
+/// Threads have their numbers, one after the other on a few lanes and 200 at once.
+#[test]
+fn threads_by_number() {
+    let place = scratch("trace-threads-by-number");
+    let program = Guest::read("trace_threads.c").build("trace_threads.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &TRACE);
+    let outcome = run(command.arg(program).env("TRACE_THREADS_SAY", "1"), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let recording = Recording::open(&recording).expect("a recording");
+    let process = &recording.processes[0];
+    let of_size = |size: u64| {
+        let all = process.replay().expect("a trace");
+        let ours = all.filter(|event| event.requested == size || event.requested == size + 100_000);
+        ours.map(|event| event.thread).collect::<Vec<u32>>()
+    };
+    let said = outcome.stdout.lines().filter_map(|line| line.strip_prefix("thread "));
+    let said: Vec<(u32, u64)> = said
+        .map(|line| {
+            let (tid, size) = line.split_once(' ').expect("two numbers");
+            (tid.parse().expect("a thread"), size.parse().expect("a size"))
+        })
+        .collect();
+    assert_eq!(said.len(), 300);
+    for &(tid, size) in said.iter().filter(|(_, size)| size % 16 != 0).step_by(7) {
+        // Its own block, made and freed, the other one made; main frees that.
+        let threads = of_size(size);
+        assert!(threads.ends_with(&[tid, tid, tid, process.pid]), "{size}: {threads:?} of {tid}");
+    }
+}
+
+/// Of a reset process, the events since: frees of older blocks are of those.
+#[test]
+fn events_since_a_reset() {
+    let place = scratch("trace-reset");
+    let program = Guest::read("trace_reset.c").build("trace_reset.c", &[]);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &TRACE).arg(program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let ask = |options: &[&str]| {
+        let query = "SELECT operation,uid,frame FROM events WHERE frame=old OR frame=fresh";
+        let mut command = heaptide();
+        command.args(["query", query, "--format", "expand"]).args(options).arg(&recording);
+        let outcome = run(&mut command, &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        outcome.stdout.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let mut known = Vec::new();
+    let mut add = |operation: &str, uids: std::ops::RangeInclusive<u32>, frame: &str| {
+        known.extend(uids.map(|uid| format!("operation={operation},uid={uid},frame={frame}")));
+    };
+    add("allocate", 1..=10, "old");
+    add("free", 1..=2, "old");
+    add("free", 3..=5, "old");
+    add("allocate", 11..=15, "fresh");
+    add("free", 11..=14, "fresh");
+    assert_eq!(ask(&["--from-start"]), known);
+    assert_eq!(ask(&[]), known[12..]);
 }
 
 /// Many extents of each thread, which are moved out while the program runs.

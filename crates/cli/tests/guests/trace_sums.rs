@@ -1,6 +1,8 @@
 //! A trace added up event by event: it gives the figures that the recorder counted, to the byte.
 
-use heaptide_analysis::model::{LaneId, Measures, Moved, Process, Recording, Site, SiteKind};
+use heaptide_analysis::model::{
+    LaneId, Measures, Moved, Process, Recording, Site, SiteKind, SizeClass,
+};
 use heaptide_analysis::trace::{Event, Operation};
 use std::path::Path;
 
@@ -70,6 +72,7 @@ struct Sums {
     scopes: Vec<(u64, u64)>,
     /// Likewise on each lane.
     lanes: Vec<(u64, u64)>,
+    histogram: Vec<SizeClass>,
     events: u64,
 }
 
@@ -80,6 +83,7 @@ impl Sums {
             remote: vec![0; process.sites.len()],
             scopes: vec![(0, 0); process.scopes.len()],
             lanes: vec![(0, 0); process.lanes.len()],
+            histogram: process.histogram.iter().map(empty).collect(),
             events: 0,
         };
         for event in process.replay().expect("a trace") {
@@ -93,6 +97,7 @@ impl Sums {
     }
 
     fn add(&mut self, process: &Process, event: &Event) {
+        self.count_size(process, event);
         let (at, before) = (event.site as usize, event.site_before as usize);
         match event.operation {
             Operation::Allocate => {
@@ -124,13 +129,30 @@ impl Sums {
         }
     }
 
+    fn count_size(&mut self, process: &Process, event: &Event) {
+        let is_new = event.operation == Operation::Allocate;
+        if !is_counted(process, event) || !(is_new || event.operation == Operation::Free) {
+            return;
+        }
+        if is_new {
+            self.class(event.requested).requested += 1;
+            self.class(event.usable).usable += 1;
+        } else {
+            self.class(event.usable).freed += 1;
+        }
+    }
+
+    fn class(&mut self, size: u64) -> &mut SizeClass {
+        let class = self.histogram.iter_mut().find(|c| (c.size_min..=c.size_max).contains(&size));
+        class.unwrap_or_else(|| panic!("no size class of {size}"))
+    }
+
     fn leaves(&mut self, process: &Process, site: usize, lane: Option<LaneId>) {
         self.remote[site] += i64::from(lane != Some(process.sites[site].lane));
     }
 
     fn free_here(&mut self, process: &Process, event: &Event) {
-        let kind = process.sites[event.site as usize].kind;
-        if !matches!(kind, SiteKind::Heap | SiteKind::PoolChunk) {
+        if !is_counted(process, event) {
             return;
         }
         let lane = event.lane.map(|lane| &mut self.lanes[lane.0 as usize]);
@@ -140,6 +162,16 @@ impl Sums {
             *bytes += event.usable;
         }
     }
+}
+
+/// Whether an event is of a block of the allocator's, which are in totals.
+fn is_counted(process: &Process, event: &Event) -> bool {
+    let kind = process.sites[event.site as usize].kind;
+    matches!(kind, SiteKind::Heap | SiteKind::PoolChunk)
+}
+
+fn empty(class: &SizeClass) -> SizeClass {
+    SizeClass { requested: 0, usable: 0, freed: 0, ..*class }
 }
 
 /// What a row says of a labelled site that can be had from outside: it is a site of the lane that
@@ -167,5 +199,6 @@ fn of_process(process: &Process) -> u64 {
     let counted = process.lanes.iter().map(|lane| &lane.measures);
     let counted: Vec<_> = counted.map(|of| (of.frees_here, of.freed_here_bytes)).collect();
     assert_eq!(sums.lanes, counted, "{program}: frees by lane");
+    assert_eq!(sums.histogram, process.histogram, "{program}: sizes");
     sums.events
 }
