@@ -180,7 +180,9 @@ pub fn moving(lane: &mut LaneState, block: *const u8) {
 #[inline(never)]
 pub fn tell(lane: &mut LaneState, record: &Record) {
     if lane.is_traced() {
-        if !matches!(record, Record::Thread(_) | Record::Scope(_) | Record::Node(_)) {
+        // What ends a reallocation is where that began.
+        use Record::{Node, Released, Scope, StillThere, Thread};
+        if !matches!(record, Thread(_) | Scope(_) | Node(_) | StillThere | Released) {
             say_where(lane);
         }
         write(lane, |encoder, room, ticks| encoder.record(room, ticks, record));

@@ -137,8 +137,8 @@ impl Sums {
         if is_new {
             self.class(event.requested).requested += 1;
             self.class(event.usable).usable += 1;
-        } else {
-            self.class(event.usable).freed += 1;
+        } else if event.lane.is_some() {
+            self.class(event.usable).freed += 1; // nobody counts sizes of frees in the recorder
         }
     }
 
