@@ -1,5 +1,5 @@
-"""Queries: a trace of Caliper's of the size that LULESH's has in Caliper's document on memory, and a
-trace of many events."""
+"""Queries: a trace of Caliper's of the size that LULESH's has in Caliper's document on memory, and
+a trace of many events."""
 import os
 import shutil
 import subprocess

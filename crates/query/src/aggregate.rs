@@ -70,8 +70,15 @@ pub(crate) struct Groups {
 }
 
 /// A group's keys.
+#[derive(Clone, Copy)]
 struct Key {
     path: NodeId,
+    /// The number of what it has beside the path.
+    rest: u32,
+}
+
+/// What groups have beside the path.
+struct Rest {
     other: NodeId,
     values: Vec<Option<Bits>>,
 }
@@ -155,11 +162,7 @@ impl<'q> Grouping<'q> {
     pub(crate) fn finish(mut self, groups: Groups) -> Table {
         let mut order: Vec<u32> = (0..groups.first.len() as u32).collect();
         order.sort_unstable_by_key(|&group| groups.first[group as usize]);
-        let mut keys: Vec<Key> = order.iter().map(|&g| self.key(&groups.numbers, g)).collect();
-        // Where nothing is nested the other hierarchies are the path.
-        if keys.iter().all(|key| key.path == NodeId(0)) {
-            keys.iter_mut().for_each(|key| std::mem::swap(&mut key.path, &mut key.other));
-        }
+        let (mut keys, rests) = self.keys_of(&groups.numbers, &order);
         let inclusive = self.query.aggregations.iter().map(|call| call.operator.is_inclusive());
         let inclusive: Vec<bool> = inclusive.collect();
         let of_calls = self.calls.iter().zip(&groups.sums);
@@ -171,10 +174,10 @@ impl<'q> Grouping<'q> {
         };
         let touched: Vec<bool> = (0..keys.len()).map(touched).collect();
         let above = match touched.contains(&true) {
-            true => self.above(&mut keys, &touched),
+            true => self.above(&mut keys, rests.len(), &touched),
             false => Vec::new(),
         };
-        self.write_keys(&keys);
+        self.write_keys(&keys, &rests);
         for ((summing, inclusive), own) in self.calls.iter().zip(inclusive).zip(&mut own) {
             summing.resize(own, keys.len());
             if !inclusive {
@@ -190,42 +193,63 @@ impl<'q> Grouping<'q> {
         self.answer
     }
 
-    fn key(&self, numbers: &Numbers, group: u32) -> Key {
-        let mut values = numbers.keys(group);
-        let mut node = || match self.kept.is_empty() {
-            true => NodeId(0),
-            false => NodeId(values.pop().flatten().map_or(0, |bits| bits.0 as u32)),
+    /// The keys of groups, and what they have beside the path.
+    fn keys_of(&self, numbers: &Numbers, groups: &[u32]) -> (Vec<Key>, Vec<Rest>) {
+        let split = |group: u32| {
+            let mut values = numbers.keys(group);
+            let mut node = || match self.kept.is_empty() {
+                true => NodeId(0),
+                false => NodeId(values.pop().flatten().map_or(0, |bits| bits.0 as u32)),
+            };
+            let (path, other) = (node(), node());
+            (path, Rest { other, values })
         };
-        let (path, other) = (node(), node());
-        Key { path, other, values }
+        // Where nothing is nested the other hierarchies are the path.
+        let is_nested = groups.iter().any(|&group| split(group).0 != NodeId(0));
+        let values = self.widths.iter().take(self.keys.columns.len()).copied();
+        let mut numbers = Numbers::new(values.chain([Some(self.answer.nodes.len())]));
+        let (mut keys, mut rests) = (Vec::with_capacity(groups.len()), Vec::new());
+        for &group in groups {
+            let (mut path, mut rest) = split(group);
+            if !is_nested {
+                std::mem::swap(&mut path, &mut rest.other);
+            }
+            let other = Some(Bits(rest.other.0.into()));
+            let number = numbers.of(rest.values.iter().copied().chain([other]));
+            if number as usize == rests.len() {
+                rests.push(rest);
+            }
+            keys.push(Key { path, rest: number });
+        }
+        (keys, rests)
     }
 
     /// Groups that inclusive operators have something of, each with the group of the path above,
     /// which is made if it is not there; inner ones first.
-    fn above(&self, keys: &mut Vec<Key>, touched: &[bool]) -> Vec<(u32, u32)> {
-        let nodes = [Some(self.answer.nodes.len()); 2];
-        let values = &self.widths[..self.keys.columns.len()];
-        let mut numbers = Numbers::new(values.iter().copied().chain(nodes));
-        let mut number = |key: &Key, path: NodeId| {
-            let nodes = [key.other, path].map(|node| Some(Bits(node.0.into())));
-            numbers.of(key.values.iter().copied().chain(nodes))
+    fn above(&self, keys: &mut Vec<Key>, rests: usize, touched: &[bool]) -> Vec<(u32, u32)> {
+        let widths = [rests, self.answer.nodes.len()].map(Some);
+        let mut numbers = Numbers::new(widths.into_iter());
+        let mut number = |key: Key| {
+            let key = [key.rest, key.path.0].map(|of| Some(Bits(of.into())));
+            numbers.of(key.into_iter())
         };
         keys.iter().for_each(|key| {
-            number(key, key.path);
+            number(*key);
         });
         let mut open: Vec<u32> =
             (0..).zip(touched).filter(|(_, t)| **t).map(|(id, _)| id).collect();
         let mut seen = touched.to_vec();
         let mut above = Vec::new();
         while let Some(group) = open.pop() {
-            let key = &keys[group as usize];
+            let key = keys[group as usize];
             let up = self.answer.nodes[key.path.0 as usize].parent;
             if up == NodeId(0) {
                 continue;
             }
-            let number = number(key, up);
+            let key = Key { path: up, ..key };
+            let number = number(key);
             if number as usize == keys.len() {
-                keys.push(Key { path: up, other: key.other, values: key.values.clone() });
+                keys.push(key);
                 seen.push(false);
             }
             above.push((group, number));
@@ -239,11 +263,13 @@ impl<'q> Grouping<'q> {
     }
 
     /// A record for each group, with its keys.
-    fn write_keys(&mut self, keys: &[Key]) {
+    fn write_keys(&mut self, keys: &[Key], rests: &[Rest]) {
+        let rest = |key: &Key| &rests[key.rest as usize];
         self.answer.paths = keys.iter().map(|key| key.path).collect();
-        self.answer.others = keys.iter().map(|key| key.other).collect();
+        self.answer.others = keys.iter().map(|key| rest(key).other).collect();
         for (at, &id) in self.keys.columns.iter().enumerate() {
-            self.answer.of_mut(id).column = Column::of(keys.iter().map(|key| key.values[at]));
+            let values = keys.iter().map(|key| rest(key).values[at]);
+            self.answer.of_mut(id).column = Column::of(values);
         }
     }
 }

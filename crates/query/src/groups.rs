@@ -12,7 +12,7 @@ pub(crate) struct Numbers {
 }
 
 /// Places of a table by number and key; beyond them there is a map.
-const DENSE: usize = 1 << 22;
+const DENSE: usize = 1 << 26;
 
 #[derive(Debug)]
 struct Step {
@@ -21,14 +21,17 @@ struct Step {
     /// By number before and key: the number, from 1.
     dense: Vec<u32>,
     ids: FxHashMap<(u32, Option<Bits>), u32>,
-    /// The number before and the key of each.
-    all: Vec<(u32, Option<Bits>)>,
+    /// The number before each.
+    before: Vec<u32>,
+    /// The key of each.
+    keys: Vec<u64>,
+    present: Vec<bool>,
 }
 
 impl Step {
     #[inline]
     fn number(&mut self, before: u32, key: Option<Bits>) -> u32 {
-        let next = self.all.len() as u32 + 1;
+        let next = self.before.len() as u32 + 1;
         let slot = self.width.and_then(|width| {
             let place = key.map_or(0, |bits| bits.0 as usize + 1);
             (before as usize).checked_mul(width + 1)?.checked_add(place).filter(|at| *at < DENSE)
@@ -44,9 +47,16 @@ impl Step {
         };
         if *number == 0 {
             *number = next;
-            self.all.push((before, key));
+            self.before.push(before);
+            self.keys.push(key.map_or(0, |bits| bits.0));
+            self.present.push(key.is_some());
         }
         *number - 1
+    }
+
+    /// What a number was made of.
+    fn made_of(&self, number: usize) -> (u32, Option<Bits>) {
+        (self.before[number], self.present[number].then_some(Bits(self.keys[number])))
     }
 }
 
@@ -57,7 +67,9 @@ impl Numbers {
             width: width.filter(|width| *width < DENSE),
             dense: Vec::new(),
             ids: FxHashMap::default(),
-            all: Vec::new(),
+            before: Vec::new(),
+            keys: Vec::new(),
+            present: Vec::new(),
         };
         Numbers { steps: widths.map(step).collect() }
     }
@@ -82,7 +94,7 @@ impl Numbers {
     pub(crate) fn keys(&self, number: u32) -> Vec<Option<Bits>> {
         let mut at = number;
         let back = self.steps.iter().rev().map(|step| {
-            let (before, key) = step.all[at as usize];
+            let (before, key) = step.made_of(at as usize);
             at = before;
             key
         });
@@ -95,8 +107,8 @@ impl Numbers {
     pub(crate) fn absorb(&mut self, other: &Numbers) -> Vec<u32> {
         let mut here = vec![0];
         for (step, of) in self.steps.iter_mut().zip(&other.steps) {
-            let numbers =
-                of.all.iter().map(|&(before, key)| step.number(here[before as usize], key));
+            let all = (0..of.before.len()).map(|number| of.made_of(number));
+            let numbers = all.map(|(before, key)| step.number(here[before as usize], key));
             here = numbers.collect();
         }
         here

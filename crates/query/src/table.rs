@@ -7,10 +7,11 @@
 //! What records are made of is apart from them and shared: names, texts and nodes. A batch is a
 //! table of some of the records, and costs what its own columns cost.
 
+use std::hash::BuildHasher;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::value::{Bits, Kind, Strings};
 
@@ -164,13 +165,14 @@ pub struct Nodes(Arc<Tree>);
 #[derive(Clone, Debug)]
 struct Tree {
     all: Vec<Node>,
-    ids: FxHashMap<Node, NodeId>,
+    /// Ids by hash, each in the first free place from its own on; 0 is free. Never quite full.
+    ids: Vec<u32>,
 }
 
 impl Default for Nodes {
     fn default() -> Nodes {
         let none = Node { parent: NodeId(0), attribute: AttributeId(u32::MAX), value: Bits(0) };
-        Nodes(Arc::new(Tree { all: vec![none], ids: FxHashMap::default() }))
+        Nodes(Arc::new(Tree { all: vec![none], ids: vec![0; 16] }))
     }
 }
 
@@ -185,14 +187,37 @@ impl Deref for Nodes {
 impl Nodes {
     /// The node of a value below another; a new one if there is none.
     pub fn id(&mut self, node: Node) -> NodeId {
-        if let Some(&id) = self.0.ids.get(&node) {
-            return id;
+        let place = self.0.place(&node);
+        match self.0.ids[place] {
+            0 => Arc::make_mut(&mut self.0).add(node, place),
+            id => NodeId(id),
         }
-        let tree = Arc::make_mut(&mut self.0);
-        let id = NodeId(tree.all.len() as u32);
-        tree.all.push(node);
-        tree.ids.insert(node, id);
-        id
+    }
+}
+
+impl Tree {
+    /// Where the id of a node is, or is to be.
+    fn place(&self, node: &Node) -> usize {
+        let last = self.ids.len() - 1;
+        let mut place = FxBuildHasher.hash_one(node) as usize & last;
+        while self.ids[place] != 0 && self.all[self.ids[place] as usize] != *node {
+            place = (place + 1) & last;
+        }
+        place
+    }
+
+    fn add(&mut self, node: Node, place: usize) -> NodeId {
+        let id = self.all.len() as u32;
+        self.all.push(node);
+        self.ids[place] = id;
+        if self.all.len() * 4 > self.ids.len() * 3 {
+            self.ids = vec![0; self.ids.len() * 2];
+            for id in 1..self.all.len() {
+                let place = self.place(&self.all[id]);
+                self.ids[place] = id as u32;
+            }
+        }
+        NodeId(id)
     }
 }
 

@@ -401,8 +401,9 @@ impl Filler {
     }
 }
 
-/// The attributes of all scopes: nested, but for the iterations of loops, which are values. One that
-/// is called like a column is `scope.` and its name; numbers are numbers if all its values are.
+/// The attributes of all scopes: nested, but for the iterations of loops, which are values. One
+/// that is called like a column is `scope.` and its name; numbers are numbers if all its values
+/// are.
 fn scope_attributes<'a>(
     table: &mut Table,
     scopes: impl Iterator<Item = (&'a str, &'a str)>,
