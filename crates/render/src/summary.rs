@@ -13,8 +13,8 @@ use crate::scopes;
 use crate::text::{command_line, ending, trace_says};
 
 /// Exactly five lines about the process that used most: what ran and how it ended, what it
-/// allocated, its peak and who held it, what is live, and what to type next. With a trace there is a
-/// sixth about what it takes.
+/// allocated, its peak and who held it, what is live, and what to type next. With a trace there is
+/// a sixth about what it takes.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(path);
