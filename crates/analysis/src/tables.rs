@@ -40,7 +40,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let marks = naming::marks(&profile, &ids);
     let became =
         Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
-    let running = ending.end == End::Running;
+    let running = (ending.end == End::Running, ending.duration_ns);
     let traces = Trace::of(&profile, &ending.file, running, &became).into_iter().collect();
     let header = &profile.header;
     totals.peak_bytes = header.peak_bytes;

@@ -431,8 +431,8 @@ fn joined_processes_have_one_order_of_events() {
         (110, Allocate, 2, 0, 36),
         (200, Free, 1, 0, 18),
         (300, Allocate, 3, 0, 35),
-        (300, Free, 2, 0, 17),
-        (400, Allocate, 4, 0, 34),
+        (300, Free, 2, 0, 0), // the other one has ended, with what it held
+        (400, Allocate, 4, 0, 17),
     ];
     assert_eq!(short(process), expected);
     let live: Vec<_> = process.replay().unwrap().into_live().iter().map(|b| b.uid).collect();

@@ -1,6 +1,7 @@
 //! Records paired by address: which block each is of.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use heaptide_trace::Record;
 use rustc_hash::FxHashMap;
@@ -9,7 +10,7 @@ use super::event::{Event, LiveBlock, Operation};
 use super::lanes::{Step, Who};
 use super::maps::Trace;
 use super::table::{Addressed, Table};
-use crate::model::{ScopeId, Site, StackId};
+use crate::model::{ScopeId, StackId};
 
 /// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
 /// after the next allocation at its address.
@@ -73,6 +74,13 @@ pub struct Unpaired {
     pub blocks: u64,
 }
 
+impl Unpaired {
+    pub(super) fn add(&mut self, other: Unpaired) {
+        self.frees += other.frees;
+        self.blocks += other.blocks;
+    }
+}
+
 /// The blocks of an image.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -80,7 +88,7 @@ pub(super) struct Blocks {
     /// Events before this are not given.
     since_ns: u64,
     /// By index of the site.
-    scopes: Vec<ScopeId>,
+    scopes: Arc<[ScopeId]>,
     live: Table<Block>,
     /// Memory that is no block of the allocator's, by address and site.
     known: FxHashMap<(u64, u32), Block>,
@@ -108,7 +116,7 @@ struct Sink<'a> {
 }
 
 impl Blocks {
-    pub(super) fn of(trace: Trace, sites: &[Site], lanes: usize) -> Blocks {
+    pub(super) fn of(trace: Trace, scopes: Arc<[ScopeId]>, lanes: usize) -> Blocks {
         let since_ns = match trace.since_ns {
             0 => 0,
             since_ns => since_ns.saturating_add(trace.after_ns),
@@ -116,7 +124,7 @@ impl Blocks {
         Blocks {
             trace,
             since_ns,
-            scopes: sites.iter().map(|site| site.scope).collect(),
+            scopes,
             live: Table::new(),
             known: FxHashMap::default(),
             doing: vec![Doing::default(); lanes],
@@ -194,6 +202,13 @@ impl Blocks {
             },
             Record::Scope(_) | Record::Thread(_) | Record::Node(_) => {} // the lane knows
         }
+    }
+
+    /// Usable bytes that are live.
+    pub(super) fn live_bytes(&self) -> u64 {
+        let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
+        let all = self.live.iter().chain(moving);
+        all.fold(0, |sum, block| sum.saturating_add(block.usable))
     }
 
     /// What is live, of sites that are there.

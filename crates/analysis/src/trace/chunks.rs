@@ -235,17 +235,18 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn of(mut files: Files) -> Ahead {
+    /// Errors: there is no thread to be had.
+    pub(super) fn of(mut files: Files) -> io::Result<Ahead> {
         let (requests, asked) = channel::<Request>();
         // It ends when nobody asks any more.
-        thread::spawn(move || {
+        thread::Builder::new().spawn(move || {
             for Request { chunk, to } in asked {
                 let mut contents = Vec::new();
                 let read = files.read(&chunk, &mut contents);
                 let _ = to.send(read.map(|()| contents)); // who asked may be gone
             }
-        });
-        Ahead { requests }
+        })?;
+        Ok(Ahead { requests })
     }
 
     /// Asks for contents.

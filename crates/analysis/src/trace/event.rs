@@ -84,7 +84,7 @@ pub struct Event {
     /// Of a free the stack that freed, where it was recorded (`--free-stacks`); else 0.
     pub free_stack: StackId,
     /// Usable bytes of the process that are live after it: of blocks from the allocator, of all
-    /// sites.
+    /// sites. Of joined processes those that have not ended.
     pub live_bytes: u64,
 }
 

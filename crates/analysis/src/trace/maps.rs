@@ -24,6 +24,8 @@ pub struct Trace {
     pub(crate) since_ns: u64,
     /// Nanoseconds from the start of the process that it was joined to.
     pub(crate) after_ns: u64,
+    /// When the image ended, nanoseconds from its start, as far as that is known.
+    pub(crate) end_ns: u64,
     /// Whether the image ran when its profile was read: what came later is not in the tables.
     pub(crate) running: bool,
     /// The extents as they were then.
@@ -53,7 +55,7 @@ impl Trace {
     pub(crate) fn of(
         profile: &Profile,
         file: &Path,
-        running: bool,
+        (running, end_ns): (bool, u64),
         became: &Became,
     ) -> Option<Trace> {
         let header = &profile.header;
@@ -67,6 +69,7 @@ impl Trace {
             limit_bytes: Some(header.trace_limit).filter(|&bytes| bytes != 0),
             since_ns: if profile.before.is_some() { header.reset_time_ns } else { 0 },
             after_ns: 0,
+            end_ns,
             running,
             extents: profile.events.clone(),
             sites: ById::default(),

@@ -1,5 +1,8 @@
 //! The events of a process in order, read as they are asked for.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use super::blocks::{Blocks, Counts, Unpaired};
 use super::chunks::{Ahead, Files};
 use super::clock::Clock;
@@ -7,7 +10,7 @@ use super::event::{Event, LiveBlock};
 use super::lanes::{self, Lanes, Step};
 use super::maps::Trace;
 use crate::Error;
-use crate::model::{Process, Site};
+use crate::model::{Process, ScopeId};
 
 /// Events that are given at once, about.
 const BATCH: usize = 4096;
@@ -20,10 +23,20 @@ const STEPS: usize = 64;
 /// Files are read ahead by a thread of its own. Memory is bounded by the blocks that are live at
 /// once, and half a megabyte for each lane.
 pub struct Replay {
-    images: Vec<Image>,
+    /// Images that have not begun, the next one last.
+    waiting: Vec<Trace>,
+    /// Those that have events.
+    open: Vec<Image>,
+    /// Those whose events are over, and which end later: when, and what they hold until then.
+    ending: Vec<(u64, u64)>,
+    scopes: Arc<[ScopeId]>,
     counts: Counts,
     /// What was not given yet to who takes one after the other, the next one last.
     ready: Vec<Event>,
+    /// Of images that are over.
+    live: Vec<LiveBlock>,
+    unpaired: Unpaired,
+    notes: Vec<String>,
 }
 
 /// One process image.
@@ -33,6 +46,8 @@ struct Image {
     steps: Vec<Step>,
     blocks: Blocks,
     after_ns: u64,
+    /// When it ended.
+    end_ns: u64,
     /// After these nothing is given: the trace ended there, or what was read of the profile.
     stopped_ns: u64,
     stopped_ticks: u64,
@@ -59,9 +74,21 @@ impl Process {
         if self.traces.is_empty() {
             return Err(Error::NoTrace { path: self.file.clone() });
         }
-        let image = |trace: &Trace| Image::open(trace, &self.sites);
-        let images = self.traces.iter().map(image).collect::<Result<_, _>>()?;
-        Ok(Replay { images, counts: Counts::default(), ready: Vec::new() })
+        let mut waiting = self.traces.clone();
+        waiting.sort_by_key(|trace| Reverse(trace.after_ns));
+        let scopes: Arc<[ScopeId]> = self.sites.iter().map(|site| site.scope).collect();
+        let first = waiting.pop().map(|trace| Image::open(trace, scopes.clone()));
+        Ok(Replay {
+            waiting,
+            open: first.transpose()?.into_iter().collect(),
+            ending: Vec::new(),
+            scopes,
+            counts: Counts::default(),
+            ready: Vec::new(),
+            live: Vec::new(),
+            unpaired: Unpaired::default(),
+            notes: Vec::new(),
+        })
     }
 }
 
@@ -81,10 +108,8 @@ impl Replay {
     /// Goes on in the image whose next event is first; false if there is none.
     fn run(&mut self, batch: &mut Vec<Event>) -> bool {
         let (mut first, mut until_ns) = (None, u64::MAX);
-        for (index, image) in self.images.iter_mut().enumerate() {
-            let Some(ns) = image.next_ns() else {
-                continue;
-            };
+        for (index, image) in self.open.iter_mut().enumerate() {
+            let ns = image.next_ns().unwrap_or(0); // and is closed now
             match first {
                 Some((_, first_ns)) if ns >= first_ns => until_ns = until_ns.min(ns),
                 before => {
@@ -93,11 +118,50 @@ impl Replay {
                 }
             }
         }
-        let image = first.and_then(|(index, _)| self.images.get_mut(index));
-        image.is_some_and(|image| {
-            image.run(until_ns, &mut self.counts, batch);
-            true
-        })
+        if let Some(next) = self.waiting.last() {
+            if first.is_none_or(|(_, ns)| next.after_ns <= ns) {
+                self.begin();
+                return true;
+            }
+            until_ns = until_ns.min(next.after_ns);
+        }
+        let Some((index, first_ns)) = first else {
+            return false;
+        };
+        let counts = &mut self.counts;
+        self.ending.retain(|&(end_ns, bytes)| {
+            let ended = end_ns < first_ns;
+            counts.live_bytes = counts.live_bytes.saturating_sub(if ended { bytes } else { 0 });
+            !ended
+        });
+        let ends = self.ending.iter().map(|&(end_ns, _)| end_ns);
+        let until_ns = ends.fold(until_ns, u64::min);
+        if let Some(image) = self.open.get_mut(index) {
+            image.run(until_ns, counts, batch);
+            if image.next_ns().is_none() {
+                self.close(index);
+            }
+        }
+        true
+    }
+
+    /// Opens the next image.
+    fn begin(&mut self) {
+        let next = self.waiting.pop().map(|trace| Image::open(trace, self.scopes.clone()));
+        match next {
+            Some(Ok(image)) => self.open.push(image),
+            Some(Err(error)) => self.notes.push(error.to_string()),
+            None => {}
+        }
+    }
+
+    /// Gives back all that an image takes but what is asked for at the end.
+    fn close(&mut self, index: usize) {
+        let image = self.open.swap_remove(index);
+        self.live.extend(image.blocks.live());
+        self.ending.push((image.end_ns, image.blocks.live_bytes()));
+        self.unpaired.add(image.blocks.unpaired);
+        self.notes.extend(image.notes());
     }
 
     /// The blocks that are live after the last event, in order of allocation. What was not given
@@ -105,10 +169,8 @@ impl Replay {
     pub fn into_live(mut self) -> Vec<LiveBlock> {
         let mut passed = Vec::new();
         while self.fill(&mut passed) {}
-        let blocks = self.images.iter().flat_map(|image| image.blocks.live());
-        let mut live: Vec<LiveBlock> = blocks.collect();
-        live.sort_unstable_by_key(|block| block.uid);
-        live
+        self.live.sort_unstable_by_key(|block| block.uid);
+        self.live
     }
 
     /// Events of the process so far, given or not.
@@ -118,16 +180,15 @@ impl Replay {
 
     /// What did not fit together so far.
     pub fn unpaired(&self) -> Unpaired {
-        let all = self.images.iter().map(|image| image.blocks.unpaired);
-        all.fold(Unpaired::default(), |sum, of| Unpaired {
-            frees: sum.frees + of.frees,
-            blocks: sum.blocks + of.blocks,
-        })
+        let mut all = self.unpaired;
+        self.open.iter().for_each(|image| all.add(image.blocks.unpaired));
+        all
     }
 
     /// What a person should know of how complete the events are, after the last of them.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.images.iter().flat_map(Image::notes).collect();
+        let mut notes = self.notes.clone();
+        notes.extend(self.open.iter().flat_map(Image::notes));
         let Unpaired { frees, blocks } = self.unpaired();
         if frees > 0 {
             notes.push(format!("{frees} frees are of blocks whose allocation is not in the trace"));
@@ -154,8 +215,8 @@ impl Iterator for Replay {
 }
 
 impl Image {
-    fn open(trace: &Trace, sites: &[Site]) -> Result<Image, Error> {
-        let (mut files, contents) = Files::open(trace)?;
+    fn open(trace: Trace, scopes: Arc<[ScopeId]>) -> Result<Image, Error> {
+        let (mut files, contents) = Files::open(&trace)?;
         let mut clock = Clock::default();
         trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
         let mut stopped_ticks = u64::MAX;
@@ -167,15 +228,20 @@ impl Image {
             };
             stopped_ticks = contents.newest.iter().filter_map(&mut last).max().unwrap_or(u64::MAX);
         }
-        let lanes = Lanes::of(contents.lanes, Ahead::of(files), clock);
+        let ahead = Ahead::of(files).map_err(|source| {
+            let path = trace.file.clone();
+            Error::Io { path, doing: "start reading", source }
+        })?;
+        let lanes = Lanes::of(contents.lanes, ahead, clock);
         Ok(Image {
-            blocks: Blocks::of(trace.clone(), sites, lanes.count()),
-            lanes,
             steps: Vec::with_capacity(STEPS),
             after_ns: trace.after_ns,
+            end_ns: trace.after_ns.saturating_add(trace.end_ns),
             stopped_ns: trace.stopped_ns.unwrap_or(u64::MAX),
             stopped_ticks,
             is_over: false,
+            blocks: Blocks::of(trace, scopes, lanes.count()),
+            lanes,
         })
     }
 
