@@ -8,13 +8,13 @@ use crate::table::{AttributeId, Table};
 /// Orders the records and keeps as many as are asked for.
 pub(crate) fn order(query: &Query, table: &mut Table) {
     if !query.order.is_empty() || query.limit.is_some() {
-        table.keep(&rows(query, table));
+        table.keep(&first(query, table, (0..table.rows()).collect()));
     }
 }
 
-/// The records by all keys, the first of them first, as many as are asked for. Records without a
-/// value come before all others; those with the same keys stay in order.
-pub(crate) fn rows(query: &Query, table: &Table) -> Vec<usize> {
+/// Of some records, which are in order, as many as are asked for: by all keys, the first of them
+/// first. Records without a value come before all others; those with the same keys stay in order.
+pub(crate) fn first(query: &Query, table: &Table, mut rows: Vec<usize>) -> Vec<usize> {
     let keys = query.order.iter().filter_map(|one| {
         let id = attribute(query, table, &one.attribute.text)?;
         Some((table.of(id).kind, table.lookup(id), one.first))
@@ -32,9 +32,12 @@ pub(crate) fn rows(query: &Query, table: &Table) -> Vec<usize> {
         });
         by_key.into_iter().find(|found| found.is_ne()).unwrap_or(Ordering::Equal)
     };
-    let mut rows: Vec<usize> = (0..table.rows()).collect();
-    rows.sort_by(|&a, &b| compare(a, b));
-    rows.truncate(query.limit.unwrap_or(usize::MAX));
+    let compare = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
+    if let Some(limit) = query.limit.filter(|limit| *limit < rows.len()) {
+        rows.select_nth_unstable_by(limit, compare);
+        rows.truncate(limit);
+    }
+    rows.sort_unstable_by(compare);
     rows
 }
 

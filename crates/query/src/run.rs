@@ -121,7 +121,10 @@ impl<'q> Plan<'q> {
         let mut table = batch.table();
         table.adopt(&self.template);
         self.lets.iter().for_each(|derived| derived.apply(&mut table));
-        let rows = self.filter.rows(&table);
+        let mut rows = self.filter.rows(&table);
+        if self.limit().is_some_and(|limit| limit < rows.len()) {
+            rows = order::first(self.query, &table, rows);
+        }
         match (part, &self.grouping) {
             (Part::Groups(groups), Some(grouping)) => grouping.add(groups, &table, &rows, first),
             (Part::Records(pieces), _) if !rows.is_empty() => {
@@ -178,7 +181,7 @@ impl Piece {
 
     /// The first records of the query's order.
     fn ordered(mut self, query: &Query) -> Piece {
-        let rows = order::rows(query, &self.table);
+        let rows = order::first(query, &self.table, (0..self.numbers.len()).collect());
         self.keep(&rows);
         self
     }
