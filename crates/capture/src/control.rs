@@ -9,7 +9,6 @@ use crate::process::{Process, process};
 use crate::real::Real;
 use crate::timeline;
 use crate::tls::tls;
-use crate::trace;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::{
@@ -59,9 +58,6 @@ pub fn prepare(p: &Process, options: &Options) {
     }
     if options.by_size && options.mode != Mode::Counters {
         set(p, CONTROL_BY_SIZE);
-    }
-    if options.trace {
-        trace::prepare(p, options.free_stacks, options.max_size);
     }
     monitors::resume(p);
     p.moments.every_ns.store(options.snapshot_every_ns, Relaxed);

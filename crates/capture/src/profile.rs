@@ -9,6 +9,7 @@ use crate::options::{Options, PATH_MAX, Text};
 use crate::process::{Process, process};
 use crate::sites::LABELLED;
 use crate::sys::{self, Fd, Path};
+use crate::trace;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::{
@@ -226,6 +227,7 @@ unsafe fn write_header(
         (*header).max_depth = crate::lane::max_depth(p) as u32;
         (*header).epoch = 1;
         (*header).file_end = PAGE;
+        trace::prepare(p, header, options);
         (*header).magic = MAGIC;
         let exe = Path::new(b"/proc/self/exe\0").and_then(|l| sys::readlink(l, &mut buffer).ok());
         (*header).program = string(p, exe.unwrap_or(b""));

@@ -5,6 +5,7 @@
 //! bound is reached, the trace ends, and all else goes on.
 
 use crate::lane::{self, Inside, LaneState};
+use crate::options::Options;
 use crate::process::{Guarded, Lock, Process, process};
 use crate::profile::{self, No};
 use crate::regions::NOBODY;
@@ -84,17 +85,20 @@ pub struct Writer {
     between: u32,
 }
 
-/// Turns the trace on, before the first event.
-pub fn prepare(p: &Process, free_stacks: bool, limit: u64) {
-    let with = if free_stacks { TRACE_FREE_STACKS } else { 0 };
-    FREE_STACKS.store(free_stacks, Relaxed);
+/// Turns the trace on in a fresh profile's header.
+///
+/// # Safety
+/// The header is mapped, and nobody else knows it yet.
+pub unsafe fn prepare(p: &Process, header: *mut FileHeader, options: &Options) {
+    if !options.trace {
+        return;
+    }
+    let with = if options.free_stacks { TRACE_FREE_STACKS } else { 0 };
+    FREE_STACKS.store(options.free_stacks, Relaxed);
     let clock = if counter_is_a_clock() { Clock::Counter } else { Clock::Monotonic };
     p.trace.clock.store(clock as u32, Relaxed);
-    // SAFETY: the header is mapped, and no lane is there yet.
-    unsafe {
-        (*p.header()).trace_limit = limit;
-        (*p.header()).trace = TRACE_ON | with;
-    }
+    // SAFETY: as promised.
+    unsafe { ((*header).trace_limit, (*header).trace) = (options.max_size, TRACE_ON | with) };
 }
 
 /// Whether the time stamp counter runs evenly and all cores agree on it: the processor says the
