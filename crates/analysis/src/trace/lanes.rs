@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::mpsc::Receiver;
 
-use heaptide_format::TraceStart;
+use heaptide_format::{TRACE_WRITING, TraceStart};
 use heaptide_trace::{Decoder, Record};
 use zerocopy::FromBytes;
 
@@ -230,6 +230,11 @@ impl Lane {
 fn records(start: &TraceStart, mut contents: Vec<u8>) -> Decoder<Vec<u8>> {
     contents.drain(..size_of::<TraceStart>());
     Decoder::new(start.ticks, contents)
+}
+
+/// Whether the lane writes elsewhere by now.
+pub(super) fn is_left(contents: &[u8]) -> bool {
+    TraceStart::read_from_prefix(contents).is_ok_and(|(start, _)| start.state != TRACE_WRITING)
 }
 
 /// The ticks of the last record in contents, up to so many bytes.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::blocks::{Blocks, Counts, Unpaired};
-use super::chunks::{Ahead, Files};
+use super::chunks::{Ahead, Chunk, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
 use super::lanes::{self, Lanes, Step};
@@ -214,20 +214,30 @@ impl Iterator for Replay {
     }
 }
 
+/// Up to when the events of all lanes of a running process are known, in ticks: the last that was
+/// there when the profile was read, unless a lane has left its newest contents since, and what
+/// followed on them is not known.
+fn known_until(files: &mut Files, newest: &[(Chunk, usize)]) -> u64 {
+    let (mut bytes, mut last, mut known) = (Vec::new(), None, u64::MAX);
+    for (chunk, length) in newest {
+        if files.read(chunk, &mut bytes).is_err() {
+            continue; // said when it is its turn
+        }
+        last = last.max(lanes::last_ticks(&bytes, *length));
+        if lanes::is_left(&bytes) {
+            known = known.min(lanes::last_ticks(&bytes, bytes.len()).unwrap_or(u64::MAX));
+        }
+    }
+    last.unwrap_or(u64::MAX).min(known)
+}
+
 impl Image {
     fn open(trace: Trace, scopes: Arc<[ScopeId]>) -> Result<Image, Error> {
         let (mut files, contents) = Files::open(&trace)?;
         let mut clock = Clock::default();
         trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
-        let mut stopped_ticks = u64::MAX;
-        if trace.running {
-            let mut bytes = Vec::new();
-            let mut last = |(chunk, length): &(_, usize)| {
-                files.read(chunk, &mut bytes).ok()?; // said when it is its turn
-                lanes::last_ticks(&bytes, *length)
-            };
-            stopped_ticks = contents.newest.iter().filter_map(&mut last).max().unwrap_or(u64::MAX);
-        }
+        let stopped_ticks =
+            if trace.running { known_until(&mut files, &contents.newest) } else { u64::MAX };
         let ahead = Ahead::of(files).map_err(|source| {
             let path = trace.file.clone();
             Error::Io { path, doing: "start reading", source }
