@@ -47,6 +47,11 @@ const NEEDS: &[Need] = &[
         &["libpython3-testsuite"],
         "python's own tests as a guest",
     ),
+    need(
+        Probe::PythonModule("ensurepip"),
+        &["python3-venv"],
+        "an environment with DuckDB, pandas and polars, readers of exports",
+    ),
     need(Probe::Program("chromium"), &["chromium"], "pages, looked at in a browser"),
     need(
         Probe::File("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
