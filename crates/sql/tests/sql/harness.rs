@@ -1,0 +1,83 @@
+//! Recordings for the tests, made once each, and commands run on them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The command beside the SQL engine's program.
+pub fn heaptide() -> Command {
+    let path = Path::new(env!("CARGO_BIN_EXE_heaptide-sql")).with_file_name("heaptide");
+    assert!(path.is_file(), "{} is not there; `cargo build` makes it", path.display());
+    let mut command = Command::new(path);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("HEAPTIDE_") || name.starts_with("LD_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// An empty directory for one test.
+pub fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("a scratch directory");
+    path
+}
+
+/// Runs a command that has to succeed, and gives its standard output.
+pub fn output(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("a program");
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {status}: {stderr}");
+    String::from_utf8(stdout).expect("UTF-8")
+}
+
+/// What a command that must not succeed says.
+pub fn refused(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("a program");
+    assert_eq!((status.code(), &*stdout), (Some(2), &b""[..]), "{command:?}");
+    String::from_utf8(stderr).expect("UTF-8")
+}
+
+/// The answer to a statement, as rows.
+pub fn rows(source: &Path, sql: &str) -> Vec<serde_json::Value> {
+    let text = output(heaptide().args(["sql", "--format", "json", sql]).arg(source));
+    serde_json::from_str(&text).expect("a list of rows")
+}
+
+/// The program of scopes and labels that `tests/programs/timesteps.c` says the numbers of, traced;
+/// and the C++ compiler with its processes. Each test process makes its own.
+pub fn recordings() -> &'static [PathBuf; 2] {
+    static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let place = scratch(&format!("recordings-{}", std::process::id()));
+        let programs = root().join("tests/programs");
+        let program = place.join("timesteps");
+        let include = root().join("include");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", "-g", "-fno-builtin", "-I"]).arg(include).arg("-I").arg(&programs);
+        output(gcc.arg(programs.join("timesteps.c")).arg("-o").arg(&program));
+        let steps = place.join("steps.heaptide");
+        output(recorded(&steps, &["--mode", "trace"]).arg(program));
+        let source = place.join("small.cpp");
+        let text = "#include <map>\n#include <string>\nstd::map<int, std::string> names;\n";
+        fs::write(&source, text).expect("a source");
+        let compiler = place.join("compiler.heaptide");
+        let mut compile = recorded(&compiler, &[]);
+        output(compile.args(["g++", "-c"]).arg(source).arg("-o").arg(place.join("small.o")));
+        [steps, compiler]
+    })
+}
+
+fn recorded(recording: &Path, options: &[&str]) -> Command {
+    let mut command = heaptide();
+    command.args(["run", "--quiet", "-o"]).arg(recording).args(options).arg("--");
+    command
+}

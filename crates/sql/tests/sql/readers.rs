@@ -1,0 +1,83 @@
+//! Other programs read a dataset: DuckDB, pandas and polars, each with the sums that CalQL has.
+
+use crate::harness::{heaptide, output, recordings, scratch};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The readers, and what pandas reads Parquet with.
+const PACKAGES: [&str; 4] = ["duckdb>=1.4", "pandas>=2.2", "polars>=1.30", "pyarrow>=20"];
+
+/// Prints `READER RUN RANK SUM ROWS INNERMOST` for each run, and rows of all tables.
+const SCRIPT: &str = r#"
+import glob, os, sys
+import duckdb, pandas, polars
+root = sys.argv[1]
+def say(reader, rows):
+    for row in sorted(rows):
+        print(reader, *row)
+files = f"'{root}/sites/**/*.parquet', hive_partitioning = true"
+say("duckdb", duckdb.sql(f"""SELECT run, rank, sum(live_bytes), count(*),
+    count(*) FILTER (frame = stack[-1]) FROM read_parquet({files}) GROUP BY ALL""").fetchall())
+frame = pandas.read_parquet(f"{root}/sites")
+ends = [stack is not None and stack[-1] == name for stack, name in zip(frame["stack"], frame["frame"])]
+frame["ends"] = ends
+sums = frame.astype({"run": str, "rank": int}).groupby(["run", "rank"], observed=True)
+sums = sums.agg(bytes=("live_bytes", "sum"), rows=("live_bytes", "size"), ends=("ends", "sum"))
+say("pandas", sums.reset_index().itertuples(index=False, name=None))
+frame = polars.scan_parquet(f"{root}/sites/**/*.parquet", hive_partitioning=True)
+ends = (polars.col("stack").list.last() == polars.col("frame")).sum()
+sums = frame.group_by("run", "rank").agg(polars.col("live_bytes").sum(), polars.len(), ends.alias("e"))
+say("polars", sums.collect().rows())
+for table in sorted(os.listdir(root)):
+    all = glob.glob(f"{root}/{table}/**/*.parquet", recursive=True)
+    count = f"SELECT count(*) FROM read_parquet('{root}/{table}/**/*.parquet')"
+    rows = {duckdb.sql(count).fetchall()[0][0], len(pandas.read_parquet(f"{root}/{table}")),
+        polars.scan_parquet(all).select(polars.len()).collect().item()}
+    print("table", table, *rows)
+"#;
+
+/// A Python with the readers, made when it is first needed.
+fn python() -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readers");
+    let python = place.join("bin/python");
+    if !place.join("complete").exists() {
+        let _ = std::fs::remove_dir_all(&place);
+        output(Command::new("python3").args(["-m", "venv"]).arg(&place));
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        output(pip.args(PACKAGES));
+        std::fs::write(place.join("complete"), "").expect("a mark");
+    }
+    python
+}
+
+#[test]
+fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
+    let dataset = scratch("read by others");
+    let mut expected = Vec::new();
+    for (recording, run) in recordings().iter().zip(["steps", "compiler"]) {
+        let mut export = heaptide();
+        output(export.args(["export", "--format", "parquet", "-o"]).arg(&dataset).arg(recording));
+        // A record for each scope path.
+        let sums = "SELECT sum(live_bytes) FORMAT format(%sum#live_bytes%)";
+        let sums = output(heaptide().args(["query", sums]).arg(recording));
+        let bytes: i64 = sums.lines().filter_map(|line| line.trim().parse::<i64>().ok()).sum();
+        let of =
+            |sql: &str| output(heaptide().args(["sql", "--format", "csv", sql]).arg(recording));
+        let rows = of("SELECT count(*) FROM sites");
+        let ends = of("SELECT count(*) FROM sites WHERE stack IS NOT NULL");
+        let last = |text: &str| text.trim().lines().last().expect("a line").trim().to_owned();
+        expected.push(format!("{run} -1 {bytes} {} {}", last(&rows), last(&ends)));
+    }
+    expected.sort();
+    let said = output(Command::new(python()).args(["-c", SCRIPT]).arg(&dataset));
+    for reader in ["duckdb", "pandas", "polars"] {
+        let start = format!("{reader} ");
+        let own: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(&start)).collect();
+        assert_eq!(own, expected, "{said}");
+    }
+    // Rows of each table are one number: the readers agree.
+    let tables: Vec<&str> = said.lines().filter(|line| line.starts_with("table ")).collect();
+    assert_eq!(tables.len(), 14, "{said}");
+    assert!(tables.iter().all(|line| line.split_whitespace().count() == 3), "{said}");
+}
