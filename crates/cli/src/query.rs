@@ -19,6 +19,10 @@ use crate::output;
 use crate::source;
 use crate::sql;
 
+/// What to say of events of snapshots.
+const OF_SNAPSHOTS: &str =
+    "a snapshot has no events; leave out --snapshot for those of the whole run";
+
 /// Prints the answer, or what there is to ask.
 pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
     if options.dataset.is_some() {
@@ -109,7 +113,11 @@ fn read<'a>(
             Ok(stream) => stream,
             Err(error @ tables::Error::NoTrace) => {
                 let paths = recordings.iter().map(|one| one.path.display().to_string());
-                eprintln!("heaptide: {}: {error}", paths.collect::<Vec<_>>().join(", "));
+                let paths = paths.collect::<Vec<_>>().join(", ");
+                match options.sources().iter().any(|source| source.snapshot.is_some()) {
+                    true => eprintln!("heaptide: {paths}: {OF_SNAPSHOTS}"),
+                    false => eprintln!("heaptide: {paths}: {error}"),
+                }
                 return Ok(None);
             }
             Err(error) => return Err(Error::new(error.to_string())),
