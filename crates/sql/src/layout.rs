@@ -1,6 +1,6 @@
-//! Where files of a dataset are: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, as Hive does it,
-//! so that readers of such directories know run, host, rank and pid of every record, and read only
-//! the files they need.
+//! Where files of a dataset are: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, as Hive does
+//! it, so that readers of such directories know run, host, rank and pid of every record, and read
+//! only the files they need.
 
 use std::fs;
 use std::io;

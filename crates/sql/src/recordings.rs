@@ -36,8 +36,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// Hands the records of a table to `take`, in order, until it wants no more. All processors make
-    /// the batches.
+    /// Hands the records of a table to `take`, in order, until it wants no more. All processors
+    /// make the batches.
     ///
     /// Errors: what the table is made of was not recorded; those of Arrow, and of `take`.
     pub fn read(
