@@ -67,7 +67,7 @@ def real(suite, work):
 
 
 def count_events(suite, recording):
-    question = "SELECT count() FROM events GROUP BY nothing FORMAT json"
+    question = "SELECT count() FROM events GROUP BY none FORMAT json"
     argv = [suite.tools.heaptide, "query", question, recording]
     said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     return json.loads(said)[0]["count"]

@@ -156,9 +156,11 @@ impl Source {
     /// ```
     pub fn described(&self) -> String {
         let mut page = format!("{}: {}\n\n", self.name, self.says);
-        for info in self.columns() {
+        let columns = self.columns();
+        let width = columns.iter().map(|info| info.names(", ").len()).max().unwrap_or(0);
+        for info in columns {
             let (names, kind) = (info.names(", "), info.type_name());
-            page.push_str(&format!("  {names:20} {kind:8} {:6} {}\n", info.unit, info.says));
+            page.push_str(&format!("  {names:width$} {kind:8} {:6} {}\n", info.unit, info.says));
         }
         page
     }

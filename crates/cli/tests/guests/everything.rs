@@ -58,14 +58,15 @@ const OF_EVENTS: &[&str] = &[
     "SELECT allocator,count(),avg(lifetime_ns) FROM lifetimes GROUP BY allocator",
 ];
 
-/// Formats of `export`, as the command itself lists them.
+/// Formats of `export`, as the command itself lists them, but for the one that heaptide-sql writes:
+/// its own tests ask for that.
 fn formats() -> Vec<String> {
     let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
     let lines = help.lines().skip_while(|line| !line.starts_with("      --format <")).skip(1);
     let values = lines.take_while(|line| !line.trim_start().starts_with("--"));
     let names = values.filter_map(|line| line.trim().strip_prefix("- ")?.split(':').next());
-    names.map(str::to_owned).collect()
+    names.filter(|name| *name != "parquet").map(str::to_owned).collect()
 }
 
 fn words<'a>(line: &'a str, recording: &'a Path) -> impl Iterator<Item = &'a std::ffi::OsStr> {
