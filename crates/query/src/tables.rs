@@ -152,7 +152,7 @@ impl Source {
     /// ```
     /// use heaptide_query::tables::Source;
     /// let page = Source::named("lanes").unwrap().described();
-    /// assert!(page.contains("lane, thread         text            their name"), "{page}");
+    /// assert!(page.contains("  lane, thread       text            their name"), "{page}");
     /// ```
     pub fn described(&self) -> String {
         let mut page = format!("{}: {}\n\n", self.name, self.says);
