@@ -6,7 +6,7 @@
 
 use crate::lane::{self, Inside, LaneState};
 use crate::options::Options;
-use crate::process::{Guarded, Lock, Process, process};
+use crate::process::{Guarded, Lock, NO_COUNTER, Process, process};
 use crate::profile::{self, No};
 use crate::regions::NOBODY;
 use crate::sys;
@@ -111,7 +111,8 @@ fn counter_is_a_clock() -> bool {
     let chosen = sys::Path::new(path).map(|path| sys::read_file(path, &mut buffer));
     let steady =
         __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & INVARIANT != 0;
-    steady && matches!(chosen, Some(Ok(b"tsc\n" | b"kvm-clock\n")))
+    let allowed = !NO_COUNTER.load(Relaxed);
+    allowed && steady && matches!(chosen, Some(Ok(b"tsc\n" | b"kvm-clock\n")))
 }
 
 /// The guest is about to forbid itself to read the clock.

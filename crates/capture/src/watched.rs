@@ -3,7 +3,7 @@
 
 use crate::hooks::{Address, NULL, call_real};
 use crate::lane::{self, Inside};
-use crate::process::{State, process};
+use crate::process::{NO_COUNTER, State, process};
 use crate::real::Real;
 use crate::stacks::here;
 use crate::{end, monitors, profile, regions, stacks, sys, trace};
@@ -106,6 +106,7 @@ pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: 
     static REAL: Real = Real::new(b"prctl\0");
     type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
     if operation == PR_SET_TSC && a == PR_TSC_SIGSEGV {
+        NO_COUNTER.store(true, Relaxed);
         trace::stop_clock();
     }
     if operation == PR_SET_SECCOMP {

@@ -71,6 +71,7 @@ dangers! {
     closed_descriptors "close_all.c"
     strict_seccomp "seccomp_strict.c"
     filtered_seccomp "seccomp_filter.c"
+    forbidden_clock "no_clock.c"
     five_thousand_frames "deep.c"
     fifty_thousand_frames "deepest.c"
     frame_shapes "frames.c"
