@@ -72,11 +72,8 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     notes.all().iter().for_each(|note| eprintln!("heaptide: query: {note}"));
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
-    match &options.output {
-        Some(path) => output::write(path, options.force, write)?,
-        None if for_people => source::print_page(write)?,
-        None => source::print(write)?,
-    }
+    let to = options.output.as_deref();
+    source::give(to, options.force, for_people, write)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,6 +13,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::chosen::Chosen;
 use crate::error::Error;
+use crate::output;
 use crate::progress::{Goes, Progress};
 use crate::selection::{Selection, Source, Which};
 
@@ -209,6 +210,20 @@ pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
         );
     }
     !counters
+}
+
+/// Writes an answer to a file, or to standard output: as a page, if it is for a person.
+pub fn give(
+    file: Option<&Path>,
+    force: bool,
+    for_people: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
+    match file {
+        Some(path) => output::write(path, force, write),
+        None if for_people => print_page(write),
+        None => print(write),
+    }
 }
 
 /// Writes a page of text to standard output: names in it come from programs, and none of them may
