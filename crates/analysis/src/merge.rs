@@ -145,8 +145,8 @@ impl Input {
                 command: metadata.map_or_else(Vec::new, |m| m.command.clone()),
                 root_pid: metadata.map_or(0, |m| m.root_pid),
                 status: metadata.and_then(|m| m.status),
-                copied_realtime_ns: 0,
-                running: Vec::new(),
+                ends: metadata.map_or_else(Vec::new, |m| m.ends.clone()),
+                ..MergedRun::default()
             }],
         }
     }
@@ -271,10 +271,10 @@ impl<'a> Merging<'a> {
             version: metadata::VERSION,
             heaptide: env!("CARGO_PKG_VERSION").to_owned(),
             command: if same { first } else { Vec::new() },
-            root_pid: 0,
-            status: None,
             sealed: true,
+            sealed_realtime_ns: now_ns(),
             runs: self.runs,
+            ..Metadata::default()
         };
         metadata.write(self.directory)?;
         Ok(Merged { runs, images: self.images, notes: self.notes })

@@ -13,7 +13,7 @@ pub const FILE: &str = "recording.json";
 pub const VERSION: u32 = 1;
 
 /// The content of `recording.json`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Metadata {
     /// [`VERSION`] of the writer.
     pub version: u32,
@@ -28,12 +28,34 @@ pub struct Metadata {
     /// How it ended; none while it runs.
     #[serde(default)]
     pub status: Option<Status>,
+    /// When processes ended, as `heaptide run` saw it: their last images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<ImageEnd>,
+    /// Why nothing of the started process was recorded; empty if it was, or if nobody knows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unrecorded: String,
     /// Whether symbols are stored with the recording.
     #[serde(default)]
     pub sealed: bool,
+    /// When they were stored, nanoseconds since 1970-01-01 UTC; 0 if that is not known.
+    #[serde(default)]
+    pub sealed_realtime_ns: u64,
+    /// Images that still ran then, `PID-IMAGE`: functions that they reached later have no stored
+    /// names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_when_sealed: Vec<String>,
     /// The recordings that were merged into it: files of the first begin with `r1-`, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<MergedRun>,
+}
+
+/// When a process image ended, as `heaptide run` saw it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ImageEnd {
+    /// `PID-IMAGE`.
+    pub image: String,
+    /// Monotonic clock, nanoseconds: the clock of `start_monotonic_ns` in the profile.
+    pub monotonic_ns: u64,
 }
 
 /// A recording that was merged into another.
@@ -50,6 +72,9 @@ pub struct MergedRun {
     /// How it ended; none if it ran or nobody noted it.
     #[serde(default)]
     pub status: Option<Status>,
+    /// When its processes ended, as in [`Metadata::ends`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<ImageEnd>,
     /// When it was copied, nanoseconds since 1970-01-01 UTC.
     #[serde(default)]
     pub copied_realtime_ns: u64,

@@ -80,6 +80,7 @@ fn offsets_of_heads() {
         frames_stepped rules_evaluated losses stamped_peak timeline_lock resets
         control command_bits threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
+        process_start_ticks pid_namespace unrecorded image_flags unrecorded_children
     );
     record!(ExtentHeader:
         magic kind reserved lane sequence length committed pad
@@ -193,6 +194,7 @@ fn numbers() {
         ("CONTROL_PAUSE", format::CONTROL_PAUSE.to_string()),
         ("COMMAND_OFF", format::COMMAND_OFF.to_string()),
         ("COMMAND_REQUEST", format::COMMAND_REQUEST.to_string()),
+        ("IMAGE_OWN_MALLOC", format::IMAGE_OWN_MALLOC.to_string()),
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),
         ("TRACE_ON", format::TRACE_ON.to_string()),
         ("TRACE_FREE_STACKS", format::TRACE_FREE_STACKS.to_string()),
@@ -214,7 +216,9 @@ fn numbers() {
 fn losses_and_kinds() {
     let rows_of = |heading, first: &str| {
         let rows = rows(&document(), heading).into_iter();
-        let table: Vec<_> = rows.skip_while(|row| row[0] != first).skip(2).collect();
+        let table = rows.skip_while(|row| row[0] != first).skip(2);
+        // Of several tables below one heading the next begins with words, not with a number.
+        let table: Vec<_> = table.take_while(|row| row[0].starts_with(char::is_numeric)).collect();
         table
     };
     for (index, row) in rows_of("FileHeader", "index").iter().enumerate() {
@@ -222,6 +226,12 @@ fn losses_and_kinds() {
         assert_eq!(row.as_slice(), [index.to_string().as_str(), name, meaning]);
     }
     assert_eq!(rows_of("FileHeader", "index").len(), format::LOSS_NAMES.len());
+    let reasons = rows_of("FileHeader", "reason");
+    for (index, row) in reasons.iter().take_while(|row| row.len() == 3).enumerate() {
+        let (name, meaning) = format::UNRECORDED_CHILD_NAMES[index];
+        assert_eq!(row.as_slice(), [index.to_string().as_str(), name, meaning]);
+    }
+    assert_eq!(reasons.len(), format::UNRECORDED_CHILD_NAMES.len());
     let kinds = rows_of("ExtentHeader", "kind");
     for (row, number) in kinds.iter().zip(1..) {
         assert_eq!(row[0], number.to_string());

@@ -41,7 +41,7 @@ fn recording(scratch: &Scratch, name: &str, files: &[(&str, Vec<u8>)], code: i32
         root_pid: 12,
         status: Some(Status { kind: StatusKind::Exited, code }),
         sealed: true,
-        runs: Vec::new(),
+        ..Metadata::default()
     };
     metadata.write(&directory).expect("metadata");
     directory

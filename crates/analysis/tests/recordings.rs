@@ -22,8 +22,8 @@ fn image(pid: u32, image: u32, change: impl FnOnce(&mut format::FileHeader)) -> 
 
 fn metadata(root_pid: u32, status: Option<Status>) -> Metadata {
     let command = vec!["app".to_owned()];
-    let (heaptide, sealed, runs) = ("0.1.0".to_owned(), false, Vec::new());
-    Metadata { version: 1, heaptide, command, root_pid, status, sealed, runs }
+    let heaptide = "0.1.0".to_owned();
+    Metadata { version: 1, heaptide, command, root_pid, status, ..Metadata::default() }
 }
 
 fn ends(directory: &Path) -> Vec<(u32, u32, End)> {

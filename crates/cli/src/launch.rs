@@ -101,9 +101,7 @@ pub fn launch(arguments: &[OsString]) -> Result<ExitCode, Error> {
         heaptide: env!("CARGO_PKG_VERSION").to_owned(),
         command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
         root_pid: pid,
-        status: None,
-        sealed: false,
-        runs: Vec::new(),
+        ..Metadata::default()
     };
     metadata.write(&recording)?;
     let mut command = Command::new(file);
