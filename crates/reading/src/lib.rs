@@ -5,6 +5,7 @@
 
 pub mod chosen;
 pub mod error;
+pub mod message;
 pub mod output;
 pub mod progress;
 pub mod selection;
