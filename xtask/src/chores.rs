@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{library, needs, options, text, tidy};
+use crate::{library, needs, options, stack, text, tidy};
 
 /// The recorder: it has no std and its own panic handler, so it cannot be built as a test.
 const CAPTURE: &str = "heaptide-capture";
@@ -50,7 +50,9 @@ fn models(root: &Path) -> Result<(), String> {
 /// The rules over sources and library; all problems are shown before it fails.
 pub fn tidy(root: &Path) -> Result<(), String> {
     let mut problems = tidy::check(&text::all(root)?);
-    problems.extend(library::check(root, &built_library(root)?)?);
+    let library = built_library(root)?;
+    problems.extend(library::check(root, &library)?);
+    problems.extend(stack::check(&library)?);
     problems.extend(options::check(root)?);
     for problem in &problems {
         eprintln!("{problem}");

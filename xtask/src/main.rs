@@ -7,6 +7,7 @@ mod interface;
 mod library;
 mod needs;
 mod options;
+mod stack;
 mod text;
 mod tidy;
 mod wrap;

@@ -191,6 +191,7 @@ fn numbers() {
         ("CONTROL_THRESHOLD", format::CONTROL_THRESHOLD.to_string()),
         ("CONTROL_FEWER", format::CONTROL_FEWER.to_string()),
         ("CONTROL_BY_SIZE", format::CONTROL_BY_SIZE.to_string()),
+        ("CONTROL_TIMED", format::CONTROL_TIMED.to_string()),
         ("CONTROL_PAUSE", format::CONTROL_PAUSE.to_string()),
         ("COMMAND_OFF", format::COMMAND_OFF.to_string()),
         ("COMMAND_REQUEST", format::COMMAND_REQUEST.to_string()),

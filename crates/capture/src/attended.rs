@@ -5,11 +5,11 @@
 use crate::lane::{FLAG_MEASURED, FLAG_PAUSED, Inside, LaneState};
 use crate::process::process;
 use crate::record::{self, Moving};
-use crate::{control, measurements, monitors, usual};
+use crate::{control, measurements, moments, monitors, usual};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{
     COMMAND_OFF, COMMAND_REQUEST, CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_MONITORS, CONTROL_OFF,
-    CONTROL_PAUSE, CONTROL_THRESHOLD, Gap, Mode,
+    CONTROL_PAUSE, CONTROL_THRESHOLD, CONTROL_TIMED, Gap, Mode,
 };
 
 impl LaneState {
@@ -64,10 +64,15 @@ impl LaneState {
         self.flags & FLAG_MEASURED != 0
     }
 
-    /// Does what a command asked for.
+    /// Does what a command asked for, and takes a snapshot that is due.
     fn attend_request(&mut self) {
-        if self.words().1 & COMMAND_REQUEST != 0 {
+        let (control, command) = self.words();
+        if command & COMMAND_REQUEST != 0 {
             control::answer(self);
+        }
+        if control & CONTROL_TIMED != 0 {
+            let p = process();
+            moments::snapshot_if_due(p, p.now(), self.index);
         }
     }
 }

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::{
     COMMAND_OFF, COMMAND_REQUEST, CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE,
-    CONTROL_THRESHOLD, FileHeader, MarkKind, Mode, REQUEST_TEXT, Request,
+    CONTROL_THRESHOLD, CONTROL_TIMED, FileHeader, MarkKind, Mode, REQUEST_TEXT, Request,
 };
 
 /// The two words that every event looks at, as one.
@@ -60,7 +60,10 @@ pub fn prepare(p: &Process, options: &Options) {
         set(p, CONTROL_BY_SIZE);
     }
     monitors::resume(p);
-    p.moments.every_ns.store(options.snapshot_every_ns, Relaxed);
+    if options.snapshot_every_ns != 0 {
+        p.moments.every_ns.store(options.snapshot_every_ns, Relaxed);
+        set(p, CONTROL_TIMED);
+    }
     if options.snapshot_signal != 0 {
         snapshot_on(options.snapshot_signal);
     }

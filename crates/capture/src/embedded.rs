@@ -10,7 +10,7 @@ extern crate alloc;
 
 use crate::lane::Inside;
 use crate::loader::{look_up, objects};
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::process::process;
 use crate::real::Real;
 use crate::record::{self, Entry, Moving, MovingNested};
@@ -23,7 +23,7 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use heaptide_format::Mode;
+use heaptide_format::{EMBEDDED_NOTE, Mode};
 
 /// An allocator that hands every call on to another one, and records it if the program was started
 /// to be recorded (`heaptide run PROGRAM`, or `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` set).
@@ -43,6 +43,27 @@ impl<A> Recorder<A> {
     pub const fn new(allocator: A) -> Recorder<A> {
         Recorder(allocator)
     }
+}
+
+/// A note in the program's file: that it is static does not keep it from being recorded.
+#[used]
+#[unsafe(link_section = ".note.heaptide")]
+static NOTE: Note = Note {
+    name_bytes: EMBEDDED_NOTE.len() as u32,
+    description_bytes: 0,
+    kind: 1,
+    name: *EMBEDDED_NOTE,
+    padding: [0; 2],
+};
+
+/// An ELF note without a description; its name is padded to four bytes.
+#[repr(C)]
+struct Note {
+    name_bytes: u32,
+    description_bytes: u32,
+    kind: u32,
+    name: [u8; EMBEDDED_NOTE.len()],
+    padding: [u8; 2],
 }
 
 /// Unknown → Forward or Record, at the first allocation. It outlives forks.
@@ -76,7 +97,7 @@ fn records() -> bool {
 #[cold]
 #[inline(never)]
 fn decide() -> bool {
-    let record = !follow_library() && is_wanted();
+    let record = !follow_library() && is_asked_for();
     let choice = if record { Choice::Record } else { Choice::Forward };
     let before = CHOICE.swap(choice as u32, Relaxed);
     if record && before == Choice::Unknown as u32 {
@@ -87,7 +108,7 @@ fn decide() -> bool {
 
 /// Whether the environment asks for a recording. Never of a program that has rights its user has
 /// not: the user says where files are written.
-fn is_wanted() -> bool {
+fn is_asked_for() -> bool {
     static GETAUXVAL: Real = Real::new(b"getauxval\0");
     const AT_SECURE: u64 = 23;
     // SAFETY: libc's function.
@@ -95,11 +116,14 @@ fn is_wanted() -> bool {
         let getauxval: extern "C" fn(u64) -> u64 = core::mem::transmute(GETAUXVAL.get());
         getauxval(AT_SECURE) != 0
     };
-    let asks = |entry: &[u8]| {
-        [&b"HEAPTIDE_OUTPUT="[..], b"HEAPTIDE_MODE="].iter().any(|name| entry.starts_with(name))
+    if secure {
+        return false;
+    }
+    let asks = |options: &&Options| {
+        let names = [&b"HEAPTIDE_OUTPUT"[..], b"HEAPTIDE_MODE"];
+        names.iter().any(|name| options.handed_on.value(name).is_some())
     };
-    let any = |environment: &[u8]| environment.split(|&b| b == 0).any(asks);
-    !secure && options::with_environment(any).unwrap_or(false) && Options::read().is_some()
+    Options::get().filter(asks).is_some_and(Options::is_wanted)
 }
 
 /// If the library is loaded, it sees all that the program's allocator asks of malloc: what programs
@@ -156,8 +180,23 @@ fn ask_allocator() {
 }
 
 /// Whether this process is one to record.
-pub fn resolve_allocator() -> bool {
+pub fn is_wanted() -> bool {
     is(Choice::Record)
+}
+
+/// The allocator is the program's own, and is there.
+pub fn resolve_allocator() -> bool {
+    true
+}
+
+/// No call goes past it.
+pub fn is_bypassed() -> bool {
+    false
+}
+
+/// Its allocator is none that valgrind replaces.
+pub fn is_under_valgrind() -> bool {
+    false
 }
 
 pub type Address = *mut u8;

@@ -1,9 +1,8 @@
 //! How the image ended, as far as it can tell itself.
 
-use crate::process::{State, process};
+use crate::process::{Process, State, process};
 use crate::real::Real;
-use crate::{peak, sys};
-use core::sync::atomic::AtomicU64;
+use crate::{moments, sys};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::End;
 
@@ -36,20 +35,53 @@ extern "C" fn exits_somehow(_: *mut u8) {
     note(None);
 }
 
+/// The image is about to become another program; whether that was noted. It is not in a child that
+/// borrows our memory.
+#[cfg(not(embedded))]
+pub fn note_exec() -> bool {
+    let p = process();
+    if !is_own(p) || !p.may_call() {
+        return false;
+    }
+    let now = p.now();
+    moments::see(p, now);
+    // SAFETY: the header is mapped.
+    unsafe {
+        (*p.header()).end_time_ns = now;
+        (*p.header()).end_kind = End::Exec as u32;
+    }
+    true
+}
+
+/// It did not: the exec failed.
+#[cfg(not(embedded))]
+pub fn take_exec_back(noted: bool) {
+    if noted {
+        let header = process().header();
+        // SAFETY: the header is mapped.
+        unsafe { ((*header).end_kind, (*header).end_time_ns) = (End::Unknown as u32, 0) };
+    }
+}
+
+/// Whether the calling process is the one that is recorded, and not a child that borrows its memory
+/// (vfork).
+pub fn is_own(p: &Process) -> bool {
+    p.state() == State::Active && (!p.may_call() || sys::getpid() == p.pid.load(Relaxed))
+}
+
 /// The image ends with this status, or with one that cannot be told. Not in a child that borrows
 /// our memory (vfork): the image is the parent's.
 pub fn note(status: Option<i32>) {
     let p = process();
-    if p.state() != State::Active || (p.may_call() && sys::getpid() != p.pid.load(Relaxed)) {
+    if !is_own(p) {
         return;
     }
     let header = p.header();
-    peak::stamp(p, header);
     let now = p.now();
+    moments::see(p, now);
     // SAFETY: the header is mapped.
     unsafe {
         (*header).end_time_ns = now;
-        AtomicU64::from_ptr(&raw mut (*header).last_seen_ns).fetch_max(now, Relaxed);
         if let Some(status) = status {
             (*header).end_code = status & 0xff;
             (*header).end_kind = End::Exited as u32;

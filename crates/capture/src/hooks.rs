@@ -7,11 +7,12 @@
 //! free). Nested calls go through uncounted, so that the outermost operation is one event.
 
 use crate::lane::Inside;
+use crate::loader::{file_name, objects};
 use crate::real::{Real, find};
 use crate::record::{self, Entry, Moving};
 use crate::stacks::here;
 use crate::usual::{self, Done};
-use crate::{extended, monitors, operators, trace, watched};
+use crate::{exec_hooks, extended, limits, locking, monitors, operators, trace, watched};
 use core::arch::naked_asm;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -130,6 +131,36 @@ hooks! {
     plain seteuid = watched::seteuid;
     plain setreuid = watched::setreuid;
     plain setresuid = watched::setresuid;
+    plain setgid = watched::setgid;
+    plain setegid = watched::setegid;
+    plain setregid = watched::setregid;
+    plain setresgid = watched::setresgid;
+    plain setfsuid = watched::setfsuid;
+    plain setfsgid = watched::setfsgid;
+    plain setgroups = watched::setgroups;
+    plain initgroups = watched::initgroups;
+    plain capset = watched::capset;
+    plain unshare = watched::unshare;
+    plain setns = watched::setns;
+    plain pivot_root = watched::pivot_root;
+    plain mlockall = locking::mlockall;
+    plain setrlimit = limits::setrlimit;
+    plain setrlimit64 = limits::setrlimit64;
+    plain getrlimit = limits::getrlimit;
+    plain getrlimit64 = limits::getrlimit64;
+    plain prlimit = limits::prlimit;
+    plain prlimit64 = limits::prlimit64;
+    plain execve = exec_hooks::execve;
+    plain execv = exec_hooks::execv;
+    plain execvp = exec_hooks::execvp;
+    plain execvpe = exec_hooks::execvpe;
+    plain execl = exec_hooks::execl;
+    plain execlp = exec_hooks::execlp;
+    plain execle = exec_hooks::execle;
+    plain fexecve = exec_hooks::fexecve;
+    plain execveat = exec_hooks::execveat;
+    plain posix_spawn = exec_hooks::posix_spawn;
+    plain posix_spawnp = exec_hooks::posix_spawnp;
 }
 
 pub static REAL_MALLOC: Real = Real::new(b"malloc\0");
@@ -150,6 +181,25 @@ pub fn resolve_allocator() -> bool {
         HEADERS.store(Headers::Checking as u32, Relaxed);
     }
     malloc.object == usable.object && REAL_FREE.get() != 0 && REAL_MALLOC.get() != 0
+}
+
+/// Whether the process is one to record.
+pub fn is_wanted() -> bool {
+    true
+}
+
+/// Whether calls of malloc go to another one, which the executable or a library loaded before
+/// exports.
+pub fn is_bypassed() -> bool {
+    crate::real::is_bypassed(b"malloc\0")
+}
+
+/// Whether the program runs under a valgrind tool that replaces the allocator: most do so by a
+/// library of their own beside valgrind's core.
+pub fn is_under_valgrind() -> bool {
+    let files = objects().map(file_name);
+    let mut tools = files.filter_map(|file| file.strip_prefix(b"vgpreload_"));
+    tools.any(|tool| !tool.starts_with(b"core"))
 }
 
 pub type Address = *mut u8;
@@ -271,7 +321,9 @@ pub fn allocate_or(
 
 #[inline(never)]
 fn allocated(inside: &mut Inside, block: Address, requested: u64) {
-    record::allocated(inside, block, requested, usable_new(block, requested));
+    let usable = usable_new(block, requested);
+    // A size that overflowed in an allocator that gives a block all the same.
+    record::allocated(inside, block, requested.min(usable), usable);
 }
 
 /// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size

@@ -1,7 +1,6 @@
 //! A lane's own index of what it has made: some words to a number, by open addressing.
 
-use crate::process::process;
-use crate::sys;
+use crate::memory::{self, InChild};
 
 /// At most half full; empty until it is needed.
 #[repr(C)]
@@ -58,17 +57,11 @@ impl<const WORDS: usize> Index<WORDS> {
 
     fn enlarge(&mut self) -> bool {
         let capacity = (self.capacity * 2).max(Index::<WORDS>::LEAST);
-        if !process().may_map() {
-            return false;
-        }
-        let memory = sys::map_private(capacity * size_of::<Entry<WORDS>>());
+        let bytes = |capacity: usize| capacity * size_of::<Entry<WORDS>>();
+        let memory = memory::take(bytes(capacity), InChild::Nothing);
         if memory.is_null() {
             return false;
         }
-        // SAFETY: a fresh mapping; a child makes its own.
-        let _ = unsafe {
-            sys::advise(memory, capacity * size_of::<Entry<WORDS>>(), sys::MADV_DONTFORK)
-        };
         let old = Index::<WORDS> { entries: self.entries, capacity: self.capacity, used: 0 };
         self.entries = memory as *mut Entry<WORDS>;
         self.capacity = capacity;
@@ -81,8 +74,9 @@ impl<const WORDS: usize> Index<WORDS> {
             }
         }
         if old.capacity > 0 {
+            let entries = old.entries as *mut u8;
             // SAFETY: the lane's thread alone uses its index.
-            unsafe { sys::unmap(old.entries as *mut u8, old.capacity * size_of::<Entry<WORDS>>()) };
+            unsafe { memory::release(entries, bytes(old.capacity), InChild::Nothing) };
         }
         true
     }

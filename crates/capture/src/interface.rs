@@ -9,12 +9,13 @@ use crate::measurements::{self, Measurement};
 use crate::moments::{self, Patience};
 use crate::monitors::{self, Monitor};
 use crate::names::{self, Value};
+use crate::options::Options;
 use crate::process::{State, process};
 use crate::record::{self, Entry};
 use crate::regions::{self, Block, Label};
 use crate::stacks::here;
 use crate::tls::tls;
-use crate::{control, options, scopes, windows};
+use crate::{control, scopes, windows};
 use core::arch::naked_asm;
 use heaptide_format::{MarkKind, Mode};
 
@@ -562,12 +563,7 @@ unsafe extern "C" fn heaptide_monitor_options(
 ) -> usize {
     // SAFETY: the interface's contract.
     let library = unsafe { bytes(library, length) };
-    let find = |environment: &[u8]| {
-        let named = |entry: &[u8]| entry.strip_prefix(b"HEAPTIDE_MONITORS=").is_some();
-        let entry = environment.split(|&b| b == 0).find(|entry| named(entry));
-        let all = entry.and_then(|entry| entry.strip_prefix(b"HEAPTIDE_MONITORS="));
-        // SAFETY: the interface's contract.
-        all.map_or(0, |all| unsafe { monitors::options(all, library, buffer, size) })
-    };
-    options::with_environment(find).unwrap_or(0)
+    let all = Options::get().and_then(|options| options.handed_on.value(b"HEAPTIDE_MONITORS"));
+    // SAFETY: the interface's contract.
+    all.map_or(0, |all| unsafe { monitors::options(all, library, buffer, size) })
 }

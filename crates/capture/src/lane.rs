@@ -2,6 +2,7 @@
 //! threads of the same name that never overlap share one after the other.
 
 use crate::index::Index;
+use crate::memory::{self, InChild};
 use crate::modules::Range;
 use crate::process::{Process, State, process, start};
 use crate::profile::Cursor;
@@ -10,7 +11,7 @@ use crate::record::Entry;
 use crate::tls::{thread_pointer, tls};
 use crate::trace::{self, Writer};
 use crate::usual::{self, LEAVES, Leaf};
-use crate::{figures, measurements, modules, peak, profile, scopes, sites, sys};
+use crate::{figures, measurements, modules, moments, own_stack, peak, scopes, sites, sys};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -100,6 +101,8 @@ pub struct LaneState {
     pub credit: i32,
     pub probe: u32,
     pub buffer: *mut u8,
+    /// The end of a stack for work that needs more than the thread may have left.
+    pub own_stack: *mut u8,
     /// Where the lane's events go; null where they are not traced. And the memory for it.
     pub trace: *mut Writer,
     pub trace_memory: *mut Writer,
@@ -124,14 +127,18 @@ pub fn max_depth(p: &Process) -> usize {
     if p.scarce.load(Relaxed) { MAX_DEPTH_SCARCE } else { MAX_DEPTH }
 }
 
+/// Bytes of a lane's own stack: unwind tables are evaluated there.
+const OWN_STACK: usize = 16 << 10;
+
 /// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall
-/// table, memos, buffer, trace.
+/// table, memos, buffer, own stack, trace.
 struct Parts {
     kept: usize,
     scratch: usize,
     recall: usize,
     memos: usize,
     buffer: usize,
+    own_stack: usize,
     trace: usize,
     all: usize,
 }
@@ -144,13 +151,15 @@ impl Parts {
         let recall = scratch + frames;
         let memos = recall + RECALL * 16;
         let buffer = memos + MEMOS * size_of::<Memo>();
-        let trace = (buffer + BUFFER).next_multiple_of(64);
+        let own_stack = (buffer + BUFFER).next_multiple_of(64);
+        let trace = own_stack + OWN_STACK;
         Parts {
             kept,
             scratch,
             recall,
             memos,
             buffer,
+            own_stack,
             trace,
             all: (trace + size_of::<Writer>()).next_multiple_of(4096),
         }
@@ -160,12 +169,10 @@ impl Parts {
 /// Maps the table of lanes.
 pub fn create_table(p: &Process) -> Option<()> {
     let bytes = LANES_MAX * size_of::<usize>();
-    let table = sys::map_private(bytes);
+    let table = memory::take(bytes, InChild::Nothing);
     if table.is_null() {
         return None;
     }
-    // SAFETY: a fresh mapping; a child makes its own.
-    unsafe { sys::advise(table, bytes, sys::MADV_DONTFORK) }.ok()?;
     p.lanes.store(table as *mut AtomicPtr<LaneState>, Relaxed);
     Some(())
 }
@@ -255,7 +262,7 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
                 return None;
             }
             (*t).busy = 1;
-            lane = if p.state() == State::Active || on_own_stack(start) {
+            lane = if p.state() == State::Active || own_stack::call(start) == Some(true) {
                 acquire(p, sp)
             } else {
                 lane
@@ -270,30 +277,6 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         ((*t).inside_sp, (*t).inside_bp) = (entry.sp, entry.bp);
         NonNull::new(lane).map(|lane| Inside { lane })
     }
-}
-
-/// Runs `work` on memory of our own: a forked child may start on a stack of a few KiB.
-fn on_own_stack(work: fn() -> bool) -> bool {
-    const BYTES: usize = 128 << 10;
-    extern "C" fn trampoline(work: *const ()) -> bool {
-        // SAFETY: the pointer handed over below.
-        let work: fn() -> bool = unsafe { core::mem::transmute(work) };
-        work()
-    }
-    let memory = sys::map_private(BYTES);
-    if memory.is_null() {
-        return false;
-    }
-    let done: u64;
-    // SAFETY: r12 is kept by the callee, so the old stack pointer comes back; the new one is
-    // 16-aligned and the top of fresh memory.
-    unsafe {
-        core::arch::asm!("xchg rsp, r12", "call {f}", "mov rsp, r12",
-            f = sym trampoline, in("rdi") work, inout("r12") memory.add(BYTES) => _,
-            lateout("rax") done, clobber_abi("C"));
-        sys::unmap(memory, BYTES);
-    }
-    done & 1 != 0
 }
 
 /// A lane for the calling thread; null if there is none.
@@ -359,24 +342,24 @@ pub fn all(p: &Process) -> &'static [*mut LaneState] {
 
 fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
     let index = p.lane_count.load(Relaxed);
-    if index >= LANES_MAX || !p.may_map() {
+    if index >= LANES_MAX {
         return core::ptr::null_mut();
     }
     let depth = max_depth(p);
     let parts = Parts::of(depth);
-    let memory = sys::map_private(parts.all);
+    let memory = memory::take(parts.all, InChild::Zeros);
     if memory.is_null() {
         return core::ptr::null_mut();
     }
     // SAFETY: fresh memory, divided as its size was summed up.
     unsafe {
-        let _ = sys::advise(memory, parts.all, sys::MADV_WIPEONFORK);
         let state = memory as *mut LaneState;
         (*state).kept = memory.add(parts.kept) as *mut Frame;
         (*state).scratch = memory.add(parts.scratch) as *mut Frame;
         (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
         (*state).memos = memory.add(parts.memos) as *mut Memo;
         (*state).buffer = memory.add(parts.buffer);
+        (*state).own_stack = memory.add(parts.own_stack + OWN_STACK);
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
         (*state).frames = depth;
         (*state).header = p.header();
@@ -384,7 +367,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         // SAFETY: records of lanes are made under the lane lock only.
         let record = (*p.lane_records.0.get()).take(Kind::Lanes, index as u32, size_of::<Lane>());
         if record.is_null() {
-            sys::unmap(memory, parts.all);
+            memory::release(memory, parts.all, InChild::Zeros);
             return core::ptr::null_mut();
         }
         let record = record as *mut Lane;
@@ -395,7 +378,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
             (*state).root_scope = scopes::create_root(index as u32);
             (*state).base_site = sites::create(&mut *state, 0);
             if (*state).base_site == 0 || (*state).root_scope == 0 {
-                sys::unmap(memory, parts.all);
+                memory::release(memory, parts.all, InChild::Zeros);
                 return core::ptr::null_mut();
             }
             (*record).base_site = (*state).base_site;
@@ -486,11 +469,9 @@ impl LaneState {
         self.live.publish(p, self.header);
         let now = p.now();
         self.tell_work();
-        // SAFETY: the header and the record are mapped.
-        unsafe {
-            AtomicU64::from_ptr(&raw mut (*self.header).last_seen_ns).fetch_max(now, Relaxed);
-            (*self.record).tid = 0;
-        }
+        moments::see(p, now);
+        // SAFETY: the lane's own record.
+        unsafe { (*self.record).tid = 0 };
         p.lanes_in_use.fetch_sub(1, AcqRel);
         self.in_use.store(0, Release);
     }
@@ -585,6 +566,8 @@ fn forget_thread() {
     // SAFETY: the thread's own block.
     unsafe { ((*t).depth, (*t).carried, (*t).paused) = (0, 0, 0) };
     measurements::give_back();
+    #[cfg(not(embedded))]
+    crate::exec::give_back();
 }
 
 /// The calling thread has a new name: it goes on in another lane, or its unused lane takes the
@@ -625,18 +608,4 @@ pub fn renamed_other(pthread: u64) {
             }
         }
     }
-}
-
-/// The guest is about to confine itself: takes room for what may come.
-pub fn before_confinement(strict: bool) {
-    const AHEAD: u64 = 4 << 20;
-    let p = process();
-    if p.state() != State::Active {
-        return;
-    }
-    profile::reserve_ahead(p, AHEAD);
-    if strict {
-        trace::stop_clock();
-    }
-    p.confined.fetch_max(if strict { 2 } else { 1 }, Relaxed);
 }

@@ -22,10 +22,16 @@
 )]
 
 mod attended;
+#[cfg(not(embedded))]
+mod confinement;
 mod control;
 #[cfg(embedded)]
 mod embedded;
 mod end;
+#[cfg(not(embedded))]
+mod exec;
+#[cfg(not(embedded))]
+mod exec_hooks;
 #[cfg(not(embedded))]
 mod extended;
 mod figures;
@@ -35,10 +41,15 @@ mod index;
 mod interface;
 mod lane;
 mod ledger;
+#[cfg(not(embedded))]
+mod limits;
 #[cfg(embedded)]
 mod linked;
 mod loader;
+#[cfg(not(embedded))]
+mod locking;
 mod measurements;
+mod memory;
 mod modules;
 mod moments;
 mod monitors;
@@ -46,6 +57,7 @@ mod names;
 #[cfg(not(embedded))]
 mod operators;
 mod options;
+mod own_stack;
 mod peak;
 mod process;
 mod profile;
@@ -59,6 +71,8 @@ mod shadow;
 mod sites;
 mod stacks;
 mod sys;
+#[cfg(not(embedded))]
+mod target;
 mod timeline;
 mod tls;
 mod trace;

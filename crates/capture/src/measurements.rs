@@ -5,7 +5,7 @@
 
 use crate::figures::Figures;
 use crate::lane::{FLAG_MEASURED, LaneState};
-use crate::sys;
+use crate::memory::{self, InChild};
 use crate::tls::tls;
 
 /// Bytes of a thread's stack of measurements.
@@ -152,7 +152,8 @@ fn own() -> Option<&'static mut Measures> {
     // SAFETY: the thread's own block; fresh memory is a valid empty stack.
     unsafe {
         if (*t).measures.is_null() {
-            (*t).measures = sys::map_private(size_of::<Measures>()) as *mut Measures;
+            (*t).measures =
+                memory::take_apart(size_of::<Measures>(), InChild::Copy) as *mut Measures;
         }
         (*t).measures.as_mut()
     }
@@ -164,7 +165,7 @@ pub fn give_back() {
     // SAFETY: the thread's own block and stack.
     unsafe {
         if !(*t).measures.is_null() {
-            sys::unmap((*t).measures as *mut u8, size_of::<Measures>());
+            memory::release((*t).measures as *mut u8, size_of::<Measures>(), InChild::Copy);
             (*t).measures = core::ptr::null_mut();
         }
     }

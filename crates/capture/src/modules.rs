@@ -2,6 +2,7 @@
 //! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
 //! found like the first ones.
 
+use crate::memory::{self, InChild};
 use crate::process::{Guarded, Process, process};
 use crate::profile;
 use crate::sys::{self, Fd, Path};
@@ -217,7 +218,7 @@ impl Modules {
     ) -> bool {
         let index = self.count.load(Relaxed) as usize;
         if self.table.load(Relaxed).is_null() {
-            let table = sys::map_private(MODULES_MAX * size_of::<Loaded>());
+            let table = memory::take(MODULES_MAX * size_of::<Loaded>(), InChild::Nothing);
             if table.is_null() {
                 return false;
             }
@@ -458,7 +459,7 @@ pub fn mapping_of(address: u64, buffer: &mut [u8]) -> Option<Range> {
 
 /// Reads maps line by line through `buffer`, until `visit` says stop. A line longer than the buffer
 /// is skipped.
-fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
+pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
     let Some(Ok(fd)) = Path::new(b"/proc/self/maps\0").map(|p| sys::open(p, sys::O_RDONLY)) else {
         return;
     };
@@ -467,9 +468,10 @@ fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
         filled += n;
         let mut used = 0;
         while let Some(length) = buffer[used..filled].iter().position(|&b| b == b'\n') {
-            let line = &buffer[used..used + length];
+            let line = &mut buffer[used..used + length];
             used += length + 1;
-            if !parse_line(line).is_none_or(&mut visit) {
+            let length = unescape(line);
+            if !parse_line(&line[..length]).is_none_or(&mut visit) {
                 sys::close(fd);
                 return;
             }
@@ -481,6 +483,21 @@ fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
         filled -= used;
     }
     sys::close(fd);
+}
+
+/// Writes newlines in a file's name, which maps has as `\012`, as they are; the new length.
+fn unescape(line: &mut [u8]) -> usize {
+    const NEWLINE: &[u8] = b"\\012";
+    let mut length = line.len();
+    let mut from = 0;
+    while let Some(at) = line[from..length].windows(NEWLINE.len()).position(|w| w == NEWLINE) {
+        let at = from + at;
+        line[at] = b'\n';
+        line.copy_within(at + NEWLINE.len()..length, at + 1);
+        length -= NEWLINE.len() - 1;
+        from = at + 1;
+    }
+    length
 }
 
 fn read_more(fd: Fd, room: &mut [u8]) -> usize {

@@ -6,6 +6,7 @@
 
 use crate::figures;
 use crate::options::{PATH_MAX, Text};
+use crate::own_stack;
 use crate::process::{Guarded, Lock, Process, process};
 use crate::profile::{self, Cursor};
 use crate::sys::{self, Errno, Fd, Path};
@@ -70,8 +71,8 @@ fn write_mark(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32,
         }
         *record = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes };
         cursor.commit(size_of::<Mark>());
-        AtomicU64::from_ptr(&raw mut (*p.header()).last_seen_ns).fetch_max(time_ns, Relaxed);
     }
+    see(p, time_ns);
 }
 
 /// Takes a snapshot; its number, or 0.
@@ -85,7 +86,8 @@ pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
         p.lost(Loss::NoSnapshot);
         return 0;
     }
-    let number = copy_to_next(p).unwrap_or(0);
+    see(p, p.now());
+    let number = own_stack::call(|| copy_to_next(p)).flatten().unwrap_or(0);
     if number == 0 {
         p.lost(Loss::NoSnapshot);
     } else if patience == Patience::Waits {
@@ -95,6 +97,14 @@ pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
         write_mark(p, p.now(), b"", MarkKind::Snapshot, lane, number);
     }
     number
+}
+
+/// Notes that the program was there at this time.
+pub fn see(p: &Process, now_ns: u64) {
+    // SAFETY: the header is mapped; the field is only used atomically.
+    unsafe {
+        AtomicU64::from_ptr(&raw mut (*p.header()).last_seen_ns).fetch_max(now_ns, Relaxed);
+    }
 }
 
 fn copy_to_next(p: &Process) -> Option<u32> {
@@ -198,7 +208,7 @@ pub fn reset(lane: &mut crate::lane::LaneState) -> bool {
     let Some(_held) = p.moments.lock.acquire() else {
         return false;
     };
-    let done = p.may_call() && write_baseline(p).is_some();
+    let done = p.may_call() && own_stack::call(|| write_baseline(p)).flatten().is_some();
     if !done {
         p.lost(Loss::NoSnapshot);
         return false;
@@ -210,7 +220,6 @@ pub fn reset(lane: &mut crate::lane::LaneState) -> bool {
         *p.moments.sums_at_reset.0.get() = figures::sums(p);
         (*header).resets += 1;
         (*header).reset_time_ns = now;
-        (*header).stamped_peak = live;
         (*header).peak_time_ns = now;
         AtomicI64::from_ptr(&raw mut (*header).peak_bytes as *mut i64).store(live as i64, Release);
         AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);

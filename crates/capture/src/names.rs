@@ -4,8 +4,9 @@
 //! a child inherits, and each process knows for each what it is called in its own profile. Looked
 //! up without a lock, in a table of open addressing that only grows; stored under one.
 
+use crate::memory::{self, InChild};
 use crate::process::{Guarded, Process, process};
-use crate::{profile, sys};
+use crate::profile;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -237,11 +238,11 @@ fn store(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
 fn add(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
     let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
     let name = LIST.count.load(Relaxed) + 1;
-    if name as usize >= most || !p.may_map() {
+    if name as usize >= most {
         return None;
     }
     if LIST.names.load(Relaxed).is_null() {
-        let names = sys::map_private(most * size_of::<Known>()) as *mut Known;
+        let names = memory::take(most * size_of::<Known>(), InChild::Copy) as *mut Known;
         if names.is_null() {
             return None;
         }
@@ -271,7 +272,7 @@ fn keep(text: &[u8]) -> Option<&'static [u8]> {
     let (next, left) = unsafe { &mut *LIST.next.0.get() };
     if *left < text.len() {
         let bytes = PIECE.max(text.len());
-        let piece = sys::map_private(bytes);
+        let piece = memory::take(bytes, InChild::Copy);
         if piece.is_null() {
             return None;
         }
@@ -298,7 +299,7 @@ fn insert(slots: &[AtomicU64], hash: u64, name: u32) {
 fn enlarge() -> bool {
     let old = slots();
     let length = (old.len() * 2).max(SLOTS_FIRST);
-    let memory = sys::map_private(length * size_of::<AtomicU64>() + HEAD);
+    let memory = memory::take(length * size_of::<AtomicU64>() + HEAD, InChild::Copy);
     if memory.is_null() {
         return false;
     }
@@ -346,12 +347,10 @@ fn ids(p: &Process) -> Option<*const AtomicU32> {
     }
     let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
     let bytes = most * size_of::<AtomicU32>();
-    let ids = if p.may_map() { sys::map_private(bytes) } else { core::ptr::null_mut() };
+    let ids = memory::take(bytes, InChild::Nothing);
     if ids.is_null() {
         return None;
     }
-    // SAFETY: a fresh mapping; a child makes its own.
-    let _ = unsafe { sys::advise(ids, bytes, sys::MADV_DONTFORK) };
     p.name_ids.store(ids as *mut AtomicU32, Release);
     Some(ids as *const AtomicU32)
 }

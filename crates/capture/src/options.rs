@@ -1,14 +1,21 @@
-//! What the environment asks for. Read from `/proc/self/environ`: libc's `environ` may not be set
-//! yet.
+//! What the environment asks for. Read once, from `/proc/self/environ` (libc's `environ` may not be
+//! set yet), and kept in memory of the recorder's own: forked children find it there whatever the
+//! program has done to its environment, and exec'd ones get it handed on ([`crate::exec`]).
 
+use crate::memory::{self, InChild};
+use crate::own_stack;
 use crate::rank::Place;
 use crate::sys::{self, Path};
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use heaptide_format::Mode;
 
 /// The longest path a profile may have.
 pub const PATH_MAX: usize = 4096;
 /// The environment is searched up to this length, in bytes.
 const ENVIRONMENT_MAX: usize = 2 << 20;
+/// Bytes of variables that are handed on to exec'd programs.
+const HANDED_ON_MAX: usize = 16 << 10;
 
 /// The recorder's options; each is the environment variable of its comment.
 pub struct Options {
@@ -16,6 +23,10 @@ pub struct Options {
     pub output: Text<PATH_MAX>,
     /// `HEAPTIDE_MODE`: `stacks`, `scopes` or `counters`.
     pub mode: Mode,
+    /// `HEAPTIDE_MODE=off`: nothing is recorded.
+    off: bool,
+    /// `HEAPTIDE_FOLLOW=PID`: only this process is recorded.
+    follow: Option<u64>,
     /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
     pub reuse: bool,
     /// `HEAPTIDE_START=off`: recording begins turned off.
@@ -37,19 +48,118 @@ pub struct Options {
     pub snapshot_signal: u32,
     /// Where in a parallel job this is.
     pub place: Place,
+    /// What exec'd programs need.
+    pub handed_on: HandedOn,
 }
 
-impl Options {
-    /// None if this process is not to be recorded (`HEAPTIDE_FOLLOW` names another, or
-    /// `HEAPTIDE_MODE=off`).
-    pub fn read() -> Option<Options> {
-        with_environment(parse)?
+/// What programs started by exec need to be recorded like this one.
+pub struct HandedOn {
+    /// All variables of the recorder, `NAME=VALUE`, each ended by a zero byte.
+    pub variables: Text<HANDED_ON_MAX>,
+    /// The recorder's part of `LD_PRELOAD`: its library and monitors. Empty where the library was
+    /// not preloaded.
+    pub preload: Text<PATH_MAX>,
+}
+
+impl HandedOn {
+    /// The value of a variable; none if it was not set.
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut entries = self.variables.bytes().split(|&b| b == 0);
+        entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
     }
+}
+
+/// The options of this process and of those it is a fork of; null until they are read.
+static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(core::ptr::null_mut());
+
+impl Options {
+    /// The options that the program was started with; none if there is no memory to keep them in.
+    pub fn get() -> Option<&'static Options> {
+        if OPTIONS.load(Acquire).is_null() {
+            own_stack::call(read);
+        }
+        Options::known()
+    }
+
+    /// The same, if they were read.
+    pub fn known() -> Option<&'static Options> {
+        // SAFETY: complete when it was stored, never changed, never released.
+        unsafe { OPTIONS.load(Acquire).as_ref() }
+    }
+
+    /// Whether this process is one to record.
+    pub fn is_wanted(&self) -> bool {
+        !self.off && self.follow.is_none_or(|pid| pid == sys::getpid() as u64)
+    }
+
+    fn new() -> Options {
+        Options {
+            output: Text::new(),
+            mode: Mode::Stacks,
+            off: false,
+            follow: None,
+            reuse: true,
+            start_off: false,
+            threshold: None,
+            trace: false,
+            free_stacks: false,
+            max_size: 0,
+            by_size: false,
+            snapshot_every_ns: 0,
+            snapshot_signal: 0,
+            place: Place::new(),
+            handed_on: HandedOn { variables: Text::new(), preload: Text::new() },
+        }
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        match (name, value) {
+            (b"OUTPUT", value) => self.output.push(value),
+            (b"MODE", b"counters") => self.mode = Mode::Counters,
+            (b"MODE", b"scopes") => self.mode = Mode::Scopes,
+            (b"MODE", b"trace") => self.trace = true,
+            (b"MODE", b"off") => self.off = true,
+            (b"FREE_STACKS", b"on") => self.free_stacks = true,
+            (b"MAX_SIZE", bytes) => self.max_size = number(bytes).unwrap_or(0),
+            (b"REUSE", b"off") => self.reuse = false,
+            (b"START", b"off") => self.start_off = true,
+            (b"THRESHOLD", [b'<', bytes @ ..]) => {
+                self.threshold = number(bytes).map(|bytes| (bytes, true));
+            }
+            (b"THRESHOLD", bytes) => self.threshold = number(bytes).map(|bytes| (bytes, false)),
+            (b"BY_SIZE", b"on") => self.by_size = true,
+            (b"SNAPSHOT_EVERY", seconds) => self.snapshot_every_ns = nanoseconds(seconds),
+            (b"SNAPSHOT_SIGNAL", signal) => {
+                self.snapshot_signal = number(signal).unwrap_or(0) as u32;
+            }
+            (b"FOLLOW", pid) => self.follow = Some(number(pid).unwrap_or(0)),
+            _ => {}
+        }
+    }
+}
+
+/// Reads the environment into memory that children inherit; none if there is none.
+fn read() -> Option<()> {
+    let memory = memory::take(size_of::<Options>(), InChild::Copy) as *mut Options;
+    if memory.is_null() {
+        return None;
+    }
+    with_environment(|environment| {
+        // SAFETY: fresh memory of that size, which nobody else knows.
+        let options = unsafe {
+            memory.write(Options::new());
+            &mut *memory
+        };
+        parse(environment, options);
+    })?;
+    // Another thread may have been faster; it read the same.
+    let _ = OPTIONS.compare_exchange(core::ptr::null_mut(), memory, AcqRel, Acquire);
+    Some(())
 }
 
 /// Calls `use_it` with the environment that the process was started with; none if there is no
 /// memory.
-pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
+fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let memory = sys::map_private(ENVIRONMENT_MAX);
     if memory.is_null() {
         return None;
@@ -66,54 +176,62 @@ pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
     Some(result)
 }
 
-fn parse(environment: &[u8]) -> Option<Options> {
-    let mut options = Options {
-        output: Text::new(),
-        mode: Mode::Stacks,
-        reuse: true,
-        start_off: false,
-        threshold: None,
-        trace: false,
-        free_stacks: false,
-        max_size: 0,
-        by_size: false,
-        snapshot_every_ns: 0,
-        snapshot_signal: 0,
-        place: Place::new(),
-    };
+fn parse(environment: &[u8], options: &mut Options) {
+    let (mut preload, mut monitors): (&[u8], &[u8]) = (b"", b"");
     for entry in environment.split(|&b| b == 0) {
         let Some(equals) = entry.iter().position(|&b| b == b'=') else {
             continue;
         };
         let (name, value) = (&entry[..equals], &entry[equals + 1..]);
         options.place.note(name, value);
+        if name == b"LD_PRELOAD" {
+            preload = value;
+        }
         let Some(name) = name.strip_prefix(b"HEAPTIDE_") else {
             continue;
         };
-        match (name, value) {
-            (b"OUTPUT", value) => options.output.push(value),
-            (b"MODE", b"counters") => options.mode = Mode::Counters,
-            (b"MODE", b"scopes") => options.mode = Mode::Scopes,
-            (b"MODE", b"trace") => options.trace = true,
-            (b"MODE", b"off") => return None,
-            (b"FREE_STACKS", b"on") => options.free_stacks = true,
-            (b"MAX_SIZE", bytes) => options.max_size = number(bytes).unwrap_or(0),
-            (b"REUSE", b"off") => options.reuse = false,
-            (b"START", b"off") => options.start_off = true,
-            (b"THRESHOLD", [b'<', bytes @ ..]) => {
-                options.threshold = number(bytes).map(|bytes| (bytes, true));
-            }
-            (b"THRESHOLD", bytes) => options.threshold = number(bytes).map(|bytes| (bytes, false)),
-            (b"BY_SIZE", b"on") => options.by_size = true,
-            (b"SNAPSHOT_EVERY", seconds) => options.snapshot_every_ns = nanoseconds(seconds),
-            (b"SNAPSHOT_SIGNAL", signal) => {
-                options.snapshot_signal = number(signal).unwrap_or(0) as u32;
-            }
-            (b"FOLLOW", pid) if number(pid) != Some(sys::getpid() as u64) => return None,
-            _ => {}
+        options.set(name, value);
+        if name == b"MONITORS" {
+            monitors = value;
+        }
+        options.handed_on.variables.push(entry);
+        options.handed_on.variables.push(b"\0");
+    }
+    note_preload(&mut options.handed_on.preload, preload, monitors);
+}
+
+/// Notes the recorder's part of `LD_PRELOAD`: the library, and behind it the monitors that
+/// `HEAPTIDE_MONITORS` names (`NAME[:OPTIONS]`, separated by semicolons).
+fn note_preload(part: &mut Text<PATH_MAX>, preload: &[u8], monitors: &[u8]) {
+    let is_monitor = |file: &[u8]| {
+        let mut names = monitors.split(|&b| b == b';');
+        names.any(|named| named.split(|&b| b == b':').next() == Some(file))
+    };
+    for entry in preload.split(|&b| is_separator(b)) {
+        let ours = if part.is_empty() { is_recorder(entry) } else { is_monitor(file_of(entry)) };
+        if ours {
+            part.push(if part.is_empty() { b"" } else { b":" });
+            part.push(entry);
+        } else if !part.is_empty() {
+            return;
         }
     }
-    Some(options)
+}
+
+/// Whether a byte separates entries of `LD_PRELOAD`.
+pub fn is_separator(byte: u8) -> bool {
+    matches!(byte, b':' | b' ')
+}
+
+/// Whether an entry of `LD_PRELOAD` is the recorder's library, of whatever version.
+pub fn is_recorder(entry: &[u8]) -> bool {
+    let file = file_of(entry);
+    file.starts_with(b"libheaptide") && file.ends_with(b".so")
+}
+
+/// The file name of a path.
+pub fn file_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 /// Decimal seconds, with a fraction or without; 0 if it is no number.
@@ -176,6 +294,11 @@ impl<const N: usize> Text<N> {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+
+    /// Whether everything fitted.
+    pub fn is_whole(&self) -> bool {
+        !self.cut
     }
 
     pub fn is_empty(&self) -> bool {

@@ -9,15 +9,17 @@
 //! changes after the high ([`crate::sites`]), so the live-at-peak of every site is known without a
 //! trace.
 
-use crate::process::Process;
+use crate::moments;
+use crate::process::{self, Process};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use heaptide_format::FileHeader;
 
 /// Bytes that a thread's live may move before others are told.
 pub const BATCH: i64 = 32 << 10;
-/// A new peak gets a new time when it is this part higher than the one last stamped: 1/1024.
-const STAMP_SHIFT: u32 = 10;
+/// The time of a peak stays that of one so many ticks of the time stamp counter before: half a
+/// millisecond at 2 GHz.
+const SAME_TIME: u64 = 1 << 20;
 
 /// A lane's view of live bytes.
 #[repr(C)]
@@ -33,6 +35,8 @@ pub struct Live {
     others: i64,
     /// The part of `own` that the others know.
     published: i64,
+    /// The time stamp counter when the time of a peak was last noted.
+    stamped: u64,
 }
 
 impl Live {
@@ -70,9 +74,7 @@ impl Live {
     /// The same for `bytes` ≤ 0: others may have grown.
     #[inline(always)]
     pub fn shrink(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
-        if !self.fallen {
-            self.fall(p, header);
-        }
+        self.fallen = true;
         self.own += bytes;
         self.own < self.low && self.publish(p, header)
     }
@@ -103,9 +105,7 @@ impl Live {
 
     /// Something else than live has changed what a new high is.
     pub fn look_again(&mut self, p: &Process, header: *mut FileHeader) {
-        if !self.fallen {
-            self.fall(p, header);
-        }
+        self.fallen = true;
         self.set_bounds(p, header);
     }
 
@@ -134,6 +134,7 @@ impl Live {
                     self.fallen = false;
                 }
                 (*header).peak_bytes = live as u64;
+                self.stamp(p, header);
             }
             if self.own - self.published > BATCH {
                 self.tell(header);
@@ -141,13 +142,6 @@ impl Live {
             self.set_bounds(p, header);
             new_high
         }
-    }
-
-    /// Leaves a high: now its time is known.
-    #[cold]
-    fn fall(&mut self, p: &Process, header: *mut FileHeader) {
-        self.fallen = true;
-        stamp(p, header);
     }
 
     /// Tells the others, and learns of them. True if all together are at a new high.
@@ -182,23 +176,26 @@ impl Live {
             let raised = peak.fetch_max(live, AcqRel) < live;
             if raised {
                 AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
-                stamp(p, header);
+                self.stamp(p, header);
             }
             let bound = (*header).lanes_at_once as u64 * BATCH as u64;
             AtomicU64::from_ptr(&raw mut (*header).peak_bound_bytes).fetch_max(bound, Relaxed);
             raised
         }
     }
-}
 
-/// Notes the time of the peak, if it has grown by enough to be worth a look at the clock.
-pub fn stamp(p: &Process, header: *mut FileHeader) {
-    // SAFETY: the header is mapped; a race with another stamp of about the same time does no harm.
-    unsafe {
-        let (peak, stamped) = ((*header).peak_bytes, (*header).stamped_peak);
-        if peak > stamped + (stamped >> STAMP_SHIFT) {
-            (*header).stamped_peak = peak;
-            (*header).peak_time_ns = p.now();
+    /// Notes that the peak is of this moment. The clock is asked only if the time stamp counter
+    /// has moved on.
+    fn stamp(&mut self, p: &Process, header: *mut FileHeader) {
+        let ticks = process::counter();
+        if ticks != 0 && ticks.wrapping_sub(self.stamped) < SAME_TIME {
+            return;
         }
+        self.stamped = ticks;
+        let now = p.now();
+        // SAFETY: the header is mapped; a race with another stamp of about the same time does no
+        // harm.
+        unsafe { (*header).peak_time_ns = now };
+        moments::see(p, now);
     }
 }

@@ -8,13 +8,13 @@ use crate::lane::{self, LaneState};
 use crate::options::Options;
 use crate::profile;
 use crate::real::Real;
-#[cfg(not(embedded))]
 use crate::tls::tls;
-use crate::{control, hooks, sys};
+use crate::{control, hooks, memory, own_stack, sites, sys};
+use core::arch::x86_64::_rdtsc;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-use heaptide_format::{FileHeader, Loss, Mode};
+use heaptide_format::{FileHeader, Loss, Mode, Unrecorded, UnrecordedChild};
 use heaptide_unwind::cache::Slot;
 
 /// The recorder's life in one process image.
@@ -37,6 +37,8 @@ pub enum State {
 #[repr(C, align(4096))]
 pub struct Process {
     pub state: AtomicU32,
+    /// Memory that children do not get.
+    pub memory: crate::memory::Arena,
     /// The profile, mapped; null before Active.
     pub base: AtomicPtr<u8>,
     /// Bytes of address space kept for it.
@@ -70,8 +72,6 @@ pub struct Process {
     pub lane_lock: Lock,
     /// More than one thread has been seen at once.
     pub threaded: AtomicBool,
-    /// The guest confined itself (seccomp): 1 = mmap is still allowed, 2 = nothing is.
-    pub confined: AtomicU32,
     /// Verified reuse is off, for tests.
     pub no_reuse: AtomicBool,
     /// Counts every change of loaded code or of stack memory that kept state depends on.
@@ -131,6 +131,10 @@ pub fn process() -> &'static Process {
     // SAFETY: zero is a valid value of every field, and all are atomics or guarded cells.
     unsafe { &*(PROCESS.0.get() as *const Process) }
 }
+
+/// The guest confined itself (seccomp): 1 = mmap is still allowed, 2 = nothing is. Children inherit
+/// that.
+pub static CONFINED: AtomicU32 = AtomicU32::new(0);
 
 /// Set once in the life of the address space, so that a forked child can tell.
 static EVER_STARTED: AtomicBool = AtomicBool::new(false);
@@ -213,18 +217,28 @@ impl Process {
 
     /// Whether the guest allows us a system call other than those its own malloc makes.
     pub fn may_call(&self) -> bool {
-        self.confined.load(Relaxed) == 0
+        CONFINED.load(Relaxed) == 0
     }
 
     /// Whether the guest allows us to map memory.
     pub fn may_map(&self) -> bool {
-        self.confined.load(Relaxed) < 2
+        CONFINED.load(Relaxed) < 2
     }
 }
 
 /// The guest has forbidden itself to read the time stamp counter, as the vDSO does. Its forked
 /// children inherit that.
 pub static NO_COUNTER: AtomicBool = AtomicBool::new(false);
+
+/// The time stamp counter; 0 where it may not be read.
+#[inline(always)]
+pub fn counter() -> u64 {
+    if NO_COUNTER.load(Relaxed) {
+        return 0;
+    }
+    // SAFETY: every x86-64 processor has it, and nobody has forbidden it.
+    unsafe { _rdtsc() }
+}
 
 static CLOCK_GETTIME: Real = Real::new(b"clock_gettime\0");
 
@@ -245,7 +259,7 @@ pub fn monotonic_ns() -> u64 {
 
 /// Starts the recorder if that has not been tried, and says whether it is active. Runs before
 /// anything of the guest may have run, in a constructor, in the first allocation, or in a forked
-/// child.
+/// child. Needs some 60 KiB of stack: see [`own_stack`].
 #[cold]
 #[inline(never)]
 pub fn start() -> bool {
@@ -254,63 +268,135 @@ pub fn start() -> bool {
     {
         return p.state() == State::Active;
     }
-    let forked = EVER_STARTED.swap(true, Relaxed);
+    let started = set_up(p, EVER_STARTED.swap(true, Relaxed));
+    if started == Err(Refused::NoProfile) {
+        count_unrecorded(UnrecordedChild::NoProfile);
+    }
+    let state = if started.is_ok() { State::Active } else { State::Off };
+    p.state.store(state as u32, Release);
+    started.is_ok()
+}
+
+/// Starts the recorder of a forked child that is about to lose the right or the way to the
+/// recording, unless it was started before.
+#[cold]
+pub fn start_early() {
+    let t = tls();
+    // SAFETY: this thread's own block.
+    unsafe {
+        if process().state() == State::New && (*t).busy == 0 {
+            (*t).busy = 1;
+            own_stack::call(start);
+            (*t).busy = 0;
+        }
+    }
+}
+
+/// Why a process image is not recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// It is not to be recorded.
+    Unwanted,
+    /// Its profile could not be made.
+    NoProfile,
+    /// The reason is in its profile.
+    Noted,
+}
+
+fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
+    if !p.may_call() {
+        return Err(Refused::NoProfile); // a filter may forbid what making one takes
+    }
+    let wanted = Options::get().filter(|options| options.is_wanted());
+    let options = wanted.filter(|_| hooks::is_wanted()).ok_or(Refused::Unwanted)?;
     // SAFETY: the static is whole pages of anonymous memory; its contents are what must not be
     // inherited.
     let wiped = unsafe {
         sys::advise(PROCESS.0.get() as *mut u8, size_of::<Process>(), sys::MADV_WIPEONFORK)
     };
-    // A kernel before 4.14: a child would go on in its parent's profile.
-    let active = wiped.is_ok() && set_up(p, forked).is_some();
-    let state = if active { State::Active } else { State::Off };
-    p.state.store(state as u32, Release);
-    active
-}
-
-fn set_up(p: &Process, forked: bool) -> Option<()> {
-    if !hooks::resolve_allocator() {
-        return None;
-    }
-    let options = Options::read()?;
     p.start_ns.store(monotonic_ns(), Relaxed);
     p.pid.store(sys::getpid(), Relaxed);
     p.generation.store(1, Relaxed);
     p.no_reuse.store(!options.reuse, Relaxed);
     p.scarce.store(address_space_is_scarce(), Relaxed);
-    profile::create(p, &options, forked)?;
-    p.shadow.create(p)?;
-    #[cfg(embedded)]
-    p.sizes.create(p)?;
-    lane::create_table(p)?;
+    if forked {
+        memory::begin_as_child();
+    }
+    profile::create(p, options, forked).ok_or(Refused::NoProfile)?;
+    // A kernel before 4.14: a child would go on in its parent's profile.
+    let prepared = wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, options));
+    prepared.map_err(|reason| {
+        profile::abandon(p, reason);
+        Refused::Noted
+    })
+}
+
+/// All but the profile.
+fn prepare(p: &'static Process, options: &Options) -> Result<(), Unrecorded> {
+    if hooks::is_under_valgrind() {
+        return Err(Unrecorded::Valgrind);
+    }
+    if !hooks::resolve_allocator() {
+        return Err(Unrecorded::NoUsableSize);
+    }
+    memory::prepare(p.scarce.load(Relaxed));
+    create_tables(p).ok_or(Unrecorded::NoMemory)?;
     lane::create_key();
-    control::prepare(p, &options);
+    control::prepare(p, options);
     if options.mode == Mode::Stacks {
         // Now, while `/proc` is in reach: a guest may change its root.
         p.modules.list_all(p);
     }
-    Some(())
+    Ok(())
 }
 
+fn create_tables(p: &Process) -> Option<()> {
+    sites::create_owners(p)?;
+    p.shadow.create(p)?;
+    #[cfg(embedded)]
+    p.sizes.create(p)?;
+    lane::create_table(p)
+}
+
+/// The header of this process's profile, or, in a forked child without one, of the nearest recorded
+/// process that it descends from: its page is shared with children.
+pub static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Counts a process or a program started by exec that has no profile.
+pub fn count_unrecorded(why: UnrecordedChild) {
+    change_unrecorded(why, 1);
+}
+
+/// Takes such a count back.
+pub fn discount_unrecorded(why: UnrecordedChild) {
+    change_unrecorded(why, u64::MAX);
+}
+
+fn change_unrecorded(why: UnrecordedChild, by: u64) {
+    let header = FAMILY.load(Acquire);
+    if !header.is_null() {
+        // SAFETY: the page stays mapped, here and in children; the index is an enum's.
+        unsafe {
+            let count = &raw mut (*header).unrecorded_children[why as usize];
+            AtomicU64::from_ptr(count).fetch_add(by, Relaxed);
+        }
+    }
+}
+
+/// Whether the recorder has to do with little address space: there is a limit, or the kernel counts
+/// what is only reserved.
 fn address_space_is_scarce() -> bool {
     let mut mode = [0u8; 2];
     let path = sys::Path::new(b"/proc/sys/vm/overcommit_memory\0");
     let strict =
         path.is_some_and(|path| sys::read_file(path, &mut mode).is_ok()) && mode[0] == b'2';
-    strict || sys::limit(sys::RLIMIT_AS) != u64::MAX
+    strict || [sys::RLIMIT_AS, sys::RLIMIT_DATA].map(sys::limit) != [u64::MAX; 2]
 }
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 #[cfg(not(embedded))]
 extern "C" fn loaded() {
-    let t = tls();
-    // SAFETY: this thread's own block.
-    unsafe {
-        if (*t).busy == 0 {
-            (*t).busy = 1;
-            start();
-            (*t).busy = 0;
-        }
-    }
+    start_early();
     crate::end::register();
 }
 

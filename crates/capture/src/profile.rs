@@ -5,24 +5,27 @@
 //! asking the file size limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is
 //! counted and the guest goes on.
 
-use crate::options::{Options, PATH_MAX, Text};
-use crate::process::{Process, process};
+use crate::memory::{self, InChild};
+use crate::options::{Options, PATH_MAX, Text, file_of};
+use crate::process::{FAMILY, Process, process};
 use crate::sites::LABELLED;
 use crate::sys::{self, Fd, Path};
-use crate::trace;
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::{hooks, modules, own_stack, trace};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_format::{
-    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX,
-    STRING_GRANULE, STRING_MAX, StringHeader, VERSION,
+    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, IMAGE_OWN_MALLOC, Kind, Loss, MAGIC,
+    PAGE, PROFILE_SUFFIX, STRING_GRANULE, STRING_MAX, StringHeader, Unrecorded, VERSION,
 };
 
 /// Address space kept for a profile. 64 GiB hold some 400 million sites.
 const RESERVE: u64 = 64 << 30;
-/// The least worth recording with.
-const RESERVE_MIN: u64 = 16 << 20;
+/// The least that is tried.
+const RESERVE_MIN: u64 = 256 << 10;
 /// Under a limit of address space, this part of it is taken at most.
-const RESERVE_PART: u64 = 12;
+const SPACE_PART: u64 = 12;
+/// Under a limit of data, so many times as much.
+const DATA_TIMES: u64 = 16;
 /// The file grows by an eighth of itself, within these bounds.
 const GROW_MIN: u64 = 64 << 10;
 const GROW_MAX: u64 = 8 << 20;
@@ -100,38 +103,128 @@ impl Cursor {
 /// Makes the profile and its header; none if that is not possible.
 pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
     let pid = sys::getpid();
-    let mut directory = absolute(&options.output, pid)?;
-    match sys::mkdir(directory.path()?) {
-        Err(sys::EEXIST) | Ok(()) => {}
-        Err(_) => return None,
-    }
-    directory.push(b"/");
-    let (fd, image) = open_new(&mut directory, pid)?;
+    let mut path = Text::<PATH_MAX>::new();
+    let opened = open_new(&mut path, directory(options, pid)?, pid);
+    // A forked child finds a directory that was renamed by the profile of its parent.
+    let (fd, image) = match opened {
+        Some(opened) => opened,
+        None => open_new(&mut path, renamed(FAMILY.load(Acquire))?, pid)?,
+    };
     let (device, inode) = sys::identity(fd).ok()?;
     p.fd.store(fd.0, Relaxed);
     p.device.store(device, Relaxed);
     p.inode.store(inode, Relaxed);
-    keep_path(p, directory.bytes())?;
-    grow_file(p, GROW_MIN).ok()?;
-    let mapped = map_file(fd);
+    keep_path(p, path.bytes())?;
+    // The head and one extent say at least that there is no room for more.
+    let grown = grow_file(p, GROW_MIN).or_else(|()| grow_file(p, 2 * PAGE));
+    let mapped = grown.ok().and_then(|()| map_file(fd));
     sys::close(fd);
     p.fd.store(-1, Relaxed);
     let (base, reserved) = mapped?;
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
-    let owners = sys::map_private((reserved / PAGE * 4) as usize);
-    if owners.is_null() {
-        return None;
-    }
-    p.owners.store(owners as *mut u32, Relaxed);
-    // SAFETY: fresh mappings that a child must not share.
+    // SAFETY: a fresh mapping, its first page of an empty profile. A child must not share more
+    // than that page.
     unsafe {
-        sys::advise(base, reserved as usize, sys::MADV_DONTFORK).ok()?;
-        sys::advise(owners, (reserved / PAGE * 4) as usize, sys::MADV_DONTFORK).ok()?;
+        let rest = base.add(PAGE as usize);
+        sys::advise(rest, (reserved - PAGE) as usize, sys::MADV_DONTFORK).ok()?;
         let _ = sys::advise(base, reserved as usize, sys::MADV_DONTDUMP);
         write_header(p, base as *mut FileHeader, options, pid, image, forked);
+        let inherited = FAMILY.swap(base as *mut FileHeader, AcqRel);
+        if !inherited.is_null() {
+            sys::unmap(inherited as *mut u8, PAGE as usize);
+        }
     }
     Some(())
+}
+
+/// Leaves a profile that says why nothing is recorded.
+pub fn abandon(p: &Process, why: Unrecorded) {
+    let header = p.header();
+    let reserved = p.reserved.load(Relaxed);
+    // SAFETY: the header is mapped, and nobody else knows the profile. Its page stays, for
+    // children to count themselves in; the rest is given back.
+    unsafe {
+        AtomicU32::from_ptr(&raw mut (*header).unrecorded).store(why as u32, Release);
+        p.base.store(core::ptr::null_mut(), Relaxed);
+        let rest = (header as *mut u8).add(PAGE as usize);
+        sys::unmap(rest, (reserved - PAGE) as usize);
+    }
+    p.reserved.store(0, Relaxed);
+}
+
+/// The recording's directory, absolute. Forked children inherit it, wherever they go.
+static DIRECTORY: AtomicPtr<Text<PATH_MAX>> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The same, made if it is not there; none if it cannot be named.
+fn directory(options: &Options, pid: u32) -> Option<&'static Text<PATH_MAX>> {
+    if let Some(known) = known_directory() {
+        return Some(known);
+    }
+    let directory = keep_directory(absolute(&options.output, pid)?)?;
+    let _ = sys::mkdir(directory.path()?); // it most often is there; opening a file tells
+    mark_recording(directory);
+    Some(directory)
+}
+
+fn keep_directory(path: Text<PATH_MAX>) -> Option<&'static Text<PATH_MAX>> {
+    let memory = memory::take(size_of::<Text<PATH_MAX>>(), InChild::Copy);
+    let directory = memory as *mut Text<PATH_MAX>;
+    if directory.is_null() {
+        return None;
+    }
+    // SAFETY: fresh memory of that size.
+    unsafe { directory.write(path) };
+    DIRECTORY.store(directory, Release);
+    known_directory()
+}
+
+/// The recording's directory by the name that it has now, where a profile in it is mapped; none if
+/// that was removed, or if it is what was known.
+fn renamed(profile: *const FileHeader) -> Option<&'static Text<PATH_MAX>> {
+    own_stack::call(|| {
+        let mut buffer = [0u8; 16 << 10];
+        let mut found = None;
+        modules::each_mapping(&mut buffer, |mapping| {
+            if mapping.range.holds(profile as u64)
+                && mapping.path.ends_with(PROFILE_SUFFIX.as_bytes())
+            {
+                found = directory_of(mapping.path);
+            }
+            found.is_none()
+        });
+        let is_known = |path: &Text<PATH_MAX>| {
+            known_directory().is_some_and(|known| known.bytes() == path.bytes())
+        };
+        found.filter(|path| !is_known(path)).and_then(keep_directory)
+    })?
+}
+
+fn directory_of(file: &[u8]) -> Option<Text<PATH_MAX>> {
+    let end = file.iter().rposition(|&b| b == b'/')?;
+    let mut directory = Text::new();
+    directory.push(&file[..end]);
+    directory.is_whole().then_some(directory)
+}
+
+/// Marks the directory as a recording, unless that was done.
+fn mark_recording(directory: &Text<PATH_MAX>) {
+    const MARKER: &[u8] = b"/recording.json";
+    const CONTENT: &[u8] = b"{\"version\":1,\"root_pid\":0}\n";
+    let mut path = Text::<PATH_MAX>::new();
+    path.push(directory.bytes());
+    path.push(MARKER);
+    let flags = sys::O_RDWR | sys::O_CREAT | sys::O_EXCL;
+    if let Some(Ok(fd)) = path.path().map(|path| sys::open(path, flags)) {
+        let _ = sys::write_at(fd, CONTENT, 0); // without it the recording only is not replaced
+        sys::close(fd);
+    }
+}
+
+/// The recording's directory, if it is known.
+pub fn known_directory() -> Option<&'static Text<PATH_MAX>> {
+    // SAFETY: complete when it was stored, never changed, never released.
+    unsafe { DIRECTORY.load(Acquire).as_ref() }
 }
 
 fn absolute(output: &Text<PATH_MAX>, pid: u32) -> Option<Text<PATH_MAX>> {
@@ -147,21 +240,24 @@ fn absolute(output: &Text<PATH_MAX>, pid: u32) -> Option<Text<PATH_MAX>> {
         let link = Path::new(b"/proc/self/exe\0")?;
         let program = sys::readlink(link, &mut program).unwrap_or(b"program");
         path.push(b"heaptide-");
-        path.push(program.rsplit(|&b| b == b'/').next().unwrap_or(program));
+        path.push(file_of(program));
         path.push(b"-");
         path.push_number(pid as u64);
         path.push(b".heaptide");
     } else {
         path.push(output.bytes());
     }
-    Some(path)
+    path.is_whole().then_some(path)
 }
 
 /// Images one pid may have in a recording.
 const IMAGES_MAX: u32 = 100_000;
 
 /// Opens `PID-IMAGE.profile` in the directory, for the first image number that is free.
-fn open_new(path: &mut Text<PATH_MAX>, pid: u32) -> Option<(Fd, u32)> {
+fn open_new(path: &mut Text<PATH_MAX>, directory: &Text<PATH_MAX>, pid: u32) -> Option<(Fd, u32)> {
+    path.truncate(0);
+    path.push(directory.bytes());
+    path.push(b"/");
     let directory = path.bytes().len();
     for image in 0..IMAGES_MAX {
         path.truncate(directory);
@@ -179,7 +275,7 @@ fn open_new(path: &mut Text<PATH_MAX>, pid: u32) -> Option<(Fd, u32)> {
 }
 
 fn keep_path(p: &Process, path: &[u8]) -> Option<()> {
-    let memory = sys::map_private(PATH_MAX);
+    let memory = memory::take(PATH_MAX, InChild::Nothing);
     if memory.is_null() {
         return None;
     }
@@ -189,10 +285,20 @@ fn keep_path(p: &Process, path: &[u8]) -> Option<()> {
     Some(())
 }
 
+/// Bytes of address space for the profile. Its mapping counts for the limit of address space only;
+/// the table of its pages' owners, a thousandth of it, for that of data too.
+fn reserve() -> u64 {
+    if hooks::is_under_valgrind() {
+        return RESERVE_MIN; // for the reason why nothing is recorded
+    }
+    let [space, data] = [sys::RLIMIT_AS, sys::RLIMIT_DATA].map(sys::limit);
+    let space = if space == u64::MAX { RESERVE } else { space / SPACE_PART };
+    let data = if data == u64::MAX { RESERVE } else { data.saturating_mul(DATA_TIMES) };
+    RESERVE.min(space).min(data).max(RESERVE_MIN) & !(PAGE - 1)
+}
+
 fn map_file(fd: Fd) -> Option<(*mut u8, u64)> {
-    let limit = sys::limit(sys::RLIMIT_AS);
-    let mut length = if limit == u64::MAX { RESERVE } else { RESERVE.min(limit / RESERVE_PART) };
-    length &= !(PAGE - 1);
+    let mut length = reserve();
     while length >= RESERVE_MIN {
         let base = sys::map_shared(fd, length as usize);
         if !base.is_null() {
@@ -227,6 +333,9 @@ unsafe fn write_header(
         (*header).max_depth = crate::lane::max_depth(p) as u32;
         (*header).epoch = 1;
         (*header).file_end = PAGE;
+        (*header).process_start_ticks = sys::start_ticks();
+        (*header).pid_namespace = sys::pid_namespace();
+        (*header).image_flags = if hooks::is_bypassed() { IMAGE_OWN_MALLOC } else { 0 };
         trace::prepare(p, header, options);
         (*header).magic = MAGIC;
         let exe = Path::new(b"/proc/self/exe\0").and_then(|l| sys::readlink(l, &mut buffer).ok());
@@ -406,8 +515,32 @@ fn is_profile(p: &Process, fd: Fd) -> bool {
     sys::identity(fd) == Ok((p.device.load(Relaxed), p.inode.load(Relaxed)))
 }
 
-/// Opens the profile by name, if that still is the same file.
+/// Opens the profile by name, if that still is the same file; else by the name that it has now.
 fn open_again(p: &Process) -> Option<Fd> {
+    open_by_name(p).or_else(|| {
+        rename(p)?;
+        open_by_name(p)
+    })
+}
+
+/// Notes the name that the profile has after its directory was renamed.
+#[cold]
+#[inline(never)]
+fn rename(p: &Process) -> Option<()> {
+    let directory = renamed(p.header())?;
+    own_stack::call(|| {
+        let path = p.path.load(Relaxed);
+        // SAFETY: PATH_MAX zero-terminated bytes, never released.
+        let before = unsafe { core::slice::from_raw_parts(path, PATH_MAX) };
+        let mut path = Text::<PATH_MAX>::new();
+        path.push(directory.bytes());
+        path.push(b"/");
+        path.push(file_of(before.split(|&b| b == 0).next()?));
+        keep_path(p, path.path().map(|_| path.bytes())?)
+    })?
+}
+
+fn open_by_name(p: &Process) -> Option<Fd> {
     let path = p.path.load(Relaxed);
     if path.is_null() {
         return None;

@@ -31,6 +31,20 @@ pub fn find(name: &[u8]) -> Option<Found> {
     None
 }
 
+/// The address of the definition of `name` that the loader takes for all objects, this library's
+/// and the executable's included.
+pub fn find_first(name: &[u8]) -> Option<usize> {
+    objects().find_map(|map| look_up(map, name)).map(|(address, _)| address)
+}
+
+/// Whether the first definition of `name` that the loader finds is another object's than this
+/// library: its calls do not come here.
+pub fn is_bypassed(name: &[u8]) -> bool {
+    let me = own_dynamic();
+    let before = objects().take_while(|map| !map.has_dynamic(me));
+    before.into_iter().any(|map| look_up(map, name).is_some())
+}
+
 fn own_dynamic() -> *const Dynamic {
     let p: *const Dynamic;
     // SAFETY: the address of this library's own dynamic section.

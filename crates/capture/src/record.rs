@@ -180,14 +180,14 @@ pub fn node_here(inside: &mut Inside) -> u32 {
 #[inline(always)]
 fn count(lane: &mut LaneState, requested: u64, usable: u64) {
     // SAFETY: the lane's own record.
-    let allocated = unsafe {
-        let record = &mut *lane.record;
-        record.requested_bytes += requested;
-        record.usable_bytes += usable;
-        record.requested_classes[size_class(requested)] += 1;
-        record.usable_classes[size_class(usable)] += 1;
-        record.usable_bytes
-    };
+    let record = unsafe { &mut *lane.record };
+    // Classes first: of an event that a kill cuts short, the bytes that sites have and lanes lack
+    // tell the class.
+    usual::add(&mut record.requested_classes[size_class(requested)], 1);
+    usual::add(&mut record.usable_classes[size_class(usable)], 1);
+    usual::add(&mut record.requested_bytes, requested);
+    usual::add(&mut record.usable_bytes, usable);
+    let allocated = record.usable_bytes;
     if allocated >= lane.next_sample {
         timeline::sample(lane);
     }

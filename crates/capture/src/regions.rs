@@ -13,12 +13,12 @@ use crate::figures;
 use crate::hooks;
 use crate::lane::LaneState;
 use crate::ledger::{arrive, come_back, leave, lend};
+use crate::memory::{self, InChild};
 use crate::names;
 use crate::process::{Guarded, Held, Lock, Process, process};
 use crate::scopes;
 use crate::shadow::Table;
 use crate::sites::{self, Dimensions};
-use crate::sys;
 use crate::trace;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
@@ -112,16 +112,10 @@ impl Regions {
     fn acquire(&self, p: &Process) -> Option<Held<'_>> {
         let held = self.lock.acquire()?;
         if !self.table.is_made() {
-            if !p.may_map() {
-                return None;
-            }
-            let bytes = PIECES * size_of::<*mut Region>();
-            let pieces = sys::map_private(bytes);
+            let pieces = memory::take(PIECES * size_of::<*mut Region>(), InChild::Nothing);
             if pieces.is_null() {
                 return None;
             }
-            // SAFETY: a fresh mapping; a child makes its own.
-            let _ = unsafe { sys::advise(pieces, bytes, sys::MADV_DONTFORK) };
             self.pieces.store(pieces as *mut *mut Region, Release);
             self.table.create(p)?;
         }
@@ -171,13 +165,9 @@ impl Regions {
         }
         // SAFETY: within the table of pieces.
         let slot = unsafe { &mut *self.pieces.load(Relaxed).add(piece) };
-        if slot.is_null() && process().may_map() {
-            let bytes = PER_PIECE * size_of::<Region>();
-            *slot = sys::map_private(bytes) as *mut Region;
-            if !slot.is_null() {
-                // SAFETY: a fresh mapping; a child makes its own.
-                let _ = unsafe { sys::advise(*slot as *mut u8, bytes, sys::MADV_DONTFORK) };
-            }
+        if slot.is_null() {
+            let piece = memory::take(PER_PIECE * size_of::<Region>(), InChild::Nothing);
+            *slot = piece as *mut Region;
         }
         !slot.is_null()
     }
@@ -464,9 +454,14 @@ fn drop_stale(p: &Process, address: u64, me: u32) {
     }
 }
 
-/// A region ends: what is in it first, then its bytes leave their site.
+/// A region ends: what is in it first.
 fn end(p: &Process, number: u32, me: u32) {
     end_inside(p, number, me);
+    end_alone(p, number, me);
+}
+
+/// A region in which there is no other one ends: its bytes leave their site.
+fn end_alone(p: &Process, number: u32, me: u32) {
     let (what, site, address, bytes, parent) = {
         let r = p.regions.at(number);
         (r.what, r.site, r.start, r.bytes, r.parent)
@@ -479,7 +474,8 @@ fn end(p: &Process, number: u32, me: u32) {
     p.regions.remove(number);
 }
 
-/// Ends the regions inside one.
+/// Ends the regions inside one: from the last byte to the first, and of those that begin at the
+/// same byte the innermost first, so that each is empty by then.
 fn end_inside(p: &Process, number: u32, me: u32) {
     let (start, bytes) = (p.regions.at(number).start, p.regions.at(number).bytes);
     let mut from = start + bytes.max(1) - 1;
@@ -490,8 +486,8 @@ fn end_inside(p: &Process, number: u32, me: u32) {
         let mut inner = inner;
         while inner != 0 && inner != number {
             let under = p.regions.at(inner).under;
-            if p.regions.at(inner).what == What::PoolBlock || p.regions.at(inner).parent == number {
-                end(p, inner, me);
+            if goes_with(p, inner, number) {
+                end_alone(p, inner, me);
             }
             inner = under;
         }
@@ -503,6 +499,20 @@ fn end_inside(p: &Process, number: u32, me: u32) {
             return;
         }
     }
+}
+
+/// Whether a region ends when another one around it does: it is that one's, or in something of a
+/// pool's.
+fn goes_with(p: &Process, number: u32, around: u32) -> bool {
+    let mut at = number;
+    while at != 0 && at != around {
+        let region = p.regions.at(at);
+        if region.what == What::PoolBlock {
+            return true;
+        }
+        at = region.parent;
+    }
+    at == around
 }
 
 /// A block of the allocator's with a name is about to be freed, or was moved: its region ends.

@@ -291,7 +291,7 @@ pub const TRANSLATIONS: usize = 64;
 /// Goes from the root along the names of another lane's path. Its records lead upwards only, so
 /// names are collected from the inner end, as many as fit, once for every so many of them.
 fn descend(lane: &mut LaneState, scope: u32) -> bool {
-    const AT_ONCE: usize = 512;
+    const AT_ONCE: usize = 64;
     let mut names = [0u32; AT_ONCE];
     let mut left = depth(scope);
     while left > 0 {

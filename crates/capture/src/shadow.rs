@@ -9,8 +9,8 @@
 //! An entry names its region next to its leaf. So where address space is scarce the first level can
 //! be short: regions that would share an entry are told apart, and the later one goes without.
 
-use crate::process::{Process, process};
-use crate::sys;
+use crate::memory::{self, InChild};
+use crate::process::Process;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -36,12 +36,10 @@ impl Table {
     pub fn create(&self, p: &Process) -> Option<()> {
         let regions = if p.scarce.load(Relaxed) { REGIONS_SCARCE } else { REGIONS };
         let bytes = regions * 2 * size_of::<u64>();
-        let root = sys::map_private(bytes);
+        let root = memory::take(bytes, InChild::Nothing);
         if root.is_null() {
             return None;
         }
-        // SAFETY: a fresh mapping; a child makes its own.
-        unsafe { sys::advise(root, bytes, sys::MADV_DONTFORK) }.ok()?;
         self.mask.store(regions - 1, Relaxed);
         self.root.store(root as *mut AtomicU64, Relaxed);
         Some(())
@@ -149,20 +147,17 @@ fn word(leaf: *mut AtomicU32, block: u64) -> &'static AtomicU32 {
 fn new_leaf(entry: &AtomicU64, block: u64) -> Option<*mut AtomicU32> {
     let region = block >> REGION_BITS;
     let taken = entry.load(Acquire) != 0;
-    if taken || region >> (ADDRESS_BITS - REGION_BITS) != 0 || !process().may_map() {
+    if taken || region >> (ADDRESS_BITS - REGION_BITS) != 0 {
         return None;
     }
-    let memory = sys::map_private(LEAF_BYTES);
+    let memory = memory::take(LEAF_BYTES, InChild::Nothing);
     if memory.is_null() {
         return None;
     }
-    // SAFETY: a fresh mapping. Without DONTFORK a child would only keep address space it does not
-    // use.
-    let _ = unsafe { sys::advise(memory, LEAF_BYTES, sys::MADV_DONTFORK) };
     let mine = region << LEAF_PAGE_BITS | memory as u64 >> PAGE_BITS;
     if let Err(other) = entry.compare_exchange(0, mine, AcqRel, Acquire) {
         // SAFETY: nobody else saw it.
-        unsafe { sys::unmap(memory, LEAF_BYTES) };
+        unsafe { memory::release(memory, LEAF_BYTES, InChild::Nothing) };
         return leaf(other, block);
     }
     Some(memory as *mut AtomicU32)

@@ -3,7 +3,8 @@
 //! keep what they were at the peak.
 
 use crate::lane::LaneState;
-use crate::process::process;
+use crate::memory::{self, InChild};
+use crate::process::{Process, process};
 use crate::scopes;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
@@ -15,6 +16,14 @@ use heaptide_format::{
 
 /// No node: what [`LaneState::last_node`] is when the scope has changed.
 pub const NO_NODE: u32 = u32::MAX;
+
+/// Makes the table of the lanes that own the profile's pages.
+pub fn create_owners(p: &Process) -> Option<()> {
+    let pages = (p.reserved.load(Relaxed) / PAGE) as usize;
+    let owners = memory::take(pages * size_of::<u32>(), InChild::Nothing);
+    p.owners.store(owners as *mut u32, Relaxed);
+    (!owners.is_null()).then_some(())
+}
 
 /// The record of a site.
 #[inline(always)]

@@ -1,10 +1,11 @@
 //! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
 
 use crate::lane::{BUFFER, LaneState, MEMOS, RANGES, RECALL};
+use crate::memory::{self, InChild};
 use crate::modules::{self, Code, Range};
+use crate::own_stack;
 use crate::process::{Process, process};
 use crate::record::Entry;
-use crate::sys;
 use core::arch::asm;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -236,8 +237,10 @@ impl Machine for Guest<'_> {
     #[inline(always)]
     fn rule(&mut self, pc: u64, exact: bool) -> Rule {
         let key = if exact { pc | EXACT_KEY } else { pc };
-        with_rules(self.p, |slots| cache::get(slots, key))
-            .unwrap_or_else(|| evaluate(self.p, self.lane.buffer, pc, exact))
+        match with_rules(self.p, |slots| cache::get(slots, key)) {
+            Some(rule) => rule,
+            None => new_rule(self.p, self.lane, pc, exact),
+        }
     }
 
     #[inline(always)]
@@ -282,7 +285,16 @@ pub fn with_rules<R>(p: &Process, look: impl FnOnce(&[Slot]) -> R) -> R {
     }
 }
 
+/// Evaluates the rule of a code address, where there is stack enough.
 #[cold]
+#[inline(never)]
+fn new_rule(p: &'static Process, lane: &mut LaneState, pc: u64, exact: bool) -> Rule {
+    let buffer = lane.buffer;
+    // SAFETY: the lane's own stack, which its thread alone uses, and for this alone.
+    let rule = unsafe { own_stack::call_at(lane.own_stack, || evaluate(p, buffer, pc, exact)) };
+    rule.unwrap_or(Rule::new(Step::Unknown, 0))
+}
+
 #[inline(never)]
 fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
     // SAFETY: the lane's own buffer.
@@ -348,23 +360,22 @@ fn enlarge_rules(p: &Process) -> bool {
     const HEAD: usize = 64;
     let old = p.rules.load(Acquire);
     let length = with_rules(p, |slots| slots.len() * 2).max(RULES_FIRST);
-    if length > RULES_MAX || !p.may_map() {
+    if length > RULES_MAX {
         return false;
     }
     let bytes = length * size_of::<Slot>() + HEAD;
-    let memory = sys::map_private(bytes);
+    let memory = memory::take(bytes, InChild::Nothing);
     if memory.is_null() {
         return false;
     }
     // SAFETY: fresh zeroed memory: a length in front, then empty slots.
     unsafe {
-        let _ = sys::advise(memory, bytes, sys::MADV_DONTFORK);
         let slots = memory.add(HEAD) as *mut Slot;
         *(slots as *mut usize).sub(1) = length;
         let new = core::slice::from_raw_parts(slots, length);
         let used = with_rules(p, |old| cache::copy(old, new));
         if p.rules.compare_exchange(old, slots, Release, Relaxed).is_err() {
-            sys::unmap(memory, bytes);
+            memory::release(memory, bytes, InChild::Nothing);
             return true;
         }
         p.rules_used.store(used, Relaxed);

@@ -7,6 +7,7 @@ use core::arch::asm;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
+const ENOSYS: Errno = Errno(38);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ESRCH: Errno = Errno(3);
@@ -18,6 +19,8 @@ const CLOSE: usize = 3;
 const FSTAT: usize = 5;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
+const RT_SIGPROCMASK: usize = 14;
+const PREAD: usize = 17;
 const PWRITE: usize = 18;
 const SCHED_YIELD: usize = 24;
 const MADVISE: usize = 28;
@@ -28,7 +31,13 @@ const RENAME: usize = 82;
 const MKDIR: usize = 83;
 const UNLINK: usize = 87;
 const READLINK: usize = 89;
+const GETUID: usize = 102;
+const GETGID: usize = 104;
+const GETEUID: usize = 107;
 const GETPPID: usize = 110;
+const CAPGET: usize = 125;
+const CAPSET: usize = 126;
+const MLOCK: usize = 149;
 const PRCTL: usize = 157;
 const GETTID: usize = 186;
 const CLOCK_GETTIME: usize = 228;
@@ -37,19 +46,26 @@ const TGKILL: usize = 234;
 const FALLOCATE: usize = 285;
 const PRLIMIT: usize = 302;
 const MEMBARRIER: usize = 324;
+const MLOCK2: usize = 325;
+const FACCESSAT2: usize = 439;
 
 pub const O_RDONLY: usize = 0;
 pub const O_RDWR: usize = 2;
 pub const O_CREAT: usize = 0o100;
 pub const O_EXCL: usize = 0o200;
+pub const O_NONBLOCK: usize = 0o4000;
 pub const O_CLOEXEC: usize = 0o2_000_000;
 
 pub const RLIMIT_FSIZE: usize = 1;
+pub const RLIMIT_DATA: usize = 2;
 pub const RLIMIT_NOFILE: usize = 7;
+pub const RLIMIT_MEMLOCK: usize = 8;
 pub const RLIMIT_AS: usize = 9;
 
 pub const MADV_DONTNEED: usize = 4;
 pub const MADV_DONTFORK: usize = 10;
+pub const MADV_DOFORK: usize = 11;
+pub const MADV_NOHUGEPAGE: usize = 15;
 pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;
 pub const MADV_POPULATE_WRITE: usize = 23;
@@ -135,12 +151,74 @@ pub fn write_at(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     unsafe { call(PWRITE, a) }
 }
 
+/// Reads at a place, once; returns the bytes read.
+pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let at = buffer.as_mut_ptr() as usize;
+    let a = [fd.0 as usize, at, buffer.len(), offset as usize, 0, 0];
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into it.
+    unsafe { call(PREAD, a) }
+}
+
+/// `struct stat` of x86-64, as far as it is of interest.
+#[repr(C)]
+struct Stat {
+    device: u64,
+    inode: u64,
+    links: u64,
+    mode: u32,
+    user: u32,
+    group: u32,
+    pad: u32,
+    rest: [u64; 13],
+}
+
+fn stat(fd: Fd) -> Result<Stat, Errno> {
+    let mut stat = core::mem::MaybeUninit::<Stat>::zeroed();
+    // SAFETY: the kernel writes 144 bytes, which is the struct's size; all bytes are valid.
+    unsafe {
+        call(FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+        Ok(stat.assume_init())
+    }
+}
+
+const _: () = assert!(size_of::<Stat>() == 144);
+
 /// Device and inode of an open file.
 pub fn identity(fd: Fd) -> Result<(u64, u64), Errno> {
-    let mut stat = [0u64; 18];
-    // SAFETY: struct stat is 144 bytes on x86-64: device first, inode second.
-    unsafe { call(FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
-    Ok((stat[0], stat[1]))
+    stat(fd).map(|stat| (stat.device, stat.inode))
+}
+
+/// Whether an open file is a regular one.
+pub fn is_regular(fd: Fd) -> bool {
+    const S_IFMT: u32 = 0o170_000;
+    const S_IFREG: u32 = 0o100_000;
+    stat(fd).is_ok_and(|stat| stat.mode & S_IFMT == S_IFREG)
+}
+
+/// Whether who executes an open file gets another user's or group's rights: then the loader
+/// ignores `LD_PRELOAD`.
+pub fn gains_rights(fd: Fd) -> bool {
+    const S_ISUID: u32 = 0o4000;
+    const S_ISGID: u32 = 0o2000;
+    const S_IXGRP: u32 = 0o10;
+    // SAFETY: no arguments.
+    let id = |number| unsafe { call(number, [0; 6]) }.unwrap_or(0) as u32;
+    stat(fd).is_ok_and(|stat| {
+        let bits = |bits: u32| stat.mode & bits == bits;
+        bits(S_ISUID) && stat.user != id(GETUID)
+            || bits(S_ISGID | S_IXGRP) && stat.group != id(GETGID)
+    })
+}
+
+/// Whether the process may read, write or search a file (some of 4, 2 and 1), with the rights that
+/// it has now.
+pub fn may_access(path: Path<'_>, mode: usize) -> bool {
+    const AT_FDCWD: usize = -100isize as usize;
+    const AT_EACCESS: usize = 0x200;
+    let a = [AT_FDCWD, path.0.as_ptr() as usize, mode, AT_EACCESS, 0, 0];
+    // SAFETY: zero-terminated. Before Linux 5.8 there is no such call: then whoever tries will see.
+    let answer = unsafe { call(FACCESSAT2, a) };
+    answer.is_ok() || answer == Err(ENOSYS)
 }
 
 pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
@@ -249,9 +327,56 @@ pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
     answer == Err(ESRCH)
 }
 
+/// Holds all signals of the calling thread back; the mask before.
+pub fn block_signals() -> u64 {
+    let mut before = 0;
+    set_signal_mask(u64::MAX, &mut before);
+    before
+}
+
+/// Takes signals again as before.
+pub fn restore_signals(before: u64) {
+    set_signal_mask(before, &mut 0);
+}
+
+fn set_signal_mask(mask: u64, before: &mut u64) {
+    const SIG_SETMASK: usize = 2;
+    let (mask, before) = (&raw const mask as usize, before as *mut u64 as usize);
+    // SAFETY: the kernel reads and writes masks of 8 bytes.
+    let _ = unsafe { call(RT_SIGPROCMASK, [SIG_SETMASK, mask, before, size_of::<u64>(), 0, 0]) };
+}
+
 pub fn sched_yield() {
     // SAFETY: no arguments.
     let _ = unsafe { call(SCHED_YIELD, [0; 6]) };
+}
+
+/// When the process began, in clock ticks since boot; 0 if that is not known.
+pub fn start_ticks() -> u64 {
+    /// Its place among the fields behind the name, which ends with the last bracket.
+    const FIELD: usize = 19;
+    let mut buffer = [0u8; 512];
+    let Some(Ok(stat)) = Path::new(b"/proc/self/stat\0").map(|path| read_file(path, &mut buffer))
+    else {
+        return 0;
+    };
+    let behind_name = stat.rsplit(|&b| b == b')').next().unwrap_or(b"").trim_ascii_start();
+    behind_name.split(|&b| b == b' ').nth(FIELD).map_or(0, leading_number)
+}
+
+/// Inode of the process's pid namespace; 0 if that is not known.
+pub fn pid_namespace() -> u64 {
+    let mut buffer = [0u8; 64];
+    let link = Path::new(b"/proc/self/ns/pid\0").map(|path| readlink(path, &mut buffer));
+    let Some(Ok(link)) = link else {
+        return 0;
+    };
+    link.strip_prefix(b"pid:[").map_or(0, leading_number)
+}
+
+fn leading_number(text: &[u8]) -> u64 {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit());
+    digits.fold(0, |n, &b| n.wrapping_mul(10).wrapping_add((b - b'0') as u64))
 }
 
 /// The calling thread's name.
@@ -263,12 +388,106 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// The soft limit of a resource; `u64::MAX` when unlimited or unknown.
+/// `struct rlimit`: the limit that holds, and up to which it may be raised.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Limit {
+    pub soft: u64,
+    pub hard: u64,
+}
+
+/// No limit.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// The limits of a resource; unlimited if they are not known.
+pub fn limits(resource: usize) -> Limit {
+    let mut limits = Limit { soft: UNLIMITED, hard: UNLIMITED };
+    // SAFETY: the kernel writes struct rlimit.
+    let _ = unsafe { call(PRLIMIT, [0, resource, 0, &raw mut limits as usize, 0, 0]) };
+    limits
+}
+
+/// Sets the limits of a resource; false if that is not allowed.
+#[cfg(not(embedded))]
+pub fn set_limits(resource: usize, limits: &Limit) -> bool {
+    // SAFETY: the kernel reads struct rlimit.
+    unsafe { call(PRLIMIT, [0, resource, limits as *const Limit as usize, 0, 0, 0]) }.is_ok()
+}
+
+/// The limit of a resource that holds; unlimited if it is not known.
 pub fn limit(resource: usize) -> u64 {
-    let mut limits = [u64::MAX; 2];
-    // SAFETY: the kernel writes struct rlimit, two u64.
-    let _ = unsafe { call(PRLIMIT, [0, resource, 0, limits.as_mut_ptr() as usize, 0, 0]) };
-    limits[0]
+    limits(resource).soft
+}
+
+/// Virtual and resident bytes of the process; none if they cannot be read.
+pub fn memory_size() -> Option<(u64, u64)> {
+    const PAGE: u64 = 4096;
+    let mut buffer = [0u8; 128];
+    let text = Path::new(b"/proc/self/statm\0").map(|path| read_file(path, &mut buffer));
+    let mut pages = text?.ok()?.split(|&b| b == b' ').map(leading_number);
+    Some((pages.next()?.wrapping_mul(PAGE), pages.next()?.wrapping_mul(PAGE)))
+}
+
+/// Capabilities of a thread: effective, permitted and inheritable ones, the low 32 and the high.
+#[cfg(not(embedded))]
+type Capabilities = [[u32; 3]; 2];
+
+/// The head of the calls about them: their version 3, and the calling thread.
+#[cfg(not(embedded))]
+const CAPABILITIES: [u32; 2] = [0x2008_0522, 0];
+
+/// Those of the calling thread; none if they are not known.
+#[cfg(not(embedded))]
+fn capabilities() -> Option<Capabilities> {
+    let mut sets = Capabilities::default();
+    let (head, at) = (CAPABILITIES, sets.as_mut_ptr() as usize);
+    // SAFETY: the kernel reads the head and writes two sets of three words.
+    let known = unsafe { call(CAPGET, [head.as_ptr() as usize, at, 0, 0, 0, 0]) };
+    known.is_ok().then_some(sets)
+}
+
+#[cfg(not(embedded))]
+fn set_capabilities(sets: &Capabilities) {
+    let (head, at) = (CAPABILITIES, sets.as_ptr() as usize);
+    // SAFETY: the kernel reads the head and two sets of three words.
+    let _ = unsafe { call(CAPSET, [head.as_ptr() as usize, at, 0, 0, 0, 0]) };
+}
+
+/// Whether the process may lock memory without limit.
+#[cfg(not(embedded))]
+pub fn may_lock_all() -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    capabilities().is_some_and(|[[effective, ..], _]| effective & 1 << CAP_IPC_LOCK != 0)
+}
+
+/// Does something with the rights that a program has after exec: a user other than root loses
+/// capabilities that it kept until then.
+#[cfg(not(embedded))]
+pub fn as_after_exec<R>(look: impl FnOnce() -> R) -> R {
+    // SAFETY: no arguments.
+    let is_root = unsafe { call(GETEUID, [0; 6]) } == Ok(0);
+    let kept = if is_root { None } else { capabilities() };
+    let has_some = kept.filter(|[low, high]| low[0] | high[0] != 0);
+    let Some(before) = has_some else {
+        return look();
+    };
+    let [[_, low, low_kept], [_, high, high_kept]] = before;
+    set_capabilities(&[[0, low, low_kept], [0, high, high_kept]]);
+    let seen = look();
+    set_capabilities(&before);
+    seen
+}
+
+/// Locks a range of memory, as far as it can be.
+#[cfg(not(embedded))]
+pub fn lock(start: u64, bytes: u64, on_fault: bool) {
+    let a = [start as usize, bytes as usize, on_fault as usize, 0, 0, 0];
+    // SAFETY: locking changes no contents. Before Linux 4.4 there is no mlock2.
+    unsafe {
+        if call(MLOCK2, a) == Err(ENOSYS) {
+            let _ = call(MLOCK, a);
+        }
+    }
 }
 
 pub fn host_name() -> [u8; 65] {

@@ -2,13 +2,12 @@
 
 use crate::figures;
 use crate::lane::LaneState;
+use crate::memory;
 use crate::moments;
-use crate::peak;
 use crate::process::{Process, process};
-use crate::sys::{self, Path};
-use core::sync::atomic::AtomicU64;
+use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use heaptide_format::{Kind, Loss, PAGE, Sample};
+use heaptide_format::{Kind, Loss, Sample};
 
 /// Usable bytes allocated between the first samples, by one lane.
 const INTERVAL: u64 = 256 << 10;
@@ -43,13 +42,12 @@ pub fn sample(lane: &mut LaneState) {
 fn write(p: &Process, lane: &LaneState) {
     let header = p.header();
     let now = p.now();
-    let (resident, address_space) = memory(p);
+    let (resident, address_space) = memory_of_process(p);
     let sums = figures::sums(p);
     let live = sums.usable_bytes.wrapping_sub(sums.freed_bytes);
-    peak::stamp(p, header);
+    moments::see(p, now);
     // SAFETY: the cursor is used under the timeline's lock; `take` gives room for a sample.
     unsafe {
-        AtomicU64::from_ptr(&raw mut (*header).last_seen_ns).fetch_max(now, Relaxed);
         let cursor = &mut *p.timeline.0.get();
         let record = cursor.take(Kind::Timeline, lane.index, size_of::<Sample>()) as *mut Sample;
         if record.is_null() {
@@ -72,22 +70,10 @@ fn write(p: &Process, lane: &LaneState) {
     }
 }
 
-/// Resident and virtual bytes of the process, the reserved part of the profile taken off; 0 if
+/// Resident and virtual bytes of the process, what the recorder has reserved taken off; 0 if
 /// unknown.
-fn memory(p: &Process) -> (u64, u64) {
-    let mut buffer = [0u8; 128];
-    if !p.may_call() {
-        return (0, 0);
-    }
-    let Some(Ok(text)) =
-        Path::new(b"/proc/self/statm\0").map(|path| sys::read_file(path, &mut buffer))
-    else {
-        return (0, 0);
-    };
-    let mut pages = text.split(|&b| b == b' ').map(|field| {
-        field.iter().fold(0u64, |n, &b| n.wrapping_mul(10).wrapping_add((b & 15) as u64))
-    });
-    let (all, resident) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    let own = p.reserved.load(Relaxed);
-    (resident * PAGE, (all * PAGE).saturating_sub(own))
+fn memory_of_process(p: &Process) -> (u64, u64) {
+    let size = if p.may_call() { sys::memory_size() } else { None };
+    let own = memory::reserved() + p.reserved.load(Relaxed);
+    size.map_or((0, 0), |(all, resident)| (resident, all.saturating_sub(own)))
 }

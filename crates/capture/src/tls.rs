@@ -52,6 +52,8 @@ pub struct Tls {
     pub paused: u32,
     /// Scopes open. In a forked child, whose path was the parent's, so many ends belong to none.
     pub depth: u32,
+    /// What execs of this thread have built ([`crate::exec`]), or null.
+    pub exec_memory: *mut u8,
     /// What the block of the event that the thread is in is taken to hold.
     #[cfg(embedded)]
     pub usable: u64,

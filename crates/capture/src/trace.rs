@@ -117,7 +117,17 @@ fn counter_is_a_clock() -> bool {
 
 /// The guest is about to forbid itself to read the clock.
 pub fn stop_clock() {
-    process().trace.clock.store(Clock::None as u32, Relaxed);
+    set_clock(Clock::None as u32);
+}
+
+/// What counts ticks now, as a number to give back to [`set_clock`].
+pub fn clock() -> u32 {
+    process().trace.clock.load(Relaxed)
+}
+
+/// Has something else count ticks.
+pub fn set_clock(clock: u32) {
+    process().trace.clock.store(clock, Relaxed);
 }
 
 #[inline(always)]

@@ -122,10 +122,10 @@ pub fn allocated(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
         }
         lane.live.set_own(own);
         lane.last_block = block;
-        add(&mut record.usable_bytes, usable);
-        add(&mut record.requested_bytes, requested);
         add(record.requested_classes.get_unchecked_mut(class(requested)), 1);
         add(record.usable_classes.get_unchecked_mut(class(usable)), 1);
+        add(&mut record.requested_bytes, requested);
+        add(&mut record.usable_bytes, usable);
         if monitored { Done::ToTell } else { Done::Counted }
     }
 }
@@ -214,7 +214,7 @@ fn class(bytes: u64) -> usize {
 /// Adds to a counter that this thread alone writes, in one instruction: a compiler that gathers
 /// counters into vectors makes each event wait for the last one's stores.
 #[inline(always)]
-fn add(counter: &mut u64, n: u64) {
+pub fn add(counter: &mut u64, n: u64) {
     // SAFETY: a valid, aligned word.
     let counter = unsafe { AtomicU64::from_ptr(counter) };
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);

@@ -3,10 +3,10 @@
 
 use crate::hooks::{Address, NULL, call_real};
 use crate::lane::{self, Inside};
-use crate::process::{NO_COUNTER, State, process};
+use crate::process::{NO_COUNTER, State, process, start_early};
 use crate::real::Real;
 use crate::stacks::here;
-use crate::{end, monitors, profile, regions, stacks, sys, trace};
+use crate::{confinement, end, locking, monitors, profile, regions, stacks, sys, trace};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -109,27 +109,28 @@ pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: 
         NO_COUNTER.store(true, Relaxed);
         trace::stop_clock();
     }
-    if operation == PR_SET_SECCOMP {
-        lane::before_confinement(a == SECCOMP_MODE_STRICT);
-    }
-    // SAFETY: prctl's contract; it takes as many arguments as the operation has.
-    let status = unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) };
+    let status = confine(operation == PR_SET_SECCOMP, a == SECCOMP_MODE_STRICT, || {
+        // SAFETY: prctl's contract; it takes as many arguments as the operation has.
+        unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) }
+    });
     if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
         lane::renamed_self();
     }
     status
 }
 
-/// Looks for the one call that matters here, and jumps.
+/// Looks for the calls that matter here, and jumps.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() {
     naked_asm!(
 ".cfi_startproc",
-        "cmp rdi, {seccomp}", "je 2f",
-        "mov rax, qword ptr [rip + {real}]",
-        "test rax, rax", "je 2f", "jmp rax",
+        "cmp rdi, {numbers}", "jae 2f",
+        "bt qword ptr [rip + {watched}], rdi", "jc 3f",
         "2:",
+        "mov rax, qword ptr [rip + {real}]",
+        "test rax, rax", "je 3f", "jmp rax",
+        "3:",
         "push rdi", ".cfi_adjust_cfa_offset 8",
         "push rsi", ".cfi_adjust_cfa_offset 8",
         "push rdx", ".cfi_adjust_cfa_offset 8",
@@ -147,21 +148,72 @@ pub unsafe extern "C" fn syscall() {
         "pop rdi", ".cfi_adjust_cfa_offset -8",
         "jmp rax",
         ".cfi_endproc",
-seccomp = const SYS_SECCOMP, real = sym REAL_SYSCALL, before = sym before_syscall)
+numbers = const SYSCALLS, watched = sym WATCHED, real = sym REAL_SYSCALL, before = sym before_syscall)
 }
 
-const SYS_SECCOMP: usize = 317;
 static REAL_SYSCALL: Real = Real::new(b"syscall\0");
 
-extern "C" fn before_syscall(number: usize, operation: usize) -> usize {
-    const SECCOMP_SET_MODE_STRICT: usize = 0;
-    if number == SYS_SECCOMP {
-        lane::before_confinement(operation == SECCOMP_SET_MODE_STRICT);
+const SYS_MLOCKALL: usize = 151;
+const SYS_SECCOMP: usize = 317;
+/// Calls by which a process loses rights or the way to files: setuid, setgid, setreuid, setregid,
+/// setgroups, setresuid, setresgid, setfsuid, setfsgid, capset, pivot_root, chroot, unshare, setns.
+const DEPARTING: [usize; 14] =
+    [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 272, 308];
+/// Calls from here on are of no interest.
+const SYSCALLS: usize = 384;
+
+/// A bit for each call that is of interest.
+static WATCHED: [u64; SYSCALLS / 64] = {
+    let mut bits = [0u64; SYSCALLS / 64];
+    let mut at = 0;
+    while at < DEPARTING.len() {
+        bits[DEPARTING[at] / 64] |= 1 << (DEPARTING[at] % 64);
+        at += 1;
+    }
+    bits[SYS_MLOCKALL / 64] |= 1 << (SYS_MLOCKALL % 64);
+    bits[SYS_SECCOMP / 64] |= 1 << (SYS_SECCOMP % 64);
+    bits
+};
+
+/// Where to go for a call, with its arguments.
+extern "C" fn before_syscall(number: usize) -> usize {
+    match number {
+        SYS_SECCOMP => return seccomp_by_syscall as *const () as usize,
+        SYS_MLOCKALL => return mlockall_by_syscall as *const () as usize,
+        number if DEPARTING.contains(&number) => departs(),
+        _ => {}
     }
     match REAL_SYSCALL.get() {
         0 => nothing_opened as *const () as usize,
         address => address,
     }
+}
+
+extern "C" fn mlockall_by_syscall(_: usize, flags: i32) -> isize {
+    // SAFETY: mlockall's contract.
+    unsafe { locking::mlockall(flags) as isize }
+}
+
+extern "C" fn seccomp_by_syscall(number: usize, mode: usize, flags: usize, with: usize) -> isize {
+    const SECCOMP_SET_MODE_STRICT: usize = 0;
+    const SECCOMP_SET_MODE_FILTER: usize = 1;
+    type F = extern "C" fn(usize, usize, usize, usize) -> isize;
+    let strict = mode == SECCOMP_SET_MODE_STRICT;
+    let confines = strict || mode == SECCOMP_SET_MODE_FILTER;
+    confine(confines, strict, || {
+        // SAFETY: syscall's contract.
+        unsafe { call_real!(REAL_SYSCALL, F, (number, mode, flags, with), -1) }
+    })
+}
+
+/// Does what confines the process, unless it fails: programs try out whether they could.
+fn confine<T: PartialOrd + From<i8>>(confines: bool, strict: bool, call: impl FnOnce() -> T) -> T {
+    let before = confines.then(|| confinement::begin(strict));
+    let status = call();
+    if status < T::from(0) {
+        before.into_iter().for_each(confinement::Before::take_back);
+    }
+    status
 }
 
 macro_rules! ending {
@@ -181,25 +233,34 @@ ending!(_exit);
 ending!(_Exit);
 ending!(quick_exit);
 
+/// The process is about to lose the right or the way to its recording: a forked child makes its
+/// profile before, and one that has a profile opens it.
+fn departs() {
+    let p = process();
+    start_early();
+    if p.may_call() && end::is_own(p) {
+        profile::keep_descriptor(p);
+    }
+}
+
 /// Calls that may take the way to the profile from us.
 macro_rules! departing {
-    ($name:ident) => {
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
-            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
-            type F = extern "C" fn(usize, usize, usize) -> i32;
-            let p = process();
-            if p.state() == State::Active && p.may_call() {
-                profile::keep_descriptor(p);
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
+                static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+                type F = extern "C" fn(usize, usize, usize) -> i32;
+                departs();
+                // SAFETY: the function's contract; surplus arguments are ignored.
+                unsafe { call_real!(REAL, F, (a, b, c), -1) }
             }
-            // SAFETY: the function's contract; surplus arguments are ignored.
-            unsafe { call_real!(REAL, F, (a, b, c), -1) }
-        }
+        )*
     };
 }
 
-departing!(chroot);
-departing!(setuid);
-departing!(seteuid);
-departing!(setreuid);
-departing!(setresuid);
+departing! {
+    setuid seteuid setreuid setresuid setfsuid
+    setgid setegid setregid setresgid setfsgid setgroups initgroups
+    capset chroot pivot_root unshare setns
+}

@@ -28,8 +28,10 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod events;
+mod unrecorded;
 
 pub use events::*;
+pub use unrecorded::*;
 
 /// The first eight bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HEAPTIDE";
@@ -241,8 +243,7 @@ pub struct FileHeader {
     pub file_end: u64,
     /// Highest live usable bytes, process-wide, within `peak_bound_bytes`.
     pub peak_bytes: u64,
-    /// When, nanoseconds from the start; accurate to the moment live came within 1/1024 of the
-    /// peak.
+    /// When that was reached, nanoseconds from the start, to a millisecond.
     pub peak_time_ns: u64,
     /// `peak_bytes` and `at_peak` figures are this exact: 0 with one thread, threads × batch
     /// otherwise.
@@ -257,8 +258,9 @@ pub struct FileHeader {
     pub lanes_at_once: u32,
     /// When the end was noted, nanoseconds from the start; 0 if it was not.
     pub end_time_ns: u64,
-    /// When a sample was last taken or a lane given back, nanoseconds from the start: a lower bound
-    /// of the duration of an image whose end was not noted.
+    /// The last moment at which the recorder looked at the clock, nanoseconds from the start: at
+    /// each new peak, sample, snapshot and end of a thread. A lower bound of the duration of an
+    /// image whose end was not noted.
     pub last_seen_ns: u64,
     /// Usable bytes allocated minus freed, published by threads in batches; readers sum lanes
     /// instead.
@@ -272,7 +274,7 @@ pub struct FileHeader {
     pub rules_evaluated: u64,
     /// Counts by [`Loss`].
     pub losses: [u64; LOSSES],
-    /// A higher-than-seen peak is stamped with its time only when it grew past this; writer's own.
+    /// No longer written.
     pub stamped_peak: u64,
     /// Timeline: 1 while a thread writes a sample; writer's own.
     pub timeline_lock: u32,
@@ -337,63 +339,6 @@ pub struct FileHeader {
     pub unrecorded_children: [u64; UNRECORDED_CHILDREN],
 }
 
-/// Entries of [`FileHeader::unrecorded_children`]; more than there are kinds, for later versions.
-pub const UNRECORDED_CHILDREN: usize = 8;
-
-/// [`FileHeader::image_flags`]: the executable exports a `malloc` of its own, so calls of it do not
-/// reach the recorder.
-pub const IMAGE_OWN_MALLOC: u32 = 1;
-
-/// Why an image with a profile is not recorded ([`FileHeader::unrecorded`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Unrecorded {
-    /// There is no memory or address space for the recorder's tables (a limit such as `ulimit -v`
-    /// or `ulimit -d`).
-    NoMemory = 1,
-    /// The allocator does not report the size of its blocks: it has no `malloc_usable_size`.
-    NoUsableSize = 2,
-    /// The program runs under a valgrind tool that replaces the allocator.
-    Valgrind = 3,
-    /// The kernel cannot give forked children a recorder of their own (`MADV_WIPEONFORK`, Linux
-    /// 4.14).
-    OldKernel = 4,
-}
-
-/// Why a child process, or the program that it became by exec, has no profile: the index into
-/// [`FileHeader::unrecorded_children`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum UnrecordedChild {
-    /// A forked child could not create its profile: it gave up its rights before, the directory is
-    /// gone, or there is no room.
-    NoProfile = 0,
-    /// It executed a statically linked program.
-    Static = 1,
-    /// It executed a program built with a sanitizer that replaces the allocator.
-    Sanitizer = 2,
-    /// It executed a program of another architecture.
-    OtherArchitecture = 3,
-    /// It executed a program from where the recorder's library cannot be read: another root
-    /// directory, or another user.
-    LibraryUnreachable = 4,
-    /// It executed a program without the right to write to the recording.
-    NoRight = 5,
-    /// It executed a set-user-id program.
-    SetUserId = 6,
-}
-
-/// A short name and an explanation for each [`UnrecordedChild`], in order of number.
-pub const UNRECORDED_CHILD_NAMES: [(&str, &str); 7] = [
-    ("child_no_profile", "child processes that could not create a profile (no right, no room)"),
-    ("child_static", "programs started by exec that are statically linked"),
-    ("child_sanitizer", "programs started by exec that were built with a sanitizer"),
-    ("child_architecture", "programs started by exec that are of another architecture"),
-    ("child_library", "programs started by exec where the recorder's library cannot be read"),
-    ("child_no_right", "programs started by exec without the right to write to the recording"),
-    ("child_setuid", "set-user-id programs started by exec"),
-];
-
 /// Bytes of a name in a request from outside.
 pub const REQUEST_TEXT: usize = 256;
 
@@ -407,6 +352,8 @@ pub const CONTROL_THRESHOLD: u32 = 4;
 pub const CONTROL_FEWER: u32 = 8;
 /// Sites are told apart by the size requested.
 pub const CONTROL_BY_SIZE: u32 = 16;
+/// Snapshots are taken at an interval, so each event looks at the clock.
+pub const CONTROL_TIMED: u32 = 32;
 /// One pause of the whole process by the program; they nest.
 pub const CONTROL_PAUSE: u32 = 1 << 16;
 /// [`FileHeader::command_bits`]: recording is off, by command.

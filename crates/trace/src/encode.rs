@@ -52,8 +52,7 @@ impl Encoder {
 
     /// A new extent begins at this moment.
     pub fn begin(&mut self, ticks: u64) {
-        self.0 = Context::new();
-        self.0.ticks = ticks;
+        self.0.restart(ticks);
     }
 
     /// Packs an allocation; the length of the record in bytes. Ticks before the last record's count

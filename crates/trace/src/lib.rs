@@ -140,10 +140,18 @@ struct Context {
     slots: [Slot; SLOTS],
 }
 
+/// What a slot holds that no site has used.
+const NO_SITE: Slot = Slot { site: 0, requested: 0, usable: 0 };
+
 impl Context {
     const fn new() -> Context {
-        let none = Slot { site: 0, requested: 0, usable: 0 };
-        Context { ticks: 0, address: 0, last: 0, slots: [none; SLOTS] }
+        Context { ticks: 0, address: 0, last: 0, slots: [NO_SITE; SLOTS] }
+    }
+
+    /// Begins anew where it is: a new one would need kilobytes of the caller's stack.
+    fn restart(&mut self, ticks: u64) {
+        (self.ticks, self.address, self.last) = (ticks, 0, 0);
+        self.slots.fill(NO_SITE);
     }
 
     /// The slot of a site, by the multiplicative hash of Knuth, volume 3, section 6.4.

@@ -65,12 +65,20 @@ dangers! {
     aborts "aborts.c"
     crashes "crashes.c"
     stopped_and_traced "stopped.c"
+    environment_written_over "titles.c"
+    every_way_to_exec "executes.c"
+    allocating_on_an_alternate_stack "alternate_stack.c"
+    locked_memory "locks_memory.c"
+    size_of_a_core_file "core_size.c"
     address_space_limit "rlimit_as.c"
+    limits_set_at_run_time "limits_itself.c"
     file_size_limit "rlimit_fsize.c"
     descriptor_limit "rlimit_nofile.c"
     closed_descriptors "close_all.c"
     strict_seccomp "seccomp_strict.c"
     filtered_seccomp "seccomp_filter.c"
+    sandboxed_children "sandboxed_child.c"
+    seccomp_tried_out "tries_seccomp.c"
     forbidden_clock "no_clock.c"
     five_thousand_frames "deep.c"
     fifty_thousand_frames "deepest.c"
@@ -91,20 +99,24 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 16] = [
+const ELSEWHERE: [&str; 20] = [
     "agree.c",
+    "allocator_inside.c",
     "backtrace.cpp",
     "by_size.c",
     "churning.c",
     "exported.c",
     "extended.c",
+    "gives_up_rights.c",
     "hungry.c",
     "late_plugin.c",
     "looping.c",
     "moves_away.c",
     "over_time.c",
     "pictures.c",
+    "plain.c",
     "plugin.c",
+    "seldom.c",
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",

@@ -146,6 +146,9 @@ pub fn profiles(recording: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|e| e == "profile")).collect()
 }
 
+/// A user without rights, on every Linux.
+pub const NOBODY: u32 = 65534;
+
 /// Says why a test shows nothing on this machine.
 pub fn skip(what: &str) {
     eprintln!("skipped: {what}");

@@ -2,16 +2,14 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, Outcome, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip,
+    Guest, NOBODY, Outcome, clean, heaptide, is_root, profiles, recorded, report, run, scratch,
+    skip,
 };
 use crate::kill::library;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, os::unix::fs::chown};
-
-/// Nobody, on every Linux.
-const NOBODY: u32 = 65534;
 
 /// A file system in memory, gone with the value.
 pub struct Mount(pub PathBuf);

@@ -6,6 +6,7 @@
 mod allocators;
 mod answers;
 mod by_size;
+mod children;
 mod command;
 mod control;
 mod dangers;
@@ -16,6 +17,7 @@ mod everything;
 mod expectations;
 mod filters;
 mod folded;
+mod footprint;
 mod foreign;
 mod harness;
 mod interface;

@@ -1,0 +1,220 @@
+//! Children, and programs that are started by others: each is recorded, or counted with the reason
+//! why it is not.
+
+use crate::expectations::evaluate;
+use crate::harness::{
+    Guest, NOBODY, check, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip,
+    until,
+};
+use crate::kill::library;
+use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded, UnrecordedChild};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The head of a profile, packed or not.
+fn head(profile: &Path) -> FileHeader {
+    let bytes = fs::read(profile).expect("a profile");
+    let plain = zstd::stream::decode_all(&*bytes).unwrap_or(bytes);
+    zerocopy::FromBytes::read_from_prefix(&plain).expect("a head").0
+}
+
+/// How many children of all processes in a recording have no profile for a reason.
+fn unrecorded(recording: &Path, why: UnrecordedChild) -> u64 {
+    let of = |profile: &PathBuf| head(profile).unrecorded_children[why as usize];
+    profiles(recording).iter().map(of).sum()
+}
+
+#[test]
+fn rights_given_up_before_the_first_allocation() {
+    if !is_root() {
+        return skip("giving up rights needs root");
+    }
+    check("gives_up_rights.c");
+    let place = scratch("rights-given-up");
+    let program = Guest::read("gives_up_rights.c").build("gives_up_rights.c", &[]);
+    let recording = place.join("a.heaptide");
+    assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
+    assert_eq!(unrecorded(&recording, UnrecordedChild::NoProfile), 1);
+    // Where the library lies decides what is in its way first.
+    let ways = [UnrecordedChild::NoRight, UnrecordedChild::LibraryUnreachable];
+    assert_eq!(ways.map(|why| unrecorded(&recording, why)).iter().sum::<u64>(), 1);
+}
+
+#[test]
+fn children_keep_to_the_options_of_their_parent() {
+    let place = scratch("options-of-parent");
+    let program = Guest::read("titles.c").build("titles.c", &[]);
+    let recording = place.join("one.heaptide");
+    assert_eq!(run(recorded(&recording, &["--no-follow"]).arg(&program), &place).status, 0);
+    assert_eq!(profiles(&recording).len(), 1, "--no-follow: one process");
+    let recording = place.join("counters.heaptide");
+    let options = ["--mode", "counters"];
+    assert_eq!(run(recorded(&recording, &options).arg(&program), &place).status, 0);
+    let modes = profiles(&recording).iter().map(|p| head(p).mode).collect::<Vec<_>>();
+    assert_eq!(modes, [heaptide_format::Mode::Counters as u32; 3]);
+    let mut command = clean(Command::new(&program));
+    command.env("LD_PRELOAD", library()).env("HEAPTIDE_MODE", "off").current_dir(&place);
+    assert_eq!(run(&mut command, &place).status, 0);
+    let here = fs::read_dir(&place).expect("the directory").flatten();
+    let names = here.map(|entry| entry.file_name().into_string().expect("UTF-8"));
+    let mut made: Vec<_> = names.filter(|name| name.ends_with(".heaptide")).collect();
+    made.sort();
+    assert_eq!(made, ["counters.heaptide", "one.heaptide"], "HEAPTIDE_MODE=off records nothing");
+}
+
+#[test]
+fn one_recording_without_a_name_for_all_processes() {
+    let place = scratch("no-name");
+    let program = Guest::read("executes.c").build("executes.c", &[]);
+    let mut command = clean(Command::new(&program));
+    let outcome = run(command.env("LD_PRELOAD", library()).current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stdout);
+    let here = fs::read_dir(&place).expect("the directory").flatten().map(|entry| entry.path());
+    let made: Vec<_> = here.filter(|p| p.extension().is_some_and(|e| e == "heaptide")).collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_eq!(profiles(&made[0]).len(), 15);
+    let marker = fs::read_to_string(made[0].join("recording.json")).expect("a marker");
+    assert_eq!(marker, "{\"version\":1,\"root_pid\":0}\n");
+}
+
+/// Programs that would break behind the recorder, or that it cannot get into, started by a shell
+/// that is recorded: as bare, and counted.
+#[test]
+fn programs_that_cannot_be_recorded() {
+    let place = scratch("not-recordable");
+    let guest = Guest::read("plain.c");
+    let builds = [
+        ("plain.c-static", "-static", UnrecordedChild::Static),
+        ("plain.c-asan", "-fsanitize=address", UnrecordedChild::Sanitizer),
+        ("plain.c-tsan", "-fsanitize=thread", UnrecordedChild::Sanitizer),
+        ("plain.c-lsan", "-fsanitize=leak", UnrecordedChild::Sanitizer),
+    ];
+    for (variant, flag, why) in builds {
+        let program = guest.build(variant, &[flag]);
+        for words in [format!("{}; exit $?", program.display()), format!("env -i {program:?}")] {
+            let bare = run(clean(Command::new("sh")).args(["-c", &words]), &place);
+            assert_eq!(bare.status, 5, "{variant}: {}", bare.stderr);
+            let recording = place.join(format!("{variant}.heaptide"));
+            let mut command = recorded(&recording, &["--force"]);
+            assert_eq!(bare, run(command.args(["sh", "-c", &words]), &place), "{variant}");
+            assert_eq!(unrecorded(&recording, why), 1, "{variant}: {words}");
+        }
+    }
+    let program = guest.build("plain.c-ubsan", &["-fsanitize=undefined"]);
+    let recording = place.join("ubsan.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!(outcome.status, 5, "{}", outcome.stderr);
+    let found = evaluate(&report(&recording, &place), "function:one_block", "allocations");
+    assert_eq!(found, 1, "UBSan has no allocator of its own");
+}
+
+/// A library that another user's programs cannot read: the loader says nothing.
+#[test]
+fn library_out_of_reach() {
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let place = scratch("library-out-of-reach");
+    let own = place.join("libheaptide-own.so");
+    fs::copy(library(), &own).expect("copy the library");
+    fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("mode");
+    let words = format!("setpriv --reuid {NOBODY} --clear-groups /bin/echo out of reach");
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    let outcome = run(command.args(["sh", "-c", &words]).env("HEAPTIDE_LIBRARY", &own), &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "out of reach\n", ""));
+    assert_eq!(unrecorded(&recording, UnrecordedChild::LibraryUnreachable), 1);
+}
+
+#[test]
+fn an_allocator_inside_the_program() {
+    let place = scratch("allocator-inside");
+    let program = Guest::read("allocator_inside.c").build("allocator_inside.c", &[]);
+    let recording = place.join("a.heaptide");
+    assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
+    let profile = &profiles(&recording)[0];
+    assert_eq!(head(profile).image_flags, IMAGE_OWN_MALLOC);
+    assert_eq!(evaluate(&report(&recording, &place), "totals", "allocations"), 0);
+}
+
+/// Tools that replace the allocator find the same in a program under the recorder, which then
+/// records nothing; others do not mind it.
+#[test]
+fn under_valgrind() {
+    let place = scratch("under-valgrind");
+    let program = Guest::read("leaks.c").build("leaks.c", &[]);
+    let memcheck = |command: &mut Command| {
+        let command = command.args(["valgrind", "--error-exitcode=77", "--leak-check=full"]);
+        run(command.arg(&program), &place)
+    };
+    let bare = memcheck(&mut clean(Command::new("env")));
+    let recording = place.join("memcheck.heaptide");
+    let outcome = memcheck(&mut recorded(&recording, &[]));
+    assert_eq!((bare.status, lost(&bare.stderr)), (outcome.status, lost(&outcome.stderr)));
+    let complaints = ["Invalid", "uninitialised", "Warning"];
+    assert!(!complaints.iter().any(|word| outcome.stderr.contains(word)), "{}", outcome.stderr);
+    let reasons: Vec<u32> = profiles(&recording).iter().map(|p| head(p).unrecorded).collect();
+    assert!(reasons.contains(&(Unrecorded::Valgrind as u32)), "{reasons:?}");
+    let recording = place.join("none.heaptide");
+    let mut command = recorded(&recording, &[]);
+    let outcome = run(command.args(["valgrind", "-q", "--tool=none"]).arg(&program), &place);
+    assert_eq!(outcome.status, run(&mut clean(Command::new(&program)), &place).status);
+    let found = evaluate(&report(&recording, &place), "totals", "allocations");
+    assert!(found > 0, "valgrind's none replaces nothing");
+}
+
+/// Bytes that memcheck found lost. Which of them may be reachable it guesses by what looks like an
+/// address.
+fn lost(output: &str) -> u64 {
+    let words = output.lines().filter_map(|line| line.split_once("lost: ")?.1.split(' ').next());
+    words.map(|bytes| bytes.replace(',', "").parse::<u64>().expect("bytes")).sum()
+}
+
+/// A process is told from another one of the same pid, and from none by an exec.
+#[test]
+fn identity_of_processes() {
+    let place = scratch("identity");
+    let program = Guest::read("exec.c").build("exec.c", &[]);
+    let recording = place.join("a.heaptide");
+    run(recorded(&recording, &[]).arg(&program), &place);
+    let heads: Vec<_> = profiles(&recording).iter().map(|p| head(p)).collect();
+    let identity = |h: &FileHeader| (h.pid, h.pid_namespace, h.process_start_ticks);
+    assert!(heads.len() > 1 && heads.iter().all(|h| identity(h) == identity(&heads[0])));
+    assert!(heads[0].process_start_ticks > 0 && heads[0].pid_namespace > 0);
+    if !is_root() {
+        return skip("pid namespaces need root");
+    }
+    let recording = place.join("b.heaptide");
+    let mut command = recorded(&recording, &[]);
+    let words = "for i in 1 2 3; do unshare --fork --pid --mount-proc sh -c 'sleep .05'; done";
+    assert_eq!(run(command.args(["sh", "-c", words]), &place).status, 0);
+    let first: Vec<_> =
+        profiles(&recording).iter().map(|p| head(p)).filter(|h| h.pid == 1).collect();
+    let mut namespaces: Vec<_> = first.iter().map(identity).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    assert_eq!(namespaces.len(), 3, "three first processes of three namespaces: {namespaces:?}");
+}
+
+/// The directory gets another name while the program runs: profiles grow there, and children's are
+/// made there.
+#[test]
+fn a_recording_that_is_renamed() {
+    let place = scratch("renamed");
+    let (before, after) = (place.join("before.heaptide"), place.join("after.heaptide"));
+    let words = "read line; i=0; while [ $i -lt 3 ]; do (true); i=$((i+1)); done; read line";
+    let mut command = clean(Command::new("sh"));
+    command.args(["-c", words]).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &before);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("a shell");
+    until("a profile", || !profiles(&before).is_empty());
+    fs::rename(&before, &after).expect("rename the recording");
+    let mut input = child.stdin.take().expect("its input");
+    std::io::Write::write_all(&mut input, b"go\n").expect("write to the shell");
+    until("profiles of children", || profiles(&after).len() == 4);
+    drop(input);
+    child.wait().expect("wait for the shell");
+    assert!(!before.exists(), "nothing is made at the old place");
+    let info = run(heaptide().arg("info").arg(&after), &place);
+    assert_eq!(info.status, 0, "{}", info.stderr);
+}

@@ -1,0 +1,63 @@
+//! Why a process image, or a child of one, is not recorded.
+
+/// Entries of [`crate::FileHeader::unrecorded_children`]; more than there are kinds, for later
+/// versions.
+pub const UNRECORDED_CHILDREN: usize = 8;
+
+/// [`crate::FileHeader::image_flags`]: the executable exports a `malloc` of its own. Calls that it
+/// does not hand on do not reach the recorder.
+pub const IMAGE_OWN_MALLOC: u32 = 1;
+
+/// The owner of the ELF note of programs that have the recorder in them, with the zero byte that
+/// ends it.
+pub const EMBEDDED_NOTE: &[u8; 18] = b"Heaptide-embedded\0";
+
+/// Why an image with a profile is not recorded ([`crate::FileHeader::unrecorded`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Unrecorded {
+    /// There is no memory or address space for the recorder's tables (a limit such as `ulimit -v`
+    /// or `ulimit -d`).
+    NoMemory = 1,
+    /// The allocator does not report the size of its blocks: it has no `malloc_usable_size`.
+    NoUsableSize = 2,
+    /// The program runs under a valgrind tool that replaces the allocator.
+    Valgrind = 3,
+    /// The kernel cannot give forked children a recorder of their own (`MADV_WIPEONFORK`, Linux
+    /// 4.14).
+    OldKernel = 4,
+}
+
+/// Why a child process, or the program that it became by exec, has no profile: the index into
+/// [`crate::FileHeader::unrecorded_children`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum UnrecordedChild {
+    /// A forked child could not create its profile: it gave up its rights before, the directory is
+    /// gone, or there is no room.
+    NoProfile = 0,
+    /// It executed a statically linked program.
+    Static = 1,
+    /// It executed a program built with a sanitizer that replaces the allocator.
+    Sanitizer = 2,
+    /// It executed a program of another architecture.
+    OtherArchitecture = 3,
+    /// It executed a program from where the recorder's library cannot be read: another root
+    /// directory, or another user.
+    LibraryUnreachable = 4,
+    /// It executed a program without the right to write to the recording.
+    NoRight = 5,
+    /// It executed a set-user-id program.
+    SetUserId = 6,
+}
+
+/// A short name and an explanation for each [`UnrecordedChild`], in order of number.
+pub const UNRECORDED_CHILD_NAMES: [(&str, &str); 7] = [
+    ("child_no_profile", "child processes that could not create a profile (no right, no room)"),
+    ("child_static", "programs started by exec that are statically linked"),
+    ("child_sanitizer", "programs started by exec that were built with a sanitizer"),
+    ("child_architecture", "programs started by exec that are of another architecture"),
+    ("child_library", "programs started by exec where the recorder's library cannot be read"),
+    ("child_no_right", "programs started by exec without the right to write to the recording"),
+    ("child_setuid", "set-user-id programs started by exec"),
+];
