@@ -116,11 +116,15 @@ pub fn exec_failed(before: [Option<Limit>; 2]) {
             continue;
         };
         let given = raise.lowered(limits);
-        if !sys::set_limits(resource, &limits) {
-            let soft = limits.soft.min(given.hard);
-            sys::set_limits(resource, &Limit { soft, hard: given.hard });
+        if sys::set_limits(resource, &limits) {
+            continue;
         }
-        raise.note(given, sys::limits(resource));
+        let soft = limits.soft.min(given.hard);
+        sys::set_limits(resource, &Limit { soft, hard: given.hard });
+        // A child that borrows our memory has limits of its own.
+        if end::is_own(process()) {
+            raise.note(given, sys::limits(resource));
+        }
     }
 }
 
