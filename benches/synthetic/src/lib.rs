@@ -64,8 +64,7 @@ pub fn write(directory: &Path, plan: &Plan) -> io::Result<()> {
         command: vec!["synthetic".to_owned(), plan.stacks.to_string()],
         root_pid: PID,
         status: Some(Status { kind: StatusKind::Exited, code: 0 }),
-        sealed: false,
-        runs: Vec::new(),
+        ..Metadata::default()
     };
     metadata.write(directory).map_err(io::Error::other)?;
     heaptide_analysis::seal(directory, &mut |_, _| {}).map_err(io::Error::other)?;
