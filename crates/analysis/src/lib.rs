@@ -7,6 +7,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
 
 pub mod aggregate;
 mod baseline;

@@ -8,6 +8,7 @@ use heaptide_format::Request;
 
 use crate::control::{Answer, Control, Wait};
 use crate::error::Error;
+use crate::message::message;
 use crate::options::{Action, CtlOptions};
 use crate::{FAILED, source, status};
 
@@ -29,22 +30,27 @@ struct Said {
 /// Does it with each process asked for.
 pub fn ctl(options: &CtlOptions) -> Result<ExitCode, Error> {
     let found = find(&options.target, options.pid)?;
-    let mut all_done = true;
+    let (mut all_done, mut printed) = (true, Ok(()));
     for some in found.chunks(AT_ONCE) {
         for said in all_of(some, &options.action) {
             match said {
                 Ok(said) => {
-                    source::print(|out| out.write_all(said.done.as_bytes()))?;
-                    said.later.iter().for_each(|later| eprintln!("heaptide: {later}"));
+                    // The other processes are asked, too, if nobody reads the answers.
+                    let done = source::print_page(|out| out.write_all(said.done.as_bytes()));
+                    printed = printed.and(done);
+                    said.later.iter().for_each(message);
                 }
                 Err(error) => {
-                    eprintln!("heaptide: {error}");
+                    message(error);
                     all_done = false;
                 }
             }
         }
     }
-    Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    if !all_done {
+        return Ok(ExitCode::from(FAILED));
+    }
+    printed.map(|()| ExitCode::SUCCESS)
 }
 
 /// Does it with these processes at the same time; the results are in their order.

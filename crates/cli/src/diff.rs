@@ -16,6 +16,7 @@ use heaptide_render::quantity::amount;
 use crate::NO;
 use crate::error::Error;
 use crate::growth::Limit;
+use crate::message::message;
 use crate::options::{DiffBy, DiffFormat, DiffOptions, Source, Widths};
 use crate::output;
 use crate::source;
@@ -52,7 +53,7 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     }
     match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
         Some(limit) => {
-            eprintln!("heaptide: {}", too_much(&difference, limit));
+            message(too_much(&difference, limit));
             Ok(ExitCode::from(NO))
         }
         None => Ok(ExitCode::SUCCESS),
@@ -101,10 +102,10 @@ fn open(
     };
     if all > 1 && pid.is_none() {
         let (path, pid, image) = (recording.path.display(), process.pid, process.image);
-        eprintln!(
-            "heaptide: {path}: comparing pid {pid} image {image} of {all} process images; \
+        message(format_args!(
+            "{path}: comparing pid {pid} image {image} of {all} process images; \
              `--process all` joins them, {path}/PID-IMAGE.profile is another"
-        );
+        ));
     }
     Ok(Some(process))
 }
@@ -158,7 +159,7 @@ fn can_draw(options: &DiffOptions, difference: &Difference, view: &View) -> bool
         (width == 0).then(|| format!("{name}: {measure} is 0: nothing to draw"))
     };
     let why = view.without_rows(difference).or_else(nothing);
-    why.iter().for_each(|why| eprintln!("heaptide: {why}"));
+    why.iter().for_each(message);
     why.is_none()
 }
 

@@ -15,6 +15,7 @@ use heaptide_render::{
 
 use crate::NO;
 use crate::error::Error;
+use crate::message::message;
 use crate::options::{ExportFormat, ExportOptions};
 use crate::output;
 use crate::source;
@@ -105,7 +106,7 @@ fn has_what_it_takes(options: &ExportOptions, recording: &Recording, process: &P
     let measure = options.measure.of_sites();
     if of_one_measure && measure.of(&process.totals) == 0 {
         let (path, who, name) = (recording.path.display(), process.who(), measure.name());
-        eprintln!("heaptide: {path}: {name} of {who} is 0: nothing to export");
+        message(format_args!("{path}: {name} of {who} is 0: nothing to export"));
         return false;
     }
     true

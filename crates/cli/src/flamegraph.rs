@@ -8,6 +8,7 @@ use heaptide_render::flamegraph::{self, Lanes};
 
 use crate::NO;
 use crate::error::Error;
+use crate::message::message;
 use crate::options::FlamegraphOptions;
 use crate::output;
 use crate::source;
@@ -30,7 +31,7 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     let measure = options.measure.of_sites();
     if measure.of(&process.totals) == 0 {
         let (path, who, name) = (recording.path.display(), process.who(), measure.name());
-        eprintln!("heaptide: {path}: {name} of {who} is 0: nothing to draw");
+        message(format_args!("{path}: {name} of {who} is 0: nothing to draw"));
         return Ok(ExitCode::from(NO));
     }
     let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));

@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::Error;
+use crate::{Error, source};
 
 /// The library itself.
 pub static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptide.so"));
@@ -16,7 +17,11 @@ pub const NAME: &str = "libheaptide.so";
 
 /// `heaptide library`: prints its path.
 pub fn print() -> Result<ExitCode, Error> {
-    println!("{}", path()?.display());
+    let path = path()?;
+    source::print(|out| {
+        out.write_all(path.as_os_str().as_bytes())?;
+        out.write_all(b"\n")
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! The `heaptide` command: options in, one function a command, results to exit statuses.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
 
 mod completions;
 mod control;
@@ -15,6 +16,7 @@ mod launch;
 mod leaks;
 mod library;
 mod man;
+#[expect(clippy::print_stderr)]
 mod merge;
 mod monitors;
 mod mover;
@@ -22,24 +24,29 @@ mod options;
 mod peak;
 mod query;
 mod report;
+#[expect(clippy::print_stderr)]
 mod run;
 mod sdk;
 mod sql;
 mod status;
 mod timeline;
 mod tree;
+#[expect(clippy::print_stderr)]
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use heaptide_reading::error::Error;
-use heaptide_reading::{FAILED, NO, error, output, progress, source, values};
+use heaptide_reading::{FAILED, NO, entry, error, message, output, progress, source, values};
 
 use options::{Command, Options};
 
 fn main() -> ExitCode {
-    let done = match Options::parse().command {
+    entry::command(perform)
+}
+
+fn perform(options: Options) -> Result<ExitCode, Error> {
+    match options.command {
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::report(&options),
         Command::Tree(options) => tree::tree(&options),
@@ -60,14 +67,5 @@ fn main() -> ExitCode {
         Command::Man(options) => man::man(&options),
         Command::Completions(options) => completions::completions(&options),
         Command::Launch(options) => launch::launch(&options.args),
-    };
-    match done {
-        Ok(status) => status,
-        // Whoever read the output has enough.
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("heaptide: {error}");
-            ExitCode::from(error.status())
-        }
     }
 }

@@ -14,6 +14,7 @@ use heaptide_query::{cali, format, parse, parse_format, run};
 
 use crate::NO;
 use crate::error::Error;
+use crate::message::message;
 use crate::options::QueryOptions;
 use crate::output;
 use crate::source;
@@ -69,7 +70,7 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     };
     let notes = stream.notes();
     let answer = run(&query, stream);
-    notes.all().iter().for_each(|note| eprintln!("heaptide: query: {note}"));
+    notes.all().iter().for_each(|note| message(format_args!("query: {note}")));
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
     let to = options.output.as_deref();
@@ -112,8 +113,8 @@ fn read<'a>(
                 let paths = recordings.iter().map(|one| one.path.display().to_string());
                 let paths = paths.collect::<Vec<_>>().join(", ");
                 match options.sources().iter().any(|source| source.snapshot.is_some()) {
-                    true => eprintln!("heaptide: {paths}: {OF_SNAPSHOTS}"),
-                    false => eprintln!("heaptide: {paths}: {error}"),
+                    true => message(format_args!("{paths}: {OF_SNAPSHOTS}")),
+                    false => message(format_args!("{paths}: {error}")),
                 }
                 return Ok(None);
             }
@@ -167,11 +168,11 @@ fn note_unknown(query: &Query, table: &Table, hint: &str) {
     for word in tables::unknown(query, table) {
         let name = &word.text;
         match OF_EVENTS.contains(&&**name) {
-            true => eprintln!(
-                "heaptide: query: `{name}` is of single events; `FROM events` has it, of what \
+            true => message(format_args!(
+                "query: `{name}` is of single events; `FROM events` has it, of what \
                  `heaptide run --mode trace` recorded"
-            ),
-            false => eprintln!("heaptide: query: nothing is called `{name}` here; {hint}"),
+            )),
+            false => message(format_args!("query: nothing is called `{name}` here; {hint}")),
         }
     }
 }

@@ -50,7 +50,8 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
         write(&directory.join(path), bytes)?;
     }
     write_list(&directory, now)?;
-    println!("{} files in {}", files.len(), directory.display());
+    let (count, shown) = (files.len(), directory.display());
+    source::print_page(|out| writeln!(out, "{count} files in {shown}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,8 +2,10 @@
 //! recording is meant, opening it, and pages, files, errors and progress.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
 
 pub mod chosen;
+pub mod entry;
 pub mod error;
 pub mod message;
 pub mod output;

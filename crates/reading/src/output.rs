@@ -50,9 +50,57 @@ pub fn write(
 
 fn fill(mut file: &File, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut progress = Progress::start("writing");
-    let mut out = BufWriter::with_capacity(BUFFER, progress.of(&mut file, Goes::Elsewhere));
-    render(&mut out)?;
-    out.flush()
+    buffered(progress.of(&mut file, Goes::Elsewhere), BUFFER, render)
+}
+
+/// Writes through a buffer of so many bytes.
+///
+/// Errors: the first one of `out`, whatever `render` made of it: formats wrap errors in their own,
+/// which hide that a pipe is broken.
+pub(crate) fn buffered(
+    out: impl Write,
+    size: usize,
+    render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut checked = Checked { out, failed: None };
+    let mut buffer = BufWriter::with_capacity(size, &mut checked);
+    let rendered = render(&mut buffer).and_then(|()| buffer.flush());
+    drop(buffer.into_parts()); // nothing is written again
+    checked.failed.map_or(rendered, Err)
+}
+
+/// A writer that keeps its first error.
+struct Checked<W> {
+    out: W,
+    failed: Option<io::Error>,
+}
+
+impl<W> Checked<W> {
+    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| {
+            let copy = match error.raw_os_error() {
+                Some(number) => io::Error::from_raw_os_error(number),
+                None => io::Error::new(error.kind(), error.to_string()),
+            };
+            // After an interruption writers try again.
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.failed.get_or_insert(error);
+            }
+            copy
+        })
+    }
+}
+
+impl<W: Write> Write for Checked<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.out.write(bytes);
+        self.note(done)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.out.flush();
+        self.note(done)
+    }
 }
 
 #[cfg(test)]
@@ -75,5 +123,30 @@ mod tests {
         store(&path, b"2", true).expect("replaced");
         assert_eq!(fs::read(&path).expect("the file"), b"2");
         fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn an_error_of_the_writer_is_kept_as_it_was() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kind = |error: io::Result<()>| error.expect_err("it is closed").kind();
+        let wrapping = |out: &mut dyn Write| {
+            out.write_all(&[0; 99]).map_err(|e| io::Error::other(e.to_string()))
+        };
+        let forgetting = |out: &mut dyn Write| {
+            let _ = out.write_all(&[0; 99]);
+            Ok(())
+        };
+        assert_eq!(kind(buffered(Closed, 8, wrapping)), io::ErrorKind::BrokenPipe);
+        assert_eq!(kind(buffered(Closed, 8, forgetting)), io::ErrorKind::BrokenPipe);
+        let own = |_: &mut dyn Write| Err(io::Error::other("no stacks"));
+        assert_eq!(kind(buffered(Vec::new(), 8, own)), io::ErrorKind::Other);
     }
 }

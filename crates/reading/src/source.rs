@@ -1,6 +1,6 @@
 //! The recording a command reads, named or the newest here, and the processes chosen of it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use heaptide_analysis::join::Apart;
@@ -13,12 +13,15 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::chosen::Chosen;
 use crate::error::Error;
+use crate::message::message;
 use crate::output;
 use crate::progress::{Goes, Progress};
 use crate::selection::{Selection, Source, Which};
 
 /// Bytes that a pipe on standard output holds: what users may ask for without more rights.
 const PIPE: i32 = 1 << 20;
+/// Bytes that go to standard output at once.
+const BUFFER: usize = 1 << 16;
 
 /// Opens recordings and takes of them what is selected; none if there is nothing of the process
 /// asked for in one of them, which is then said.
@@ -133,7 +136,7 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
         ));
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
-    eprintln!("heaptide: reading {}, the newest recording here", path.display());
+    message(format_args!("reading {}, the newest recording here", path.display()));
     told(path, choice)
 }
 
@@ -149,7 +152,9 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
     let path = recording.path.display();
     match pid {
         _ if recording.processes.is_empty() => {
-            eprintln!("heaptide: {path}: nothing was recorded; `heaptide info` says what is there");
+            message(format_args!(
+                "{path}: nothing was recorded; `heaptide info` says what is there"
+            ));
             false
         }
         Some(pid) if recording.processes.iter().all(|p| p.pid != pid) => {
@@ -158,7 +163,7 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
             pids.dedup();
             let shown: Vec<String> = pids.iter().take(20).map(u32::to_string).collect();
             let more = if pids.len() > shown.len() { ", …" } else { "" };
-            eprintln!("heaptide: {path}: no process {pid}; it has {}{more}", shown.join(", "));
+            message(format_args!("{path}: no process {pid}; it has {}{more}", shown.join(", ")));
             false
         }
         _ => true,
@@ -174,10 +179,10 @@ pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Opt
     let others = chosen().count() - 1;
     if others > 0 {
         let (pid, image, all) = (process.pid, process.image, others + 1);
-        eprintln!(
-            "heaptide: showing pid {pid} image {image}, the largest of {all} process images; \
+        message(format_args!(
+            "showing pid {pid} image {image}, the largest of {all} process images; \
              `--process PID` chooses"
-        );
+        ));
     }
     Some(process)
 }
@@ -187,14 +192,14 @@ pub fn has_stacks(recording: &Recording, process: &Process) -> bool {
     let path = recording.path.display();
     match process.mode {
         Mode::Stacks => {}
-        Mode::Scopes => eprintln!(
-            "heaptide: {path}: recorded with --mode scopes, so there are no stacks; \
+        Mode::Scopes => message(format_args!(
+            "{path}: recorded with --mode scopes, so there are no stacks; \
              see `heaptide report --by scope` and `heaptide tree --scopes`"
-        ),
-        Mode::Counters => eprintln!(
-            "heaptide: {path}: recorded with --mode counters, so there are no stacks; \
+        )),
+        Mode::Counters => message(format_args!(
+            "{path}: recorded with --mode counters, so there are no stacks; \
              see `heaptide report --by lane` and `--by size`"
-        ),
+        )),
     }
     process.mode == Mode::Stacks
 }
@@ -204,10 +209,10 @@ pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
     let counters = process.mode == Mode::Counters;
     if counters {
         let path = recording.path.display();
-        eprintln!(
-            "heaptide: {path}: recorded with --mode counters, so there are no scopes and labels; \
+        message(format_args!(
+            "{path}: recorded with --mode counters, so there are no scopes and labels; \
              see `heaptide report --by lane` and `--by size`"
-        );
+        ));
     }
     !counters
 }
@@ -266,6 +271,5 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     // Gigabytes of stacks go through faster; what is no pipe refuses, and stays as it is.
     let _ = fcntl(&stdout, FcntlArg::F_SETPIPE_SZ(PIPE));
     let told = progress.of(&mut stdout, Goes::by_stdout());
-    let mut out = BufWriter::with_capacity(1 << 16, told);
-    write(&mut out).and_then(|()| out.flush()).map_err(Error::output)
+    output::buffered(told, BUFFER, write).map_err(Error::output)
 }

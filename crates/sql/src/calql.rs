@@ -18,6 +18,7 @@ use heaptide_query::tables::{self, Info, Source, Wanted};
 use heaptide_query::value::{Bits, Kind};
 use heaptide_query::{format, parse, parse_format, run};
 use heaptide_reading::error::Error;
+use heaptide_reading::message::message;
 use heaptide_reading::{output, source};
 use rustc_hash::FxHashMap;
 
@@ -76,7 +77,7 @@ fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Er
     let columns = Columns::of(source, &Wanted::of(query, format), query);
     let reader = Arc::new(Reader::new(session, source, &columns)?);
     for word in tables::unknown(query, &reader.template) {
-        eprintln!("heaptide: query: nothing is called `{}` in the dataset", word.text);
+        message(format_args!("query: nothing is called `{}` in the dataset", word.text));
     }
     let mut batches = session.ask(&columns.select(source, |_| true))?;
     let wrong = Arc::new(Mutex::new(None));

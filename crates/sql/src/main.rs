@@ -2,6 +2,7 @@
 //! and others run it with their own arguments.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
 
 mod answer;
 mod arrays;
@@ -22,6 +23,7 @@ mod statements;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use heaptide_reading::entry;
 use heaptide_reading::sql::SqlOptions;
 
 use calql::QueryOptions;
@@ -47,18 +49,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Options::parse().command {
+    entry::command(|options: Options| match options.command {
         Command::Sql(options) => answer::sql(&options),
         Command::Export(options) => export::export(&options),
         Command::Query(options) => calql::query(&options),
-    };
-    match done {
-        Ok(status) => status,
-        // Whoever read the output has enough.
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("heaptide: {error}");
-            ExitCode::from(error.status())
-        }
-    }
+    })
 }

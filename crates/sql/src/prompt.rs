@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use heaptide_query::tables::Source;
 use heaptide_reading::error::Error;
+use heaptide_reading::message::message;
 use heaptide_reading::source;
 use heaptide_reading::sql::SqlFormat;
 use rustyline::completion::Completer;
@@ -48,7 +49,7 @@ pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
     if let Some(path) = &history {
         let _ = editor.load_history(path); // the first time there is none
     }
-    eprintln!("heaptide: \\? lists what the prompt understands");
+    message("\\? lists what the prompt understands");
     loop {
         match editor.readline("heaptide> ") {
             Ok(text) => {
@@ -77,10 +78,10 @@ fn entered(session: &Session, format: SqlFormat, text: &str) -> Result<bool, Err
         (Some("\\d"), None) => page(&tables())?,
         (Some("\\d"), Some(name)) => match Source::named(name) {
             Some(table) => page(&columns::described(table))?,
-            None => eprintln!("heaptide: no table is called `{name}`; \\d lists them"),
+            None => message(format_args!("no table is called `{name}`; \\d lists them")),
         },
         (Some(word), _) if word.starts_with('\\') => {
-            eprintln!("heaptide: `{word}` means nothing here; \\? lists what does");
+            message(format_args!("`{word}` means nothing here; \\? lists what does"));
         }
         _ => {
             for statement in statements::split(text) {
@@ -96,7 +97,7 @@ fn answer(session: &Session, format: SqlFormat, statement: &Statement) -> Result
         Ok(()) => Ok(()),
         Err(error) if error.is_broken_pipe() => Err(error),
         Err(error) => {
-            eprintln!("heaptide: {error}");
+            message(error);
             Ok(())
         }
     }

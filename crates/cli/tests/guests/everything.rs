@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What each command is asked: pages, tables and JSON; statuses that are an answer.
-const QUESTIONS: &[(&str, &[i32])] = &[
+pub const QUESTIONS: &[(&str, &[i32])] = &[
     ("info", &[0]),
     ("report", &[0]),
     ("report --format json", &[0]),
@@ -42,7 +42,7 @@ const QUESTIONS: &[(&str, &[i32])] = &[
     ("timeline --format json", &[0]),
 ];
 
-const QUERIES: &[&str] = &[
+pub const QUERIES: &[&str] = &[
     "SELECT allocator,count(),sum(live_bytes) GROUP BY allocator ORDER BY count DESC LIMIT 5",
     "SELECT stack,inclusive_sum(at_peak_bytes) GROUP BY stack FORMAT tree",
     "SELECT * FROM timeline FORMAT json",
@@ -50,7 +50,7 @@ const QUERIES: &[&str] = &[
 ];
 
 /// Of recordings with every event.
-const OF_EVENTS: &[&str] = &[
+pub const OF_EVENTS: &[&str] = &[
     "SELECT operation,count() FROM events GROUP BY operation FORMAT table",
     "SELECT function,count() FROM events WHERE mem.alloc GROUP BY function FORMAT tree",
     "SELECT * FROM events LIMIT 20 FORMAT json",
@@ -60,7 +60,7 @@ const OF_EVENTS: &[&str] = &[
 
 /// Formats of `export`, as the command itself lists them, but for the one that heaptide-sql writes:
 /// its own tests ask for that.
-fn formats() -> Vec<String> {
+pub fn formats() -> Vec<String> {
     let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
     let lines = help.lines().skip_while(|line| !line.starts_with("      --format <")).skip(1);
@@ -75,7 +75,7 @@ fn words<'a>(line: &'a str, recording: &'a Path) -> impl Iterator<Item = &'a std
 }
 
 /// Complaints, other than which of several processes is shown.
-fn complaints(stderr: &str) -> Vec<&str> {
+pub fn complaints(stderr: &str) -> Vec<&str> {
     let said = |line: &&str| {
         line.contains(": comparing pid ") || line.starts_with("heaptide: showing pid ")
     };

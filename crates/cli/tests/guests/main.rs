@@ -35,4 +35,5 @@ mod trace;
 mod trace_files;
 mod trace_model;
 mod trace_sums;
+mod unwritable;
 mod views;
