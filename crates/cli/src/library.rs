@@ -2,12 +2,13 @@
 //! read it.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use nix::unistd::Uid;
+
+use crate::private_dir::PrivateDir;
 use crate::{Error, source};
 
 /// The library itself.
@@ -51,50 +52,34 @@ fn installed() -> Option<PathBuf> {
     beside.into_iter().find(|path| !building && path.is_file())
 }
 
+/// Writes the library to the first directory that can be trusted with it.
 fn write_out() -> Result<PathBuf, Error> {
+    // Named by its content: versions do not get in each other's way, and a program that runs keeps
+    // its own.
+    let name = format!("libheaptide-{:016x}.so", fingerprint(CARRIED));
     let mut refused = String::new();
-    for directory in directories() {
-        match write_into(&directory) {
+    for (directory, made) in directories() {
+        let open = PrivateDir::open(&directory, made);
+        match open.and_then(|open| open.provide(&name, CARRIED)) {
             Ok(path) => return Ok(path),
             Err(e) => refused += &format!(" {}: {e};", directory.display()),
         }
     }
-    Err(format!("no place for {NAME}:{refused} name one by HEAPTIDE_LIBRARY").into())
+    Err(format!(
+        "no place for {NAME}:{refused} set XDG_CACHE_HOME to a directory that only you can write \
+         to, or HEAPTIDE_LIBRARY to an installed library"
+    )
+    .into())
 }
 
-/// The user's cache, else a directory of the user's own among the temporary ones. A colon or a
-/// space would end the name in LD_PRELOAD.
-fn directories() -> Vec<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+/// The user's cache, else a directory of the user's own among the temporary ones; and how many
+/// parts at the end of each may be made.
+fn directories() -> Vec<(PathBuf, usize)> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let user = fs::metadata("/proc/self").map_or(0, |m| m.uid());
-    let shared = std::env::temp_dir().join(format!("heaptide-{user}"));
-    [cache.map(|c| c.join("heaptide")), home.map(|h| h.join("heaptide")), Some(shared)]
-        .into_iter()
-        .flatten()
-        .filter(|p| p.is_absolute() && !p.to_string_lossy().contains([':', ' ']))
-        .collect()
-}
-
-/// Named by its content, so that versions do not get in each other's way and a running guest keeps
-/// its own.
-fn write_into(directory: &Path) -> std::io::Result<PathBuf> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let (owner, user) = (fs::metadata(directory)?.uid(), fs::metadata("/proc/self")?.uid());
-    if owner != user {
-        return Err(std::io::Error::other("belongs to another user"));
-    }
-    let path = directory.join(format!("libheaptide-{:016x}.so", fingerprint(CARRIED)));
-    if fs::read(&path).is_ok_and(|bytes| bytes == CARRIED) {
-        return Ok(path);
-    }
-    let draft = directory.join(format!(".libheaptide-{}.new", std::process::id()));
-    let mut file = fs::File::create(&draft)?;
-    file.write_all(CARRIED)?;
-    file.set_permissions(fs::Permissions::from_mode(0o755))?;
-    drop(file);
-    fs::rename(&draft, &path)?;
-    Ok(path)
+    let temporary = std::env::temp_dir().join(format!("heaptide-{}", Uid::effective()));
+    let caches = cache.into_iter().chain(home).map(|cache| (cache.join("heaptide"), 2));
+    caches.chain([(temporary, 1)]).filter(|(path, _)| path.is_absolute()).collect()
 }
 
 /// FNV-1a, 64 bits: a name, not a proof; the proof is the comparison.

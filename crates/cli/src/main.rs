@@ -22,6 +22,7 @@ mod monitors;
 mod mover;
 mod options;
 mod peak;
+mod private_dir;
 mod query;
 mod report;
 #[expect(clippy::print_stderr)]

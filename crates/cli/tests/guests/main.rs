@@ -23,6 +23,7 @@ mod harness;
 mod interface;
 mod kill;
 mod languages;
+mod library;
 mod limits;
 mod merging;
 mod pictures;
