@@ -10,7 +10,7 @@ use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
-use heaptide_query::{cali, format, parse, parse_format, run};
+use heaptide_query::{QueryError, cali, format, parse, parse_format, run};
 
 use crate::NO;
 use crate::error::Error;
@@ -59,7 +59,7 @@ fn table(name: &str) -> Result<&'static tables::Source, Error> {
 }
 
 fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
-    let query = parse(text).map_err(|error| Error::new(error.to_string()))?;
+    let query = parse(text).map_err(|error| in_query("query", &error))?;
     let format = shown(options, &query)?;
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
@@ -78,12 +78,17 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The error of a query or a part of it.
+fn in_query(what: &str, error: &QueryError) -> Error {
+    Error::in_text(format!("{what}: {}", error.message), error.excerpt())
+}
+
 /// How the answer is shown: as the option says, as the query says, or as a table.
 fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
     match (&options.format, &query.format) {
         (None, Some(format)) => Ok(format.clone()),
         (text, _) => parse_format(text.as_deref().unwrap_or("table"))
-            .map_err(|error| Error::new(format!("--format: {error}"))),
+            .map_err(|error| in_query("--format", &error)),
     }
 }
 

@@ -37,13 +37,16 @@ impl QueryError {
         let line = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         QueryError { message: message.into(), line, column }
     }
+
+    /// The line of the query and the caret below it.
+    pub fn excerpt(&self) -> String {
+        format!("  {}\n  {:width$}^", self.line, "", width = self.column)
+    }
 }
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "query: {}", self.message)?;
-        writeln!(f, "  {}", self.line)?;
-        write!(f, "  {:width$}^", "", width = self.column)
+        write!(f, "query: {}\n{}", self.message, self.excerpt())
     }
 }
 

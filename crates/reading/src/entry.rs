@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::error::Error;
-use crate::message::message;
+use crate::message::report;
 use crate::{FAILED, source};
 
 /// Parses the command line, performs what it asks for, and returns the exit status. Help and the
@@ -26,7 +26,7 @@ pub fn command<Options: Parser>(
         // The reader of the output has enough of it.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            message(&error);
+            report(&error);
             ExitCode::from(error.status())
         }
     }

@@ -1,4 +1,5 @@
-//! The error of the command: a chain of causes, printed on one line.
+//! The error of the command: a chain of causes, printed on one line; of a query, with its place
+//! below.
 
 use std::fmt;
 use std::io;
@@ -11,6 +12,8 @@ use crate::{FAILED, NO};
 pub struct Error {
     what: String,
     source: Option<io::Error>,
+    /// Lines below the error.
+    excerpt: String,
     /// The status to exit with.
     status: u8,
 }
@@ -18,27 +21,33 @@ pub struct Error {
 impl Error {
     /// An error that says all there is to say.
     pub fn new(what: impl Into<String>) -> Error {
-        Error { what: what.into(), source: None, status: FAILED }
+        Error { what: what.into(), source: None, excerpt: String::new(), status: FAILED }
     }
 
     /// No error: the answer is no.
     pub fn no(what: impl Into<String>) -> Error {
-        Error { what: what.into(), source: None, status: NO }
+        Error { status: NO, ..Error::new(what) }
+    }
+
+    /// An error in a text, with the lines of it that show the place.
+    pub fn in_text(what: impl Into<String>, excerpt: String) -> Error {
+        Error { excerpt, ..Error::new(what) }
     }
 
     /// Something could not be done with a file: `file("out.svg", "write it", e)`.
     pub fn file(path: &Path, doing: &str, source: io::Error) -> Error {
         let what = format!("{}: cannot {doing}", path.display());
-        Error { what, source: Some(source), status: FAILED }
+        Error { source: Some(source), ..Error::new(what) }
     }
 
     /// Standard output could not be written.
     pub fn output(source: io::Error) -> Error {
-        Error {
-            what: "cannot write standard output".to_owned(),
-            source: Some(source),
-            status: FAILED,
-        }
+        Error { source: Some(source), ..Error::new("cannot write standard output") }
+    }
+
+    /// The lines that show the place of the error in a text; empty if there is no such place.
+    pub fn excerpt(&self) -> &str {
+        &self.excerpt
     }
 
     /// The status to exit with.
@@ -76,8 +85,7 @@ impl From<String> for Error {
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
-        let what = "the system refused".to_owned();
-        Error { what, source: Some(source), status: FAILED }
+        Error { source: Some(source), ..Error::new("the system refused") }
     }
 }
 

@@ -23,6 +23,7 @@ use heaptide_reading::{output, source};
 use rustc_hash::FxHashMap;
 
 use crate::columns::{RUN, SCOPES};
+use crate::explain::in_query;
 use crate::session::Session;
 
 /// `heaptide query --dataset`.
@@ -50,11 +51,11 @@ const COUNT: (&str, &str) = ("count", "allocations");
 
 /// Answers the query.
 pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
-    let query = parse(&options.query).map_err(|error| Error::new(error.to_string()))?;
+    let query = parse(&options.query).map_err(|error| in_query("query", &error))?;
     let format = match (&options.format, &query.format) {
         (None, Some(format)) => format.clone(),
         (text, _) => parse_format(text.as_deref().unwrap_or("table"))
-            .map_err(|error| Error::new(format!("--format: {error}")))?,
+            .map_err(|error| in_query("--format", &error))?,
     };
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;

@@ -8,10 +8,17 @@ use heaptide_reading::error::Error;
 /// The error of a statement.
 pub fn explain(sql: &str, error: &DataFusionError) -> Error {
     let (message, place) = said(error);
-    Error::new(match place {
-        Some((line, column)) => QueryError::at(sql, byte(sql, line, column), message).to_string(),
-        None => format!("query: {message}"),
-    })
+    match place {
+        Some((line, column)) => {
+            in_query("query", &QueryError::at(sql, byte(sql, line, column), message))
+        }
+        None => Error::new(format!("query: {message}")),
+    }
+}
+
+/// The error of a query or a part of it.
+pub fn in_query(what: &str, error: &QueryError) -> Error {
+    Error::in_text(format!("{what}: {}", error.message), error.excerpt())
 }
 
 /// The message, and the place of it: line and column, from 1.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use heaptide_query::tables::Source;
 use heaptide_reading::error::Error;
-use heaptide_reading::message::message;
+use heaptide_reading::message::{message, report};
 use heaptide_reading::source;
 use heaptide_reading::sql::SqlFormat;
 use rustyline::completion::Completer;
@@ -97,7 +97,7 @@ fn answer(session: &Session, format: SqlFormat, statement: &Statement) -> Result
         Ok(()) => Ok(()),
         Err(error) if error.is_broken_pipe() => Err(error),
         Err(error) => {
-            message(error);
+            report(&error);
             Ok(())
         }
     }

@@ -176,4 +176,9 @@ fn sources_and_outputs() {
     assert_eq!(ask(&["--describe", "nothing"]).0, 2);
     assert_eq!(ask(&[query, file, "--format", "nice"]).0, 2);
     assert_eq!(ask(&[]).0, 2);
+    let (status, _, error) = ask(&["SELECT a GROUP \u{1b}a", file]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!((status, lines.len()), (2, 3), "{error}");
+    assert!(lines[0].starts_with("heaptide: query: "), "{error}");
+    assert_eq!(lines[1..], ["  SELECT a GROUP  a", "                 ^"], "{error}");
 }
