@@ -11,6 +11,7 @@ use heaptide_format as format;
 use heaptide_format::BASELINE_SUFFIX;
 use rustc_hash::FxHashMap;
 
+use crate::Error;
 use crate::model::{Measures, Moved};
 use crate::reader::{self, Profile, Site};
 use crate::snapshot;
@@ -24,14 +25,16 @@ pub struct Before {
     lanes: FxHashMap<u32, format::Lane>,
 }
 
-/// Notes in a profile what its baseline counted, if its figures were reset.
-pub(crate) fn apply(file: &Path, profile: &mut Profile) {
+/// Notes in a profile what its baseline counted, if its figures were reset. Returns the baseline and
+/// the reason if it is there and cannot be read.
+pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<(PathBuf, String)> {
     let resets = profile.header.resets;
-    let Some(baseline) = file_of(file).filter(|_| resets > 0) else {
-        return;
-    };
+    let baseline = file_of(file).filter(|_| resets > 0)?;
     let at = profile.header.reset_time_ns as f64 / 1e9;
-    match matching(&baseline, profile) {
+    let read = reader::read(&baseline);
+    let damage = read.as_ref().err().filter(|error| !error.is_missing()).map(Error::to_string);
+    let read = read.map_err(|error| error.to_string());
+    match read.and_then(|before| matching(before, &baseline, profile)) {
         Ok(before) => {
             take_off_scopes(profile, &before);
             let unmatched = &mut profile.header.unmatched_frees;
@@ -44,6 +47,7 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) {
             "figures are from the start: those before the reset at {at:.3} s are not known ({why})"
         )),
     }
+    damage.map(|reason| (baseline, reason))
 }
 
 /// The baseline of a profile or snapshot; none for what is neither.
@@ -56,10 +60,9 @@ fn file_of(file: &Path) -> Option<PathBuf> {
     (path != file).then_some(path)
 }
 
-/// The baseline of this profile's last reset, or why there is none. A snapshot may be older than
-/// the baseline, which is that of a later reset then.
-fn matching(baseline: &Path, profile: &Profile) -> Result<Profile, String> {
-    let before = reader::read(baseline).map_err(|e| e.to_string())?;
+/// The baseline if it is that of this profile's last reset. A snapshot may be older: then it is of a
+/// later one.
+fn matching(before: Profile, baseline: &Path, profile: &Profile) -> Result<Profile, String> {
     let (is, was) = (&profile.header, &before.header);
     let same = |h: &format::FileHeader| (h.pid, h.image, h.start_realtime_ns);
     if same(is) != same(was) || was.resets.checked_add(1) != Some(is.resets) {

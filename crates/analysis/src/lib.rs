@@ -22,6 +22,7 @@ pub mod filter;
 pub mod glue;
 pub mod growing;
 mod hide;
+pub mod input;
 pub mod join;
 pub mod joined_time;
 pub mod leaks;

@@ -4,7 +4,7 @@
 //! `r2-`, so that equal pids stay apart and snapshots and baselines stay beside their profile.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,12 +13,13 @@ use rustc_hash::FxHashSet;
 
 use crate::files;
 use crate::metadata::{self, MergedRun, Metadata};
+use crate::reader::FILE_LIMIT;
 use crate::recording::{names, profiles_in};
 use crate::running::maps_file;
 use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, Symbols};
 use crate::trace;
-use crate::{Error, pack};
+use crate::{Error, input, pack};
 
 /// What is being done to how much of how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,21 +104,30 @@ impl Input {
             _ => Error::Io { path: path.to_owned(), doing: "read", source },
         })?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let (directory, profiles) = match kind.is_dir() {
+        let (directory, mut profiles) = match kind.is_dir() {
             true => (path, profiles_in(path)?),
             false => (parent, vec![path.to_owned()]),
         };
+        let all = profiles.len();
         let mut notes = Vec::new();
         let mut first = None;
+        profiles.retain(|file| match uncopied(file) {
+            Some(error) => {
+                notes.push(left_out(&error));
+                first.get_or_insert(error);
+                false
+            }
+            None => true,
+        });
         let heads = profiles.iter().map(|file| snapshot::head(file));
         for error in heads.filter_map(Result::err) {
             notes.push(format!("{error}; it is in the merged recording as it is"));
             first.get_or_insert(error);
         }
         match first {
-            Some(first) if notes.len() == profiles.len() => {
+            Some(first) if notes.len() == all => {
                 let (path, first) = (path.to_owned(), Box::new(first));
-                return Err(Error::NothingReadable { path, profiles: notes.len(), first });
+                return Err(Error::NothingReadable { path, profiles: all, first });
             }
             _ => {}
         }
@@ -131,6 +141,11 @@ impl Input {
             .filter(|(name, _)| kind.is_dir() || of_one(name))
             .flat_map(|(_, copies)| copies)
             .collect();
+        copies.retain(|file| {
+            let error = uncopied(file);
+            notes.extend(error.as_ref().map(left_out));
+            error.is_none()
+        });
         copies.sort();
         Ok(Input { path: path.to_owned(), metadata, profiles, copies, notes })
     }
@@ -220,9 +235,14 @@ impl<'a> Merging<'a> {
             }
             // After the profile: what is moved there meanwhile is in one of them, or both.
             let trace = trace::file::path_of(profile);
-            if trace.exists() {
-                let (_, name) = self.named(&input, &trace, before);
-                copy_whole(&trace, &self.directory.join(name))?;
+            match trace::file::TraceFile::of(profile) {
+                Err(error) => self.notes.push(left_out(&error)),
+                Ok(Some(there)) => {
+                    let (_, name) = self.named(&input, &trace, before);
+                    // What is torn at its end is not copied.
+                    copy_whole(&trace, &self.directory.join(name), there.length())?;
+                }
+                Ok(None) => {}
             }
             copied.into_iter().for_each(|copied| copied.finish(&to));
             self.step(progress);
@@ -310,15 +330,12 @@ impl Copied {
 /// or packed, is copied as it is, and that is all there is to do: none.
 fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
-    let mut magic = Vec::new();
-    let file = File::open(from).map_err(read)?;
-    file.take(format::MAGIC.len() as u64).read_to_end(&mut magic).map_err(read)?;
-    let head = match magic == format::MAGIC {
+    let head = match first_word(from).map_err(read)? == format::MAGIC {
         true => snapshot::head(from).ok(),
         false => None,
     };
     let Some(head) = head else {
-        copy_whole(from, to)?;
+        copy_whole(from, to, FILE_LIMIT)?;
         return Ok(None);
     };
     let runs = head.end_kind == format::End::Unknown as u32 && maps_file(head.pid, from);
@@ -326,9 +343,38 @@ fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     Ok(Some(Copied { runs, file_end }))
 }
 
-fn copy_whole(from: &Path, to: &Path) -> Result<(), Error> {
-    let error = |source| Error::Io { path: to.to_owned(), doing: "write", source };
-    fs::copy(from, to).map(drop).map_err(error)
+/// Why a profile, snapshot or baseline is not copied: it is no regular file, or it is too large and
+/// has no head that bounds what is copied of it.
+fn uncopied(path: &Path) -> Option<Error> {
+    if first_word(path).is_ok_and(|word| word == format::MAGIC) {
+        return None;
+    }
+    let source = input::open_up_to(path, FILE_LIMIT).err()?;
+    // What the system refuses is an error of the copy.
+    let is_refused = source.kind() == io::ErrorKind::Other;
+    is_refused.then(|| Error::Io { path: path.to_owned(), doing: "read", source })
+}
+
+/// The first bytes of a file, as many as tell what it is.
+fn first_word(path: &Path) -> io::Result<Vec<u8>> {
+    let mut magic = Vec::new();
+    input::open(path)?.take(format::MAGIC.len() as u64).read_to_end(&mut magic)?;
+    Ok(magic)
+}
+
+fn left_out(error: &Error) -> String {
+    format!("{error}; the merged recording does not have it")
+}
+
+/// Copies the first `length` bytes of a file, and its rights.
+fn copy_whole(from: &Path, to: &Path, length: u64) -> Result<(), Error> {
+    let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
+    let write = |source| Error::Io { path: to.to_owned(), doing: "write", source };
+    let file = input::open(from).map_err(read)?;
+    let rights = file.metadata().map_err(read)?.permissions();
+    let mut copy = File::create(to).map_err(write)?;
+    io::copy(&mut file.take(length), &mut copy).map_err(write)?;
+    copy.set_permissions(rights).map_err(write)
 }
 
 fn now_ns() -> u64 {

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, input};
 
 /// The file's name in a recording.
 pub const FILE: &str = "recording.json";
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
+/// The largest file that is read, in bytes: the command lines of ten thousand merged recordings.
+const LIMIT: u64 = 256 << 20;
 
 /// The content of `recording.json`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ impl Metadata {
     /// Reads it from a recording's directory; none if the recording has no such file.
     pub fn read(directory: &Path) -> Result<Option<Metadata>, Error> {
         let path = directory.join(FILE);
-        let Some(bytes) = read_if_there(&path)? else {
+        let Some(bytes) = read_if_there(&path, LIMIT)? else {
             return Ok(None);
         };
         check_version(&path, &bytes, VERSION)?;
@@ -125,9 +127,9 @@ impl Metadata {
     }
 }
 
-/// The bytes of a file, none if there is no such file.
-pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
+/// The bytes of a file of `limit` bytes at most, none if there is no such file.
+pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    match input::read(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io { path: path.to_owned(), doing: "read", source }),

@@ -42,7 +42,7 @@ pub struct Recording {
     pub sealed: bool,
     /// The process images. An image whose profile could not be read is in `damaged`.
     pub processes: Vec<Process>,
-    /// Profiles that could not be read: file and one-line reason.
+    /// Files that could not be read: each with a line that names it and says why.
     pub damaged: Vec<(PathBuf, String)>,
 }
 

@@ -2,15 +2,15 @@
 //!
 //! A packed profile holds the bytes up to `file_end` under the same name; its first word tells.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
 
-use crate::Error;
 use crate::reader::FILE_LIMIT;
+use crate::{Error, input};
 
 /// The first four bytes of a zstd frame.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -23,6 +23,8 @@ const FLOOR: u64 = 64 << 20;
 const RATIO: u64 = 256;
 /// Frames that need a larger window are refused, as a power of two of bytes.
 const WINDOW_LOG: u32 = 23;
+/// Packed bytes that the first bytes of a profile are in: a block of zstd is smaller.
+const FIRST: u64 = 1 << 20;
 
 /// Whether these are the first bytes of a packed profile.
 pub(crate) fn is_packed(bytes: &[u8]) -> bool {
@@ -74,7 +76,7 @@ pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
         magic.as_slice().chain(file).take(length).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    let mut decoder = zstd::stream::read::Decoder::new(magic.as_slice().chain(file))?;
+    let mut decoder = zstd::stream::read::Decoder::new(magic.as_slice().chain(file).take(FIRST))?;
     decoder.window_log_max(WINDOW_LOG)?;
     decoder.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -86,7 +88,7 @@ pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
 ///
 /// Errors: it could not be read or written; it is as it was.
 pub(crate) fn pack(path: &Path, file_end: u64) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+    let mut file = input::open(path)?;
     let was = file.metadata()?;
     let size = was.len().min(file_end);
     let mut magic = [0; format::MAGIC.len()];

@@ -7,7 +7,6 @@
 //! records they cover, so what is taken was finished; counters of one record may be of slightly
 //! different moments.
 
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::thread::ScopedJoinHandle;
@@ -21,7 +20,7 @@ use crate::baseline::Before;
 use crate::by_id::ById;
 use crate::extents::{Contents, EventExtent, Extent, Range, Walk};
 use crate::named::{self, Ids, Named};
-use crate::{Error, pack};
+use crate::{Error, input, pack};
 
 /// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
 /// reader that is handed a sparse file of any size.
@@ -140,18 +139,16 @@ pub struct Site {
 /// format.
 pub fn read(path: &Path) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
-    let metadata = fs::metadata(path).map_err(io)?;
-    if !metadata.is_file() {
-        // opening a pipe would wait for its writer
-        let found = "it is no regular file".to_owned();
-        return Err(Error::Foreign { path: path.to_owned(), found });
-    }
-    let size = metadata.len();
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = input::open(path).map_err(io)?;
+    let size = file.metadata().map_err(io)?.len();
     let mut bytes = Vec::new();
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
+    let too_large = |size| Error::TooLarge { path: path.to_owned(), size, limit: FILE_LIMIT };
     if pack::is_packed(&bytes) {
-        return parse_packed(bytes.chain(file), size, path);
+        return match size > FILE_LIMIT {
+            true => Err(too_large(size)),
+            false => parse_packed(bytes.chain(file), size, path),
+        };
     }
     let header = header(&bytes, path)?;
     if header.trace != 0 {
@@ -160,8 +157,7 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
     }
     let end = header.file_end.min(size);
     if end > FILE_LIMIT {
-        let path = path.to_owned();
-        return Err(Error::TooLarge { path, size: end, limit: FILE_LIMIT });
+        return Err(too_large(end));
     }
     let rest = end.saturating_sub(bytes.len() as u64);
     file.take(rest).read_to_end(&mut bytes).map_err(io)?;

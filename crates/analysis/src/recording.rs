@@ -19,6 +19,7 @@ use crate::running::{anyone_maps_file, maps_file};
 use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
 use crate::tables;
+use crate::trace::file::{TraceFile, path_of};
 use crate::trace::live;
 
 /// The suffix of a recording's directory.
@@ -270,8 +271,10 @@ impl Parts {
         });
         let mut profiles = profiles?;
         if !choice.from_start {
-            profiles.iter_mut().for_each(|(file, profile)| baseline::apply(file, profile));
+            let unread = profiles.iter_mut().map(|(file, profile)| baseline::apply(file, profile));
+            damaged.extend(unread.flatten());
         }
+        damaged.extend(profiles.iter().filter_map(|(file, profile)| unread_trace(file, profile)));
         let mut note =
             |error: Error, file: &str| damaged.push((directory.join(file), error.to_string()));
         let metadata = Metadata::read(&directory).unwrap_or_else(|error| {
@@ -447,6 +450,13 @@ fn read_profiles(
     }
     profiles.sort_by_key(|(_, p)| (p.header.start_realtime_ns, p.header.pid, p.header.image));
     Ok(profiles)
+}
+
+/// The trace of a profile and the reason, if it is there and cannot be read.
+fn unread_trace(file: &Path, profile: &Profile) -> Option<(PathBuf, String)> {
+    let traced = profile.header.trace & format::TRACE_ON != 0 && snapshot::numbers(file).is_none();
+    let error = traced.then(|| TraceFile::check(file).err()).flatten()?;
+    Some((path_of(file), error.to_string()))
 }
 
 /// Highest images of runs and pids, by the names of profiles.

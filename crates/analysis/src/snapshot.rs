@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::files::Image;
 use crate::reader::FILE_LIMIT;
 use crate::recording::list;
-use crate::{Error, pack, trace};
+use crate::{Error, input, pack, trace};
 
 /// Snapshots that one process image may have.
 const NUMBER_MAX: u32 = 1_000_000;
@@ -186,7 +186,7 @@ pub(crate) fn numbers(file: &Path) -> Option<(Image, u32)> {
 /// Errors: as those of reading it whole.
 pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
     let io = |source| Error::Io { path: file.to_owned(), doing: "read", source };
-    let bytes = pack::first(File::open(file).map_err(io)?, format::PAGE).map_err(io)?;
+    let bytes = pack::first(input::open(file).map_err(io)?, format::PAGE).map_err(io)?;
     crate::reader::header(&bytes, file)
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
 /// ```
 pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
-    let live = File::open(profile).map_err(read)?;
+    let live = input::open(profile).map_err(read)?;
     let (mut header, extents) = moment(&live, profile)?;
     let (number, file) = reserve(profile)?;
     note(&mut header, number, name, time_ns);
@@ -228,7 +228,7 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
 /// Errors: the profile cannot be read or is none, or the copy cannot be written.
 pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<u64, Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
-    let live = File::open(profile).map_err(read)?;
+    let live = input::open(profile).map_err(read)?;
     let (header, extents) = moment(&live, profile)?;
     let copied = copy(&live, to, &header, &extents, Events::Kept);
     copied.map_err(|source| Error::Io { path: to.to_owned(), doing: "write", source })?;

@@ -3,7 +3,6 @@
 //! A name is looked up only in a file that is the recorded one: of the same build-id, or, where
 //! there is no build-id, not changed since the process started.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +15,15 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::metadata::{check_version, read_if_there, replace};
+use crate::{Error, input};
 
 /// The file's name in a recording.
 pub const FILE: &str = "symbols.json";
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
+/// The largest file that is read, in bytes: names of some ten million functions.
+const LIMIT: u64 = 2 << 30;
 /// Modules are looked up by so many threads.
 const THREADS: usize = 2;
 /// Addresses are looked up, and progress is told, so many at a time.
@@ -253,7 +254,7 @@ impl Symbols {
     /// Errors: the file cannot be read, does not parse, or is of a later version.
     pub fn read(directory: &Path) -> Result<Option<Symbols>, Error> {
         let path = directory.join(FILE);
-        let Some(bytes) = read_if_there(&path)? else {
+        let Some(bytes) = read_if_there(&path, LIMIT)? else {
             return Ok(None);
         };
         check_version(&path, &bytes, VERSION)?;
@@ -364,7 +365,8 @@ fn trusted(want: &Wanted) -> Result<(), Option<String>> {
         return Err(None); // the vdso and the like: no file, nothing to be done
     }
     let file = PathBuf::from(path);
-    let metadata = fs::metadata(&file).map_err(|e| Some(format!("cannot read it: {e}")))?;
+    let opened = input::open(&file).and_then(|file| file.metadata());
+    let metadata = opened.map_err(|e| Some(format!("cannot read it: {e}")))?;
     let found = read_elf_build_id(&file).map_err(|e| Some(format!("cannot read it: {e}")))?;
     let found = found.map(|id| id.into_owned()).unwrap_or_default();
     if build_id.is_empty() && found.is_empty() {

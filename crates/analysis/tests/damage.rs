@@ -193,7 +193,7 @@ fn what_is_no_file_is_not_waited_for() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let error = Recording::open(&pipe).unwrap_err().to_string();
-    assert!(error.contains("it is no regular file, expected a profile"), "{error}");
+    assert!(error.contains("it is a named pipe, expected a regular file"), "{error}");
 }
 
 #[test]

@@ -5,13 +5,14 @@
 //! its number, then the bit that has the program look at it: wherever a command is killed, the
 //! program sees a whole request or none.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use heaptide_analysis::input;
 use heaptide_analysis::running::Running;
 use heaptide_analysis::snapshot;
 use heaptide_format::{
@@ -67,7 +68,7 @@ impl Control {
     /// Opens the profile that a process writes to.
     pub fn open(running: &Running) -> Result<Control, Error> {
         let running = running.clone();
-        let file = OpenOptions::new().read(true).write(true).open(&running.file);
+        let file = input::open_to_change(&running.file);
         let file = file.map_err(|e| Error::file(&running.file, "open it for control", e))?;
         let mut control = Control { file, running, start_ns: 0 };
         let header = control.header()?;

@@ -14,6 +14,7 @@ use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
 use crate::NO;
+use crate::damage::Listed;
 use crate::error::Error;
 use crate::growth::Limit;
 use crate::message::message;
@@ -117,11 +118,12 @@ fn source_of(given: &Path, from_start: bool) -> Source {
         let number: u32 = number.parse().ok().filter(|&number| number > 0)?;
         (!given.exists()).then(|| (PathBuf::from(path), number))
     };
+    let listed = Listed::Nowhere;
     match snapshot() {
         Some((path, number)) => {
-            Source { recording: Some(path), snapshot: Some(number), from_start }
+            Source { recording: Some(path), snapshot: Some(number), from_start, listed }
         }
-        None => Source { recording: Some(given.to_owned()), snapshot: None, from_start },
+        None => Source { recording: Some(given.to_owned()), snapshot: None, from_start, listed },
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{source, status};
 
 /// Prints the description.
 pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
-    let recording = source::read(&options.source)?;
+    let recording = source::read(&options.source.listing_damage())?;
     let mut snapshots = match recording.path.is_dir() && options.source.snapshot.is_none() {
         true => snapshot::all(&recording.path)?,
         false => Vec::new(),

@@ -1,10 +1,9 @@
 //! `heaptide leaks`: what was never freed.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
+use heaptide_analysis::input;
 use heaptide_analysis::suppressions::Suppressions;
 use heaptide_render::leaks;
 
@@ -13,7 +12,7 @@ use crate::error::Error;
 use crate::options::{Format, LeaksOptions};
 use crate::source;
 
-/// Bytes that a file of suppressions may have.
+/// The largest file of suppressions that is read, in bytes.
 const FILE_LIMIT: u64 = 16 << 20;
 
 /// Prints what is live; the status says whether anything is that is not suppressed.
@@ -44,13 +43,7 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
 
 /// The text of a file of suppressions.
 fn read(path: &Path) -> Result<String, Error> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|e| Error::file(path, "read it", e))?;
-    let read = file.take(FILE_LIMIT + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Error::file(path, "read it", e))?;
-    if bytes.len() as u64 > FILE_LIMIT {
-        let what = "more than 16 MiB, expected lines of leak:PATTERN; name another file";
-        return Err(Error::new(format!("{}: {what}", path.display())));
-    }
+    let bytes = input::read(path, FILE_LIMIT);
+    let bytes = bytes.map_err(|e| Error::file(path, "read suppressions", e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

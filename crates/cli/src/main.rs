@@ -38,7 +38,9 @@ mod watch;
 use std::process::ExitCode;
 
 use heaptide_reading::error::Error;
-use heaptide_reading::{FAILED, NO, entry, error, message, output, progress, source, values};
+use heaptide_reading::{
+    FAILED, NO, damage, entry, error, message, output, progress, source, values,
+};
 
 use options::{Command, Options};
 

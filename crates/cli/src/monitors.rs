@@ -7,6 +7,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use heaptide_analysis::input;
+
 use crate::Error;
 
 /// What the loader and the libraries are told.
@@ -88,15 +90,11 @@ const DYNAMIC_MAX: u64 = 1 << 16;
 
 /// Whether the loader would take it: a 64-bit shared object for this machine; else why not.
 fn is_library(path: &std::path::Path) -> Result<(), String> {
-    let metadata = std::fs::metadata(path).map_err(|e| match e.kind() {
+    let mut file = input::open(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound => "no such file; expected the path of a library".to_owned(),
-        _ => e.to_string(),
+        _ => format!("cannot read it: {e}"),
     })?;
     let other = || "is no 64-bit ELF shared object; build it with -shared -fPIC".to_owned();
-    if !metadata.is_file() {
-        return Err(other());
-    }
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
     let mut head = [0; ELF_HEAD];
     file.read_exact(&mut head).map_err(|_| other())?;
     let kind = u16::from_le_bytes([head[16], head[17]]);
@@ -149,7 +147,7 @@ mod tests {
         assert!(program.ends_with("is a program, expected a shared object; build it with -shared"));
         let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(refused(text).contains("no 64-bit ELF shared object"));
-        assert!(refused("/").contains("no 64-bit ELF shared object"));
+        assert!(refused("/").contains("it is a directory, expected a regular file"));
         assert!(refused("none.so:a=1").contains("none.so:a=1: no such file"));
         assert!(refused("none.so:a;b").contains("semicolon"));
         assert!(refused("").contains("expected the path of a library"));

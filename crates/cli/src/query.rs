@@ -1,10 +1,10 @@
 //! `heaptide query`: CalQL over recordings and over Caliper's files.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use heaptide_analysis::input;
 use heaptide_analysis::model::Recording;
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::Stream;
@@ -151,9 +151,8 @@ fn is_cali(path: &Path) -> bool {
         return true;
     }
     let mut first = [0; 6];
-    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
-    let mut read = || File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    is_file && read().is_ok() && first == *b"__rec="
+    let mut read = || input::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read().is_ok() && first == *b"__rec="
 }
 
 fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
@@ -161,7 +160,8 @@ fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
     if path == Path::new("-") {
         return cali::read(io::stdin().lock(), table).map_err(failed);
     }
-    let file = File::open(path).map_err(|error| Error::file(path, "read it", error))?;
+    let file = input::open_up_to(path, cali::FILE_LIMIT);
+    let file = file.map_err(|error| Error::file(path, "read it", error))?;
     cali::read(BufReader::with_capacity(1 << 18, file), table).map_err(failed)
 }
 

@@ -25,7 +25,11 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
         let by = by.name();
         return Err(Error::new(format!("--by {by} is of all processes; leave out --process all")));
     }
-    let recording = source::open(&options.source, &options.selection)?;
+    let source = match options.by {
+        None => options.source.listing_damage(),
+        Some(_) => options.source.clone(),
+    };
+    let recording = source::open(&source, &options.selection)?;
     if !source::has(&recording, options.selection.pid()) && options.format == Format::Text {
         return Ok(ExitCode::from(NO));
     }

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
+use heaptide_analysis::input;
+
 use crate::error::Error;
 use crate::library;
 use crate::options::SdkOptions;
@@ -18,6 +20,8 @@ static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.
 
 /// The list of what was written: a fingerprint and a path a line.
 const LIST: &str = "share/heaptide/files";
+/// The largest file that can be one of these, in bytes: the library is far smaller.
+const FILE_LIMIT: u64 = 64 << 20;
 /// Where pkg-config looks.
 const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
 
@@ -93,7 +97,8 @@ fn write_list<'a>(
 
 /// What earlier runs wrote here: fingerprints by path.
 fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
-    let list = fs::read_to_string(directory.join(LIST)).unwrap_or_default();
+    let list = input::read(&directory.join(LIST), FILE_LIMIT).unwrap_or_default();
+    let list = String::from_utf8_lossy(&list);
     let mut before: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (print, path) in list.lines().filter_map(|line| line.split_once(' ')) {
         if let Ok(print) = u64::from_str_radix(print, 16) {
@@ -105,7 +110,7 @@ fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
 
 /// Whether the file is what would be written, or what was.
 fn is_ours(file: &Path, bytes: &[u8], before: Option<&Vec<u64>>) -> bool {
-    fs::read(file).is_ok_and(|there| {
+    input::read(file, FILE_LIMIT).is_ok_and(|there| {
         let print = library::fingerprint(&there);
         there == bytes || before.is_some_and(|before| before.contains(&print))
     })

@@ -10,11 +10,11 @@ use heaptide_analysis::pattern::BadPattern;
 use heaptide_analysis::snapshot::{self, Snapshot};
 use heaptide_render::timeline::{self, Moment};
 
-use crate::NO;
 use crate::error::Error;
 use crate::options::{Source, TimelineFormat, TimelineOptions, Which};
 use crate::progress::Progress;
 use crate::source;
+use crate::{NO, damage};
 
 /// Columns where there is no terminal to ask.
 const WIDTH: usize = 100;
@@ -96,6 +96,8 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
             snapshot::name_by_marks(std::slice::from_mut(snapshot), marks.clone());
         }
     }
+    let damaged = all.iter().filter_map(|s| Some((s.file.clone(), s.damaged.clone()?)));
+    damage::report(&recording.path, &damaged.collect::<Vec<_>>());
     all.retain(|snapshot| snapshot.damaged.is_none());
     Ok(all)
 }

@@ -29,6 +29,8 @@ const GLOBAL: u64 = 512;
 
 /// The longest line; longer ones are refused.
 const LONGEST: usize = 1 << 24;
+/// The largest file that is read, in bytes: in memory its table takes a few times as much.
+pub const FILE_LIMIT: u64 = 16 << 30;
 
 /// What is wrong with a file.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl std::error::Error for Error {}
 pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
     let mut reader =
         Reader { table, nodes: FxHashMap::default(), attributes: FxHashMap::default() };
-    let mut line = Vec::new();
+    let (mut line, mut length) = (Vec::new(), 0);
     for number in 1.. {
         line.clear();
         let mut limited = io::Read::take(&mut file, LONGEST as u64);
@@ -66,6 +68,10 @@ pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
         }
         if line.len() >= LONGEST {
             return Err(Error::Line(number, "longer than any line of a .cali file"));
+        }
+        length += line.len() as u64;
+        if length > FILE_LIMIT {
+            return Err(Error::Line(number, "more than 16 GiB come before it, which is the limit"));
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\n', '\r']);

@@ -1,15 +1,19 @@
 //! What is chosen of a recording by filters and rules, and what is said if that is nothing.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use heaptide_analysis::filter::{Filter, Only};
+use heaptide_analysis::input;
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::pattern::Pattern;
 use heaptide_analysis::rules::{Rules, SETS};
 
 use crate::error::Error;
 use crate::selection::Selection;
+
+/// The largest file of rules that is read, in bytes.
+const FILE_LIMIT: u64 = 16 << 20;
 
 /// The filters and rules of a selection, read.
 pub struct Chosen {
@@ -94,13 +98,17 @@ fn rules(names: &[String]) -> Result<Rules, Error> {
 }
 
 fn rules_of_file(path: &Path) -> Result<Rules, Error> {
-    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+    let text = input::read(path, FILE_LIMIT).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let sets = SETS.map(|(name, _)| name).join(" ");
             let path = path.display();
             Error::new(format!("--rules {path}: no such file, and no set; sets are {sets}"))
         }
         _ => Error::file(path, "read rules", error),
+    })?;
+    let text = String::from_utf8(text).map_err(|_| {
+        let path = path.display();
+        Error::new(format!("{path}: cannot read rules: it is no UTF-8 text; name another file"))
     })?;
     Rules::parse(&text).map_err(|error| Error::new(format!("{}:{error}", path.display())))
 }

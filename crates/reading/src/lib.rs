@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
 
 pub mod chosen;
+pub mod damage;
 pub mod entry;
 pub mod error;
 pub mod message;

@@ -9,6 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::join::Apart;
 use heaptide_analysis::origin::Origin;
 
+use crate::damage::Listed;
 use crate::values;
 
 /// How processes are kept apart in a tree.
@@ -50,12 +51,21 @@ pub struct Source {
     /// Count from the start of the program, also where figures were reset
     #[arg(long)]
     pub from_start: bool,
+    /// Whether the output of the command lists files that cannot be read.
+    #[arg(skip)]
+    pub listed: Listed,
 }
 
 impl Source {
+    /// The same for a command that lists files that cannot be read in its output.
+    pub fn listing_damage(&self) -> Source {
+        Source { listed: Listed::InOutput, ..self.clone() }
+    }
+
     /// Each recording by itself; none stands for the newest.
     pub fn each(recordings: &[PathBuf], snapshot: Option<u32>, from_start: bool) -> Vec<Source> {
-        let source = |recording| Source { recording, snapshot, from_start };
+        let listed = Listed::Nowhere;
+        let source = |recording| Source { recording, snapshot, from_start, listed };
         match recordings.is_empty() {
             true => vec![source(None)],
             false => recordings.iter().cloned().map(Some).map(source).collect(),

@@ -12,6 +12,7 @@ use heaptide_render::names::printable;
 use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::chosen::Chosen;
+use crate::damage::{self, Listed};
 use crate::error::Error;
 use crate::message::message;
 use crate::output;
@@ -126,7 +127,7 @@ pub fn open_framed(
 pub fn read(source: &Source) -> Result<Recording, Error> {
     let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
     if let Some(path) = &source.recording {
-        return told(path, choice);
+        return told(path, choice, source.listed);
     }
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
@@ -137,14 +138,19 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
     message(format_args!("reading {}, the newest recording here", path.display()));
-    told(path, choice)
+    told(path, choice, source.listed)
 }
 
-/// Reads a recording, and tells of it where it takes long.
-fn told(path: &Path, choice: Choice) -> Result<Recording, Error> {
+/// Reads a recording, shows how far that is where it takes long, and reports what cannot be read.
+fn told(path: &Path, choice: Choice, listed: Listed) -> Result<Recording, Error> {
     let progress = Progress::start(format!("reading {}", path.display()));
     let names = &mut |done, total| progress.at("naming functions", done, total);
-    Ok(Recording::open_telling(path, choice, names)?)
+    let recording = Recording::open_telling(path, choice, names)?;
+    drop(progress);
+    if listed == Listed::Nowhere || Goes::by_stdout() == Goes::Elsewhere {
+        damage::report(path, &recording.damaged);
+    }
+    Ok(recording)
 }
 
 /// Whether a recording has anything of the process asked for, or anything at all; if not, says so.

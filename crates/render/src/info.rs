@@ -25,8 +25,8 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
         writeln!(out)?;
         image(out, process)?;
     }
-    for (file, reason) in &recording.damaged {
-        writeln!(out, "\nunreadable: {}: {reason}", file.display())?;
+    for (_, reason) in &recording.damaged {
+        writeln!(out, "\nunreadable: {reason}")?;
     }
     Ok(())
 }

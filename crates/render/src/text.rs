@@ -71,8 +71,8 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
 {rest} not shown here; `--process PID` shows one"
         )?;
     }
-    for (file, reason) in &recording.damaged {
-        writeln!(out, "\nunreadable: {}: {reason}", file.display())?;
+    for (_, reason) in &recording.damaged {
+        writeln!(out, "\nunreadable: {reason}")?;
     }
     Ok(())
 }

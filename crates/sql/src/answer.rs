@@ -1,6 +1,6 @@
 //! `heaptide sql`: statements, answered.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,6 +15,9 @@ use crate::recordings;
 use crate::session::Session;
 use crate::shown::{self, Failed};
 use crate::statements::{self, Statement};
+
+/// Bytes of statements that are read from standard input: fewer than this.
+const TEXT_LIMIT: u64 = 16 << 20;
 
 /// Answers what the command line or standard input asks.
 pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
@@ -35,7 +38,7 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
             prompt::prompt(&session, format)?;
             return Ok(ExitCode::SUCCESS);
         }
-        None => io::read_to_string(io::stdin())?,
+        None => read(io::stdin().lock())?,
     };
     let statements = statements::split(&text);
     match (&*statements, &options.output) {
@@ -50,6 +53,16 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
         (all, None) => all.iter().try_for_each(|one| print(&session, one, format)),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The statements that come from elsewhere than the command line.
+fn read(mut from: impl Read) -> Result<String, Error> {
+    let mut text = String::new();
+    from.by_ref().take(TEXT_LIMIT).read_to_string(&mut text)?;
+    match text.len() as u64 == TEXT_LIMIT {
+        true => Err(Error::new("standard input has 16 MiB of SQL or more; ask less at a time")),
+        false => Ok(text),
+    }
 }
 
 /// How answers are shown: as the option says, as the name of the file says, or as a table.

@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use heaptide_analysis::input;
+
 use crate::recordings::Part;
 
 /// The name of the recording.
@@ -109,7 +111,7 @@ fn unescaped(text: &str) -> String {
 
 /// The files of a table with their places, in order of their paths.
 ///
-/// Errors: the directory cannot be read.
+/// Errors: the directory cannot be read, or one of the files is no regular file.
 pub fn files(table: &Path) -> io::Result<Vec<(PathBuf, Place)>> {
     let mut files = Vec::new();
     collect(table, &Place::default(), &mut files)?;
@@ -126,6 +128,8 @@ fn collect(directory: &Path, place: &Place, files: &mut Vec<(PathBuf, Place)>) -
             inside.learn(&name.to_string_lossy());
             collect(&path, &inside, files)?;
         } else if path.extension().is_some_and(|extension| extension == "parquet") {
+            input::open(&path)
+                .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
             files.push((path, place.clone()));
         }
     }

@@ -21,7 +21,7 @@ use zerocopy::FromBytes;
 use super::Trace;
 use super::file::{Place, TraceFile, Unpacker};
 use crate::extents::EventExtent;
-use crate::{Error, pack};
+use crate::{Error, input, pack};
 
 /// Bytes of an extent before its records.
 const HEAD: usize = EXTENT_HEADER as usize + size_of::<TraceStart>();
@@ -159,7 +159,7 @@ fn is_here(extent: &EventExtent) -> bool {
 
 impl Profile {
     fn open(trace: &Trace) -> io::Result<Result<Profile, Error>> {
-        let file = File::open(&trace.file)?;
+        let file = input::open(&trace.file)?;
         let mut first = [0; 4];
         let have = file.read_at(&mut first, 0)?;
         if !pack::is_packed(&first[..have]) {

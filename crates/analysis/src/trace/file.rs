@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{self, CParameter};
 
-use crate::Error;
+use crate::{Error, input};
 
 /// Level 1 packs 256 KiB in about a millisecond and leaves 4.2 bytes an event of a compiler; level
 /// 3 takes two to three times as long and saves a tenth.
@@ -81,9 +81,28 @@ impl TraceFile {
     /// assert!(TraceFile::of("missing.heaptide/12-0.profile".as_ref()).unwrap().is_none());
     /// ```
     pub fn of(profile: &Path) -> Result<Option<TraceFile>, Error> {
+        let Some(mut trace) = TraceFile::open(profile)? else {
+            return Ok(None);
+        };
+        trace.look_for_more().map_err(|source| {
+            let path = trace.path.clone();
+            Error::Io { path, doing: "read", source }
+        })?;
+        Ok(Some(trace))
+    }
+
+    /// Whether the trace file of a profile can be read, if there is one.
+    ///
+    /// Errors: it cannot be opened, is something else, or is of a later version.
+    pub(crate) fn check(profile: &Path) -> Result<(), Error> {
+        TraceFile::open(profile).map(drop)
+    }
+
+    /// Opens the trace file of a profile, if there is one, and looks at its head.
+    fn open(profile: &Path) -> Result<Option<TraceFile>, Error> {
         let path = path_of(profile);
         let io = |source| Error::Io { path: path.clone(), doing: "read", source };
-        let file = match File::open(&path) {
+        let file = match input::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(io(e)),
@@ -91,10 +110,6 @@ impl TraceFile {
         let size = file.metadata().map_err(io)?.len();
         let mut trace = TraceFile { path, file, places: Vec::new(), end: 0, size };
         trace.head()?;
-        trace.look_for_more().map_err(|source| {
-            let path = trace.path.clone();
-            Error::Io { path, doing: "read", source }
-        })?;
         Ok(Some(trace))
     }
 

@@ -5,7 +5,7 @@
 //! writes to it anew. So whoever moves it copies first and marks it last: killed in between, there
 //! are two copies of the same number, and never none.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use zerocopy::FromBytes;
 
 use super::file::Appender;
-use crate::Error;
+use crate::{Error, input};
 
 /// A process says at its begin whether it has a trace, at the latest after this time.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ impl Events {
     /// assert!(Events::open("missing.heaptide/12-0.profile".as_ref()).is_err());
     /// ```
     pub fn open(profile: &Path) -> io::Result<Opened> {
-        let file = OpenOptions::new().read(true).write(true).open(profile)?;
+        let file = input::open_to_change(profile)?;
         let (profile, walked) = (profile.to_owned(), PAGE);
         let (extents, contents, out) = (Vec::new(), Vec::new(), None);
         let events = Events { profile, file, extents, walked, contents, out };
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(states(&profile), [TRACE_MOVED, TRACE_WRITING, TRACE_MOVED]);
         // Its mover was killed before it could mark what it had appended.
         let at = PAGE * (1 + PAGES) + EXTENT_HEADER;
-        let file = OpenOptions::new().write(true).open(&profile).unwrap();
+        let file = File::options().write(true).open(&profile).unwrap();
         file.write_all_at(&contents(TRACE_FULL, 1), at).unwrap();
         let before = fs::metadata(&profile).unwrap();
         finish(&profile).unwrap();
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn damaged_lengths_are_no_trouble() {
         let profile = profile("damaged", &[(TRACE_FULL, 1), (TRACE_FULL, 2), (TRACE_FULL, 3)]);
-        let file = OpenOptions::new().write(true).open(&profile).unwrap();
+        let file = File::options().write(true).open(&profile).unwrap();
         let extent = |n: u64| PAGE * (1 + n * PAGES);
         let committed = offset_of!(ExtentHeader, committed) as u64;
         file.write_all_at(&[0xff; 8], extent(1) + committed).unwrap();

@@ -261,10 +261,11 @@ fn json_of_the_top_sites_has_only_their_frames() {
 fn json_and_page_say_what_could_not_be_read() {
     use std::os::unix::ffi::OsStringExt;
     let name = std::ffi::OsString::from_vec(b"\xff-0.profile".to_vec());
-    let damaged = vec![(PathBuf::from(name), "it is cut".to_owned())];
+    let reason = "\u{fffd}-0.profile: it is cut".to_owned(); // which names the file
+    let damaged = vec![(PathBuf::from(name), reason.clone())];
     let recording = Recording { damaged, ..recording(vec![process()]) };
     let report = as_json(&recording, &ALL);
-    let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": "it is cut"}]);
+    let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": reason}]);
     assert_eq!(report["damaged"], told);
     let page = written(|out| text::write(out, &recording, &PAGE));
     assert!(page.ends_with("unreadable: \u{fffd}-0.profile: it is cut\n"), "{page}");

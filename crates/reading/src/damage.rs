@@ -1,0 +1,42 @@
+//! Files of recordings that cannot be read: every command reports each of them once.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::message::message;
+
+/// Files of a recording that get a line each.
+const SHOWN: usize = 5;
+
+/// What was reported: some commands read a recording several times.
+static REPORTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Where the output of a command lists the files that cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Listed {
+    /// It does not: they are reported.
+    #[default]
+    Nowhere,
+    /// In the output itself: they are reported unless both go to the terminal.
+    InOutput,
+}
+
+/// Reports the files of a recording that cannot be read, each with the reason, which names it.
+pub fn report(recording: &Path, damaged: &[(PathBuf, String)]) {
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let whole = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
+    let new = damaged.iter().filter(|(file, _)| reported.insert(whole(file)));
+    let new: Vec<&String> = new.map(|(_, reason)| reason).collect();
+    for reason in new.iter().take(SHOWN) {
+        message(format_args!("left out: {reason}"));
+    }
+    let recording = recording.display();
+    match new.len().saturating_sub(SHOWN) {
+        0 => {}
+        more => message(format_args!(
+            "{recording}: {more} more cannot be read and are left out; \
+             `heaptide info {recording}` lists them"
+        )),
+    }
+}
