@@ -25,8 +25,8 @@ pub struct Before {
     lanes: FxHashMap<u32, format::Lane>,
 }
 
-/// Notes in a profile what its baseline counted, if its figures were reset. Returns the baseline and
-/// the reason if it is there and cannot be read.
+/// Notes in a profile what its baseline counted, if its figures were reset. Returns the baseline
+/// and the reason if it is there and cannot be read.
 pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<(PathBuf, String)> {
     let resets = profile.header.resets;
     let baseline = file_of(file).filter(|_| resets > 0)?;
@@ -60,8 +60,8 @@ fn file_of(file: &Path) -> Option<PathBuf> {
     (path != file).then_some(path)
 }
 
-/// The baseline if it is that of this profile's last reset. A snapshot may be older: then it is of a
-/// later one.
+/// The baseline if it is that of this profile's last reset. A snapshot may be older: then it is of
+/// a later one.
 fn matching(before: Profile, baseline: &Path, profile: &Profile) -> Result<Profile, String> {
     let (is, was) = (&profile.header, &before.header);
     let same = |h: &format::FileHeader| (h.pid, h.image, h.start_realtime_ns);

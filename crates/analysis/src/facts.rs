@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::Sum;
 use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId};
 use crate::reader::{self, Profile};
+use crate::text;
 
 /// What the ids of a profile's sites have become.
 pub(crate) struct Dimensions<'a> {
@@ -33,7 +34,7 @@ impl Facts {
         let mut facts = Facts { sites, lanes, ids: FxHashMap::default(), of_site };
         for lane in &profile.lanes {
             let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
-            let name = String::from_utf8_lossy(name).into_owned();
+            let name = text::from_bytes(name);
             let id = facts.lane(lane.index, || name);
             facts.lanes[id.0 as usize].threads = lane.threads;
         }

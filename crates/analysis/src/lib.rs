@@ -52,6 +52,7 @@ pub mod snapshot;
 pub mod suppressions;
 pub mod symbols;
 mod tables;
+pub mod text;
 pub mod timeline;
 pub mod trace;
 pub mod tree;

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::by_id::ById;
 use crate::extents::Walk;
 use crate::reader::{Strings, callers_first};
+use crate::text;
 
 /// An attribute and its value, as text. Equal texts of a profile are one and the same `Arc`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -193,7 +194,7 @@ impl<'a> Texts<'a> {
         let bytes = self.strings.raw(reference);
         let bytes = &bytes[..bytes.len().min(self.room)];
         self.room -= bytes.len();
-        let text = self.keep(&String::from_utf8_lossy(bytes));
+        let text = self.keep(&text::from_bytes(bytes));
         self.known.insert(reference, text.clone());
         text
     }

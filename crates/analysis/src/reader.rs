@@ -20,7 +20,7 @@ use crate::baseline::Before;
 use crate::by_id::ById;
 use crate::extents::{Contents, EventExtent, Extent, Range, Walk};
 use crate::named::{self, Ids, Named};
-use crate::{Error, input, pack};
+use crate::{Error, input, pack, text};
 
 /// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
 /// reader that is handed a sparse file of any size.
@@ -302,7 +302,7 @@ impl<'a> Strings<'a> {
     }
 
     fn get(&self, reference: u32) -> Option<String> {
-        Some(String::from_utf8_lossy(self.find(reference)?).into_owned())
+        Some(text::from_bytes(self.find(reference)?))
     }
 
     fn find(&self, reference: u32) -> Option<&'a [u8]> {
@@ -322,7 +322,7 @@ fn arguments(bytes: &[u8]) -> Vec<String> {
     if bytes.is_empty() {
         return Vec::new();
     }
-    bytes.split(|&b| b == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
+    bytes.split(|&b| b == 0).map(text::from_bytes).collect()
 }
 
 /// The modules, and their indices by the number that nodes know them by.

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::files::Image;
 use crate::reader::FILE_LIMIT;
 use crate::recording::list;
-use crate::{Error, input, pack, trace};
+use crate::{Error, input, pack, text, trace};
 
 /// Snapshots that one process image may have.
 const NUMBER_MAX: u32 = 1_000_000;
@@ -108,7 +108,7 @@ fn noted(header: &FileHeader, number: u32) -> Option<(String, u64)> {
         return None;
     }
     let length = header.request_text.len().min(header.request_length as usize);
-    let name = String::from_utf8_lossy(&header.request_text[..length]).into_owned();
+    let name = text::from_bytes(&header.request_text[..length]);
     Some((name, header.request_time_ns))
 }
 

@@ -3,6 +3,7 @@
 //! A name is looked up only in a file that is the recorded one: of the same build-id, or, where
 //! there is no build-id, not changed since the process started.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::{check_version, read_if_there, replace};
-use crate::{Error, input};
+use crate::{Error, input, text};
 
 /// The file's name in a recording.
 pub const FILE: &str = "symbols.json";
@@ -173,7 +174,7 @@ fn with_names(symbol: &Sym<'_>, whole: Option<&String>, each: impl FnOnce(&[Name
 }
 
 fn source_path(code: &CodeInfo<'_>) -> String {
-    code.to_path().to_string_lossy().into_owned()
+    text::from_bytes(code.to_path().as_os_str().as_bytes())
 }
 
 /// The names of one module's addresses.

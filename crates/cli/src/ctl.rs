@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heaptide_analysis::running::{self, Running};
+use heaptide_analysis::text::of_path;
 use heaptide_format::Request;
 
 use crate::control::{Answer, Control, Wait};
@@ -114,7 +115,7 @@ fn act(control: &Control, action: &Action) -> Result<Said, Error> {
         Action::Snapshot { name } => {
             let name = name.as_deref().unwrap_or_default();
             let (number, file, answer) = control.snapshot(name, Wait::Patiently)?;
-            let done = format!("pid {pid}: snapshot {number}: {}\n", file.display());
+            let done = format!("pid {pid}: snapshot {number}: {}\n", of_path(&file));
             // It is there, with its name and time in it: at worst the timeline does not show it.
             let later = told(pid, answer, "its mark", String::new()).ok().and_then(|s| s.later);
             Ok(Said { done, later })

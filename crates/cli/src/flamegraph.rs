@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use heaptide_analysis::model::Process;
+use heaptide_analysis::text::of_path;
 use heaptide_render::flamegraph::{self, Lanes};
 
 use crate::NO;
@@ -41,7 +42,7 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     let mut svg = Vec::new();
     flamegraph::write(&mut svg, process, &drawing).map_err(|e| Error::file(&path, "draw it", e))?;
     output::store(&path, &svg, options.force)?;
-    source::print(|out| writeln!(out, "{}", path.display()))?;
+    source::print_page(|out| writeln!(out, "{}", of_path(&path)))?;
     Ok(ExitCode::SUCCESS)
 }
 

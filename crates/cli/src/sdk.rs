@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heaptide_analysis::input;
+use heaptide_analysis::text::of_path;
 
 use crate::error::Error;
 use crate::library;
@@ -54,7 +55,7 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
         write(&directory.join(path), bytes)?;
     }
     write_list(&directory, now)?;
-    let (count, shown) = (files.len(), directory.display());
+    let (count, shown) = (files.len(), of_path(&directory));
     source::print_page(|out| writeln!(out, "{count} files in {shown}"))?;
     Ok(ExitCode::SUCCESS)
 }

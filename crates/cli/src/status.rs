@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use heaptide_analysis::snapshot::{self, Snapshot};
+use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::trace::file::path_of;
 use heaptide_format::{
     COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader,
@@ -70,7 +71,7 @@ pub fn of(control: &Control) -> Result<String, Error> {
         snapshot_marks.map(|m| (MarkKind::Snapshot, m.record.number, &*m.name, m.record.time_ns));
     snapshot::name_by_marks(&mut snapshots, told);
     let mut out = String::new();
-    let (pid, image, file) = (running.pid, header.image, running.file.display());
+    let (pid, image, file) = (running.pid, header.image, of_path(&running.file));
     let _ = writeln!(out, "pid {pid} image {image}: {file}");
     let mut row = |name: &str, value: String| {
         let _ = writeln!(out, "  {name:<10} {value}");
@@ -93,7 +94,7 @@ pub fn of(control: &Control) -> Result<String, Error> {
     let marks: Vec<_> = marks.filter(|m| m.record.kind == MarkKind::Mark as u32).collect();
     row("marks", newest(marks.len()));
     for mark in &marks[marks.len().saturating_sub(SHOWN)..] {
-        row("", format!("      {:>12}  {}", seconds(mark.record.time_ns), mark.name));
+        row("", format!("      {:>12}  {}", seconds(mark.record.time_ns), printable(&mark.name)));
     }
     Ok(out)
 }
@@ -107,8 +108,11 @@ fn newest(count: usize) -> String {
 pub fn line(snapshot: &Snapshot) -> String {
     let number = snapshot.number;
     match &snapshot.damaged {
-        Some(why) => format!("{number:>4}  unreadable: {why}"),
-        None => format!("{number:>4}  {:>12}  {}", seconds(snapshot.time_ns), snapshot.name),
+        Some(why) => format!("{number:>4}  unreadable: {}", printable(why)),
+        None => {
+            let name = printable(&snapshot.name);
+            format!("{number:>4}  {:>12}  {name}", seconds(snapshot.time_ns))
+        }
     }
 }
 

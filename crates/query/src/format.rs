@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::text::{is_unprintable, printable};
+
 use crate::order;
 use crate::query::{Format, Layout, Query};
 use crate::table::{AttributeId, NodeId, Shown, Table};
@@ -66,7 +68,7 @@ impl Column<'_> {
             Source::Path => answer.path_text(row),
             Source::Nothing => None,
         }?;
-        Some(if text.contains('\n') { text.replace('\n', "\\n") } else { text })
+        Some(printable(&text).into_owned())
     }
 
     /// Whether it shows numbers, which stand on the right.
@@ -191,7 +193,7 @@ fn clamped(text: &str, width: usize) -> String {
 
 /// A cell of a line; numbers stand on the right.
 fn cell(line: &mut String, text: &str, width: usize, is_number: bool) {
-    let text = clamped(text, width);
+    let text = clamped(&printable(text), width);
     let space = " ".repeat(width.min(1 << 16).saturating_sub(length(&text)));
     match is_number {
         true => line.extend([&*space, &*text, " "]),
@@ -208,7 +210,7 @@ fn globals(out: &mut dyn Write, format: &Format, answer: &Table) -> io::Result<(
     for (name, value) in &answer.globals {
         let mut line = String::new();
         cell(&mut line, name, width, false);
-        writeln!(out, "{line}: {}", clamped(value, 52))?;
+        writeln!(out, "{line}: {}", clamped(&printable(value), 52))?;
     }
     Ok(())
 }
@@ -221,7 +223,7 @@ fn escaped(text: &str) -> String {
             '"' | '\\' => escaped.extend(['\\', c]),
             '\n' => escaped.push_str("\\n"),
             '\t' => escaped.push_str("\\t"),
-            c if c.is_control() => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if is_unprintable(c) => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => escaped.push(c),
         }
     }

@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::Parser;
+use heaptide_analysis::text::{self, printable};
 
 use crate::error::Error;
 use crate::message::report;
@@ -18,7 +20,7 @@ pub fn command<Options: Parser>(
 ) -> ExitCode {
     let done = match Options::try_parse() {
         Ok(options) => perform(options),
-        Err(answer) if answer.use_stderr() => Ok(refuse(&answer)),
+        Err(answer) if answer.use_stderr() => Ok(refuse::<Options>(&answer)),
         Err(answer) => print(&answer).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -38,19 +40,15 @@ fn print(answer: &clap::Error) -> Result<(), Error> {
 }
 
 /// Prints what is wrong with the command line, as far as standard error can be written.
-fn refuse(answer: &clap::Error) -> ExitCode {
-    let _ = match std::env::args_os().any(has_control) {
-        false => answer.print(),
-        // The answer quotes the argument. It is shown without colors, so that every control
-        // character in it is the argument's.
-        true => {
+fn refuse<Options: Parser>(answer: &clap::Error) -> ExitCode {
+    // It quotes arguments: parsed once more, they are printable.
+    let shown = |argument: OsString| printable(&text::from_bytes(argument.as_bytes())).into_owned();
+    let _ = match Options::try_parse_from(std::env::args_os().map(shown)) {
+        Err(answer) if answer.use_stderr() => answer.print(),
+        _ => {
             let plain = answer.render().to_string();
             source::page(&mut io::stderr().lock(), |out| out.write_all(plain.as_bytes()))
         }
     };
     ExitCode::from(FAILED)
-}
-
-fn has_control(argument: OsString) -> bool {
-    argument.to_string_lossy().chars().any(char::is_control)
 }

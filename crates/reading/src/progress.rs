@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use heaptide_render::names::printable;
 use heaptide_render::quantity::bytes;
 
 /// What takes no longer says nothing.
@@ -26,7 +27,7 @@ impl Progress {
     /// Begins: `reading app.heaptide`.
     pub fn start(what: impl Into<String>) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        bar.set_message(what.into());
+        bar.set_message(printable(&what.into()).into_owned());
         if let Ok(style) = ProgressStyle::with_template("heaptide: {msg}, {elapsed}") {
             bar.set_style(style);
         }
@@ -114,5 +115,16 @@ impl Write for Told<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_file_does_not_control_the_terminal() {
+        let progress = Progress::start("reading red\x1b[31m\n.heaptide");
+        assert_eq!(progress.bar.message(), r"reading red\x1b[31m\x0a.heaptide");
     }
 }

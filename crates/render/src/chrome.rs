@@ -10,6 +10,7 @@ use heaptide_analysis::model::{LaneId, Mark, Process, Recording, Window};
 use heaptide_format::Sample;
 use serde_json::{Value, json};
 
+use crate::json_text;
 use crate::live;
 use crate::named::mark_says;
 use crate::text::command_line;
@@ -22,7 +23,9 @@ pub fn write(out: &mut dyn Write, recording: &Recording, pid: Option<u32>) -> io
     let start = chosen().map(|process| process.start_realtime_ns).min().unwrap_or(0);
     let made_by = format!("heaptide {}", env!("CARGO_PKG_VERSION"));
     let head = json!({"made by": made_by, "recording": recording.path.to_string_lossy()});
-    write!(out, "{{\"displayTimeUnit\":\"ms\",\"metadata\":{head},\"traceEvents\":[")?;
+    out.write_all(b"{\"displayTimeUnit\":\"ms\",\"metadata\":")?;
+    json_text::write(out, &head)?;
+    out.write_all(b",\"traceEvents\":[")?;
     let mut events = Events { out, written: 0 };
     for process in chosen() {
         let origin = (process.start_realtime_ns - start) as i128;
@@ -43,7 +46,7 @@ impl Events<'_> {
     fn add(&mut self, event: &Value) -> io::Result<()> {
         self.out.write_all(if self.written == 0 { b"\n" } else { b",\n" })?;
         self.written += 1;
-        serde_json::to_writer(&mut *self.out, event).map_err(io::Error::from)
+        json_text::write(&mut *self.out, event)
     }
 }
 

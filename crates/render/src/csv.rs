@@ -1,5 +1,5 @@
 //! A table of sites as CSV (RFC 4180): a row for each stack, scope path, label and lane, with every
-//! measure; for pandas, DuckDB and spreadsheets.
+//! measure; for pandas, DuckDB and spreadsheets, which are given no formulas.
 
 use std::io::{self, Write};
 
@@ -47,13 +47,15 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let mut rows = csv::Writer::from_writer(out);
     let names = measures().map(Measure::name);
     rows.write_record(COLUMNS.into_iter().chain(names).chain(MOVED))?;
-    let pid = [process.pid.to_string(), process.image.to_string(), process.program.clone()];
+    let program = cell(&process.program);
+    let pid = [process.pid.to_string(), process.image.to_string(), program];
     for site in &process.sites {
         let moved = site.moved;
         let moved =
             [moved.blocks, moved.usable_bytes, moved.requested_bytes, site.lent_bytes].into_iter();
         let numbers = measures().map(|measure| measure.of(&site.measures)).chain(moved);
-        let texts = pid.iter().cloned().chain(texts(process, &functions, site));
+        let texts = texts(process, &functions, site).map(|text| cell(&text));
+        let texts = pid.iter().cloned().chain(texts);
         rows.write_record(texts.chain(numbers.map(|number| number.to_string())))?;
     }
     rows.flush()
@@ -70,13 +72,13 @@ fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] 
     let stack = path.iter().map(|&frame| part(&process.label(frame))).collect::<Vec<_>>();
     let scopes = process.scope_path(site.scope);
     let scopes = scopes.into_iter().map(|scope| part(&scope.name())).collect::<Vec<_>>();
-    let label = site.label.map(|label| plain(&process.labels[label.0 as usize].name));
+    let label = site.label.map(|label| process.labels[label.0 as usize].name.to_string());
     let [function, file, line] = place(process, path.last().copied());
     let module = path.last().map(|frame| module_path(process, &process.frames[frame.0 as usize]));
     let [allocator, its_file, its_line] =
         place(process, functions.allocator_of(process, site.stack));
     [
-        plain(&process.lanes[site.lane.0 as usize].name),
+        process.lanes[site.lane.0 as usize].name.clone(),
         scopes.join(";"),
         label.unwrap_or_default(),
         site.kind.name().to_owned(),
@@ -85,7 +87,7 @@ fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] 
         function,
         file,
         line,
-        module.map(plain).unwrap_or_default(),
+        module.unwrap_or_default().to_owned(),
         allocator,
         its_file,
         its_line,
@@ -100,16 +102,25 @@ fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
     };
     let frame = &process.frames[id.0 as usize];
     let line = frame.line.map(|line| line.to_string());
-    let file = frame.file.as_deref().map(plain);
-    [plain(&process.label(id)), file.unwrap_or_default(), line.unwrap_or_default()]
+    let file = frame.file.as_deref().unwrap_or_default().to_owned();
+    [process.label(id).into_owned(), file, line.unwrap_or_default()]
 }
 
-/// A text in one line.
-fn plain(text: &str) -> String {
-    printable(text).into_owned()
+/// A text in one line that spreadsheets take for a text: behind `'` where it would be a formula.
+///
+/// ```
+/// use heaptide_render::csv::cell;
+/// assert_eq!((cell("=1+1"), cell("main")), ("'=1+1".into(), "main".into()));
+/// ```
+pub fn cell(text: &str) -> String {
+    let text = printable(text);
+    match text.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{text}"),
+        false => text.into_owned(),
+    }
 }
 
 /// A part of a path.
 fn part(text: &str) -> String {
-    plain(text).replace(';', ":")
+    text.replace(';', ":")
 }

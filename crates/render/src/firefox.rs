@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::firefox_tracks as tracks;
 use crate::frames::file_name;
 use crate::json::{hex, seq};
+use crate::json_text;
 use crate::named::mark_says;
 use crate::text::command_line;
 
@@ -36,7 +37,7 @@ const SHOWN: usize = 12;
 pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
     let tables = Tables::of(process);
     let profile = Profile { process, measure: measure.of_sites(), tables: &tables };
-    serde_json::to_writer(&mut *out, &profile)?;
+    json_text::write(out, &profile)?;
     out.write_all(b"\n")
 }
 

@@ -14,6 +14,7 @@ use heaptide_analysis::model::{LaneId, Process};
 
 use crate::branches::{Branch, Branches, What, lanes_by};
 use crate::flamegraph::{Lanes, plain};
+use crate::names::printable;
 use crate::quantity::{bytes, counted};
 
 /// Threads that make lines.
@@ -35,8 +36,8 @@ pub enum Notes {
     Counts,
 }
 
-/// Writes the stacks of a process that have a value of the measure. Names are whole; semicolons in
-/// them are colons, line breaks spaces. With lanes apart, their names are outermost frames.
+/// Writes the stacks of a process that have a value of the measure. Names are whole and printable;
+/// semicolons in them are colons. With lanes apart, their names are outermost frames.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -49,14 +50,14 @@ pub fn write(
     let functions = Functions::of(process);
     let names = (0..functions.len() as u32).map(|id| {
         let frame = functions.first_frame(FunctionId(id));
-        plain(&one_line(&process.label(frame)))
+        plain(&printable(&process.label(frame)))
     });
     let folding = Folding { process, names: names.collect(), functions };
     let trees = match lanes {
         Lanes::Merged => vec![(None, String::new())],
         Lanes::Apart => lanes_by(process, measure)
             .into_iter()
-            .map(|(id, lane)| (Some(id), plain(&one_line(&lane.name))))
+            .map(|(id, lane)| (Some(id), plain(&printable(&lane.name))))
             .collect(),
     };
     for (lane, name) in trees {
@@ -70,10 +71,6 @@ pub fn write(
         }
     }
     Ok(())
-}
-
-fn one_line(name: &str) -> String {
-    name.replace(['\n', '\r'], " ")
 }
 
 /// The blocks that a measure is of, what one of them is called, and their bytes.

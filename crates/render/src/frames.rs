@@ -1,9 +1,11 @@
 //! Frames and stacks as lines of text: labels, places, what is folded and what is left out.
 
+use std::borrow::Cow;
+
 use heaptide_analysis::glue::is_glue;
 use heaptide_analysis::model::{Frame, FrameId, Process};
 
-use crate::names::{elide_middle, shorten};
+use crate::names::{elide_middle, printable, shorten};
 
 /// Outermost frames that every stack has and nobody asks about.
 const STARTERS: [&str; 12] = [
@@ -56,10 +58,15 @@ pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
     }
 }
 
+/// The same for people.
+pub(crate) fn module_shown<'a>(process: &'a Process, frame: &Frame) -> Cow<'a, str> {
+    printable(module_name(process, frame))
+}
+
 /// `  [module]` behind the name of a function; nothing where there is no file, or the name says it.
 pub fn in_module(process: &Process, frame: &Frame) -> String {
     match (&frame.function, frame.module) {
-        (Some(_), Some(_)) => format!("  [{}]", module_name(process, frame)),
+        (Some(_), Some(_)) => format!("  [{}]", module_shown(process, frame)),
         _ => String::new(),
     }
 }
@@ -78,11 +85,12 @@ pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
 
 /// Where a frame is: `file.c:12`, else the module.
 pub fn place(process: &Process, frame: &Frame) -> String {
-    match (&frame.file, frame.line) {
-        (Some(file), Some(line)) => format!("{}:{line}", file_name(file)),
-        (Some(file), None) => file_name(file).to_owned(),
+    let file = frame.file.as_deref().map(|file| printable(file_name(file)));
+    match (file, frame.line) {
+        (Some(file), Some(line)) => format!("{file}:{line}"),
+        (Some(file), None) => file.into_owned(),
         (None, _) if frame.module.is_none() || frame.function.is_none() => String::new(),
-        (None, _) => module_name(process, frame).to_owned(),
+        (None, _) => module_shown(process, frame).into_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_analysis::text::{of_path, printable};
 
 use crate::json::hex;
 use crate::named::mark_says;
@@ -13,7 +14,7 @@ use crate::text::{command_line, ending, place, trace_says};
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
-    writeln!(out, "{}", recording.path.display())?;
+    writeln!(out, "{}", of_path(&recording.path))?;
     let sealed = match recording.sealed {
         true => "sealed: symbols are stored, it can be read on another machine",
         false => "not sealed: symbols are looked up on this machine",
@@ -26,14 +27,14 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
         image(out, process)?;
     }
     for (_, reason) in &recording.damaged {
-        writeln!(out, "\nunreadable: {reason}")?;
+        writeln!(out, "\nunreadable: {}", printable(reason))?;
     }
     Ok(())
 }
 
 fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     writeln!(out, "pid {} image {}: {}", p.pid, p.image, command_line(p, 70))?;
-    let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {value}");
+    let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {}", printable(&value));
     row("program", p.program.clone())?;
     row("parent", format!("{}{}", p.ppid, if p.forked { ", forked from it" } else { "" }))?;
     if !p.host.is_empty() {
@@ -59,7 +60,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     if let Some(says) = trace_says(p) {
         row("trace", says)?;
     }
-    row("file", p.file.display().to_string())?;
+    row("file", of_path(&p.file))?;
     let bound = match p.peak_bound_bytes {
         0 => "exact".to_owned(),
         bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
@@ -112,7 +113,7 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
     }
     for note in &p.notes {
-        writeln!(out, "    {note}")?;
+        writeln!(out, "    {}", printable(note))?;
     }
     Ok(())
 }
@@ -125,7 +126,8 @@ fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
             false => hex(&module.build_id),
         };
         let unloaded = if module.unloaded { " (unloaded)" } else { "" };
-        writeln!(out, "    {build_id:<40}  {}{unloaded}", module.path)?;
+        let path = printable(&module.path);
+        writeln!(out, "    {build_id:<40}  {path}{unloaded}")?;
     }
     Ok(())
 }

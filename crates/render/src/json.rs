@@ -11,6 +11,7 @@ use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json_named;
+use crate::json_text;
 use crate::quantity::{rfc3339, seconds};
 
 /// Version of the contract; it changes when a key changes its meaning or goes.
@@ -34,7 +35,7 @@ pub struct Choice {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, recording: &Recording, choice: &Choice) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &Report { recording, choice })?;
+    json_text::write(out, &Report { recording, choice })?;
     out.write_all(b"\n")
 }
 

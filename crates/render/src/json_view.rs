@@ -6,6 +6,7 @@ use heaptide_analysis::model::{Measures, Process, Recording};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::{EndEntry, SCHEMA, serialize_part};
+use crate::json_text;
 use crate::quantity::seconds;
 
 /// Writes a view of the chosen processes as one JSON object and a newline.
@@ -45,7 +46,7 @@ fn document<V: Serialize>(
         heaptide: env!("CARGO_PKG_VERSION"),
         processes,
     };
-    serde_json::to_writer(&mut *out, &document)?;
+    json_text::write(out, &document)?;
     out.write_all(b"\n")
 }
 

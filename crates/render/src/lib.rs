@@ -21,6 +21,7 @@ pub mod html;
 pub mod info;
 pub mod json;
 mod json_named;
+pub mod json_text;
 mod json_view;
 pub mod leaks;
 mod live;

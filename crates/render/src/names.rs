@@ -1,6 +1,6 @@
 //! Function names for people: noise of C++ and Rust taken off, long lists elided, in linear time.
 
-use std::borrow::Cow;
+pub use heaptide_analysis::text::printable;
 
 /// Type arguments that a template fills in by itself; dropped when they are not the first argument.
 const DEFAULTS: [&str; 8] = [
@@ -77,34 +77,6 @@ fn is_balanced(text: &str) -> bool {
         }
         depth >= 0
     })
-}
-
-/// The text with what would steer a terminal, break a line or turn the writing round written as
-/// `\x1b`: names come from programs, and a page or picture is to hold no more than their letters.
-///
-/// ```
-/// use heaptide_render::names::printable;
-/// assert_eq!(printable("red\x1b[31m\n"), r"red\x1b[31m\x0a");
-/// assert_eq!(printable("größe"), "größe");
-/// ```
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_steering) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match is_steering(c) {
-            true => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
-            false => shown.push(c),
-        }
-    }
-    Cow::Owned(shown)
-}
-
-/// Control characters, those that turn the direction of writing, and what XML cannot hold.
-fn is_steering(c: char) -> bool {
-    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
-    c.is_control() || turns || matches!(c, '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// The text, [`printable`], with its middle replaced by `…` if it is longer than `width`; the end

@@ -7,6 +7,7 @@ use heaptide_analysis::joined_time::most_at_once;
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Measures, Process, Recording};
 use heaptide_analysis::origin::{Group, Origin, groups};
+use heaptide_analysis::text::{of_path, printable};
 
 use crate::frames::file_name;
 use crate::quantity::{amount, bytes, counted, duration, percent, short_count};
@@ -62,7 +63,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording, table: &Table) -> io::R
     };
     let images: u32 = rows.iter().map(|row| row.images).sum();
     let images = counted(images.into(), "process image");
-    writeln!(out, "{}: {kinds}{images}\n", recording.path.display())?;
+    writeln!(out, "{}: {kinds}{images}\n", of_path(&recording.path))?;
     let even = evenness(&rows, table);
     let missing = missing(&processes, &rows);
     let total = (rows.len() > 1).then(|| sum(&rows));
@@ -162,7 +163,7 @@ fn name(group: &Group, members: &[&Process], by: Origin) -> String {
         Origin::Process => group.name.strip_suffix(program).unwrap_or(&group.name),
         Origin::Host | Origin::Rank => &group.name,
     };
-    name.trim_end().to_owned()
+    printable(name.trim_end()).into_owned()
 }
 
 /// The command of the image that had most.

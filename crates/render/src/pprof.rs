@@ -13,6 +13,7 @@ use heaptide_analysis::model::{FrameId, Process, ScopeId, Site, StackNode};
 use rustc_hash::FxHashMap;
 
 use crate::json::hex;
+use crate::names::printable;
 use crate::protobuf::Message;
 use crate::scopes;
 use crate::text::command_line;
@@ -99,6 +100,11 @@ impl<'a, W: Write> Writer<'a, W> {
     /// The number of a text, which is written when it is first needed.
     fn string(&mut self, text: impl Into<Cow<'a, str>>) -> io::Result<u64> {
         let text = text.into();
+        let shown = match printable(&text) {
+            Cow::Owned(shown) => Some(shown),
+            Cow::Borrowed(_) => None,
+        };
+        let text = shown.map_or(text, Cow::Owned);
         if let Some(&known) = self.strings.get(&text) {
             return Ok(known);
         }

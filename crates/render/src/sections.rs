@@ -131,7 +131,7 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
     let Some(frame) = hotspot.frame.map(|id| &process.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
     };
-    let module = frames::module_name(process, frame);
+    let module = frames::module_shown(process, frame);
     if frame.function.is_none() {
         return match hotspot.is_one_frame(process) {
             true => frames::label(process, frame, NAME),

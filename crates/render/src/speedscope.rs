@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::branches::{Branch, Branches, What, lanes_by};
 use crate::flamegraph::Lanes;
+use crate::json_text;
 use crate::names::{elide_middle, printable};
 use crate::text::command_line;
 
@@ -72,7 +73,7 @@ pub fn write(
         shared: Shared { frames: frames.list },
         profiles,
     };
-    serde_json::to_writer(&mut *out, &file)?;
+    json_text::write(out, &file)?;
     out.write_all(b"\n")
 }
 

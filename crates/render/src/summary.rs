@@ -8,6 +8,7 @@ use heaptide_analysis::model::{End, Mode, Process, Recording, ScopeId};
 
 use crate::frames;
 use crate::hotspots::Charges;
+use crate::names::printable;
 use crate::quantity::{bytes, count, duration, percent};
 use crate::scopes;
 use crate::text::{command_line, ending, trace_says};
@@ -43,7 +44,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     ];
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
     lines.push(next(path));
-    lines.iter().map(|line| format!("heaptide: {line}\n")).collect()
+    lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
 }
 
 fn first(recording: &Recording, process: &Process) -> String {
@@ -68,7 +69,7 @@ fn holder(process: &Process) -> String {
     let share = percent(found[0].measures.at_peak_bytes, process.totals.at_peak_bytes);
     let name = match frame.function {
         Some(_) => frames::label(process, frame, 50),
-        None => frames::module_name(process, frame).to_owned(),
+        None => frames::module_shown(process, frame).into_owned(),
     };
     format!(", {share} of it by {name}")
 }
@@ -105,5 +106,5 @@ fn nothing(path: &Path) -> String {
         format!("  the recording is {}", path.display()),
         "  see      heaptide info".to_owned(),
     ];
-    lines.map(|line| format!("heaptide: {line}\n")).concat()
+    lines.map(|line| format!("heaptide: {}\n", printable(&line))).concat()
 }

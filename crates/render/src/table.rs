@@ -106,7 +106,7 @@ fn name(process: &Process, functions: &Functions, group: &Group) -> String {
             let module = frames::in_module(process, frame);
             format!("{}{module}", frames::label(process, frame, NAME))
         }
-        Key::Module(Some(id)) => process.modules[id.0 as usize].path.clone(),
+        Key::Module(Some(id)) => printable(&process.modules[id.0 as usize].path).into_owned(),
         Key::Module(None) => "(code without a file, or no stack)".to_owned(),
         _ => "(no stack)".to_owned(),
     }

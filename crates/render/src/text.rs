@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{End, Mode, Process, Recording};
+use heaptide_analysis::text::of_path;
 use heaptide_analysis::trace::OnDisk;
 
 use crate::frames::file_name;
@@ -72,7 +73,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
         )?;
     }
     for (_, reason) in &recording.damaged {
-        writeln!(out, "\nunreadable: {reason}")?;
+        writeln!(out, "\nunreadable: {}", printable(reason))?;
     }
     Ok(())
 }
@@ -151,7 +152,7 @@ pub(crate) fn caption(out: &mut dyn Write, process: &Process) -> io::Result<()> 
 /// What part the figures are of, if they are not of all.
 pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     match &process.part {
-        Some(part) => writeln!(out, "  figures  {part}"),
+        Some(part) => writeln!(out, "  figures  {}", printable(part)),
         None => Ok(()),
     }
 }
@@ -183,7 +184,7 @@ fn process_table(
     all: &[&Process],
     rows: usize,
 ) -> io::Result<()> {
-    writeln!(out, "{}: {} process images\n", recording.path.display(), all.len())?;
+    writeln!(out, "{}: {} process images\n", of_path(&recording.path), all.len())?;
     let mut largest = all.to_vec();
     largest.sort_by_key(|p| Reverse(p.totals.peak_bytes));
     let (shown, rest) = largest.split_at(rows.min(all.len()));
@@ -250,7 +251,7 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let forked = if process.forked { ", forked" } else { "" };
     let program = match &*process.program {
         "" => "several",
-        program => program,
+        program => &printable(program),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
     writeln!(
@@ -261,7 +262,8 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         ending(process.end)
     )?;
     if let Some(place) = place(process) {
-        writeln!(out, "  rank     {place}, on {}", process.host)?;
+        let place = format!("{place}, on {}", process.host);
+        writeln!(out, "  rank     {}", printable(&place))?;
     }
     figures(out, process)
 }

@@ -11,8 +11,11 @@ use datafusion::arrow::json::WriterBuilder as JsonBuilder;
 use datafusion::arrow::json::writer::JsonArray;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::parquet::arrow::ArrowWriter;
+use heaptide_analysis::text::printable;
 use heaptide_reading::error::Error;
 use heaptide_reading::sql::SqlFormat;
+use heaptide_render::csv::cell;
+use heaptide_render::json_text::PrintableJson;
 
 use crate::parquet::{plain, plained, properties};
 use crate::session::Answer;
@@ -84,7 +87,7 @@ fn table(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     let mut widths: Vec<usize> = titles.iter().map(|title| length(title)).collect();
     let mut titled = false;
     while let Some(batch) = answer.next()? {
-        let columns = batch.columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let columns = batch.columns().iter().map(printable_text).collect::<Result<Vec<_>, _>>()?;
         let cell = |column: usize, row: usize| {
             let column: &StringArray = columns[column].as_string();
             if column.is_null(row) { "" } else { column.value(row) }
@@ -132,8 +135,8 @@ fn csv(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     let mut writer = WriterBuilder::new().with_header(true).build(out);
     let mut any = false;
     while let Some(batch) = answer.next()? {
-        let columns = batch.columns().iter().map(|column| match nested(column.data_type()) {
-            true => text(column),
+        let columns = batch.columns().iter().map(|column| match has_text(column.data_type()) {
+            true => text(column).map(|texts| changed(&texts, cell)),
             false => Ok(column.clone()),
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -148,17 +151,29 @@ fn csv(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A column as texts for people.
+fn printable_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    Ok(changed(&text(column)?, |text| printable(text).into_owned()))
+}
+
+/// A column of texts, each changed.
+fn changed(column: &ArrayRef, change: impl Fn(&str) -> String) -> ArrayRef {
+    let texts: &StringArray = column.as_string();
+    Arc::new(texts.iter().map(|text| text.map(&change)).collect::<StringArray>())
+}
+
 /// The schema with lists as texts.
 fn flat(schema: &SchemaRef) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| match nested(field.data_type()) {
+    let fields = schema.fields().iter().map(|field| match has_text(field.data_type()) {
         true => Field::new(field.name(), DataType::Utf8, true),
         false => (**field).clone(),
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-fn nested(data: &DataType) -> bool {
-    data.is_nested()
+/// Whether a column of this type is shown as texts.
+fn has_text(data: &DataType) -> bool {
+    data.is_nested() || data.is_string()
 }
 
 /// A column as texts. Of a list, `;` is between its items; of its scopes, `=` in them.
@@ -201,7 +216,7 @@ fn text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 fn json(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     let builder = JsonBuilder::new().with_explicit_nulls(true);
-    let mut writer = builder.build::<_, JsonArray>(&mut *out);
+    let mut writer = builder.build::<_, JsonArray>(PrintableJson(&mut *out));
     while let Some(batch) = answer.next()? {
         writer.write(&batch)?;
     }

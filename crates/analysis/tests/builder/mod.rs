@@ -17,7 +17,7 @@ use zerocopy::{FromZeros, IntoBytes};
 pub struct ProfileBuilder {
     /// The head; `file_end` is filled in at the end.
     pub header: FileHeader,
-    bytes: Vec<u8>,
+    file: Vec<u8>,
     /// Where the extent that takes more records starts.
     open: HashMap<(u16, u32), usize>,
     modules: u32,
@@ -39,7 +39,7 @@ impl ProfileBuilder {
         header.start_realtime_ns = 1_000_000_000 + u64::from(image);
         ProfileBuilder {
             header,
-            bytes: vec![0; PAGE as usize],
+            file: vec![0; PAGE as usize],
             open: HashMap::new(),
             modules: 0,
             extents: 0,
@@ -57,21 +57,31 @@ impl ProfileBuilder {
     }
 
     pub fn string(&mut self, text: &str) -> u32 {
+        self.bytes(text.as_bytes())
+    }
+
+    /// A string that need not be UTF-8.
+    pub fn bytes(&mut self, text: &[u8]) -> u32 {
         let mut record =
             StringHeader { length: text.len() as u32, reserved: 0 }.as_bytes().to_vec();
-        record.extend_from_slice(text.as_bytes());
+        record.extend_from_slice(text);
         record.resize(record.len().next_multiple_of(STRING_GRANULE as usize), 0);
         (self.record(Kind::Strings, 0, &record) as u64 / STRING_GRANULE) as u32
     }
 
     /// A module mapped at `start`, with link-time addresses from 0; returns its index.
     pub fn module(&mut self, path: &str, start: u64, build_id: &[u8]) -> u32 {
+        self.module_at(path.as_bytes(), start, build_id)
+    }
+
+    /// The same with a path that need not be UTF-8.
+    pub fn module_at(&mut self, path: &[u8], start: u64, build_id: &[u8]) -> u32 {
         self.modules += 1;
         let mut module = Module::new_zeroed();
         module.start = start;
         module.end = start + 0x10_0000;
         module.bias = start;
-        module.path = self.string(path);
+        module.path = self.bytes(path);
         module.index = self.modules;
         module.build_id_length = build_id.len() as u32;
         module.build_id[..build_id.len()].copy_from_slice(build_id);
@@ -172,14 +182,14 @@ impl ProfileBuilder {
     /// Leaves a page of zeros, as a process killed between reserving an extent and writing its
     /// head.
     pub fn gap(&mut self) {
-        self.bytes.resize(self.bytes.len() + PAGE as usize, 0);
+        self.file.resize(self.file.len() + PAGE as usize, 0);
         self.open.clear();
     }
 
     /// An extent of a kind that no reader knows yet.
     pub fn foreign_extent(&mut self) {
         let at = self.extent(Kind::Strings, 0, PAGE);
-        self.bytes[at + 4..at + 6].copy_from_slice(&999u16.to_le_bytes());
+        self.file[at + 4..at + 6].copy_from_slice(&999u16.to_le_bytes());
         self.open.clear();
     }
 
@@ -196,15 +206,15 @@ impl ProfileBuilder {
         });
         let mut head = self.head(at);
         let offset = at + (EXTENT_HEADER + head.committed) as usize;
-        self.bytes[offset..offset + record.len()].copy_from_slice(record);
+        self.file[offset..offset + record.len()].copy_from_slice(record);
         head.committed += needed;
         self.set_head(at, &head);
         offset
     }
 
     fn extent(&mut self, kind: Kind, lane: u32, length: u64) -> usize {
-        let at = self.bytes.len();
-        self.bytes.resize(at + length as usize, 0);
+        let at = self.file.len();
+        self.file.resize(at + length as usize, 0);
         let mut head = ExtentHeader::new_zeroed();
         head.magic = EXTENT_MAGIC;
         head.kind = kind as u16;
@@ -218,11 +228,11 @@ impl ProfileBuilder {
     }
 
     fn head(&self, at: usize) -> ExtentHeader {
-        zerocopy::FromBytes::read_from_bytes(&self.bytes[at..at + EXTENT_HEADER as usize]).unwrap()
+        zerocopy::FromBytes::read_from_bytes(&self.file[at..at + EXTENT_HEADER as usize]).unwrap()
     }
 
     fn set_head(&mut self, at: usize, head: &ExtentHeader) {
-        self.bytes[at..at + EXTENT_HEADER as usize].copy_from_slice(head.as_bytes());
+        self.file[at..at + EXTENT_HEADER as usize].copy_from_slice(head.as_bytes());
     }
 
     /// Changes the head of the extent that records of a kind and lane go to.
@@ -236,8 +246,8 @@ impl ProfileBuilder {
     /// The file's bytes.
     pub fn finish(&self) -> Vec<u8> {
         let mut header = self.header;
-        header.file_end = self.bytes.len() as u64;
-        let mut bytes = self.bytes.clone();
+        header.file_end = self.file.len() as u64;
+        let mut bytes = self.file.clone();
         bytes[..size_of::<FileHeader>()].copy_from_slice(header.as_bytes());
         bytes
     }

@@ -21,6 +21,7 @@ mod folded;
 mod footprint;
 mod foreign;
 mod harness;
+mod hostile;
 mod inputs;
 mod interface;
 mod kill;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::text::is_unprintable;
 use rustc_hash::FxHashMap;
 
 use crate::cali::{AS_VALUE, BUILT_IN, HIDDEN, NAME, NESTED, PROPERTIES};
@@ -168,6 +169,8 @@ fn escaped(text: &str) -> String {
         match c {
             ',' | '=' | '\\' => escaped.extend(['\\', c]),
             '\n' => escaped.push_str("\\n"),
+            // The format has no escape for it: it becomes a text, with a backslash.
+            c if is_unprintable(c) => escaped.push_str(&format!("\\\\x{:02x}", u32::from(c))),
             c => escaped.push(c),
         }
     }

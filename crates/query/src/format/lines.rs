@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::text::printable;
+
 use super::{Column, Source, columns, length};
 use crate::order;
 use crate::query::{Format, Query};
@@ -13,7 +15,7 @@ pub(super) fn expand(out: &mut dyn Write, query: &Query, answer: &Table) -> io::
     for row in 0..answer.rows() {
         let parts = columns.iter().filter_map(|column| {
             let value = column.text(answer, row)?;
-            Some(format!("{}={value}", column.title))
+            Some(format!("{}={value}", printable(column.title)))
         });
         let parts: Vec<String> = parts.collect();
         if !parts.is_empty() {

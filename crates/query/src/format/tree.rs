@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use heaptide_analysis::text::printable;
 use rustc_hash::FxHashMap;
 
 use super::{Column, Source, cell, globals, in_paths, length, titled_columns, widest};
@@ -220,7 +221,7 @@ impl<'a> Printer<'a> {
             return Cow::Borrowed("");
         };
         match self.answer.of(attribute).kind {
-            Kind::Text => Cow::Borrowed(self.answer.strings.get(value)),
+            Kind::Text => printable(self.answer.strings.get(value)),
             kind => Cow::Owned(value.show(kind, &self.answer.strings)),
         }
     }

@@ -10,6 +10,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::{Rows, View};
 use crate::json::{EndEntry, lost_events, mode_name, seq};
 use crate::json_named::SCOPES;
+use crate::json_text;
 use crate::quantity::{rfc3339, seconds};
 
 /// Version of the contract; it changes when a key changes its meaning or goes.
@@ -19,7 +20,7 @@ const SCHEMA: u32 = 1;
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &Whole { difference, view })?;
+    json_text::write(out, &Whole { difference, view })?;
     out.write_all(b"\n")
 }
 

@@ -9,7 +9,7 @@ use heaptide_analysis::model::{Frame, Process};
 use super::{Rows, View, totals};
 use crate::frames;
 use crate::json::lost_events;
-use crate::names::{elide_middle, shorten};
+use crate::names::{elide_middle, printable, shorten};
 use crate::quantity::{amount, bytes, count, date, duration, short_count};
 use crate::text::command_line;
 
@@ -26,8 +26,8 @@ const PATH: usize = 100;
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::Result<()> {
-    head(out, "before", view.before, &difference.before)?;
-    head(out, "after", view.after, &difference.after)?;
+    head(out, "before", &printable(view.before), &difference.before)?;
+    head(out, "after", &printable(view.after), &difference.after)?;
     write_totals(out, difference)?;
     let name = difference.measure.of_sites().name();
     if let Some(why) = view.without_rows(difference) {
@@ -71,7 +71,7 @@ fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> 
     let (who, started) = (process.who(), date(process.start_realtime_ns));
     writeln!(out, "        {who}, started {started}, ran {}", duration(process.duration_ns))?;
     match &process.part {
-        Some(part) => writeln!(out, "        {part}"),
+        Some(part) => writeln!(out, "        {}", printable(part)),
         None => Ok(()),
     }
 }
@@ -224,7 +224,7 @@ fn functions(
         let name = match change.name.map(|id| &difference.names[id as usize]) {
             None => "(no stack)".to_owned(),
             Some(name @ Name::Function { .. }) if !name.module().is_empty() => {
-                format!("{}  [{}]", shorten(&name.called(), NAME), name.module())
+                format!("{}  [{}]", shorten(&name.called(), NAME), printable(name.module()))
             }
             Some(name) => shorten(&name.called(), NAME),
         };

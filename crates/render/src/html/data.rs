@@ -123,7 +123,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
         ("started", date(process.start_realtime_ns)),
         ("ran", format!("{}, {}", duration(process.duration_ns), ending(process.end))),
     ];
-    facts.extend(process.part.clone().map(|part| ("figures", part)));
+    facts.extend(process.part.iter().map(|part| ("figures", printable(part).into_owned())));
     facts
 }
 
