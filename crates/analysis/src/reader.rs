@@ -7,8 +7,10 @@
 //! records they cover, so what is taken was finished; counters of one record may be of slightly
 //! different moments.
 
+use std::ffi::OsStr;
 use std::io::Read;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::thread::ScopedJoinHandle;
 
 use heaptide_format as format;
@@ -70,8 +72,8 @@ pub struct Profile {
 /// A loaded file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
-    /// Its path.
-    pub path: String,
+    /// Its path, byte for byte: it need not be UTF-8.
+    pub path: PathBuf,
     /// Its record.
     pub start: u64,
     /// One past the last address.
@@ -336,7 +338,7 @@ fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>)
         }
         by_index.insert(module.index.into(), modules.len() as u32);
         let path = strings.raw(module.path);
-        let path = String::from_utf8_lossy(&path[..path.len().min(PATH_LIMIT)]).into_owned();
+        let path = OsStr::from_bytes(&path[..path.len().min(PATH_LIMIT)]).into();
         let id = &module.build_id[..module.build_id.len().min(module.build_id_length as usize)];
         modules.push(Module {
             path,

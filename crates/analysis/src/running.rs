@@ -1,7 +1,9 @@
 //! Which processes have a profile mapped now: those that still write to it.
 
+use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +63,7 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
     }
     let mut running = Vec::new();
     for pid in pids() {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = maps(pid).unwrap_or_default();
         let lines = maps.lines().filter(|line| line.ends_with(PROFILE_SUFFIX));
         let file = |line| by_inode.get(inode(line)?).filter(|file| names(line, file));
         if let Some(file) = lines.filter_map(file).next() {
@@ -80,23 +82,49 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
 /// assert!(heaptide_analysis::running::of_process(std::process::id()).unwrap().is_none());
 /// ```
 pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let lines = maps.lines().filter(|line| line.ends_with(PROFILE_SUFFIX));
-    let file = |line: &str| {
-        let path = line.get(line.find('/')?..)?;
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    let file = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let inode = inode(&text).filter(|_| text.ends_with(PROFILE_SUFFIX))?;
+        let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+        // It may have the characters of the escape itself.
+        let paths =
+            [unescaped(path), path.to_vec()].map(|path| PathBuf::from(OsString::from_vec(path)));
         // A process in a container has it below another root.
-        let beyond = PathBuf::from(format!("/proc/{pid}/root{path}"));
-        let mut places = [PathBuf::from(path), beyond].into_iter();
-        places.find(|place| {
-            fs::metadata(place).is_ok_and(|m| inode(line) == Some(&m.ino().to_string()))
-        })
+        let beyond = |path: &PathBuf| {
+            PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path))
+        };
+        let beyond = paths.each_ref().map(beyond);
+        let mut places = paths.into_iter().chain(beyond);
+        places.find(|place| fs::metadata(place).is_ok_and(|m| m.ino().to_string() == inode))
     };
-    Ok(lines.filter_map(file).next().map(|file| Running { pid, file }))
+    let mut files = maps.split(|&byte| byte == b'\n').filter_map(file);
+    Ok(files.next().map(|file| Running { pid, file }))
+}
+
+/// The mappings of a process. A file of any of them may have a name that is no UTF-8.
+fn maps(pid: u32) -> io::Result<String> {
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(String::from_utf8_lossy(&maps).into_owned())
+}
+
+/// A path of `/proc/PID/maps`, where line breaks stand as `\012`.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match rest.strip_prefix(b"\\012") {
+            Some(after) => (b'\n', after),
+            None => (*first, after),
+        };
+        plain.push(byte);
+        rest = after;
+    }
+    plain
 }
 
 /// Whether a live process has this file mapped: pids come round again, files do not.
 pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
-    let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+    let Ok(maps) = maps(pid) else {
         return false;
     };
     let Ok(number) = fs::metadata(file).map(|m| m.ino().to_string()) else {
@@ -135,6 +163,11 @@ mod tests {
         assert!(maps_file(me, &std::env::current_exe().unwrap()));
         assert!(!maps_file(me, Path::new("/proc/self/status")));
         assert!(!maps_file(u32::MAX, &std::env::current_exe().unwrap()));
+    }
+
+    #[test]
+    fn line_breaks_in_paths() {
+        assert_eq!(unescaped(b"/a\\012b/\xff\\01"), b"/a\nb/\xff\\01");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A name is looked up only in a file that is the recorded one: of the same build-id, or, where
 //! there is no build-id, not changed since the process started.
 
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,10 +36,17 @@ const STORED_BUILD_ID: usize = 24;
 /// A module, whichever process had it and wherever it was mapped.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ModuleKey {
-    /// Its path.
-    pub path: String,
+    /// Its path, byte for byte.
+    pub path: PathBuf,
     /// Its GNU build-id, empty if it has none.
     pub build_id: Vec<u8>,
+}
+
+impl ModuleKey {
+    /// The path for people.
+    fn shown(&self) -> String {
+        text::of_path(&self.path)
+    }
 }
 
 /// The link-time addresses of a module to look up.
@@ -244,6 +252,9 @@ struct Stored {
 #[derive(Serialize, Deserialize)]
 struct StoredModule {
     path: String,
+    /// The path in hexadecimal digits, where it is no UTF-8; `path` has replacements in it then.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    path_bytes: String,
     build_id: String,
     strings: Vec<String>,
     places: Vec<Vec<u64>>,
@@ -318,8 +329,8 @@ impl Symbols {
             Message::Found(index, found, failure) => {
                 let module = &wanted[index].module;
                 self.merge(module, found);
-                refused
-                    .extend(failure.map(|why| (module.clone(), format!("{}: {why}", module.path))));
+                let line = |why| (module.clone(), format!("{}: {why}", module.shown()));
+                refused.extend(failure.map(line));
             }
         });
         refused
@@ -353,7 +364,7 @@ fn admit(want: &Wanted, refused: &mut Vec<(ModuleKey, String)>) -> bool {
         Ok(()) => true,
         Err(None) => false,
         Err(Some(why)) => {
-            let line = format!("{}: {why}; its frames have no names", want.module.path);
+            let line = format!("{}: {why}; its frames have no names", want.module.shown());
             refused.push((want.module.clone(), line));
             false
         }
@@ -362,13 +373,12 @@ fn admit(want: &Wanted, refused: &mut Vec<(ModuleKey, String)>) -> bool {
 
 fn trusted(want: &Wanted) -> Result<(), Option<String>> {
     let ModuleKey { path, build_id } = &want.module;
-    if !path.starts_with('/') {
+    if !path.is_absolute() {
         return Err(None); // the vdso and the like: no file, nothing to be done
     }
-    let file = PathBuf::from(path);
-    let opened = input::open(&file).and_then(|file| file.metadata());
+    let opened = input::open(path).and_then(|file| file.metadata());
     let metadata = opened.map_err(|e| Some(format!("cannot read it: {e}")))?;
-    let found = read_elf_build_id(&file).map_err(|e| Some(format!("cannot read it: {e}")))?;
+    let found = read_elf_build_id(path).map_err(|e| Some(format!("cannot read it: {e}")))?;
     let found = found.map(|id| id.into_owned()).unwrap_or_default();
     if build_id.is_empty() && found.is_empty() {
         let changed = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
@@ -423,15 +433,14 @@ fn look_up(
 ) -> (ModuleSymbols, Option<String>) {
     let mut found = ModuleSymbols::default();
     let mut untold = 0;
-    let answer =
-        engine.look_up(Path::new(&want.module.path), &want.addresses, &mut |address, names| {
-            found.insert(address, names);
-            untold += 1;
-            if untold == BATCH {
-                let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
-                untold = 0;
-            }
-        });
+    let answer = engine.look_up(&want.module.path, &want.addresses, &mut |address, names| {
+        found.insert(address, names);
+        untold += 1;
+        if untold == BATCH {
+            let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
+            untold = 0;
+        }
+    });
     let _ = sender.send(Message::Progress(untold));
     (found, answer.err())
 }
@@ -445,8 +454,10 @@ impl StoredModule {
             let numbers = names.iter().flatten().map(|&n| u64::from(n));
             std::iter::once(address).chain(numbers).collect()
         };
+        let path = key.path.as_os_str().as_bytes();
         StoredModule {
-            path: key.path.clone(),
+            path: String::from_utf8_lossy(path).into_owned(),
+            path_bytes: key.path.to_str().map_or_else(|| hex(path), |_| String::new()),
             build_id: hex(&key.build_id),
             strings: symbols.strings.iter().map(|text| text.to_string()).collect(),
             places: addresses.into_iter().map(place).collect(),
@@ -468,7 +479,11 @@ impl StoredModule {
             symbols.names.extend(names);
             symbols.places.insert(address, (start, symbols.names.len() as u32 - start));
         }
-        (ModuleKey { path: self.path, build_id: unhex(&self.build_id) }, symbols)
+        let path = match self.path_bytes.is_empty() {
+            true => PathBuf::from(self.path),
+            false => PathBuf::from(OsString::from_vec(unhex(&self.path_bytes))),
+        };
+        (ModuleKey { path, build_id: unhex(&self.build_id) }, symbols)
     }
 }
 

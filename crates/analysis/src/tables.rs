@@ -1,5 +1,6 @@
 //! One profile and its names into the tables of [`crate::model`].
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use heaptide_format as format;
@@ -14,6 +15,7 @@ use crate::naming;
 use crate::reader::{self, NO_MODULE, Profile};
 use crate::recording::Ending;
 use crate::symbols::{ModuleKey, Symbols};
+use crate::text;
 use crate::trace::{Became, Trace};
 
 /// Builds a process image's tables.
@@ -95,7 +97,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
 
 fn module(module: reader::Module) -> Module {
     Module {
-        path: module.path,
+        path: text::from_bytes(module.path.as_os_str().as_bytes()),
         start: module.start,
         end: module.end,
         bias: module.bias,

@@ -256,7 +256,7 @@ fn json_files() {
     assert_eq!((metadata.version, metadata.root_pid, metadata.sealed), (VERSION, 12, true));
     assert_eq!(metadata.status, Some(Status { kind: StatusKind::Exited, code: 0 }));
     let symbols = Symbols::read(&scratch).unwrap().unwrap();
-    let module = ModuleKey { path: "/bin/app".to_owned(), build_id: vec![0xab, 0xab] };
+    let module = ModuleKey { path: "/bin/app".into(), build_id: vec![0xab, 0xab] };
     let names = symbols.module(&module).unwrap().get(4405).unwrap();
     let names: Vec<_> = names.map(symbols::Name::from).collect();
     let name =

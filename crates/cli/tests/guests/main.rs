@@ -29,6 +29,7 @@ mod languages;
 mod library;
 mod limits;
 mod merging;
+mod odd_names;
 mod pictures;
 mod queries;
 mod real;

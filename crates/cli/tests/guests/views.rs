@@ -131,7 +131,7 @@ fn scopes_labels_and_lanes_as_tables() {
         // The second ledger: the block of `A > B > A` was freed in `release`.
         assert_eq!(inner[7..11], ["0", "B", "0", "B"]);
         assert_eq!(row(&by_scope, "release")[9..11], ["48.8", "KiB"]);
-        row(&by_scope, r"red\x1b[31m;\x0a�");
+        row(&by_scope, r"red\x1b[31m;\x0a\xff");
         let by_label = of.prints("report --by label --sort requested_bytes");
         assert_eq!(row(&by_label, r"named;\x1b[31m")[3..5], ["1", "1"]);
         assert!(row(&by_label, "arena").len() > 5);
