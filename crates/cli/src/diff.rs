@@ -48,10 +48,8 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(NO));
     }
     let write = |out: &mut dyn Write| write(out, options, &difference, &view);
-    match &options.output {
-        Some(path) => output::write(path, options.force, write)?,
-        None => source::print(write)?,
-    }
+    let for_people = options.format == DiffFormat::Text;
+    source::give(options.output.as_deref(), options.force, for_people, write)?;
     match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
         Some(limit) => {
             message(too_much(&difference, limit));
@@ -172,7 +170,7 @@ fn write(
     view: &View,
 ) -> io::Result<()> {
     match options.format {
-        DiffFormat::Text => source::page(out, |out| text::write(out, difference, view)),
+        DiffFormat::Text => text::write(out, difference, view),
         DiffFormat::Json => json::write(out, difference, view),
         DiffFormat::Svg => graph::write(out, difference, view, options.drawing()),
     }

@@ -20,6 +20,7 @@ use crate::options::{ExportFormat, ExportOptions};
 use crate::output;
 use crate::source;
 use crate::sql;
+use crate::values;
 
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
@@ -45,10 +46,7 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(NO));
     };
     let write = |out: &mut dyn Write| write(out, options, &recording, process);
-    match &options.output {
-        Some(path) => output::write(path, options.force, write)?,
-        None => source::print(write)?,
-    }
+    source::give(options.output.as_deref(), options.force, false, write)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,14 +73,16 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
     if [Callgrind, Firefox, Pprof].contains(&format) && measure.combine() == Combine::Max {
         return refuse(&format!("{measure} does not add up, choose another with --measure"));
     }
-    match &options.output {
-        Some(_) if format == ExportFormat::Parquet => Ok(()), // a directory, which is added to
-        None if format == ExportFormat::Parquet => refuse("is a directory; -o DIR names it"),
-        Some(path) => output::may_write(path, options.force),
-        None if format == Pprof && io::stdout().is_terminal() => {
+    let parquet = format == ExportFormat::Parquet;
+    match options.output.as_deref() {
+        None if parquet => refuse("is a directory; -o DIR names it"),
+        Some(path) if parquet && output::is_stdout(path) => refuse(values::NO_DIRECTORY),
+        Some(_) if parquet => Ok(()), // a directory, which is added to
+        Some(path) if !output::is_stdout(path) => output::may_write(path, options.force),
+        _ if format == Pprof && io::stdout().is_terminal() => {
             refuse("is not for a terminal; -o FILE writes it to a file")
         }
-        None => Ok(()),
+        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `heaptide flamegraph`: an SVG beside the recording.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,13 +36,16 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
         message(format_args!("{path}: {name} of {who} is 0: nothing to draw"));
         return Ok(ExitCode::from(NO));
     }
-    let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));
-    output::may_write(&path, options.force)?;
     let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
     let drawing = options.picture.drawing(measure, lanes);
-    let mut svg = Vec::new();
-    flamegraph::write(&mut svg, process, &drawing).map_err(|e| Error::file(&path, "draw it", e))?;
-    output::store(&path, &svg, options.force)?;
+    let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
+    let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));
+    if output::is_stdout(&path) {
+        source::print(draw)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::may_write(&path, options.force)?;
+    output::write(&path, options.force, draw)?;
     source::print_page(|out| writeln!(out, "{}", of_path(&path)))?;
     Ok(ExitCode::SUCCESS)
 }

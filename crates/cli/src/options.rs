@@ -111,7 +111,7 @@ pub enum Mode {
 #[command(override_usage = "heaptide run [OPTIONS] [--] PROGRAM [ARG]...")]
 pub struct RunOptions {
     /// Directory to record into [default: heaptide-PROGRAM-PID.heaptide]
-    #[arg(short, long, value_name = "REC")]
+    #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: Option<PathBuf>,
     /// How much to record
     #[arg(long, value_name = "MODE", default_value = "stacks")]
@@ -129,7 +129,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub stacks_from: Option<u64>,
     /// Record stacks only of requests below this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = values::stacks_below)]
     #[arg(conflicts_with = "stacks_from")]
     pub stacks_below: Option<u64>,
     /// Tell the sizes of requests apart at each stack: exact sizes in every view, more to record
@@ -139,7 +139,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub free_stacks: bool,
     /// With --mode trace: end the traces when they take this much disk, such as 500M or 2G
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = values::bound)]
     pub max_size: Option<u64>,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
@@ -263,7 +263,7 @@ Example:
 pub struct FlamegraphOptions {
     #[command(flatten)]
     pub source: Source,
-    /// File to write [default: REC-name.svg beside the recording]
+    /// File to write, - for standard output [default: REC-name.svg beside the recording]
     #[arg(short, long, value_name = "FILE.svg")]
     pub output: Option<PathBuf>,
     /// The measure that gives the boxes their width
@@ -362,7 +362,7 @@ pub enum Action {
 #[command(after_help = SDK_EXAMPLE)]
 pub struct SdkOptions {
     /// Directory to write into, made if missing; without it the files are listed
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = values::directory())]
     pub directory: Option<PathBuf>,
 }
 
@@ -376,7 +376,7 @@ Example:
 #[command(after_help = "Example:\n  heaptide man ~/.local/share/man/man1 && man heaptide-run")]
 pub struct ManOptions {
     /// Directory for one page a command; without it the main page goes to standard output
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = values::directory())]
     pub directory: Option<PathBuf>,
 }
 

@@ -10,9 +10,14 @@ use crate::progress::{Goes, Progress};
 /// Bytes that go to a file at once.
 const BUFFER: usize = 1 << 18;
 
+/// Whether a file to write stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// An error if the file is there and may not be replaced, to say so before the work is done.
 pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
-    match path.exists() && !force {
+    match path.exists() && !force && !is_stdout(path) {
         false => Ok(()),
         true => {
             let path = path.display();
@@ -20,11 +25,6 @@ pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
             Err(Error::new(what))
         }
     }
-}
-
-/// Writes the file.
-pub fn store(path: &Path, bytes: &[u8], force: bool) -> Result<(), Error> {
-    write(path, force, |out| out.write_all(bytes))
 }
 
 /// Writes the file as `render` goes along; of an error nothing is left.
@@ -117,10 +117,11 @@ mod tests {
         let error = write(&path, false, halfway).expect_err("the error goes on");
         assert!(error.to_string().ends_with("cannot write it: no more"), "{error}");
         assert!(!path.exists());
-        store(&path, b"first", false).expect("a new file");
-        assert!(store(&path, b"second", false).is_err());
+        let store = |text: &'static [u8], force| write(&path, force, |out| out.write_all(text));
+        store(b"first", false).expect("a new file");
+        assert!(store(b"second", false).is_err());
         assert_eq!(fs::read(&path).expect("the file"), b"first");
-        store(&path, b"2", true).expect("replaced");
+        store(b"2", true).expect("replaced");
         assert_eq!(fs::read(&path).expect("the file"), b"2");
         fs::remove_file(&path).expect("removed");
     }

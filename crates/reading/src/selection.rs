@@ -104,7 +104,7 @@ pub struct Selection {
     #[arg(long, help_heading = FILTERS)]
     pub temporary_only: bool,
     /// Show this many levels; deeper ones count for the last of them
-    #[arg(long, value_name = "N", help_heading = FILTERS)]
+    #[arg(long, value_name = "N", value_parser = values::levels, help_heading = FILTERS)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by this file or built-in set: std boost tbb tokio rust qt cpython
     /// regex cling mallocprofiler

@@ -223,22 +223,26 @@ pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
     !counters
 }
 
-/// Writes an answer to a file, or to standard output: as a page, if it is for a person.
+/// Writes an answer to a file, or to standard output, which `-` stands for: as a page, if it is for
+/// a person.
 pub fn give(
     file: Option<&Path>,
     force: bool,
     for_people: bool,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    match file {
+    let write = |out: &mut dyn Write| match for_people {
+        true => page(out, write),
+        false => write(out),
+    };
+    match file.filter(|path| !output::is_stdout(path)) {
         Some(path) => output::write(path, force, write),
-        None if for_people => print_page(write),
         None => print(write),
     }
 }
 
 /// Writes a page of text to standard output: names in it come from programs, and none of them may
-/// steer the terminal.
+/// control the terminal.
 pub fn print_page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     print(|out| page(out, write))
 }

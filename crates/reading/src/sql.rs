@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use crate::output;
 use crate::selection::{OF_RECORDINGS, Selection, Source};
 
 /// `heaptide sql`.
@@ -67,6 +68,11 @@ impl SqlOptions {
     /// is a prompt.
     pub fn query(&self) -> Option<&str> {
         self.query.as_deref().filter(|query| !Path::new(query).exists())
+    }
+
+    /// The file to write; none if the answer goes to standard output.
+    pub fn output(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| !output::is_stdout(path))
     }
 
     /// Each recording by itself; none stands for the newest.

@@ -1,7 +1,10 @@
-//! Values of options as people type them: bytes, times, signals.
+//! Values of options as people type them: bytes, times, signals, directories to write.
 
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use nix::sys::signal::Signal;
 
 /// Snapshots follow each other at this distance at least: copying takes time, too.
@@ -10,6 +13,41 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const REAL_TIME_FIRST: i32 = 34;
 /// The last signal.
 const REAL_TIME_LAST: i32 = 64;
+
+/// What to say of `-` where a directory is written.
+pub const NO_DIRECTORY: &str =
+    "a directory is written, which standard output cannot be; `./-` is one of this name";
+
+/// A directory to write, which `-` does not name.
+pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path == Path::new("-") {
+        true => Err(NO_DIRECTORY),
+        false => Ok(path),
+    })
+}
+
+/// A number of levels.
+pub fn levels(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "expected a number of levels from 1 on")
+}
+
+/// The most bytes that traces may take.
+pub fn bound(text: &str) -> Result<u64, String> {
+    some_bytes(text, "without --max-size there is no bound")
+}
+
+/// Bytes below which requests have stacks.
+pub fn stacks_below(text: &str) -> Result<u64, String> {
+    some_bytes(text, "--mode scopes records no stacks")
+}
+
+/// Bytes, but not 0, for which there is another way.
+fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0 => Err(format!("expected bytes from 1 on; {otherwise}")),
+        some => Ok(some),
+    }
+}
 
 /// Bytes: `4096`, `4K`, `1M`, `2G`, in powers of 1024.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -89,6 +127,16 @@ mod tests {
         {
             assert!(bytes(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn bytes_that_bound_something() {
+        assert_eq!(bound("2G"), Ok(2 << 30));
+        let says = "expected bytes from 1 on; without --max-size there is no bound";
+        assert_eq!(bound("0"), Err(says.to_owned()));
+        assert_eq!(bound("0K"), Err(says.to_owned()));
+        assert_eq!(bound("x"), bytes("x"));
+        assert!(stacks_below("0").is_err() && stacks_below("1") == Ok(1));
     }
 
     #[test]

@@ -22,7 +22,7 @@ const TEXT_LIMIT: u64 = 16 << 20;
 /// Answers what the command line or standard input asks.
 pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
     let format = format(options)?;
-    if let Some(path) = &options.output {
+    if let Some(path) = options.output() {
         output::may_write(path, options.force)?;
     }
     let session = match &options.dataset {
@@ -41,7 +41,7 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
         None => read(io::stdin().lock())?,
     };
     let statements = statements::split(&text);
-    match (&*statements, &options.output) {
+    match (&*statements, options.output()) {
         ([], _) => Err(Error::new("nothing is asked; `heaptide sql 'SELECT …'` asks something")),
         ([one], Some(path)) => {
             written(|write| output::write(path, options.force, write), &session, one, format)
@@ -67,7 +67,7 @@ fn read(mut from: impl Read) -> Result<String, Error> {
 
 /// How answers are shown: as the option says, as the name of the file says, or as a table.
 fn format(options: &SqlOptions) -> Result<SqlFormat, Error> {
-    let extension = options.output.as_deref().and_then(Path::extension);
+    let extension = options.output().and_then(Path::extension);
     let by_name = match extension.and_then(|extension| extension.to_str()) {
         Some("csv") => SqlFormat::Csv,
         Some("json") => SqlFormat::Json,
@@ -75,7 +75,7 @@ fn format(options: &SqlOptions) -> Result<SqlFormat, Error> {
         _ => SqlFormat::Table,
     };
     let format = options.format.unwrap_or(by_name);
-    let to_terminal = options.output.is_none() && io::stdout().is_terminal();
+    let to_terminal = options.output().is_none() && io::stdout().is_terminal();
     if format == SqlFormat::Parquet && to_terminal {
         let what = "--format parquet is not for a terminal; -o FILE writes it to a file";
         return Err(Error::new(what));

@@ -9,6 +9,7 @@ use heaptide_analysis::scope_frames::Inside;
 use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
 
 use crate::growth::Limit;
+use crate::values;
 
 use super::{Format, Origins, Selection, Source, measure_parser};
 
@@ -185,7 +186,7 @@ pub struct TimelineOptions {
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub site: Option<String>,
     /// Draw in this many columns [default: those of the terminal, else 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(32..=1012))]
     pub width: Option<u16>,
     #[command(flatten)]
     pub selection: Selection,
@@ -340,7 +341,7 @@ pub struct MergeOptions {
     #[arg(value_name = "REC", required = true)]
     pub recordings: Vec<PathBuf>,
     /// Directory to write
-    #[arg(short, long, value_name = "REC")]
+    #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: PathBuf,
     /// Replace an existing recording
     #[arg(long)]

@@ -28,6 +28,7 @@ mod kill;
 mod languages;
 mod library;
 mod limits;
+mod manners;
 mod merging;
 mod odd_names;
 mod pictures;
