@@ -4,6 +4,10 @@
 use std::fmt;
 use std::path::Path;
 
+use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
+
+use crate::{metadata, symbols};
+
 /// Whose a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Image {
@@ -40,9 +44,89 @@ pub(crate) fn split(name: &str) -> (u32, &str) {
     run.unwrap_or((0, name))
 }
 
+/// Whether a recording can contain a file of this name. In a merged recording the name behind the
+/// run may be any: single profiles may have been merged.
+///
+/// ```
+/// use heaptide_analysis::is_file_of_recording;
+/// assert!(is_file_of_recording("12-0.profile") && is_file_of_recording("recording.json"));
+/// assert!(!is_file_of_recording("photos.profile"));
+/// ```
+pub fn is_file_of_recording(name: &str) -> bool {
+    let name = name.strip_suffix(DRAFT_SUFFIX).map_or(name, without_number);
+    if [metadata::FILE, symbols::FILE].contains(&name) {
+        return true;
+    }
+    let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
+    let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX];
+    let image = of_image.iter().find_map(|suffix| name.strip_suffix(suffix));
+    let is_merged = split(name).0 > 0;
+    match (image, snapshot.and_then(|snapshot| snapshot.rsplit_once('.'))) {
+        (Some(image), _) => is_merged || is_image(image),
+        (_, Some((image, number))) => {
+            number.parse::<u32>().is_ok() && (is_merged || is_image(image))
+        }
+        _ => false,
+    }
+}
+
+/// What is behind the name of a file that is being written.
+pub(crate) const DRAFT_SUFFIX: &str = ".new";
+
+/// The name without the number of the process that writes it, if it has one.
+fn without_number(name: &str) -> &str {
+    let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u32>().is_ok());
+    numbered.map_or(name, |(name, _)| name)
+}
+
+/// `PID-IMAGE`.
+fn is_image(name: &str) -> bool {
+    let of_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    name.split_once('-').is_some_and(|(pid, image)| of_digits(pid) && of_digits(image))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_recordings_are_told_from_others() {
+        for name in [
+            "12-0.profile",
+            "12-0.trace",
+            "12-3.4.snapshot",
+            "12-3.baseline",
+            "12-3.baseline.new",
+            "12-3.4.snapshot.99.new",
+            "12-0.profile.99.new",
+            "recording.json",
+            "recording.json.7.new",
+            "symbols.json",
+            "symbols.json.7.new",
+            "r1-12-0.profile",
+            "r2-12-3.4.snapshot",
+            "r1-odd.profile",
+        ] {
+            assert!(is_file_of_recording(name), "{name}");
+        }
+        for name in [
+            "photos.profile",
+            "12.profile",
+            "-0.profile",
+            "+1-0.profile",
+            "12-0.profile.bak",
+            "12-3.snapshot",
+            "a.jpg",
+            "new",
+            ".new",
+            "x.new",
+            "r1-odd",
+            "r0-odd.profile",
+            "",
+        ] {
+            assert!(!is_file_of_recording(name), "{name}");
+        }
+    }
 
     #[test]
     fn names_tell_run_pid_and_image() {

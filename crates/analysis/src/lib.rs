@@ -14,6 +14,7 @@ mod baseline;
 pub mod brackets;
 mod by_id;
 pub mod diff;
+pub mod draft;
 mod error;
 mod extents;
 mod facts;
@@ -58,4 +59,5 @@ pub mod trace;
 pub mod tree;
 
 pub use error::Error;
+pub use files::is_file_of_recording;
 pub use recording::{newest, seal};

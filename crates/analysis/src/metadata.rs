@@ -1,10 +1,11 @@
 //! `recording.json`: what `heaptide run` knows and no profile does.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::draft::{self, Draft};
 use crate::{Error, input};
 
 /// The file's name in a recording.
@@ -150,13 +151,12 @@ pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(),
     }
 }
 
-/// Writes a file beside its place and renames it there: a reader sees the old one or the new one.
+/// Writes a file beside its place and puts it there: a reader sees the old one or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = PathBuf::from(name);
-    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(|source| {
-        let _ = fs::remove_file(&new); // if it exists; the first error is the one to tell
-        Error::Io { path: path.to_owned(), doing: "write", source }
-    })
+    let write = || {
+        let draft = Draft::of(path, draft::OPEN)?;
+        draft.file().write_all(bytes)?;
+        draft.replace()
+    };
+    write().map_err(|source| Error::Io { path: path.to_owned(), doing: "write", source })
 }

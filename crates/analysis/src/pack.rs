@@ -2,13 +2,14 @@
 //!
 //! A packed profile holds the bytes up to `file_end` under the same name; its first word tells.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::Path;
 
 use heaptide_format as format;
 
+use crate::draft::{self, Draft};
 use crate::reader::FILE_LIMIT;
 use crate::{Error, input};
 
@@ -88,46 +89,44 @@ pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
 ///
 /// Errors: it could not be read or written; it is as it was.
 pub(crate) fn pack(path: &Path, file_end: u64) -> io::Result<bool> {
-    let mut file = input::open(path)?;
+    let file = input::open(path)?;
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    match packed(&file, path, file_end)? {
+        Some(packed) => packed.replace().map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// The same of an open file; the result is yet to be put at a path.
+pub(crate) fn packed(mut file: &File, path: &Path, file_end: u64) -> io::Result<Option<Draft>> {
     let was = file.metadata()?;
     let size = was.len().min(file_end);
     let mut magic = [0; format::MAGIC.len()];
+    file.rewind()?;
     file.read_exact(&mut magic)?;
     file.rewind()?;
-    if magic != format::MAGIC || !fs::symlink_metadata(path)?.is_file() {
-        return Ok(false);
+    if magic != format::MAGIC {
+        return Ok(None);
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = PathBuf::from(name);
-    let packed = write(&mut file.take(size), &new, size, &was);
-    let done = packed.and_then(|packed| {
-        let worth_it = packed < size && size <= limit(packed);
-        if worth_it {
-            fs::rename(&new, path)?;
-        }
-        Ok(worth_it)
-    });
-    if !matches!(done, Ok(true)) {
-        let _ = fs::remove_file(&new); // if it exists; the first error is the one to tell
-    }
-    done
+    let draft = Draft::of(path, draft::PRIVATE)?;
+    let packed = write(&mut file.take(size), draft.file(), size, &was)?;
+    Ok((packed < size && size <= limit(packed)).then_some(draft))
 }
 
-/// Writes the packed bytes to a new file with the owner and rights of the old, and returns how many
-/// they are.
-fn write(from: &mut impl Read, new: &Path, size: u64, was: &fs::Metadata) -> io::Result<u64> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    let is = file.metadata()?;
+/// Writes the packed bytes to a new file, gives it the owner and rights of the old, and returns how
+/// many they are.
+fn write(from: &mut impl Read, new: &File, size: u64, was: &fs::Metadata) -> io::Result<u64> {
+    let is = new.metadata()?;
     if (is.uid(), is.gid()) != (was.uid(), was.gid()) {
-        chown(new, Some(was.uid()), Some(was.gid()))?;
+        fchown(new, Some(was.uid()), Some(was.gid()))?;
     }
-    let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL)?;
+    let mut encoder = zstd::stream::write::Encoder::new(new, LEVEL)?;
     encoder.include_checksum(true)?;
     encoder.set_pledged_src_size(Some(size))?; // and so fails if the file is cut meanwhile
     io::copy(from, &mut encoder)?;
-    let mut file = encoder.finish()?;
-    file.flush()?;
-    file.set_permissions(was.permissions())?;
-    Ok(file.metadata()?.len())
+    encoder.finish()?.flush()?;
+    new.set_permissions(was.permissions())?;
+    Ok(new.metadata()?.len())
 }

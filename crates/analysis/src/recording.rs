@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::baseline;
+use crate::draft;
 use crate::files::{self, Image};
 use crate::metadata::{MergedRun, Metadata, Status, StatusKind};
 use crate::model::{End, Process, Recording, Run};
@@ -186,6 +187,7 @@ pub fn seal_with(
     engine: &dyn Engine,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
+    draft::sweep(directory);
     let mut parts = Parts::read(directory, Choice { snapshot: None, from_start: true })?;
     let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
     parts.symbols.write(&parts.directory)?;

@@ -4,11 +4,11 @@
 //! while it is copied is left out, by the `committed` of each extent from before. Events are left
 //! out, too: a snapshot has no trace.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::mem::offset_of;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
@@ -19,6 +19,7 @@ use heaptide_format::{
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::draft::{self, Draft};
 use crate::files::Image;
 use crate::reader::FILE_LIMIT;
 use crate::recording::list;
@@ -204,22 +205,35 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = input::open(profile).map_err(read)?;
     let (mut header, extents) = moment(&live, profile)?;
-    let (number, file) = reserve(profile)?;
-    note(&mut header, number, name, time_ns);
-    let mut draft = file.as_os_str().to_owned();
-    draft.push(format!(".{}.new", std::process::id()));
-    let draft = PathBuf::from(draft);
-    let copied = copy(&live, &draft, &header, &extents, Events::Left).and_then(|()| {
-        belongs_to_owner_of(&live, &draft)?;
-        let _ = pack::pack(&draft, header.file_end); // on a full disk it stays as it is
-        fs::rename(&draft, &file)
-    });
-    copied.map_err(|source| {
-        let _ = fs::remove_file(&draft); // if it exists; the first error is the one to tell
-        let _ = fs::remove_file(&file);
-        Error::Io { path: file.clone(), doing: "write", source }
-    })?;
-    Ok((number, file))
+    let process = process_of(profile);
+    let file = |number| profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
+    let is_free = |number: &u32| file(*number).symlink_metadata().is_err();
+    // Again if another one takes the number meanwhile.
+    for number in (1..=NUMBER_MAX).filter(is_free) {
+        note(&mut header, number, name, time_ns);
+        let file = file(number);
+        let taken = copy_packed(&live, &file, &header, &extents).and_then(|copy| copy.take(&file));
+        match taken {
+            Ok(true) => return Ok((number, file)),
+            Ok(false) => {}
+            Err(source) => return Err(Error::Io { path: file, doing: "write", source }),
+        }
+    }
+    let source = io::Error::other(format!("{NUMBER_MAX} snapshots are there"));
+    Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
+}
+
+/// A copy that is to be a snapshot at this path. On a full disk it is not packed.
+fn copy_packed(
+    live: &File,
+    path: &Path,
+    header: &FileHeader,
+    extents: &[Extent],
+) -> io::Result<Draft> {
+    let draft = Draft::of(path, draft::PRIVATE)?;
+    copy(live, draft.file(), header, extents, Events::Left)?;
+    belongs_to_owner_of(live, draft.file())?;
+    Ok(pack::packed(draft.file(), path, header.file_end).ok().flatten().unwrap_or(draft))
 }
 
 /// Copies a profile that may be written to as it is now, to a file that is made, and returns the
@@ -230,7 +244,8 @@ pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<u64, Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = input::open(profile).map_err(read)?;
     let (header, extents) = moment(&live, profile)?;
-    let copied = copy(&live, to, &header, &extents, Events::Kept);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+    let copied = made.and_then(|to| copy(&live, &to, &header, &extents, Events::Kept));
     copied.map_err(|source| Error::Io { path: to.to_owned(), doing: "write", source })?;
     Ok(header.file_end)
 }
@@ -320,34 +335,18 @@ fn extents(live: &File, file_end: u64) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// The first free number and its file, which is made.
-fn reserve(profile: &Path) -> Result<(u32, PathBuf), Error> {
-    let process = process_of(profile);
-    for number in 1..=NUMBER_MAX {
-        let file = profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file) {
-            Ok(_) => return Ok((number, file)),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(source) => return Err(Error::Io { path: file, doing: "write", source }),
-        }
-    }
-    let source = io::Error::other(format!("{NUMBER_MAX} snapshots are there"));
-    Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
-}
-
 /// Copies the profile up to its end, and puts head and lengths of extents as they were before.
 /// Extents of events without events take no room.
 fn copy(
     live: &File,
-    to: &Path,
+    copy: &File,
     header: &FileHeader,
     extents: &[Extent],
     events: Events,
 ) -> io::Result<()> {
-    let copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
     let mut at = 0;
     for extent in extents.iter().filter(|extent| extent.has_events()) {
-        copy_part(live, &copy, at..extent.offset)?;
+        copy_part(live, copy, at..extent.offset)?;
         let contents = match events {
             Events::Kept => trace::contents_at(live, extent.offset, extent.number)?,
             Events::Left => None,
@@ -361,7 +360,7 @@ fn copy(
         copy.write_all_at(&contents, extent.offset + format::EXTENT_HEADER)?;
         at = extent.offset + extent.header.length;
     }
-    copy_part(live, &copy, at..header.file_end)?;
+    copy_part(live, copy, at..header.file_end)?;
     copy.set_len(header.file_end)?;
     copy.write_all_at(header.as_bytes(), 0)?;
     for extent in extents.iter().filter(|extent| !extent.has_events()) {
@@ -382,12 +381,12 @@ fn copy_part(mut live: &File, mut copy: &File, part: Range<u64>) -> io::Result<(
 }
 
 /// Gives the copy the owner and rights of the profile: another user may take the snapshot.
-fn belongs_to_owner_of(live: &File, copy: &Path) -> io::Result<()> {
-    let (was, is) = (live.metadata()?, fs::metadata(copy)?);
+fn belongs_to_owner_of(live: &File, copy: &File) -> io::Result<()> {
+    let (was, is) = (live.metadata()?, copy.metadata()?);
     if (is.uid(), is.gid()) != (was.uid(), was.gid()) {
-        chown(copy, Some(was.uid()), Some(was.gid()))?;
+        fchown(copy, Some(was.uid()), Some(was.gid()))?;
     }
-    fs::set_permissions(copy, was.permissions())
+    copy.set_permissions(was.permissions())
 }
 
 #[cfg(test)]
