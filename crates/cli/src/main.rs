@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
+#![cfg_attr(not(test), no_main)]
 
 mod completions;
 mod control;
@@ -10,29 +11,28 @@ mod diff;
 mod export;
 mod flamegraph;
 mod growth;
+mod guardian;
 mod histogram;
 mod info;
-mod launch;
 mod leaks;
 mod library;
 mod man;
-#[expect(clippy::print_stderr)]
 mod merge;
 mod monitors;
 mod mover;
 mod options;
 mod peak;
+mod place;
 mod private_dir;
 mod query;
 mod report;
-#[expect(clippy::print_stderr)]
 mod run;
 mod sdk;
+mod settings;
 mod sql;
 mod status;
 mod timeline;
 mod tree;
-#[expect(clippy::print_stderr)]
 mod watch;
 
 use std::process::ExitCode;
@@ -41,11 +41,23 @@ use heaptide_reading::error::Error;
 use heaptide_reading::{
     FAILED, NO, damage, entry, error, message, output, progress, source, values,
 };
+use heaptide_supervise::exec;
 
 use options::{Command, Options};
 
-fn main() -> ExitCode {
-    entry::command(perform)
+#[cfg(not(test))]
+heaptide_supervise::entry!(command);
+
+/// The whole command; the result is its exit status.
+#[cfg_attr(test, expect(dead_code))]
+fn command() -> u8 {
+    let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
+    number(entry::command(arguments, perform))
+}
+
+/// The number of an exit code, which has no other way to tell it.
+fn number(code: ExitCode) -> u8 {
+    (0..=u8::MAX).find(|&number| ExitCode::from(number) == code).unwrap_or(FAILED)
 }
 
 fn perform(options: Options) -> Result<ExitCode, Error> {
@@ -69,6 +81,5 @@ fn perform(options: Options) -> Result<ExitCode, Error> {
         Command::Library => library::print(),
         Command::Man(options) => man::man(&options),
         Command::Completions(options) => completions::completions(&options),
-        Command::Launch(options) => launch::launch(&options.args),
     }
 }

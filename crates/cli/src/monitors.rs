@@ -2,12 +2,10 @@
 //! the loader and for themselves.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use heaptide_analysis::input;
+use heaptide_supervise::program::check_library;
 
 use crate::Error;
 
@@ -35,7 +33,7 @@ pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
         }
         let path = std::path::absolute(&file)
             .map_err(|_| refuse("expected the path of a library, LIB or LIB:OPTIONS"))?;
-        is_library(&path).map_err(|why| refuse(&why))?;
+        check_library(&path).map_err(|why| refuse(&why))?;
         if path.as_os_str().as_bytes().iter().any(|b| SEPARATORS.contains(b)) {
             let shown = path.display();
             return Err(refuse(&format!(
@@ -72,64 +70,6 @@ fn split(word: &OsString) -> (PathBuf, Option<&std::ffi::OsStr>) {
         }
         _ => (PathBuf::from(word), None),
     }
-}
-
-/// An ELF file's head: class and byte order, then type and machine.
-const ELF_HEAD: usize = 64;
-/// `e_type` of shared objects, and of programs that may lie anywhere.
-const ET_DYN: u16 = 3;
-/// `e_machine` of this machine.
-const EM_X86_64: u16 = 62;
-/// `p_type` of the dynamic section.
-const PT_DYNAMIC: u32 = 2;
-/// The dynamic entry of flags, and its flag for programs.
-const DT_FLAGS_1: u64 = 0x6fff_fffb;
-const DF_1_PIE: u64 = 0x0800_0000;
-/// The longest dynamic section that is looked through, in bytes; real ones have some 500.
-const DYNAMIC_MAX: u64 = 1 << 16;
-
-/// Whether the loader would take it: a 64-bit shared object for this machine; else why not.
-fn is_library(path: &std::path::Path) -> Result<(), String> {
-    let mut file = input::open(path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => "no such file; expected the path of a library".to_owned(),
-        _ => format!("cannot read it: {e}"),
-    })?;
-    let other = || "is no 64-bit ELF shared object; build it with -shared -fPIC".to_owned();
-    let mut head = [0; ELF_HEAD];
-    file.read_exact(&mut head).map_err(|_| other())?;
-    let kind = u16::from_le_bytes([head[16], head[17]]);
-    let machine = u16::from_le_bytes([head[18], head[19]]);
-    if !head.starts_with(b"\x7fELF\x02\x01") || (kind, machine) != (ET_DYN, EM_X86_64) {
-        return Err(other());
-    }
-    match is_program(&mut file, &head) {
-        Some(true) => Err("is a program, expected a shared object; build it with -shared".into()),
-        Some(false) => Ok(()),
-        None => Err(other()),
-    }
-}
-
-/// Whether the dynamic section says that the file is a program; none if it has no such section.
-fn is_program(file: &mut File, head: &[u8; ELF_HEAD]) -> Option<bool> {
-    let word = |bytes: &[u8], at: usize| -> Option<u64> {
-        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-    };
-    let headers = word(head, 32)?;
-    let (size, count) = (u16::from_le_bytes([head[54], head[55]]), head[56] as usize);
-    let count = count | (head[57] as usize) << 8;
-    let table = read_at(file, headers, u64::from(size) * count as u64)?;
-    let mut entries = table.chunks_exact(usize::from(size.max(56)));
-    let dynamic = entries.find(|entry| entry[..4] == PT_DYNAMIC.to_le_bytes())?;
-    let section = read_at(file, word(dynamic, 8)?, word(dynamic, 32)?.min(DYNAMIC_MAX))?;
-    let flags = section.chunks_exact(16).find(|entry| word(entry, 0) == Some(DT_FLAGS_1));
-    Some(flags.and_then(|entry| word(entry, 8)).is_some_and(|flags| flags & DF_1_PIE != 0))
-}
-
-fn read_at(file: &mut File, at: u64, length: u64) -> Option<Vec<u8>> {
-    file.seek(SeekFrom::Start(at)).ok()?;
-    let mut bytes = Vec::new();
-    file.by_ref().take(length).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 == length).then_some(bytes)
 }
 
 #[cfg(test)]

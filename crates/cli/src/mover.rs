@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use heaptide_analysis::running::{self, Running};
@@ -36,16 +36,18 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Starts a thread that moves the events of all processes of a recording, which may not be
-    /// there yet.
-    pub fn start(recording: &Path) -> Mover {
+    /// Starts a thread that moves the events of all processes of a recording.
+    ///
+    /// Errors: there can be no thread.
+    pub fn start(recording: &Path) -> Result<Mover, Error> {
         let mut moving = Moving::of(recording);
         let (stop, stopped) = channel();
-        let thread = std::thread::spawn(move || {
+        let thread = Builder::new().spawn(move || {
             moving.until(&stopped);
             moving.end()
         });
-        Mover { stop, thread }
+        let failed = |e| Error::new(format!("no thread can be started that moves events: {e}"));
+        Ok(Mover { stop, thread: thread.map_err(failed)? })
     }
 
     /// Moves what is left of processes that are over, and ends.
@@ -133,7 +135,7 @@ impl Moving {
     /// Opens profiles that are new in the recording.
     fn look_for_more(&mut self) {
         let Ok(changed) = fs::metadata(&self.recording).and_then(|m| m.modified()) else {
-            return; // the child has not made it yet
+            return; // it was moved or removed
         };
         if self.listed.is_some_and(|(at, then)| then == changed && at > changed + JUST_NOW) {
             return;

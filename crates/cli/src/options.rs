@@ -83,9 +83,6 @@ pub enum Command {
     Man(ManOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
-    /// Set up the recording in the child and become the program
-    #[command(hide = true)]
-    Launch(LaunchOptions),
 }
 
 const LIBRARY_EXAMPLE: &str = "\
@@ -103,6 +100,8 @@ pub enum Mode {
     Stacks,
     /// And every single event, in order: lifetimes, who freed what
     Trace,
+    /// Nothing: the program runs as without heaptide
+    Off,
 }
 
 /// `heaptide run`.
@@ -113,9 +112,9 @@ pub struct RunOptions {
     /// Directory to record into [default: heaptide-PROGRAM-PID.heaptide]
     #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: Option<PathBuf>,
-    /// How much to record
-    #[arg(long, value_name = "MODE", default_value = "stacks")]
-    pub mode: Mode,
+    /// How much to record [default: HEAPTIDE_MODE if it is set, else stacks]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<Mode>,
     /// Record the program itself only, not the processes it starts
     #[arg(long)]
     pub no_follow: bool,
@@ -172,9 +171,9 @@ impl RunOptions {
         self.command.first().map_or(OsStr::new(""), |word| word)
     }
 
-    /// Its arguments.
-    pub fn args(&self) -> &[OsString] {
-        self.command.get(1..).unwrap_or(&[])
+    /// Its name and its arguments.
+    pub fn words(&self) -> &[OsString] {
+        &self.command
     }
 }
 
@@ -391,14 +390,6 @@ pub struct CompletionsOptions {
     pub shell: clap_complete::Shell,
 }
 
-/// `heaptide launch`: internal to `run`.
-#[derive(Args, Debug)]
-pub struct LaunchOptions {
-    /// What `run` hands over.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub args: Vec<OsString>,
-}
-
 /// A measure by its name.
 fn measure_parser() -> impl TypedValueParser<Value = Measure> {
     let names = Measure::all().iter().map(|m| m.name());
@@ -456,9 +447,10 @@ mod tests {
     fn everything_after_the_program_is_its_own() {
         let options = run("heaptide run -o r ls -o x --mode counters --help -- -l");
         assert_eq!(options.output, Some(PathBuf::from("r")));
-        assert_eq!(options.mode, Mode::Stacks);
+        assert_eq!(options.mode, None);
+        let words = ["ls", "-o", "x", "--mode", "counters", "--help", "--", "-l"];
+        assert_eq!(options.words(), words);
         assert_eq!(options.program(), "ls");
-        assert_eq!(options.args(), ["-o", "x", "--mode", "counters", "--help", "--", "-l"]);
     }
 
     #[test]
@@ -466,7 +458,7 @@ mod tests {
         let options = run("heaptide run --quiet -- -strange -- -x");
         assert!(options.quiet);
         assert_eq!(options.program(), "-strange");
-        assert_eq!(options.args(), ["--", "-x"]);
+        assert_eq!(options.words()[1..], ["--", "-x"]);
     }
 
     #[test]

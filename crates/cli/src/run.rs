@@ -3,66 +3,117 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::{ExitCode, ExitStatus};
 
-use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
+use heaptide_analysis::metadata::{self, Metadata, Status, StatusKind};
 use heaptide_analysis::model::Recording;
-use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::WithOrigin;
+use heaptide_format::PROFILE_SUFFIX;
+use heaptide_supervise::environment::Environment;
+use heaptide_supervise::exec;
+use heaptide_supervise::images::{ImageEnd, Images};
+use heaptide_supervise::program::{self, Obstacle};
+use heaptide_supervise::signals::Signals;
+use heaptide_supervise::start::{Held, Program};
+use heaptide_supervise::supervisor::{Ended, Supervisor};
 
-use crate::launch::{Launch, default_recording};
+use crate::Error;
+use crate::message::message;
 use crate::mover::Mover;
 use crate::options::{Mode, RunOptions};
+use crate::place::{Place, Recorded, Whereabouts};
 use crate::progress::Progress;
+use crate::settings::{self, Settings};
 use crate::watch::Watch;
-use crate::{Error, library, monitors};
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
-    let program = find_program(options.program())?;
-    check(options)?;
-    let monitors = monitors::check(&options.monitors)?;
-    let output = options.output.as_deref().map(|path| prepare(path, options.force)).transpose()?;
-    let launch = Launch { library: library::path()?, monitors, output, program };
-    // Before the child starts: a signal must find us ready to pass it on.
-    let signals =
-        SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
-    let child = launch.command(options)?.spawn()?;
-    let recording = match &launch.output {
-        Some(path) => path.clone(),
-        None => default_recording(Path::new(options.program()), child.id())?,
-    };
-    let watch = options.snapshot_every.map(|every| Watch::start(&recording, every));
-    let mover = (options.mode == Mode::Trace).then(|| Mover::start(&recording));
-    let status = wait(child, signals)?;
+    let inherited = exec::inherited().map(|inherited| &*inherited.environment);
+    let environment = Environment::new(inherited.unwrap_or_default());
+    let mode = settings::mode(options, &environment)?;
+    let file = program::find(options.program(), environment.get("PATH"))?;
+    let program = Program { file, words: options.words().to_vec() };
+    match mode {
+        Mode::Off => run_unrecorded(&program, environment),
+        mode => record(options, mode, &program, environment),
+    }
+}
+
+/// Becomes the program.
+fn run_unrecorded(program: &Program, mut environment: Environment) -> Result<ExitCode, Error> {
+    settings::turn_off(&mut environment);
+    Err(cannot_be_run(program, &program.exec(&environment.finish())))
+}
+
+fn cannot_be_run(program: &Program, error: &std::io::Error) -> Error {
+    Error::new(format!("{}: cannot be run: {error}", program.file.display()))
+}
+
+fn record(
+    options: &RunOptions,
+    mode: Mode,
+    program: &Program,
+    environment: Environment,
+) -> Result<ExitCode, Error> {
+    let mut settings = Settings::new(options, mode)?;
+    let place =
+        options.output.as_deref().map(|path| Place::new(path, options.force)).transpose()?;
+    let obstacle = Obstacle::of(&program.file, environment.get("LD_PRELOAD"));
+    if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
+        settings.without_libraries();
+    }
+    let (supervisor, recorded, metadata) = start(options, program, place, |path, pid| {
+        let mut environment = environment;
+        settings.apply(&mut environment, path, pid);
+        environment
+    })?;
+    let watch = options.snapshot_every.and_then(|every| Watch::start(recorded.path(), every));
+    let mover = settings.has_trace().then(|| Mover::start(recorded.path()));
+    let ended = supervisor.wait();
     drop(watch);
-    if let Some(Err(e)) = mover.map(Mover::finish) {
-        eprintln!("heaptide: {e}; events that were not moved are read from the profile");
+    if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
+        message(format_args!("{e}; events that were not moved are read from the profile"));
     }
-    // The child takes the recording away again if the program could not be started.
-    if recording.exists() {
-        finish(&recording, status, options.quiet);
-    }
+    let status = ended.status;
+    finish(&recorded, metadata, &ended, obstacle.as_ref(), options.quiet);
     Ok(exit_code(status))
 }
 
-/// Whether the options go with the mode.
-fn check(options: &RunOptions) -> Result<(), Error> {
-    let (mode, has_stacks) = (options.mode, matches!(options.mode, Mode::Stacks | Mode::Trace));
-    if !has_stacks && options.stacks_from.or(options.stacks_below).is_some() {
-        return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks and trace"));
-    }
-    if mode == Mode::Counters && options.by_size {
-        return Err(Error::new("--by-size is for --mode stacks, scopes and trace"));
-    }
-    if mode != Mode::Trace && (options.free_stacks || options.max_size.is_some()) {
-        return Err(Error::new("--free-stacks and --max-size are for --mode trace"));
-    }
-    Ok(())
+/// Starts the program in the recording's place. If that is not possible all is as it was.
+fn start(
+    options: &RunOptions,
+    program: &Program,
+    place: Option<Place>,
+    environment: impl FnOnce(&Path, u32) -> Environment,
+) -> Result<(Supervisor, Recorded, Metadata), Error> {
+    let refused = |error| cannot_be_run(program, &error);
+    let signals = Signals::block().map_err(refused)?;
+    let mut held = Held::fork(program).map_err(refused)?;
+    let mut supervisor = Supervisor::new(&held, signals, program.words.len());
+    let place = match place {
+        Some(place) => place,
+        None => Place::new(&default_recording(program, held.own_pid), options.force)?,
+    };
+    let metadata = Metadata {
+        version: metadata::VERSION,
+        heaptide: env!("CARGO_PKG_VERSION").to_owned(),
+        command: program.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        root_pid: held.own_pid,
+        ..Metadata::default()
+    };
+    let mut draft = place.draft(&metadata)?;
+    draft.publish()?;
+    // Without it the ends of killed processes are less exact.
+    let images = draft.directory().and_then(|place| Images::new(place, held.own_pid).ok());
+    images.into_iter().for_each(|images| supervisor.note_ends(images));
+    let environment = environment(draft.path(), held.own_pid).finish();
+    held.release(&environment).map_err(refused)?;
+    Ok((supervisor, draft.keep(), metadata))
+}
+
+/// `heaptide-PROGRAM-PID.heaptide` in the current directory.
+fn default_recording(program: &Program, pid: u32) -> PathBuf {
+    let name = program.words.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    PathBuf::from(format!("heaptide-{}-{pid}.heaptide", name.to_string_lossy()))
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {
@@ -70,109 +121,55 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code as u8)
 }
 
-/// The program's file, found as execvp would.
-fn find_program(name: &std::ffi::OsStr) -> Result<PathBuf, Error> {
-    if name.to_string_lossy().contains('/') {
-        let path = PathBuf::from(name);
-        return match path.metadata() {
-            Ok(found) if found.is_dir() => {
-                Err(format!("{}: is a directory, expected a program", path.display()).into())
-            }
-            Ok(_) => Ok(path),
-            Err(e) => Err(format!("{}: {e}; expected a program to run", path.display()).into()),
-        };
+/// Notes in the recording how the program ended, and seals it. The program has run: whatever goes
+/// wrong here is a line and no reason for another status.
+fn finish(
+    recorded: &Recorded,
+    metadata: Metadata,
+    ended: &Ended,
+    obstacle: Option<&Obstacle>,
+    quiet: bool,
+) {
+    let Some(recording) = find_again(recorded) else { return };
+    if let Err(e) = note_end(&recording, metadata, ended, obstacle) {
+        return message(e);
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let runnable = |file: &PathBuf| {
-        use std::os::unix::fs::PermissionsExt;
-        file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
-    let found = std::env::split_paths(&path).map(|place| place.join(name)).find(runnable);
-    found.ok_or_else(|| {
-        format!("{}: not found in PATH; expected a program to run", name.to_string_lossy()).into()
-    })
-}
-
-/// Makes the recording's directory. What is there already stays, unless it is a recording and
-/// `force`.
-fn prepare(path: &Path, force: bool) -> Result<PathBuf, Error> {
-    let path = std::path::absolute(path)?;
-    let shown = path.display();
-    may_record(&path, force)?;
-    if path.exists() {
-        std::fs::remove_dir_all(&path).map_err(|e| format!("{shown}: {e}"))?;
-    }
-    std::fs::create_dir(&path)
-        .map_err(|e| format!("{shown}: {e}; expected a place where a directory can be made"))?;
-    Ok(path)
-}
-
-/// An error if something is there that is no recording, or a recording without `force`.
-pub fn may_record(path: &Path, force: bool) -> Result<(), Error> {
-    let shown = path.display();
-    match path.exists() {
-        true if !force => Err(format!("{shown}: exists; name another place or use --force").into()),
-        true if !is_recording(path) => {
-            Err(format!("{shown}: is not a recording, so --force does not replace it").into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a directory holds nothing but what a recording is made of.
-fn is_recording(path: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(path) else {
-        return false;
-    };
-    entries.flatten().all(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        // One whose writer was killed has more behind its name: `PID-IMAGE.baseline.new`.
-        const COPIES: [&str; 2] = [SNAPSHOT_SUFFIX, BASELINE_SUFFIX];
-        name.ends_with(PROFILE_SUFFIX)
-            || name.ends_with(TRACE_SUFFIX)
-            || COPIES.iter().any(|copy| name.ends_with(copy))
-            || COPIES.iter().any(|copy| name.contains(copy)) && name.ends_with(".new")
-            || matches!(&*name, "recording.json" | "symbols.json")
-    })
-}
-
-/// Waits for the child. Signals that somebody sent to us go on to it; those of the terminal it has
-/// already got.
-fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitStatus, Error> {
-    let pid = Pid::from_raw(child.id() as i32);
-    let handle = signals.handle();
-    let forwarder = std::thread::spawn(move || {
-        for origin in signals.forever() {
-            if origin.process.is_some()
-                && let Ok(signal) = Signal::try_from(origin.signal)
-            {
-                let _ = kill(pid, signal);
-            }
-        }
+    // In a process of its own: if that dies, of a lack of memory or a mistake of ours, this one
+    // still has the status of the program to return.
+    let sealer = exec::fork(|| {
+        exec::die_with_parent();
+        u8::from(seal(&recording, quiet).map_err(message).is_err())
     });
-    let status = child.wait()?;
-    handle.close();
-    let _ = forwarder.join();
-    Ok(status)
+    let shown = recording.display();
+    let killed = match sealer.map(exec::wait_for) {
+        Ok(status) => {
+            status.and_then(|status| status.signal()).map(|signal| format!("signal {signal}"))
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(why) = killed {
+        message(format_args!("{shown}: sealing failed ({why}); it can be read on this machine"));
+    }
 }
 
-/// Seals the recording and says what it holds. The program has run: whatever goes wrong here is
-/// said and is no reason for another status.
-fn finish(recording: &Path, status: ExitStatus, quiet: bool) {
-    if let Err(e) = seal(recording, status, quiet) {
-        eprintln!("heaptide: {e}");
-        return;
-    }
-    if quiet {
-        return;
-    }
-    let progress = Progress::start(format!("reading {}", recording.display()));
-    let read = Recording::open(recording);
-    drop(progress);
-    match read {
-        Ok(read) => eprint!("{}", heaptide_render::summary(&read, &from_here(recording))),
-        Err(e) => eprintln!("heaptide: {e}"),
+/// Where the recording is now; none if it is gone.
+fn find_again(recorded: &Recorded) -> Option<PathBuf> {
+    let shown = recorded.path().display();
+    match recorded.whereabouts() {
+        Whereabouts::InPlace => Some(recorded.path().to_owned()),
+        Whereabouts::Moved(path) => {
+            message(format_args!(
+                "{shown}: was moved while the program ran; it is {} now",
+                path.display()
+            ));
+            Some(path)
+        }
+        Whereabouts::Removed => {
+            message(format_args!(
+                "{shown}: was removed while the program ran; nothing is recorded"
+            ));
+            None
+        }
     }
 }
 
@@ -183,31 +180,66 @@ fn from_here(path: &Path) -> PathBuf {
     below.filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| path.to_owned())
 }
 
-fn seal(recording: &Path, status: ExitStatus, quiet: bool) -> Result<(), Error> {
-    if let Some(mut metadata) = Metadata::read(recording)? {
-        metadata.status = Some(match status.signal() {
-            Some(signal) => Status { kind: StatusKind::Signaled, code: signal },
-            None => Status { kind: StatusKind::Exited, code: status.code().unwrap_or(0) },
-        });
-        metadata.write(recording)?;
+/// Notes how the program ended, and what of it was not recorded.
+///
+/// Errors: nothing was recorded, and why; or that cannot be noted.
+fn note_end(
+    recording: &Path,
+    mut metadata: Metadata,
+    ended: &Ended,
+    obstacle: Option<&Obstacle>,
+) -> Result<(), Error> {
+    let profiles = profiles(recording)?;
+    let of_program = format!("{}-", metadata.root_pid);
+    if !profiles.iter().any(|name| name.starts_with(&of_program)) {
+        metadata.unrecorded = match obstacle {
+            Some(obstacle) => obstacle.to_string(),
+            None => {
+                "the program loaded no recorder, or could not write to the recording".to_owned()
+            }
+        };
     }
-    if !holds_profile(recording)? {
-        return Err(format!(
-            "{}: nothing was recorded: the program is static and has no recorder embedded, has \
-             privileges of its own, could not write there, or its allocator does not tell block \
-             sizes",
-            recording.display()
-        )
-        .into());
+    metadata.status = Some(match ended.status.signal() {
+        Some(signal) => Status { kind: StatusKind::Signaled, code: signal },
+        None => Status { kind: StatusKind::Exited, code: ended.status.code().unwrap_or(0) },
+    });
+    let end = |end: &ImageEnd| {
+        let image = end.image.clone();
+        metadata::ImageEnd { image, monotonic_ns: end.monotonic_ns }
+    };
+    metadata.ends = ended.ends.iter().map(end).collect();
+    metadata.write(recording)?;
+    let (shown, why) = (recording.display(), &metadata.unrecorded);
+    if profiles.is_empty() {
+        return Err(Error::new(format!("{shown}: nothing was recorded: {why}")));
     }
+    if !why.is_empty() {
+        message(format_args!("{shown}: only other processes were recorded: {why}"));
+    }
+    Ok(())
+}
+
+/// Seals the recording and says what it holds.
+fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
     let progress = (!quiet).then(|| Progress::start("naming functions"));
     heaptide_analysis::seal(recording, &mut |done, total| {
         progress.iter().for_each(|progress| progress.at("naming functions", done, total));
     })?;
+    drop(progress);
+    if quiet {
+        return Ok(());
+    }
+    let progress = Progress::start(format!("reading {}", recording.display()));
+    let read = Recording::open(recording);
+    drop(progress);
+    let summary = heaptide_render::summary(&read?, &from_here(recording));
+    summary.lines().for_each(|line| message(line.trim_start_matches("heaptide: ")));
     Ok(())
 }
 
-fn holds_profile(recording: &Path) -> Result<bool, Error> {
-    let mut entries = std::fs::read_dir(recording)?.flatten();
-    Ok(entries.any(|entry| entry.file_name().to_string_lossy().ends_with(PROFILE_SUFFIX)))
+/// The names of the profiles in a recording.
+fn profiles(recording: &Path) -> Result<Vec<String>, Error> {
+    let entries = std::fs::read_dir(recording).map_err(|e| Error::file(recording, "read it", e))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.ends_with(PROFILE_SUFFIX)).collect())
 }

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::running;
 
 use crate::control::{Control, Wait};
+use crate::message::message;
 
 /// Programs are looked after first so soon, and last so seldom: an idle one may never answer.
 const SETTLE_FIRST: Duration = Duration::from_millis(5);
@@ -22,11 +23,15 @@ pub struct Watch {
 
 impl Watch {
     /// Starts a thread that takes a snapshot of every process of the recording at each interval.
-    pub fn start(recording: &Path, every: Duration) -> Watch {
+    /// None, and a line about it, if there can be no thread.
+    pub fn start(recording: &Path, every: Duration) -> Option<Watch> {
         let recording = recording.to_owned();
         let (stop, stopped) = channel();
-        let thread = std::thread::spawn(move || watch(recording, every, &stopped));
-        Watch { stop: Some(stop), thread: Some(thread) }
+        let thread = Builder::new().spawn(move || watch(recording, every, &stopped));
+        let failed =
+            |e| message(format_args!("no thread can be started that takes snapshots: {e}"));
+        let thread = thread.map_err(failed).ok()?;
+        Some(Watch { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -54,7 +59,7 @@ fn watch(recording: PathBuf, every: Duration, stopped: &Receiver<()>) {
             match taken {
                 Ok(control) => asked.push(control),
                 Err(error) if running.is_there() && !told => {
-                    eprintln!("heaptide: {error}; later snapshots may be missing, too");
+                    message(format_args!("{error}; later snapshots may be missing, too"));
                     told = true; // once: the output is the program's
                 }
                 Err(_) => {} // it ended meanwhile

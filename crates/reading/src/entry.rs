@@ -13,14 +13,15 @@ use crate::error::Error;
 use crate::message::report;
 use crate::{FAILED, source};
 
-/// Parses the command line, performs what it asks for, and returns the exit status. Help and the
-/// version go to standard output, errors to standard error.
+/// Parses the command line (`arguments`, the command's name first), performs what it asks for, and
+/// returns the exit status. Help and the version go to standard output, errors to standard error.
 pub fn command<Options: Parser>(
+    arguments: &[OsString],
     perform: impl FnOnce(Options) -> Result<ExitCode, Error>,
 ) -> ExitCode {
-    let done = match Options::try_parse() {
+    let done = match Options::try_parse_from(arguments) {
         Ok(options) => perform(options),
-        Err(answer) if answer.use_stderr() => Ok(refuse::<Options>(&answer)),
+        Err(answer) if answer.use_stderr() => Ok(refuse::<Options>(arguments, &answer)),
         Err(answer) => print(&answer).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -40,10 +41,11 @@ fn print(answer: &clap::Error) -> Result<(), Error> {
 }
 
 /// Prints what is wrong with the command line, as far as standard error can be written.
-fn refuse<Options: Parser>(answer: &clap::Error) -> ExitCode {
+fn refuse<Options: Parser>(arguments: &[OsString], answer: &clap::Error) -> ExitCode {
     // It quotes arguments: parsed once more, they are printable.
-    let shown = |argument: OsString| printable(&text::from_bytes(argument.as_bytes())).into_owned();
-    let _ = match Options::try_parse_from(std::env::args_os().map(shown)) {
+    let shown =
+        |argument: &OsString| printable(&text::from_bytes(argument.as_bytes())).into_owned();
+    let _ = match Options::try_parse_from(arguments.iter().map(shown)) {
         Err(answer) if answer.use_stderr() => answer.print(),
         _ => {
             let plain = answer.render().to_string();

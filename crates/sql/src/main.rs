@@ -49,7 +49,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    entry::command(|options: Options| match options.command {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    entry::command(&arguments, |options: Options| match options.command {
         Command::Sql(options) => answer::sql(&options),
         Command::Export(options) => export::export(&options),
         Command::Query(options) => calql::query(&options),

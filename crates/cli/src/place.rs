@@ -1,0 +1,578 @@
+//! The place of a recording that is to be written: what may be replaced there, and how.
+//!
+//! A recording is made under another name beside its place and takes that in one step. Whoever is
+//! killed meanwhile leaves the old recording or the new one, whole. A lock on the directory shows
+//! that a command writes to it, and ends with that command.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::draft::{exchange, rename_new};
+use heaptide_analysis::metadata::{self, Metadata};
+use heaptide_analysis::{is_file_of_recording, running};
+use heaptide_format::PROFILE_SUFFIX;
+use nix::fcntl::OFlag;
+
+use crate::Error;
+
+/// Bytes of a recording's name that the names beside it have: with what is around them they must
+/// not be longer than a file system allows.
+const NAME_MAX: usize = 240;
+
+/// A recording's place.
+pub struct Place {
+    path: PathBuf,
+    /// What is there and will be replaced.
+    old: Option<Locked>,
+}
+
+/// A directory that no other command writes to.
+struct Locked {
+    directory: File,
+}
+
+/// Names beside a recording: of what is to take its place, or has left it, and of what leaves it
+/// where the file system cannot exchange two names.
+struct Beside {
+    draft: PathBuf,
+    old: PathBuf,
+}
+
+impl Place {
+    /// Looks at what is at a path. Nothing may be there, but with `force` a recording that nobody
+    /// writes to.
+    ///
+    /// Errors: something else is there, and which file shows that.
+    pub fn new(path: &Path, force: bool) -> Result<Place, Error> {
+        let path = resolve(path)?;
+        clear_up(&path); // what is left is in the way of the draft, which reports it
+        let shown = path.display();
+        let old = match path.symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(Error::file(&path, "look at it", e)),
+            Ok(_) if !force => {
+                return Err(Error::new(format!(
+                    "{shown}: exists; name another place by -o or use --force"
+                )));
+            }
+            Ok(_) => {
+                let refuse =
+                    |why| Error::new(format!("{shown}: {why}, so --force does not replace it"));
+                check(&path).map_err(refuse)?;
+                Some(Locked::new(&path)?)
+            }
+        };
+        if let Some(running) =
+            old.iter().flat_map(|_| running::of_recording(&path)).flatten().next()
+        {
+            return Err(Error::new(format!(
+                "{shown}: process {} records into it; end it or name another place by -o",
+                running.pid
+            )));
+        }
+        Ok(Place { path, old })
+    }
+
+    /// Where the recording is to be, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the directory that is to become the recording.
+    ///
+    /// Errors: there is no room or right for it, or another command makes one.
+    pub fn draft(self, metadata: &Metadata) -> Result<Draft, Error> {
+        let draft = Beside::of(&self.path).draft;
+        fs::create_dir(&draft).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => in_use(&self.path),
+            _ => Error::new(format!(
+                "{}: {e}; expected a place where a directory can be made",
+                self.path.display()
+            )),
+        })?;
+        let made = Locked::new(&draft).and_then(|locked| {
+            metadata.write(&draft)?;
+            Ok(locked)
+        });
+        match made {
+            Ok(Locked { directory }) => {
+                Ok(Draft { place: self, draft, directory: Some(directory), is_in_place: false })
+            }
+            Err(error) => {
+                let _ = remove(&draft); // the first error is the one to report
+                Err(error)
+            }
+        }
+    }
+}
+
+fn in_use(path: &Path) -> Error {
+    let shown = path.display();
+    Error::new(format!(
+        "{shown}: another heaptide writes to it; wait for that or name another place by -o"
+    ))
+}
+
+/// A directory that becomes the recording. If it is dropped before it is kept, all is as it was.
+pub struct Draft {
+    place: Place,
+    draft: PathBuf,
+    /// None once it has been handed over.
+    directory: Option<File>,
+    /// It has the name of the recording, and what was there has its own.
+    is_in_place: bool,
+}
+
+impl Draft {
+    /// Where it is now.
+    pub fn path(&self) -> &Path {
+        if self.is_in_place { &self.place.path } else { &self.draft }
+    }
+
+    /// The directory itself, wherever it is.
+    pub fn directory(&self) -> Option<&File> {
+        self.directory.as_ref()
+    }
+
+    /// Puts it in its place. What was there stays, under another name.
+    ///
+    /// Errors: something else is there now, or the file system does not allow it.
+    pub fn publish(&mut self) -> Result<(), Error> {
+        let path = &self.place.path;
+        let refused = |e: io::Error| Error::file(path, "put the recording there", e);
+        match &self.place.old {
+            Some(old) if !old.is_at(path) => return Err(in_use(path)),
+            Some(_) => put(&self.draft, path).map_err(refused)?,
+            None => rename_new(&self.draft, path).map_err(refused)?,
+        }
+        self.is_in_place = true;
+        Ok(())
+    }
+
+    /// Keeps it there, and removes what was there before.
+    pub fn keep(mut self) -> Recorded {
+        if self.place.old.is_some() {
+            let _ = remove(&self.draft); // what is left of it goes with the next that is made here
+        }
+        Recorded { path: self.place.path.clone(), directory: self.directory.take() }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.directory.is_none() {
+            return; // it is kept
+        }
+        if self.is_in_place {
+            let (draft, path) = (&self.draft, &self.place.path);
+            let _ = match self.place.old {
+                Some(_) => put(draft, path),
+                None => rename_new(path, draft),
+            };
+        }
+        let _ = remove(&self.draft); // else it goes with the next that is made here
+    }
+}
+
+/// A recording that this command writes to, and no other.
+pub struct Recorded {
+    path: PathBuf,
+    directory: Option<File>,
+}
+
+/// Where a recording is that was at some path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// Still there.
+    InPlace,
+    /// Somebody moved it.
+    Moved(PathBuf),
+    /// Somebody removed it.
+    Removed,
+}
+
+impl Recorded {
+    /// Where it was put.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it is now.
+    pub fn whereabouts(&self) -> Whereabouts {
+        let Some(directory) = &self.directory else { return Whereabouts::InPlace };
+        if is_at(directory, &self.path) {
+            return Whereabouts::InPlace;
+        }
+        let link = fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        match link.ok().filter(|path| is_at(directory, path)) {
+            Some(path) => Whereabouts::Moved(path),
+            None => Whereabouts::Removed,
+        }
+    }
+}
+
+impl Locked {
+    /// Locks a directory. Where the file system has no locks, it is open without one.
+    ///
+    /// Errors: another command has the lock, or has replaced the directory.
+    fn new(path: &Path) -> Result<Locked, Error> {
+        let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+        let directory = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let directory = directory.map_err(|e| Error::file(path, "open it", e))?;
+        match directory.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(in_use(path)),
+            _ if !is_at(&directory, path) => Err(in_use(path)),
+            _ => Ok(Locked { directory }),
+        }
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        is_at(&self.directory, path)
+    }
+}
+
+/// Whether an open directory is the one at a path.
+fn is_at(directory: &File, path: &Path) -> bool {
+    let identity = |m: fs::Metadata| (m.dev(), m.ino());
+    let there = path.symlink_metadata().map(identity).ok();
+    there.is_some() && directory.metadata().map(identity).ok() == there
+}
+
+/// An absolute path that ends with a name: without `.`, slashes at its end, and symbolic links in
+/// the place of the recording itself.
+fn resolve(path: &Path) -> Result<PathBuf, Error> {
+    let refuse = |e| Error::file(path, "make a recording there", e);
+    let whole: PathBuf = std::path::absolute(path).map_err(refuse)?.components().collect();
+    let is_link = whole.symlink_metadata().is_ok_and(|m| m.is_symlink());
+    if is_link || whole.file_name().is_none() {
+        return fs::canonicalize(&whole).map_err(refuse);
+    }
+    Ok(whole)
+}
+
+impl Beside {
+    fn of(path: &Path) -> Beside {
+        let name = path.file_name().unwrap_or(path.as_os_str()).as_bytes();
+        let name = &name[..name.len().min(NAME_MAX)];
+        let beside = |suffix: &[u8]| {
+            let name = [b".", name, suffix].concat();
+            path.with_file_name(OsStr::from_bytes(&name))
+        };
+        Beside { draft: beside(b".new"), old: beside(b".old") }
+    }
+}
+
+/// Clears up what a command left that was killed while it wrote a recording for this path.
+///
+/// A recording that was exchanged for one in which nothing was ever recorded comes back. Returns
+/// whether nothing is left.
+pub fn clear_up(path: &Path) -> bool {
+    let Beside { draft, old } = Beside::of(path);
+    if let Ok(_lock) = Locked::new(&old) {
+        // One or two of three renames were done in the place of an exchange.
+        let to = if path.symlink_metadata().is_ok() { &draft } else { path };
+        let _ = rename_new(&old, to);
+    }
+    if draft.symlink_metadata().is_err() {
+        return true;
+    }
+    let Ok(_lock) = Locked::new(&draft) else { return false };
+    let has_profile = |path: &Path| names(path).any(|name| is_profile(&name));
+    if check(path).is_ok() && !has_profile(path) && has_profile(&draft) {
+        let _ = put(&draft, path);
+    }
+    remove(&draft).is_ok()
+}
+
+fn names(directory: &Path) -> impl Iterator<Item = OsString> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name())
+}
+
+fn is_profile(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(PROFILE_SUFFIX.as_bytes())
+}
+
+/// Checks that a directory is a recording and holds nothing else.
+///
+/// Errors: what shows that it is none.
+fn check(path: &Path) -> Result<(), String> {
+    if !path.symlink_metadata().is_ok_and(|m| m.is_dir()) {
+        return Err("is no directory".to_owned());
+    }
+    let entries = fs::read_dir(path).map_err(|e| format!("cannot be read ({e})"))?;
+    let mut has_marker = false;
+    for entry in entries {
+        let entry = entry.map_err(|e| format!("cannot be read ({e})"))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !is_file_of_recording(&name) {
+            let what = if is_file { "no file of a recording" } else { "no regular file" };
+            return Err(format!("is no recording: `{name}` in it is {what}"));
+        }
+        has_marker |= name == metadata::FILE;
+    }
+    match Metadata::read(path) {
+        _ if !has_marker => Err(format!("is no recording: it has no {}", metadata::FILE)),
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!("is no recording ({e})")),
+    }
+}
+
+/// Removes a recording, or an empty directory, and nothing else. The file that marks it goes last.
+fn remove(path: &Path) -> io::Result<()> {
+    if names(path).next().is_some() {
+        check(path).map_err(io::Error::other)?;
+        for name in names(path).filter(|name| name != metadata::FILE) {
+            fs::remove_file(path.join(name))?;
+        }
+        fs::remove_file(path.join(metadata::FILE))?;
+    }
+    fs::remove_dir(path)
+}
+
+/// Exchanges the draft and what is at a path: in one step where the file system can. Else the path
+/// is nothing for a moment, and [`clear_up`] undoes that if it lasts.
+fn put(draft: &Path, path: &Path) -> io::Result<()> {
+    match exchange(draft, path)? {
+        true => Ok(()),
+        false => exchange_by_renames(draft, path),
+    }
+}
+
+fn exchange_by_renames(draft: &Path, path: &Path) -> io::Result<()> {
+    let old = Beside::of(path).old;
+    rename_new(path, &old)?;
+    if let Err(error) = rename_new(draft, path) {
+        let _ = rename_new(&old, path); // the first error is the one to report
+        return Err(error);
+    }
+    rename_new(&old, draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory");
+        path
+    }
+
+    fn metadata(pid: u32) -> Metadata {
+        Metadata { version: metadata::VERSION, root_pid: pid, ..Metadata::default() }
+    }
+
+    /// A recording with a profile of this pid.
+    fn recording(path: &Path, pid: u32) {
+        fs::create_dir(path).expect("a directory");
+        metadata(pid).write(path).expect("the marker");
+        fs::write(path.join(format!("{pid}-0.profile")), "x").expect("a profile");
+    }
+
+    fn pid(path: &Path) -> Option<u32> {
+        Metadata::read(path).expect("a recording").map(|metadata| metadata.root_pid)
+    }
+
+    fn refused(path: &Path, force: bool) -> String {
+        Place::new(path, force).err().expect("it is refused").to_string()
+    }
+
+    /// What is in a directory.
+    fn entries(path: &Path) -> Vec<OsString> {
+        let mut entries: Vec<_> = names(path).collect();
+        entries.sort();
+        entries
+    }
+
+    #[test]
+    fn what_is_no_recording_is_refused_by_the_name_of_a_file() {
+        let place = directory("refused");
+        let of = |name: &str| {
+            let path = place.join(name);
+            recording(&path, 7);
+            path
+        };
+        let photos = of("photos");
+        fs::create_dir(photos.join("1-0.profile")).expect("a directory");
+        let error = refused(&photos, true);
+        assert!(error.contains("`1-0.profile` in it is no regular file"), "{error}");
+        let (linked, notes) = (of("linked"), of("notes"));
+        symlink("/etc/passwd", linked.join("7-0.trace")).expect("a link");
+        assert!(refused(&linked, true).contains("`7-0.trace` in it is no regular file"));
+        fs::write(notes.join("notes.trace"), "x").expect("a file");
+        assert!(refused(&notes, true).contains("`notes.trace` in it is no file of a recording"));
+        let (unmarked, odd) = (of("unmarked"), of("odd"));
+        fs::remove_file(unmarked.join(metadata::FILE)).expect("the marker");
+        assert!(refused(&unmarked, true).contains("it has no recording.json"));
+        fs::write(odd.join(metadata::FILE), "{}").expect("another file");
+        assert!(refused(&odd, true).contains("is no recording"));
+        fs::write(place.join("file"), "x").expect("a file");
+        assert!(refused(&place.join("file"), true).contains("is no directory"));
+        for path in [&photos, &linked, &notes, &unmarked, &odd, &place.join("file")] {
+            assert!(refused(path, false).contains("exists"));
+            assert!(path.exists());
+        }
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn every_spelling_of_a_path_is_one_place() {
+        let place = directory("spelling");
+        recording(&place.join("a"), 1);
+        symlink("a", place.join("link")).expect("a link");
+        symlink("nowhere", place.join("dangling")).expect("a link");
+        for spelling in ["a", "a/", "a//", "./a", "a/.", "link", "link/"] {
+            let found = Place::new(&place.join(spelling), true).expect(spelling);
+            assert_eq!(found.path().file_name(), Some(OsStr::new("a")), "{spelling}");
+        }
+        assert_eq!(Place::new(&place.join("new/"), false).expect("new").path(), place.join("new"));
+        assert!(Place::new(&place.join("dangling"), true).is_err());
+        assert!(Place::new(Path::new("/"), true).is_err());
+        assert!(Place::new(Path::new(""), true).is_err());
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn the_old_recording_stays_until_the_new_one_is_kept() {
+        let place = directory("kept");
+        let path = place.join("a");
+        recording(&path, 1);
+        let mut draft =
+            Place::new(&path, true).expect("a place").draft(&metadata(2)).expect("room");
+        assert_eq!((pid(&path), pid(draft.path())), (Some(1), Some(2)));
+        draft.publish().expect("to publish");
+        assert_eq!((pid(&path), draft.path()), (Some(2), &*path));
+        drop(draft);
+        assert_eq!((pid(&path), entries(&place)), (Some(1), vec!["a".into()]));
+        let mut draft =
+            Place::new(&path, true).expect("a place").draft(&metadata(3)).expect("room");
+        draft.publish().expect("to publish");
+        let kept = draft.keep();
+        assert_eq!((pid(&path), kept.whereabouts()), (Some(3), Whereabouts::InPlace));
+        assert_eq!(entries(&place), ["a"]);
+        assert_eq!(entries(&path), [metadata::FILE]);
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn a_new_recording_that_is_dropped_leaves_nothing() {
+        let place = directory("dropped");
+        let path = place.join("a");
+        for publish in [false, true] {
+            let mut draft =
+                Place::new(&path, false).expect("a place").draft(&metadata(2)).expect("room");
+            if publish {
+                draft.publish().expect("to publish");
+                assert_eq!(pid(&path), Some(2));
+            }
+            drop(draft);
+            assert!(entries(&place).is_empty());
+        }
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn a_place_has_one_writer() {
+        let place = directory("writer");
+        let path = place.join("a");
+        let mut draft =
+            Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
+        let second = Place::new(&path, false).expect("a place").draft(&metadata(2));
+        assert!(
+            second.err().expect("in use").to_string().contains("another heaptide writes to it")
+        );
+        draft.publish().expect("to publish");
+        assert!(refused(&path, true).contains("another heaptide writes to it"));
+        let kept = draft.keep();
+        assert!(refused(&path, true).contains("another heaptide writes to it"));
+        drop(kept);
+        assert!(Place::new(&path, true).is_ok());
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn what_came_there_meanwhile_stays() {
+        let place = directory("meanwhile");
+        let path = place.join("a");
+        let mut draft =
+            Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
+        fs::create_dir(&path).expect("another directory");
+        assert!(draft.publish().is_err());
+        drop(draft);
+        assert_eq!((entries(&place), entries(&path)), (vec!["a".into()], vec![]));
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn what_a_killed_command_left_is_cleared_up() {
+        let place = directory("left");
+        let (path, draft, old) = (place.join("a"), place.join(".a.new"), place.join(".a.old"));
+        let cases = [
+            ("before the exchange", vec![(&path, 1), (&draft, 2)], 1),
+            ("after it", vec![(&path, 2), (&draft, 1)], 2),
+            ("between two renames", vec![(&old, 1), (&draft, 2)], 1),
+            ("after two renames", vec![(&path, 2), (&old, 1)], 2),
+            ("while the old one was removed", vec![(&path, 2)], 2),
+        ];
+        for (what, there, expected) in cases {
+            there.iter().for_each(|(path, pid)| recording(path, *pid));
+            if there.len() == 1 {
+                fs::create_dir(&draft).expect("an empty directory");
+            }
+            clear_up(&path);
+            assert_eq!((pid(&path), entries(&place)), (Some(expected), vec!["a".into()]), "{what}");
+            fs::remove_dir_all(&path).expect("the recording");
+        }
+        // The program of the new one was never started.
+        recording(&path, 2);
+        fs::remove_file(path.join("2-0.profile")).expect("the profile");
+        recording(&draft, 1);
+        clear_up(&path);
+        assert_eq!((pid(&path), entries(&place)), (Some(1), vec!["a".into()]));
+        // What is no recording is nobody's to remove.
+        fs::create_dir(&draft).expect("a directory");
+        fs::write(draft.join("letter"), "x").expect("a file");
+        clear_up(&path);
+        assert!(draft.join("letter").exists());
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn two_renames_exchange_as_well() {
+        let place = directory("renames");
+        let (path, draft) = (place.join("a"), place.join(".a.new"));
+        recording(&path, 1);
+        recording(&draft, 2);
+        exchange_by_renames(&draft, &path).expect("to exchange");
+        assert_eq!((pid(&path), pid(&draft)), (Some(2), Some(1)));
+        assert_eq!(entries(&place), [".a.new", "a"]);
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn a_recording_that_was_moved_is_found() {
+        let place = directory("moved");
+        let (path, moved) = (place.join("a"), place.join("b"));
+        let mut draft =
+            Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
+        draft.publish().expect("to publish");
+        let kept = draft.keep();
+        fs::rename(&path, &moved).expect("to move it");
+        assert_eq!(kept.whereabouts(), Whereabouts::Moved(moved.clone()));
+        fs::create_dir(&path).expect("another directory");
+        assert_eq!(kept.whereabouts(), Whereabouts::Moved(moved.clone()));
+        fs::remove_dir_all(&moved).expect("to remove it");
+        assert_eq!(kept.whereabouts(), Whereabouts::Removed);
+        fs::remove_dir_all(place).expect("the directory");
+    }
+}

@@ -1,0 +1,142 @@
+//! What `heaptide run` changes in the environment of the program: the libraries that the loader
+//! adds, and the variables that they read.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use heaptide_supervise::environment::Environment;
+use heaptide_supervise::program::check_library;
+
+use crate::monitors::{self, Monitors};
+use crate::options::{Mode, RunOptions};
+use crate::{Error, library};
+
+/// The variable that says how much to record.
+const MODE: &str = "HEAPTIDE_MODE";
+/// What every recorder exports, and no other library.
+const INTERFACE: &[u8] = b"heaptide_interface";
+
+/// Settings of one run, checked.
+pub struct Settings<'a> {
+    options: &'a RunOptions,
+    mode: Mode,
+    /// What is preloaded; empty for nothing.
+    libraries: OsString,
+    monitors: Monitors,
+}
+
+/// How much to record: as the options say, else as the environment does.
+///
+/// Errors: the environment names no mode.
+pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Error> {
+    let named = environment.get(MODE).filter(|name| !name.is_empty());
+    match (options.mode, named) {
+        (Some(mode), _) => Ok(mode),
+        (None, None) => Ok(Mode::Stacks),
+        (None, Some(name)) => Mode::from_str(&name.to_string_lossy(), false).map_err(|_| {
+            let names = Mode::value_variants().iter().map(|mode| name_of(*mode));
+            let names = names.collect::<Vec<_>>().join(", ");
+            Error::new(format!("{MODE}={}: no such mode; expected one of {names}", name.display()))
+        }),
+    }
+}
+
+fn name_of(mode: Mode) -> String {
+    mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Has a program that may have the recorder in it not record.
+pub fn turn_off(environment: &mut Environment) {
+    environment.set(MODE, OsStr::new(&name_of(Mode::Off)));
+}
+
+impl<'a> Settings<'a> {
+    /// Checks options and libraries.
+    ///
+    /// Errors: options that do not go together, or a library that cannot be loaded.
+    pub fn new(options: &'a RunOptions, mode: Mode) -> Result<Settings<'a>, Error> {
+        check(options, mode)?;
+        let monitors = monitors::check(&options.monitors)?;
+        let mut libraries = OsString::new();
+        if !options.no_preload {
+            libraries.push(recorder()?);
+            libraries.push(&monitors.preload);
+        }
+        Ok(Settings { options, mode, libraries, monitors })
+    }
+
+    /// Whether events are recorded.
+    pub fn has_trace(&self) -> bool {
+        self.mode == Mode::Trace
+    }
+
+    /// Leaves the libraries out: the program does not bear them.
+    pub fn without_libraries(&mut self) {
+        self.libraries.clear();
+    }
+
+    /// Changes the environment for a program that calls itself `pid` and is recorded into a
+    /// directory.
+    pub fn apply(&self, environment: &mut Environment, recording: &Path, pid: u32) {
+        if !self.libraries.is_empty() {
+            environment.preload(&self.libraries);
+        }
+        environment.set("HEAPTIDE_OUTPUT", recording.as_os_str());
+        environment.set(MODE, OsStr::new(&name_of(self.mode)));
+        for (name, value) in self.variables(pid) {
+            environment.set(name, &value);
+        }
+    }
+
+    /// Variables of options that were given.
+    fn variables(&self, pid: u32) -> Vec<(&'static str, OsString)> {
+        let options = self.options;
+        let mut variables = Vec::new();
+        let mut add = |name, value: Option<String>| {
+            variables.extend(value.map(|value| (name, OsString::from(value))));
+        };
+        let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
+        add("HEAPTIDE_FOLLOW", options.no_follow.then(|| pid.to_string()));
+        add("HEAPTIDE_REUSE", switch(options.no_reuse, "off"));
+        add("HEAPTIDE_START", switch(options.start_off, "off"));
+        add("HEAPTIDE_SNAPSHOT_SIGNAL", options.snapshot_on.map(|signal| signal.to_string()));
+        add("HEAPTIDE_THRESHOLD", options.stacks_from.map(|bytes| bytes.to_string()));
+        add("HEAPTIDE_THRESHOLD", options.stacks_below.map(|bytes| format!("<{bytes}")));
+        add("HEAPTIDE_BY_SIZE", switch(options.by_size, "on"));
+        add("HEAPTIDE_FREE_STACKS", switch(options.free_stacks, "on"));
+        add("HEAPTIDE_MAX_SIZE", options.max_size.map(|bytes| bytes.to_string()));
+        if !self.monitors.names.is_empty() {
+            variables.push(("HEAPTIDE_MONITORS", self.monitors.names.clone()));
+        }
+        variables
+    }
+}
+
+/// The library that records.
+///
+/// Errors: there is none, or what is named by `HEAPTIDE_LIBRARY` is something else.
+fn recorder() -> Result<PathBuf, Error> {
+    let path = library::path()?;
+    let refuse = |why: &str| Error::new(format!("{}: {why}", path.display()));
+    let elf = check_library(&path).map_err(|why| refuse(&why))?;
+    if elf.names().any(|name| name == INTERFACE) {
+        return Ok(path);
+    }
+    Err(refuse("is not the recorder; expected libheaptide.so, as `heaptide library` names it"))
+}
+
+/// Whether the options go with the mode.
+fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
+    let has_stacks = matches!(mode, Mode::Stacks | Mode::Trace);
+    if !has_stacks && options.stacks_from.or(options.stacks_below).is_some() {
+        return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks and trace"));
+    }
+    if mode == Mode::Counters && options.by_size {
+        return Err(Error::new("--by-size is for --mode stacks, scopes and trace"));
+    }
+    if mode != Mode::Trace && (options.free_stacks || options.max_size.is_some()) {
+        return Err(Error::new("--free-stacks and --max-size are for --mode trace"));
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Files for tests: directories of their own, programs made by the compiler.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// An empty directory of this test run.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir(&path).expect("a directory");
+    path
+}
+
+/// Builds a program that allocates, with these flags.
+pub(crate) fn build(place: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    assert!(can_build(place, name, flags), "the compiler refuses {flags:?}");
+    place.join(name)
+}
+
+/// The same; false if the compiler cannot.
+pub(crate) fn can_build(place: &Path, name: &str, flags: &[&str]) -> bool {
+    let source = place.join("program.c");
+    let text = "#include <stdlib.h>\nint main(void) { free(malloc(8)); return 0; }\n";
+    fs::write(&source, text).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler.arg(&source).arg("-o").arg(place.join(name)).args(flags);
+    compiler.output().expect("a compiler").status.success()
+}

@@ -1,0 +1,369 @@
+//! When the process images of a recording end: seen from outside, for those that could not note it
+//! themselves.
+//!
+//! The directory of the recording reports each new profile, and a descriptor of its process becomes
+//! readable when that ends. Between the two nothing is done.
+//!
+//! To stop watching a directory takes the kernel some 10 ms. So that is begun only when the program
+//! has run for a while, and the descriptor stays open until all else is done.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use heaptide_format::{self as format, End, FileHeader, PROFILE_SUFFIX};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use zerocopy::FromBytes;
+
+use crate::exec;
+
+/// Processes that are watched at once: each takes a descriptor. The ends of others are not noted.
+const WATCHED_MAX: u64 = 256;
+/// Of the descriptors that this process may have, one in so many is for that.
+const DESCRIPTORS_PART: u64 = 4;
+/// Ends that are noted: each takes some 50 bytes of the recording.
+const ENDS_MAX: usize = 100_000;
+
+/// When an image ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ImageEnd {
+    /// `PID-IMAGE`.
+    pub image: String,
+    /// Monotonic clock, nanoseconds.
+    pub monotonic_ns: u64,
+}
+
+/// A process that has made a profile, and runs.
+struct Process {
+    pid: u32,
+    /// Its last image, `PID-IMAGE`.
+    image: String,
+    /// When it began, in clock ticks since boot.
+    start_ticks: u64,
+    /// None if it ended before it could be watched.
+    end: Option<OwnedFd>,
+}
+
+/// The images of a recording.
+pub struct Images {
+    directory: File,
+    /// The pid of the program as it sees it itself.
+    program: u32,
+    /// Reports new profiles, once it is there.
+    news: Option<(Inotify, WatchDescriptor)>,
+    /// Inode of our pid namespace.
+    namespace: u64,
+    watched_max: usize,
+    running: Vec<Process>,
+    ended: Vec<ImageEnd>,
+}
+
+impl Images {
+    /// The images in a recording's directory, of a program that calls itself by a pid.
+    ///
+    /// Errors: there is no descriptor left, or no `/proc`.
+    pub fn new(directory: &File, program: u32) -> io::Result<Images> {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+        Ok(Images {
+            directory: directory.try_clone()?,
+            program,
+            news: None,
+            namespace: fs::metadata("/proc/self/ns/pid")?.ino(),
+            watched_max: (limit / DESCRIPTORS_PART).min(WATCHED_MAX) as usize,
+            running: Vec::new(),
+            ended: Vec::new(),
+        })
+    }
+
+    /// Begins to watch the processes of the recording.
+    ///
+    /// Errors: the kernel has no descriptor or watch left for that.
+    pub(crate) fn watch(&mut self) -> io::Result<()> {
+        let news = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let watch = news.add_watch(&*here(&self.directory), AddWatchFlags::IN_CREATE)?;
+        self.news = Some((news, watch));
+        for (pid, image) in self.last_images() {
+            self.began(pid, &format!("{pid}-{image}"));
+        }
+        Ok(())
+    }
+
+    /// The last image of each pid in the recording.
+    fn last_images(&self) -> HashMap<u32, u32> {
+        let mut last = HashMap::new();
+        for entry in fs::read_dir(here(&self.directory)).into_iter().flatten().flatten() {
+            if let Some((pid, image)) = entry.file_name().to_str().and_then(numbers) {
+                let known = last.entry(pid).or_insert(image);
+                *known = image.max(*known);
+            }
+        }
+        last
+    }
+
+    /// What becomes readable when there is something to look at.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let ends = self.running.iter().filter_map(|process| process.end.as_ref());
+        ends.map(AsFd::as_fd).chain(self.news.iter().map(|(news, _)| news.as_fd()))
+    }
+
+    /// Notes which images began and ended since.
+    pub(crate) fn look(&mut self) {
+        while let Some(Ok(events)) = self.news.as_ref().map(|(news, _)| news.read_events()) {
+            for name in events.into_iter().filter_map(|event| event.name?.into_string().ok()) {
+                if let Some((pid, image)) = numbers(&name) {
+                    self.began(pid, &format!("{pid}-{image}"));
+                }
+            }
+        }
+        let now = monotonic_ns();
+        let all = std::mem::take(&mut self.running);
+        let (ended, running): (Vec<_>, Vec<_>) = all.into_iter().partition(Process::has_ended);
+        self.running = running;
+        for process in ended {
+            if self.ended.len() < ENDS_MAX && self.cannot_tell(&process) {
+                self.ended.push(ImageEnd { image: process.image, monotonic_ns: now });
+            }
+        }
+    }
+
+    fn began(&mut self, pid: u32, image: &str) {
+        if pid == self.program {
+            return; // whoever waits for it knows better when it ends
+        }
+        if let Some(process) = self.running.iter_mut().find(|process| process.is_still(pid)) {
+            image.clone_into(&mut process.image);
+        } else if self.running.len() < self.watched_max {
+            self.running.extend(Process::new(pid, image));
+        }
+    }
+
+    /// Whether a profile is of this very process, which ended without noting it there.
+    fn cannot_tell(&self, process: &Process) -> bool {
+        let name = format!("{}/{}{PROFILE_SUFFIX}", here(&self.directory), process.image);
+        let mut bytes = [0; size_of::<FileHeader>()];
+        let read = File::open(name).and_then(|mut file| file.read_exact(&mut bytes));
+        let header = FileHeader::read_from_bytes(&bytes).ok();
+        read.is_ok()
+            && header.is_some_and(|header| {
+                header.magic == format::MAGIC
+                    && header.end_kind == End::Unknown as u32
+                    // A pid of another namespace is another process here, or none.
+                    && header.pid_namespace == self.namespace
+                    && (process.end.is_none() || header.process_start_ticks == process.start_ticks)
+            })
+    }
+
+    /// The ends that were seen, after that of the program. Nothing is watched any more.
+    pub(crate) fn finish(&mut self, program_end_ns: u64) -> Vec<ImageEnd> {
+        self.look();
+        if let Some((news, watch)) = &self.news {
+            let _ = news.rm_watch(*watch); // if not, it ends with the descriptor
+        }
+        let last = self.last_images().remove(&self.program);
+        let image = last.map(|image| format!("{}-{image}", self.program));
+        let own = image.map(|image| ImageEnd { image, monotonic_ns: program_end_ns });
+        own.into_iter().chain(std::mem::take(&mut self.ended)).collect()
+    }
+}
+
+/// Pid and image of a profile's name.
+fn numbers(file: &str) -> Option<(u32, u32)> {
+    let (pid, image) = file.strip_suffix(PROFILE_SUFFIX)?.split_once('-')?;
+    Some((pid.parse().ok()?, image.parse().ok()?))
+}
+
+/// A path to an open directory that holds wherever it is moved.
+fn here(directory: &File) -> String {
+    format!("/proc/self/fd/{}", directory.as_raw_fd())
+}
+
+impl Process {
+    /// None if it cannot be watched.
+    fn new(pid: u32, image: &str) -> Option<Process> {
+        let end = match exec::pidfd(Pid::from_raw(pid as i32)) {
+            Ok(end) => Some(end),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+            Err(_) => return None,
+        };
+        let start_ticks = start_ticks(pid).unwrap_or(0);
+        Some(Process { pid, image: image.to_owned(), start_ticks, end })
+    }
+
+    /// Whether this process runs and has the pid.
+    fn is_still(&self, pid: u32) -> bool {
+        self.pid == pid && !self.has_ended()
+    }
+
+    fn has_ended(&self) -> bool {
+        let Some(end) = &self.end else { return true };
+        let mut end = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+        poll(&mut end, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// When a process began, in clock ticks since boot: field 22 of `stat`, the name being the second.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+/// The clock of profiles.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(std::time::Duration::ZERO, From::from);
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    use zerocopy::{FromZeros, IntoBytes};
+
+    use super::*;
+
+    fn directory(name: &str) -> (PathBuf, File) {
+        let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory");
+        let open = File::open(&path).expect("the directory");
+        (path, open)
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("60").spawn().expect("sleep")
+    }
+
+    fn profile(directory: &Path, image: &str, change: impl Fn(&mut FileHeader), pid: u32) {
+        let mut header = FileHeader::new_zeroed();
+        header.magic = format::MAGIC;
+        header.process_start_ticks = start_ticks(pid).expect("the process");
+        header.pid_namespace = fs::metadata("/proc/self/ns/pid").expect("/proc").ino();
+        change(&mut header);
+        let file = File::create(directory.join(format!("{image}.profile"))).expect("a profile");
+        file.write_all_at(header.as_bytes(), 0).expect("the head");
+    }
+
+    fn kill(mut child: Child) {
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+    }
+
+    fn watched(open: &File) -> Images {
+        let mut images = Images::new(open, 1).expect("images");
+        images.watch().expect("a watch");
+        images
+    }
+
+    fn ended(images: &Images) -> Vec<&str> {
+        images.ended.iter().map(|end| &*end.image).collect()
+    }
+
+    #[test]
+    fn the_last_image_of_a_killed_process_ends_with_it() {
+        let (path, open) = directory("killed");
+        let mut images = watched(&open);
+        let child = sleeper();
+        let pid = child.id();
+        for image in 0..2 {
+            profile(&path, &format!("{pid}-{image}"), |_| {}, pid);
+            images.look();
+        }
+        assert_eq!((images.running.len(), ended(&images)), (1, vec![]));
+        let before = monotonic_ns();
+        kill(child);
+        images.look();
+        assert_eq!(ended(&images), [format!("{pid}-1")]);
+        assert!((before..=monotonic_ns()).contains(&images.ended[0].monotonic_ns));
+        profile(&path, "1-0", |_| {}, std::process::id());
+        profile(&path, "1-1", |_| {}, std::process::id());
+        let all = images.finish(7);
+        assert_eq!(all[0], ImageEnd { image: "1-1".to_owned(), monotonic_ns: 7 });
+        assert_eq!(all.len(), 2);
+        fs::remove_dir_all(path).expect("the directory");
+    }
+
+    #[test]
+    fn what_began_before_the_watch_is_watched_too() {
+        let (path, open) = directory("before");
+        let mut images = Images::new(&open, 1).expect("images");
+        let child = sleeper();
+        let pid = child.id();
+        (0..11).for_each(|image| profile(&path, &format!("{pid}-{image}"), |_| {}, pid));
+        images.watch().expect("a watch");
+        kill(child);
+        assert_eq!(
+            images.finish(7).iter().map(|end| &*end.image).collect::<Vec<_>>(),
+            [format!("{pid}-10")]
+        );
+        fs::remove_dir_all(path).expect("the directory");
+    }
+
+    #[test]
+    fn profiles_of_other_processes_and_noted_ends_are_left_alone() {
+        let (path, open) = directory("others");
+        let mut images = watched(&open);
+        let changes: [fn(&mut FileHeader); 4] = [
+            |header| header.pid_namespace += 1,
+            |header| header.process_start_ticks += 1,
+            |header| header.end_kind = End::Exited as u32,
+            |header| header.magic = [0; 8],
+        ];
+        for change in changes {
+            let child = sleeper();
+            profile(&path, &format!("{}-0", child.id()), change, child.id());
+            images.look();
+            assert_eq!(images.running.len(), 1);
+            kill(child);
+            images.look();
+        }
+        fs::write(path.join("notes.profile"), "x").expect("a file");
+        fs::write(path.join("12-0.trace"), "x").expect("a file");
+        images.look();
+        assert_eq!((images.running.len(), ended(&images)), (0, vec![]));
+        fs::remove_dir_all(path).expect("the directory");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_at_once_has_ended_now() {
+        let (path, open) = directory("gone");
+        let mut images = watched(&open);
+        let child = sleeper();
+        let pid = child.id();
+        profile(&path, &format!("{pid}-0"), |_| {}, pid);
+        kill(child);
+        images.look();
+        assert_eq!(ended(&images), [format!("{pid}-0")]);
+        fs::remove_dir_all(path).expect("the directory");
+    }
+
+    #[test]
+    fn an_end_wakes_those_who_wait() {
+        let (path, open) = directory("wakes");
+        let mut images = watched(&open);
+        let child = sleeper();
+        profile(&path, &format!("{}-0", child.id()), |_| {}, child.id());
+        images.look();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            kill(child);
+        });
+        let mut all: Vec<PollFd> =
+            images.descriptors().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        assert_eq!(all.len(), 2);
+        let start = Instant::now();
+        assert_eq!(poll(&mut all, PollTimeout::from(60_000u16)), Ok(1));
+        assert!(start.elapsed() >= Duration::from_millis(10));
+        killer.join().expect("the killer");
+        fs::remove_dir_all(path).expect("the directory");
+    }
+}

@@ -1,0 +1,398 @@
+//! The program's file: found as execvp would, and whether it can be recorded.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::prctl::get_no_new_privs;
+use nix::unistd::{AccessFlags, eaccess, getgid, getuid};
+
+use crate::elf::{Elf, STATIC_SANITIZER};
+use crate::exec;
+
+/// Where programs are if nobody tells, as in execvp.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// Scripts whose interpreter is a script are followed as far as the kernel does.
+const SCRIPTS_MAX: usize = 5;
+/// Bytes of a script's first line that the kernel reads.
+const LINE_MAX: u64 = 256;
+
+/// The file of a program. A name without a slash is looked up in `path`, the value of PATH.
+///
+/// Errors: one line that names the program.
+pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    let file = Path::new(name);
+    if name.as_bytes().contains(&b'/') {
+        return match file.metadata() {
+            Ok(found) if found.is_dir() => {
+                Err(format!("{}: is a directory, expected a program", file.display()))
+            }
+            Ok(_) => Ok(file.to_owned()),
+            Err(error) => Err(format!("{}: {error}; expected a program to run", file.display())),
+        };
+    }
+    let can_run = |file: &PathBuf| file.is_file() && eaccess(file, AccessFlags::X_OK).is_ok();
+    let places = std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)));
+    let found = places.map(|place| place.join(name)).find(|file| !name.is_empty() && can_run(file));
+    found.ok_or_else(|| format!("{}: not found in PATH; expected a program to run", file.display()))
+}
+
+/// Why a program cannot be recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Obstacle {
+    /// The file that is executed: of a script its interpreter.
+    pub file: PathBuf,
+    /// What is in the way.
+    pub reason: Reason,
+}
+
+/// What is in the way of recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// No library can be loaded.
+    Static,
+    /// It is for this machine, of another kind than the recorder's.
+    Machine(String),
+    /// It was built with this sanitizer, whose allocator tolerates none in front of it.
+    Sanitizer(Sanitizer),
+    /// It gets rights that its user has not.
+    Privileged(Privilege),
+}
+
+/// A sanitizer that replaces the allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sanitizer {
+    name: &'static str,
+    flag: &'static str,
+}
+
+impl Sanitizer {
+    const fn new(name: &'static str, flag: &'static str) -> Sanitizer {
+        Sanitizer { name, flag }
+    }
+}
+
+/// Sanitizers, a function that every program built with it has or needs, and how the names of its
+/// libraries begin. UBSan is not among them: it leaves the allocator alone.
+const SANITIZERS: [(Sanitizer, &str, [&str; 2]); 5] = [
+    (
+        Sanitizer::new("AddressSanitizer", "-fsanitize=address"),
+        "__asan_init",
+        ["libasan.so", "libclang_rt.asan"],
+    ),
+    (
+        Sanitizer::new("ThreadSanitizer", "-fsanitize=thread"),
+        "__tsan_init",
+        ["libtsan.so", "libclang_rt.tsan"],
+    ),
+    (
+        Sanitizer::new("MemorySanitizer", "-fsanitize=memory"),
+        "__msan_init",
+        ["libmsan.so", "libclang_rt.msan"],
+    ),
+    (
+        Sanitizer::new("LeakSanitizer", "-fsanitize=leak"),
+        "__lsan_init",
+        ["liblsan.so", "libclang_rt.lsan"],
+    ),
+    (
+        Sanitizer::new("HWAddressSanitizer", "-fsanitize=hwaddress"),
+        "__hwasan_init",
+        ["libhwasan.so", "libclang_rt.hwasan"],
+    ),
+];
+/// One that is linked into a program whose symbols were stripped, so that its name is lost.
+const UNKNOWN_SANITIZER: Sanitizer = Sanitizer::new("a sanitizer", "-fsanitize");
+
+/// Where rights come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Privilege {
+    /// The set-user-id bit.
+    User,
+    /// The set-group-id bit.
+    Group,
+    /// File capabilities.
+    Capabilities,
+}
+
+impl Obstacle {
+    /// What is in the way of recording a program that is started by this file with these libraries
+    /// preloaded already; none if nothing is known to be.
+    pub fn of(program: &Path, preloaded: Option<&OsStr>) -> Option<Obstacle> {
+        let file = executed(program)?;
+        let elf = Elf::read(&file).ok()??;
+        let reason = if let Some(sanitizer) = sanitizer_of(&elf, preloaded) {
+            Reason::Sanitizer(sanitizer)
+        } else if !elf.is_of_this_machine() {
+            Reason::Machine(elf.machine())
+        } else if elf.is_static_program() {
+            Reason::Static
+        } else {
+            Reason::Privileged(privilege_of(&file)?)
+        };
+        Some(Obstacle { file, reason })
+    }
+
+    /// Whether the program would break, or its loader complain, if the recorder was preloaded.
+    pub fn forbids_preloading(&self) -> bool {
+        matches!(self.reason, Reason::Sanitizer(_) | Reason::Machine(_))
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.file.display())?;
+        match &self.reason {
+            Reason::Static => {
+                write!(f, "is statically linked and does not have the recorder embedded")
+            }
+            Reason::Machine(machine) => {
+                write!(f, "is a {machine} program; the recorder is for 64-bit x86-64 ones")
+            }
+            Reason::Sanitizer(Sanitizer { name, flag }) => write!(
+                f,
+                "is built with {name}, which replaces the allocator; build it without \
+                 {flag} to record it"
+            ),
+            Reason::Privileged(privilege) => {
+                let what = match privilege {
+                    Privilege::User => "is set-user-id",
+                    Privilege::Group => "is set-group-id",
+                    Privilege::Capabilities => "has file capabilities",
+                };
+                write!(f, "{what}, and programs with more rights than their user load no recorder")
+            }
+        }
+    }
+}
+
+/// The ELF file that the kernel executes: of a script that of its interpreter, of what is neither
+/// the shell. None if that is not to be found out.
+fn executed(program: &Path) -> Option<PathBuf> {
+    let mut file = program.to_owned();
+    for _ in 0..SCRIPTS_MAX {
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut line = Vec::new();
+        File::open(&file).ok()?.take(LINE_MAX).read_to_end(&mut line).ok()?;
+        if line.starts_with(b"\x7fELF") {
+            return Some(file);
+        }
+        let interpreter = line.strip_prefix(b"#!").and_then(|line| {
+            let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
+            line.split(u8::is_ascii_whitespace).next()
+        });
+        file = match interpreter {
+            Some(interpreter) => PathBuf::from(OsStr::from_bytes(interpreter)),
+            None => PathBuf::from(OsStr::from_bytes(exec::SHELL.to_bytes())),
+        };
+    }
+    None
+}
+
+/// The sanitizer that the program is built with, or that is preloaded for libraries of it.
+fn sanitizer_of(elf: &Elf, preloaded: Option<&OsStr>) -> Option<Sanitizer> {
+    let preloaded = preloaded.map(OsStr::as_bytes).unwrap_or_default();
+    let words = preloaded.split(|byte| b": ".contains(byte));
+    let files = words.filter_map(|word| word.rsplit(|&byte| byte == b'/').next());
+    let names = || elf.names().chain(files.clone());
+    let has = |name: &str| names().any(|other| other == name.as_bytes());
+    let needs = |library: &str| names().any(|other| other.starts_with(library.as_bytes()));
+    let known = SANITIZERS.into_iter().find(|(_, function, libraries)| {
+        has(function) || libraries.iter().any(|library| needs(library))
+    });
+    // UBSan's runtime has no functions of an allocator.
+    let is_unknown = elf.names().any(|name| name == STATIC_SANITIZER) && has("malloc_usable_size");
+    known.map(|(sanitizer, ..)| sanitizer).or(is_unknown.then_some(UNKNOWN_SANITIZER))
+}
+
+/// The rights that a file gives beyond those of its user. The loader then loads no libraries that
+/// the user names.
+fn privilege_of(file: &Path) -> Option<Privilege> {
+    let metadata = fs::metadata(file).ok()?;
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let has = |metadata: &Metadata, bits: u32| metadata.mode() & bits == bits;
+    if get_no_new_privs() == Ok(true) {
+        None
+    } else if has(&metadata, libc::S_ISUID) && metadata.uid() != user {
+        Some(Privilege::User)
+    } else if has(&metadata, libc::S_ISGID | libc::S_IXGRP) && metadata.gid() != group {
+        Some(Privilege::Group)
+    } else if user != 0 && exec::has_attribute(file, c"security.capability") {
+        Some(Privilege::Capabilities)
+    } else {
+        None
+    }
+}
+
+/// Libraries that the loader can load, or why not.
+///
+/// Errors: the file is missing or no shared object for this machine.
+pub fn check_library(path: &Path) -> Result<Elf, String> {
+    let not_one = || "is no 64-bit ELF shared object; build it with -shared -fPIC".to_owned();
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file; expected the path of a library".to_owned(),
+        _ => error.to_string(),
+    })?;
+    if !metadata.is_file() {
+        return Err(not_one());
+    }
+    match Elf::read(path).map_err(|error| error.to_string())? {
+        Some(elf) if elf.is_library() => Ok(elf),
+        Some(elf) if elf.is_program() && elf.is_of_this_machine() => {
+            Err("is a program, expected a shared object; build it with -shared".to_owned())
+        }
+        _ => Err(not_one()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+    use crate::fixtures::{build, can_build, directory};
+
+    fn reason(program: &Path) -> Option<Reason> {
+        Obstacle::of(program, None).map(|obstacle| obstacle.reason)
+    }
+
+    fn sanitizer(program: &Path) -> Option<&'static str> {
+        match reason(program) {
+            Some(Reason::Sanitizer(sanitizer)) => Some(sanitizer.flag),
+            _ => None,
+        }
+    }
+
+    fn script(place: &Path, name: &str, text: &str) -> PathBuf {
+        let path = place.join(name);
+        fs::write(&path, text).expect("a script");
+        path
+    }
+
+    #[test]
+    fn programs_are_found_as_execvp_finds_them() {
+        let place = directory("find");
+        let (first, second) = (place.join("first"), place.join("second"));
+        for directory in [&first, &second] {
+            fs::create_dir(directory).expect("a directory");
+        }
+        fs::create_dir(first.join("tool")).expect("a directory of that name");
+        fs::write(first.join("data"), "x").expect("a file that nobody may run");
+        for name in ["tool", "data"] {
+            symlink("/bin/true", second.join(name)).expect("a program");
+        }
+        let path = std::env::join_paths([&first, &second]).expect("a PATH");
+        let found = |name: &str| find(OsStr::new(name), Some(&path));
+        assert_eq!(found("tool"), Ok(second.join("tool")));
+        assert_eq!(found("data"), Ok(second.join("data")));
+        assert!(found("other").is_err_and(|e| e.contains("other: not found in PATH")));
+        assert!(found("").is_err());
+        assert_eq!(found("/no/such"), find(OsStr::new("/no/such"), None));
+        assert!(found("/").is_err_and(|e| e.contains("is a directory")));
+        assert!(find(OsStr::new("sh"), None).is_ok_and(|file| file.ends_with("bin/sh")));
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn an_ordinary_program_has_nothing_in_its_way() {
+        let place = directory("ordinary");
+        let program = build(&place, "program", &[]);
+        assert_eq!(Obstacle::of(&program, None), None);
+        let own = format!("#! {} -x\n", program.display());
+        for text in [own.as_str(), "#!/bin/sh\n", "echo not even a first line\n"] {
+            assert_eq!(Obstacle::of(&script(&place, "script", text), None), None, "{text}");
+        }
+        if can_build(&place, "ubsan", &["-fsanitize=undefined"]) {
+            assert_eq!(Obstacle::of(&place.join("ubsan"), None), None);
+        }
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn static_programs_and_scripts_for_them_are_static() {
+        let place = directory("static");
+        for flag in ["-static", "-static-pie"] {
+            let program = build(&place, "program", &[flag]);
+            let script = script(&place, "script", &format!("#!{}\n", program.display()));
+            assert_eq!(reason(&program), Some(Reason::Static));
+            let obstacle = Obstacle::of(&script, None).expect("an obstacle");
+            assert_eq!((&obstacle.file, obstacle.forbids_preloading()), (&program, false));
+            assert!(obstacle.to_string().contains("program is statically linked"), "{obstacle}");
+        }
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn sanitizers_that_replace_the_allocator_are_found() {
+        let place = directory("sanitizers");
+        let mut found = 0;
+        for flag in ["address", "thread", "leak", "hwaddress", "memory"] {
+            let flag = format!("-fsanitize={flag}");
+            for more in ["-O0", "-static-libasan", "-static-libtsan", "-static-liblsan", "-s"] {
+                if can_build(&place, "program", &[&flag, more]) {
+                    assert_eq!(sanitizer(&place.join("program")), Some(&*flag), "{flag} {more}");
+                    found += 1;
+                }
+            }
+            if can_build(&place, "program", &[&flag, "-static-libasan", "-s"]) {
+                assert!(sanitizer(&place.join("program")).is_some(), "{flag}, stripped");
+            }
+        }
+        assert!(found > 0, "the compiler has no sanitizer");
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn a_preloaded_sanitizer_is_one() {
+        let place = directory("preloaded");
+        let program = build(&place, "program", &[]);
+        let of = |preloaded: &str| Obstacle::of(&program, Some(OsStr::new(preloaded)));
+        assert_eq!(of("/lib/libother.so:/lib/libasanitary.so"), None);
+        for preloaded in ["/usr/lib/libasan.so.8", "x.so libclang_rt.asan-x86_64.so"] {
+            assert!(of(preloaded).is_some_and(|o| o.forbids_preloading()), "{preloaded}");
+        }
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn programs_with_rights_of_their_own_are_privileged() {
+        let place = directory("privileged");
+        let program = build(&place, "program", &[]);
+        if !getuid().is_root() {
+            return; // giving files away is root's
+        }
+        let mode = |mode| fs::set_permissions(&program, fs::Permissions::from_mode(mode));
+        mode(0o4755).expect("a mode");
+        assert_eq!(reason(&program), None, "of our own user");
+        chown(&program, Some(1), Some(1)).expect("another owner");
+        for (bits, expected) in [
+            (0o755, None),
+            (0o4755, Some(Privilege::User)),
+            (0o2755, Some(Privilege::Group)),
+            (0o2745, None),
+        ] {
+            mode(bits).expect("a mode");
+            assert_eq!(reason(&program), expected.map(Reason::Privileged), "{bits:o}");
+        }
+        fs::remove_dir_all(place).expect("the directory");
+    }
+
+    #[test]
+    fn libraries_are_checked_before_they_are_loaded() {
+        let place = directory("libraries");
+        let library = build(&place, "library.so", &["-shared", "-fPIC"]);
+        assert!(check_library(&library).is_ok());
+        let why = |path: &Path| check_library(path).expect_err("no library");
+        assert!(why(&build(&place, "program", &[])).contains("is a program"));
+        assert!(why(&place).contains("no 64-bit ELF shared object"));
+        assert!(why(&place.join("program.c")).contains("no 64-bit ELF shared object"));
+        assert!(why(&place.join("missing")).contains("no such file"));
+        fs::remove_dir_all(place).expect("the directory");
+    }
+}

@@ -1,0 +1,221 @@
+//! Stands for the program while it runs: what is sent to the command alone is handed on, the two
+//! stop together, and the end is noted.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid};
+
+use crate::exec;
+use crate::images::{ImageEnd, Images, monotonic_ns};
+use crate::signals::{Received, STOPPING, Signals, sent_to_us_alone};
+use crate::start::Held;
+use crate::witness::Witness;
+
+/// Signals are held so long: a sender that signals a process and then its group, or all processes
+/// of a service in turn, is through with it then.
+const WINDOW: Duration = Duration::from_millis(5);
+/// Programs that run no longer are not watched: that would take longer.
+const UNWATCHED: Duration = Duration::from_millis(100);
+/// What the witness has got that long after the last signal belongs to none of ours.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Watches one program.
+pub struct Supervisor {
+    program: Pid,
+    signals: Signals,
+    /// None if there was no room for it.
+    witness: Option<Witness>,
+    /// The program is in our pid namespace: the witness can find it there.
+    can_be_found: bool,
+    images: Option<Images>,
+    /// When to begin to watch them.
+    watch_at: Option<Instant>,
+    /// Signals that we have got, and when to decide which of them to forward.
+    own: Vec<Received>,
+    decide_at: Option<Instant>,
+    /// Signals that the witness has got and we have not, and when to forget them.
+    seen: Vec<Received>,
+    forget_at: Option<Instant>,
+}
+
+/// The end of a program.
+pub struct Ended {
+    /// Its status.
+    pub status: ExitStatus,
+    /// When images of the recording ended.
+    pub ends: Vec<ImageEnd>,
+    /// Dropped last: that takes the kernel a while.
+    _images: Option<Images>,
+}
+
+impl Supervisor {
+    /// Prepares to watch a program that is yet to be started; `words` is the number of its
+    /// arguments, which are the last of ours.
+    pub fn new(program: &Held, signals: Signals, words: usize) -> Supervisor {
+        Supervisor {
+            program: program.pid,
+            witness: Witness::start(&signals, program.pid, words).ok(),
+            can_be_found: program.own_pid == program.pid.as_raw() as u32,
+            signals,
+            images: None,
+            watch_at: None,
+            own: Vec::new(),
+            decide_at: None,
+            seen: Vec::new(),
+            forget_at: None,
+        }
+    }
+
+    /// Notes the ends of these images, too.
+    pub fn note_ends(&mut self, images: Images) {
+        self.images = Some(images);
+        self.watch_at = Some(Instant::now() + UNWATCHED);
+    }
+
+    /// Waits for the program's end, and meanwhile stands for it.
+    pub fn wait(mut self) -> Ended {
+        loop {
+            // Before children are asked for: one that ends after that has its signal still to come.
+            self.receive();
+            if let Some(status) = self.end_of_program() {
+                let now = monotonic_ns();
+                let images = self.images.as_mut();
+                let ends = images.map(|images| images.finish(now)).unwrap_or_default();
+                return Ended { status, ends, _images: self.images };
+            }
+            self.look_at_images();
+            self.decide_if_due();
+            self.sleep();
+        }
+    }
+
+    fn look_at_images(&mut self) {
+        let Some(images) = &mut self.images else { return };
+        if self.watch_at.is_some_and(|at| at <= Instant::now()) {
+            self.watch_at = None;
+            let _ = images.watch(); // without it the ends of killed processes are less exact
+        }
+        images.look();
+    }
+
+    /// Until something happens or is due.
+    fn sleep(&self) {
+        let due = [self.decide_at, self.forget_at, self.watch_at].into_iter().flatten().min();
+        let timeout = due.map_or(PollTimeout::NONE, |due| {
+            // Rounded up: a timeout of zero would turn until it is due.
+            let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        let images = self.images.iter().flat_map(Images::descriptors);
+        let mut all: Vec<PollFd> = images
+            .chain([self.signals.as_fd()])
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let _ = poll(&mut all, timeout); // an error: the loop looks, and comes here again
+    }
+
+    fn receive(&mut self) {
+        let is_waker = |signal: &Received| {
+            let sender = Pid::from_raw(signal.origin.process as i32);
+            self.witness.as_ref().is_some_and(|witness| witness.is(sender))
+        };
+        let news = self.signals.read();
+        for news in news.into_iter().filter(|news| !news.is_of_child() && !is_waker(news)) {
+            // As the kernel does with those that are pending, also with those of the witness.
+            self.own.retain(|other| !news.cancels(other));
+            self.own.push(news);
+        }
+        if !self.own.is_empty() {
+            self.decide_at.get_or_insert_with(|| Instant::now() + WINDOW);
+        }
+    }
+
+    fn decide_if_due(&mut self) {
+        let now = Instant::now();
+        if self.decide_at.is_some_and(|at| at <= now) {
+            self.decide();
+        }
+        if self.decide_at.is_none() && self.forget_at.is_some_and(|at| at <= now) {
+            self.forget_at = None;
+            self.ask_witness();
+            self.seen.clear();
+        }
+    }
+
+    fn decide(&mut self) {
+        self.decide_at = None;
+        self.forget_at = Some(Instant::now() + LATE);
+        self.ask_witness();
+        let own = std::mem::take(&mut self.own);
+        let to_forward = if getpgid(Some(self.program)) != Ok(getpgrp()) {
+            self.seen.clear(); // it left our group: what the group got, it did not
+            own
+        } else if self.witness.is_some() {
+            sent_to_us_alone(own, &mut self.seen)
+        } else {
+            // Those of the kernel come from a terminal, which signals the group.
+            own.into_iter().filter(|signal| signal.origin.process != 0).collect()
+        };
+        to_forward.iter().for_each(|signal| signal.forward(self.program));
+    }
+
+    fn ask_witness(&mut self) {
+        match self.witness.as_mut().map(Witness::seen) {
+            Some(Ok(seen)) => self.seen.extend(seen),
+            Some(Err(_)) => self.witness = None, // somebody killed it
+            None => {}
+        }
+    }
+
+    /// The program's status, once it has ended. Other children, which an earlier program in this
+    /// process has left, or which the first process of a container inherits, are taken away.
+    fn end_of_program(&mut self) -> Option<ExitStatus> {
+        use std::os::unix::process::ExitStatusExt;
+        while let Some((child, status)) = exec::changed_child() {
+            let stopped = status.stopped_signal();
+            if child == self.program && stopped.is_none() && !status.continued() {
+                return Some(status);
+            }
+            if let (true, Some(signal)) = (child == self.program, stopped) {
+                self.stop_too(signal);
+            }
+        }
+        None
+    }
+
+    /// Stops this process as the program was stopped, so that a shell notices. If the program alone
+    /// is continued, the witness continues this process, too; without it, only what comes from a
+    /// terminal, which is continued together, stops us.
+    fn stop_too(&mut self, signal: i32) {
+        // What continues us takes from the witness what has stopped us.
+        if self.decide_at.is_some() {
+            self.decide();
+        }
+        let is_of_terminal = STOPPING.contains(&signal);
+        let woken = match &mut self.witness {
+            Some(witness) if self.can_be_found => witness.wake_me().is_ok(),
+            _ => false,
+        };
+        if woken || is_of_terminal {
+            let _ = stop(signal); // a program that is stopped and a command that is not: no harm
+        }
+    }
+}
+
+/// Stops this process by a signal that stops.
+fn stop(signal: i32) -> io::Result<()> {
+    exec::kill(getpid(), signal)?;
+    let signal = Signal::try_from(signal)?;
+    if signal != Signal::SIGSTOP {
+        // It is delivered, to this thread, when it is no longer blocked.
+        let set = SigSet::from_iter([signal]);
+        set.thread_unblock()?;
+        set.thread_block()?;
+    }
+    Ok(())
+}
