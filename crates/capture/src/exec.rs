@@ -72,7 +72,7 @@ impl Plan {
         }
         // SAFETY: as the caller promises.
         let given = unsafe { Given::read(environment, options) };
-        if given.is_off {
+        if given.is_settled {
             return None;
         }
         let mut memory = Memory::acquire(given.room_needed(handed_on))?;
@@ -160,8 +160,9 @@ fn find<'a>(name: &[u8], search: Option<&[u8]>, path: &'a mut Text<PATH_MAX>) ->
 struct Given<'a> {
     environment: Strings,
     count: usize,
-    /// A program is not to be recorded: `HEAPTIDE_MODE=off`.
-    is_off: bool,
+    /// The program is not to be recorded (`HEAPTIDE_MODE=off`), or a `heaptide run` inside this one
+    /// has made the environment.
+    is_settled: bool,
     /// `LD_PRELOAD`: the place of the entry that counts, and its value.
     preload: Option<(usize, &'a [u8])>,
     /// The place of `HEAPTIDE_OUTPUT`, and whether it is the relative path that this program was
@@ -179,7 +180,7 @@ impl<'a> Given<'a> {
         let mut given = Given {
             environment,
             count: 0,
-            is_off: false,
+            is_settled: false,
             preload: None,
             output: None,
             output_is_relative: false,
@@ -213,7 +214,9 @@ impl<'a> Given<'a> {
         if !entry.starts_with(b"HEAPTIDE_") {
             return;
         }
-        self.is_off |= entry == b"HEAPTIDE_MODE=off";
+        let mut handed_on = options.handed_on.variables.bytes().split(|&b| b == 0);
+        self.is_settled |= entry == b"HEAPTIDE_MODE=off"
+            || entry.starts_with(RUN) && !handed_on.any(|known| known == entry);
         if let Some(value) = entry.strip_prefix(OUTPUT) {
             self.output = Some(self.count);
             self.output_is_relative =
@@ -306,6 +309,8 @@ impl<'a> Given<'a> {
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=\0";
 const OUTPUT: &[u8] = b"HEAPTIDE_OUTPUT=";
+/// What a `heaptide run` changed of the environment, in its own words.
+const RUN: &[u8] = b"HEAPTIDE_RUN=";
 
 fn name_of(entry: &[u8]) -> &[u8] {
     entry.split(|&b| b == b'=').next().unwrap_or(entry)

@@ -468,7 +468,7 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> boo
         filled += n;
         let mut used = 0;
         while let Some(length) = buffer[used..filled].iter().position(|&b| b == b'\n') {
-            let line = &mut buffer[used..used + length];
+            let line = &mut buffer[used..=used + length];
             used += length + 1;
             let length = unescape(line);
             if !parse_line(&line[..length]).is_none_or(&mut visit) {
@@ -485,15 +485,23 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> boo
     sys::close(fd);
 }
 
-/// Writes newlines in a file's name, which maps has as `\012`, as they are; the new length.
+/// Writes newlines in a file's name, which maps has as `\012`, as they are, unless the name has that
+/// text itself. `line` is one of maps with its end, which is overwritten; returns its new length
+/// without it.
 fn unescape(line: &mut [u8]) -> usize {
     const NEWLINE: &[u8] = b"\\012";
-    let mut length = line.len();
+    const EXISTS: usize = 0;
+    let mut length = line.len() - 1;
+    line[length] = 0;
+    let escape = |line: &[u8]| line.windows(NEWLINE.len()).position(|w| w == NEWLINE);
     let mut from = 0;
-    while let Some(at) = line[from..length].windows(NEWLINE.len()).position(|w| w == NEWLINE) {
-        let at = from + at;
+    while let Some(at) = escape(&line[from..length]).map(|at| from + at) {
+        let name = line.iter().position(|&b| b == b'/').and_then(|start| Path::new(&line[start..]));
+        if name.is_some_and(|name| sys::may_access(name, EXISTS)) {
+            break;
+        }
         line[at] = b'\n';
-        line.copy_within(at + NEWLINE.len()..length, at + 1);
+        line.copy_within(at + NEWLINE.len()..=length, at + 1);
         length -= NEWLINE.len() - 1;
         from = at + 1;
     }

@@ -87,7 +87,7 @@ mod tests {
         assert!(program.ends_with("is a program, expected a shared object; build it with -shared"));
         let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(refused(text).contains("no 64-bit ELF shared object"));
-        assert!(refused("/").contains("it is a directory, expected a regular file"));
+        assert!(refused("/").contains("is no regular file; expected the path of a library"));
         assert!(refused("none.so:a=1").contains("none.so:a=1: no such file"));
         assert!(refused("none.so:a;b").contains("semicolon"));
         assert!(refused("").contains("expected the path of a library"));
