@@ -1,4 +1,7 @@
-//! Which processes have a profile mapped now: those that still write to it.
+//! Which processes have a profile mapped now, beyond its first page: those that still write to it.
+//!
+//! A forked child that has no recorder of its own yet keeps the first page of its parent's profile
+//! mapped, and does not write to it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use heaptide_format::PROFILE_SUFFIX;
+use heaptide_format::{PAGE, PROFILE_SUFFIX};
 use rustc_hash::FxHashMap;
 
 use crate::Error;
@@ -64,7 +67,7 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
     let mut running = Vec::new();
     for pid in pids() {
         let maps = maps(pid).unwrap_or_default();
-        let lines = maps.lines().filter(|line| line.ends_with(PROFILE_SUFFIX));
+        let lines = maps.lines().filter(|line| is_of_profile(line));
         let file = |line| by_inode.get(inode(line)?).filter(|file| names(line, file));
         if let Some(file) = lines.filter_map(file).next() {
             running.push(Running { pid, file: file.clone() });
@@ -85,7 +88,7 @@ pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
     let maps = fs::read(format!("/proc/{pid}/maps"))?;
     let file = |line: &[u8]| {
         let text = String::from_utf8_lossy(line);
-        let inode = inode(&text).filter(|_| text.ends_with(PROFILE_SUFFIX))?;
+        let inode = inode(&text).filter(|_| is_of_profile(&text))?;
         let path = &line[line.iter().position(|&byte| byte == b'/')?..];
         // It may have the characters of the escape itself.
         let paths =
@@ -122,7 +125,8 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Whether a live process has this file mapped: pids come round again, files do not.
+/// Whether a live process has this profile mapped beyond its first page: pids come round again,
+/// files do not.
 pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
     let Ok(maps) = maps(pid) else {
         return false;
@@ -130,7 +134,8 @@ pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
     let Ok(number) = fs::metadata(file).map(|m| m.ino().to_string()) else {
         return false;
     };
-    maps.lines().any(|line| inode(line) == Some(number.as_str()) && names(line, file))
+    let is_of_file = |line| inode(line) == Some(number.as_str()) && names(line, file);
+    maps.lines().any(|line| is_of_file(line) && is_beyond_first_page(line))
 }
 
 /// The same of any process that can be looked at.
@@ -141,6 +146,21 @@ pub(crate) fn anyone_maps_file(file: &Path) -> bool {
 fn pids() -> impl Iterator<Item = u32> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.file_name());
     names.filter_map(|name| name.to_str()?.parse().ok())
+}
+
+/// Whether a line of `/proc/PID/maps` is of a profile that the process writes to.
+fn is_of_profile(line: &str) -> bool {
+    line.ends_with(PROFILE_SUFFIX) && is_beyond_first_page(line)
+}
+
+/// Whether a mapping has more of its file than the first page.
+fn is_beyond_first_page(line: &str) -> bool {
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut fields = line.split_ascii_whitespace();
+    let range = fields.next().and_then(|range| range.split_once('-'));
+    let length = range.and_then(|(from, to)| number(to)?.checked_sub(number(from)?));
+    let offset = fields.nth(1).and_then(number);
+    length.is_some_and(|length| length > PAGE) || offset.is_some_and(|offset| offset > 0)
 }
 
 /// The inode of a line of `/proc/PID/maps`.

@@ -162,7 +162,7 @@ fn a_profile_that_a_process_has_mapped_is_left_alone() {
     // of another pid than the one that maps it, as one pid namespace sees another's
     let exited = |h: &mut format::FileHeader| h.end_kind = format::End::Exited as u32;
     for (own_pid, noted) in [(true, false), (true, true), (false, false)] {
-        let file = scratch.write("x", &[0; 4096]);
+        let file = scratch.write("x", &[0; 8192]);
         let mut child = Command::new("python3")
             .args(["-c", MAPS, file.to_str().unwrap()])
             .stdin(Stdio::piped())

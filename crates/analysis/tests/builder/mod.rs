@@ -4,10 +4,12 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use heaptide_format::{
-    ADDRESS_BITS, EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, KEY_BIT, KEY_GRANULE,
+    ADDRESS_BITS, EXTENT_HEADER, EXTENT_MAGIC, End, ExtentHeader, FileHeader, KEY_BIT, KEY_GRANULE,
     KEY_LABELLED, Key, Kind, Lane, MAGIC, Mark, Mode, Module, NAME_GRANULE, Name, Node, PAGE,
     SITE_GRANULE, STRING_GRANULE, Sample, Scope, Site, StringHeader, TraceStart, VERSION, Window,
 };
@@ -53,6 +55,12 @@ impl ProfileBuilder {
         let command: String = arguments.iter().map(|a| format!("{a}\0")).collect();
         self.header.command = self.string(&command);
         self.header.host = self.string("host");
+        self
+    }
+
+    /// Has the image note that it exited: its tables are taken as they are.
+    pub fn exited(&mut self) -> &mut ProfileBuilder {
+        self.header.end_kind = End::Exited as u32;
         self
     }
 
@@ -295,5 +303,73 @@ impl std::ops::Deref for Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Maps a file as its first line of input says, and holds it until its input ends.
+const MAPS: &str = "#include <fcntl.h>\n\
+    #include <stdio.h>\n\
+    #include <sys/mman.h>\n\
+    int main(void) {\n\
+        char path[4096]; long offset, length;\n\
+        if (scanf(\"%4095s %ld %ld\", path, &offset, &length) != 3) return 1;\n\
+        int fd = open(path, O_RDWR);\n\
+        void *at = mmap(0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);\n\
+        puts(at == MAP_FAILED ? \"failed\" : \"mapped\");\n\
+        fflush(stdout);\n\
+        while (getchar() != EOF) {}\n\
+        return 0;\n\
+    }\n";
+
+/// A program that has a part of its profile mapped.
+pub struct Mapping {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    /// Its profile, the file that it maps.
+    pub profile: PathBuf,
+}
+
+impl Mapping {
+    /// Bytes of its profile.
+    pub const LENGTH: u64 = 8 * PAGE;
+
+    /// Starts one; `profile_of` makes its profile for a pid.
+    pub fn start(directory: &Path, profile_of: impl FnOnce(u32) -> Vec<u8>) -> Mapping {
+        let program = directory.join("maps");
+        if !program.exists() {
+            fs::write(directory.join("maps.c"), MAPS).unwrap();
+            let mut compiler = Command::new("cc");
+            compiler.arg("-o").arg(&program).arg(directory.join("maps.c"));
+            assert!(compiler.status().unwrap().success());
+        }
+        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let mut child = Command::new(&program).stdin(stdin).stdout(stdout).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let profile = directory.join(format!("{}-0.profile", child.id()));
+        let mut bytes = profile_of(child.id());
+        bytes.resize(Mapping::LENGTH as usize, 0);
+        fs::write(&profile, bytes).unwrap();
+        Mapping { child, input, output, profile }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it map a part of its profile.
+    pub fn map(&mut self, offset: u64, length: u64) {
+        let line = format!("{} {offset} {length}\n", self.profile.display());
+        self.input.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "mapped\n");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        self.child.wait().unwrap();
     }
 }
