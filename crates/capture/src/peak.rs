@@ -13,10 +13,10 @@ use crate::moments;
 use crate::process::{self, Process};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
-use heaptide_format::FileHeader;
+use heaptide_format::{FileHeader, PEAK_BATCH};
 
 /// Bytes that a thread's live may move before others are told.
-pub const BATCH: i64 = 32 << 10;
+pub const BATCH: i64 = PEAK_BATCH as i64;
 /// The time of a peak stays that of one so many ticks of the time stamp counter before: half a
 /// millisecond at 2 GHz.
 const SAME_TIME: u64 = 1 << 20;

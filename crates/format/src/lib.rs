@@ -222,8 +222,8 @@ pub struct FileHeader {
     pub pid: u32,
     /// Its parent at the start of the recording.
     pub ppid: u32,
-    /// The number of this image among those of the same pid in the recording: 0, then 1 after an
-    /// exec, …
+    /// The number of this image among those of the same pid in the recording, from 0. They may be
+    /// of several processes: see `process_start_ticks`.
     pub image: u32,
     /// 1 if the image began as a fork of a recorded one (and not by exec).
     pub forked: u32,
@@ -338,6 +338,10 @@ pub struct FileHeader {
     /// forked child adds itself to its parent's.
     pub unrecorded_children: [u64; UNRECORDED_CHILDREN],
 }
+
+/// Bytes that the live of one thread may move before others are told: with several threads the peak
+/// is exact within as many of these as threads ran at once.
+pub const PEAK_BATCH: u64 = 32 << 10;
 
 /// Bytes of a name in a request from outside.
 pub const REQUEST_TEXT: usize = 256;
