@@ -345,7 +345,8 @@ impl Site {
 fn heading(processes: &[Process], path: &Path) -> Option<Process> {
     let first = processes.first()?;
     let alone = processes.len() == 1;
-    let numbers = if alone { (first.pid, first.ppid, first.image) } else { (0, 0, 0) };
+    let numbers = (first.pid, first.ppid, first.image, first.process_number, first.execs);
+    let numbers = if alone { numbers } else { (0, 0, 0, 0, 0) };
     let images = processes.iter().map(|p| p.images).fold(0, u32::saturating_add);
     let notes = notes(processes);
     Some(Process {
@@ -353,6 +354,8 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         pid: numbers.0,
         ppid: numbers.1,
         image: numbers.2,
+        process_number: numbers.3,
+        execs: numbers.4,
         forked: alone && first.forked,
         program: common(processes, |p| &p.program).cloned().unwrap_or_default(),
         command: command(processes),
@@ -363,6 +366,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         images,
         start_realtime_ns: 0,
         duration_ns: 0,
+        duration_is_known: processes.iter().all(|p| p.duration_is_known),
         end: end(processes),
         mode: most_told(processes),
         totals: Measures::default(),
@@ -455,8 +459,9 @@ fn end(processes: &[Process]) -> End {
     let run = |p: &Process| p.run.as_ref().map(|run| run.number);
     let mut roots: FxHashMap<Option<u32>, (u32, End)> = FxHashMap::default();
     for process in processes {
-        let root = roots.entry(run(process)).or_insert((process.pid, process.end));
-        if root.0 == process.pid {
+        let number = process.process_number;
+        let root = roots.entry(run(process)).or_insert((number, process.end));
+        if root.0 == number {
             root.1 = process.end;
         }
     }

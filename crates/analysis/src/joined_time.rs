@@ -161,13 +161,18 @@ fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> 
         true => Sample { live_bytes: 0, resident_bytes: 0, virtual_bytes: 0, ..last },
         false => Sample { live_bytes: totals.live_bytes, ..last },
     };
-    steps.push(Sample {
-        time_ns: process.duration_ns.max(last.time_ns),
-        peak_bytes: totals.peak_bytes.max(last.peak_bytes),
-        allocations: totals.allocations.max(last.allocations),
-        frees: totals.frees.max(last.frees),
-        usable_bytes: totals.usable_bytes.max(last.usable_bytes),
-        ..living
+    let time_ns = process.duration_ns.max(last.time_ns);
+    let peak_bytes = totals.peak_bytes.max(last.peak_bytes);
+    let at_end = Sample { time_ns, peak_bytes, ..living };
+    steps.push(match process.duration_is_known {
+        true => Sample {
+            allocations: totals.allocations.max(last.allocations),
+            frees: totals.frees.max(last.frees),
+            usable_bytes: totals.usable_bytes.max(last.usable_bytes),
+            ..at_end
+        },
+        // When the rest was is not known.
+        false => at_end,
     });
     steps
 }

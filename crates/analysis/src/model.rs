@@ -55,8 +55,13 @@ pub struct Process {
     pub pid: u32,
     /// Parent's process id at the start.
     pub ppid: u32,
-    /// 0 for the first image of this pid, 1 after its first exec, …
+    /// The number in the name of its profile: images of one pid are counted, which may be of
+    /// several processes.
     pub image: u32,
+    /// A number that all images of this process have, and no other of the recording.
+    pub process_number: u32,
+    /// Programs that this process was before, by exec.
+    pub execs: u32,
     /// Whether the image began as a fork of a recorded one.
     pub forked: bool,
     /// Path of the program.
@@ -72,12 +77,15 @@ pub struct Process {
     /// Where `heaptide merge` took it from; none if it was recorded here.
     pub run: Option<Run>,
     /// Process images in these tables: 1, or more where several were joined (see
-    /// [`Recording::join`]). Joined ones have no pid, parent and image number: those are 0.
+    /// [`Recording::join`]). Joined ones have no pid, parent and numbers of image and process:
+    /// those are 0.
     pub images: u32,
     /// Start, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
-    /// From start to end (or to the last sign of life), nanoseconds.
+    /// From start to end, or to the last sign of life, nanoseconds.
     pub duration_ns: u64,
+    /// Whether `duration_ns` is all of it; else the image is known to have lasted at least so long.
+    pub duration_is_known: bool,
     /// How it ended.
     pub end: End,
     /// What was recorded.

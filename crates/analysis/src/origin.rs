@@ -114,6 +114,7 @@ struct Naming {
     by: Origin,
     runs: bool,
     jobs: bool,
+    images: bool,
 }
 
 impl Naming {
@@ -130,7 +131,10 @@ impl Naming {
                 .iter()
                 .any(|p| *run_of_pid.entry((&p.host, p.pid)).or_insert(number(p)) != number(p)),
         };
-        Naming { by, runs, jobs }
+        let mut named = FxHashSet::default();
+        let mut one_of_each = processes.iter().map(|p| (number(p), &p.host, p.pid, &p.program));
+        let images = by == Origin::Process && one_of_each.any(|name| !named.insert(name));
+        Naming { by, runs, jobs, images }
     }
 
     fn key(&self, index: usize, process: &Process) -> Key {
@@ -158,7 +162,11 @@ impl Naming {
             }
             Key::Process(_) => {
                 let program = process.program.rsplit('/').next().unwrap_or_default();
-                format!("{run}pid {} {program}", process.pid).trim_end().to_owned()
+                let image = match self.images && process.image > 0 {
+                    true => format!(" image {}", process.image),
+                    false => String::new(),
+                };
+                format!("{run}pid {}{image} {program}", process.pid).trim_end().to_owned()
             }
         }
     }

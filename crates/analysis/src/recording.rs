@@ -3,16 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_format as format;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::baseline;
 use crate::draft;
+use crate::ending::{self, Ending, Lasted, Outside, now_ns, seen_ns};
 use crate::files::{self, Image};
-use crate::metadata::{MergedRun, Metadata, Status, StatusKind};
+use crate::identity::{self, Begun, Place};
+use crate::metadata::{ImageEnd, MergedRun, Metadata, Status, StatusKind};
 use crate::model::{End, Process, Recording, Run};
 use crate::pack;
 use crate::reader::{self, NO_MODULE, Profile};
@@ -126,13 +127,14 @@ impl Process {
     /// ```
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Process, Error> {
         let profile = reader::parse(bytes, path)?;
-        let end = noted_end(&profile.header).unwrap_or(End::Unknown);
-        let duration_ns = duration_ns(&profile, end, None);
+        let end = ending::noted(&profile.header).unwrap_or(End::Unknown);
         let ending = Ending {
             file: path.to_owned(),
             run: None,
             end,
-            duration_ns,
+            lasted: ending::lasted(&profile, end, &Outside::default()),
+            process_number: 0,
+            execs: 0,
             part: None,
             notes: profile.notes.clone(),
         };
@@ -222,16 +224,6 @@ pub(crate) fn names(
     Ok((parts.symbols, refused.into_iter().map(|(_, line)| line).collect()))
 }
 
-/// How a process image ended, and what to say about how complete its profile is.
-pub(crate) struct Ending {
-    pub(crate) file: PathBuf,
-    pub(crate) run: Option<Run>,
-    pub(crate) end: End,
-    pub(crate) duration_ns: u64,
-    pub(crate) part: Option<String>,
-    pub(crate) notes: Vec<String>,
-}
-
 /// The files of a recording, read and not yet put together.
 struct Parts {
     directory: PathBuf,
@@ -241,8 +233,9 @@ struct Parts {
     /// In order of start.
     profiles: Vec<(PathBuf, Profile)>,
     damaged: Vec<(PathBuf, String)>,
-    /// Highest image of each run and pid, by the names of the files.
-    last_image: FxHashMap<(u32, u32), u32>,
+    /// The images of the recording, also of profiles that are not read here, among those of their
+    /// process.
+    places: FxHashMap<Image, Place>,
 }
 
 impl Parts {
@@ -289,49 +282,67 @@ impl Parts {
         });
         let sealed = symbols.is_some() && metadata.as_ref().is_none_or(|m| m.sealed);
         let symbols = symbols.unwrap_or_default();
-        let last_image = last_images(&all);
-        Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, last_image })
+        let places = identity::places(begun(&all, &profiles));
+        Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, places })
     }
 
     fn endings(&self, changed: &[(ModuleKey, String)]) -> Vec<Ending> {
-        let starts = self.starts();
+        let mut numbers: FxHashMap<usize, u32> = FxHashMap::default();
         let ending = |(file, profile): &(PathBuf, Profile)| {
+            let place = self.place(file, profile);
+            let next_number = numbers.len() as u32;
+            let process = place.map_or(usize::MAX, |place| place.process);
+            let process_number = *numbers.entry(process).or_insert(next_number);
+            let execs = place.map_or(0, |place| place.execs);
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
-            let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
-            let reset = profile.before.as_ref().map(|before| before.says());
-            let copied_ns = self.copied_running(file).filter(|_| taken.is_none());
-            let copied = copied_ns.map(|ns| {
-                let after_ns = ns.saturating_sub(profile.header.start_realtime_ns);
-                format!("when it was merged, {:.3} s after the start", after_ns as f64 / 1e9)
-            });
-            let taken_says = taken.iter().map(|t| t.says.clone());
-            let parts: Vec<String> = taken_says.chain(copied).chain(reset).collect();
-            let part = (!parts.is_empty()).then(|| parts.join(", "));
-            let header = &profile.header;
-            let next = header.image.checked_add(1).map(|next| (run_of(file), header.pid, next));
-            let next_start_ns = next.and_then(|next| starts.get(&next).copied());
-            let duration_ns = match (taken, copied_ns) {
-                (Some(taken), _) => taken.time_ns,
-                (None, Some(copied_ns)) => duration_ns(profile, End::Unknown, Some(copied_ns)),
-                (None, None) => duration_ns(profile, end, next_start_ns),
-            };
+            let (lasted, part) = self.moment(file, profile, end);
             let run = self
                 .merged(file)
                 .map(|run| Run { number: run_of(file), recording: run.recording.clone() });
-            Ending { file: file.clone(), run, end, duration_ns, part, notes }
+            Ending { file: file.clone(), run, end, lasted, process_number, execs, part, notes }
         };
         self.profiles.iter().map(ending).collect()
     }
 
-    /// When each image began, by run, pid and number.
-    fn starts(&self) -> FxHashMap<(u32, u32, u32), u64> {
-        let start = |(file, profile): &(PathBuf, Profile)| {
-            let header = &profile.header;
-            ((run_of(file), header.pid, header.image), header.start_realtime_ns)
+    /// How long an image lasted, or until when its figures are, and what they are of if not of all.
+    fn moment(&self, file: &Path, profile: &Profile, end: End) -> (Lasted, Option<String>) {
+        let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
+        let reset = profile.before.as_ref().map(|before| before.says());
+        let copied_ns = self.copied_running(file).filter(|_| taken.is_none());
+        let after_ns = copied_ns.map(|ns| ns.saturating_sub(profile.header.start_realtime_ns));
+        let copied = after_ns
+            .map(|ns| format!("when it was merged, {:.3} s after the start", ns as f64 / 1e9));
+        let lasted = match (&taken, after_ns) {
+            (Some(taken), _) => Lasted { ns: taken.time_ns, is_known: taken.is_noted },
+            (None, Some(ns)) => Lasted { ns: ns.max(seen_ns(profile)), is_known: true },
+            (None, None) => ending::lasted(profile, end, &self.outside(file, profile)),
         };
-        self.profiles.iter().rev().map(start).collect()
+        let parts: Vec<String> =
+            taken.map(|t| t.says).into_iter().chain(copied).chain(reset).collect();
+        (lasted, (!parts.is_empty()).then(|| parts.join(", ")))
+    }
+
+    /// What is known of the end of an image beside its profile.
+    fn outside(&self, file: &Path, profile: &Profile) -> Outside {
+        let name = snapshot::process_of(file);
+        let (_, image) = files::split(&name);
+        let ends: &[ImageEnd] = match self.merged(file) {
+            Some(run) => &run.ends,
+            None => self.metadata.as_ref().map_or(&[], |metadata| &metadata.ends),
+        };
+        let sealed_ns = self.metadata.as_ref().map_or(0, |metadata| metadata.sealed_realtime_ns);
+        Outside {
+            ended_ns: ends.iter().find(|end| end.image == image).map(|end| end.monotonic_ns),
+            latest_ns: if sealed_ns == 0 { now_ns() } else { sealed_ns },
+            next: self.place(file, profile).and_then(|place| place.next),
+        }
+    }
+
+    /// An image among those of its process; none of a file that is called otherwise.
+    fn place(&self, file: &Path, profile: &Profile) -> Option<&Place> {
+        self.places.get(&image_of(file, profile))
     }
 
     /// The recording that a file was merged from.
@@ -361,14 +372,13 @@ impl Parts {
         if snapshot::numbers(file).is_some() || self.copied_running(file).is_some() {
             return End::Running; // it was, then
         }
-        let noted = noted_end(header);
-        let last = self.last_image.get(&(run_of(file), header.pid));
-        let is_last = last.is_none_or(|&last| last <= header.image);
-        if !is_last || noted == Some(End::Exec) {
+        let place = self.place(file, profile);
+        if ending::is_exec(header, place) {
             return End::Exec;
         }
-        let root = self.root(file).filter(|root| root.0 == header.pid);
-        match (root.and_then(|root| root.1), noted) {
+        let is_first = place.is_none_or(|place| place.is_first_of_pid);
+        let root = self.root(file).filter(|root| root.0 == header.pid && is_first);
+        match (root.and_then(|root| root.1), ending::noted(header)) {
             (Some(Status { kind: StatusKind::Exited, code }), _) => End::Exited(code),
             (Some(Status { kind: StatusKind::Signaled, code }), _) => End::Signaled(code),
             (None, Some(end)) => end,
@@ -391,15 +401,6 @@ impl Parts {
             End::Unknown => !anyone_maps_file(file),
             _ => !maps_file(header.pid, file),
         }
-    }
-}
-
-/// The end as the image itself noted it.
-fn noted_end(header: &format::FileHeader) -> Option<End> {
-    match header.end_kind {
-        kind if kind == format::End::Exited as u32 => Some(End::Exited(header.end_code)),
-        kind if kind == format::End::Exec as u32 => Some(End::Exec),
-        _ => None,
     }
 }
 
@@ -461,14 +462,24 @@ fn unread_trace(file: &Path, profile: &Profile) -> Option<(PathBuf, String)> {
     Some((path_of(file), error.to_string()))
 }
 
-/// Highest images of runs and pids, by the names of profiles.
-fn last_images(files: &[PathBuf]) -> FxHashMap<(u32, u32), u32> {
-    let mut last = FxHashMap::<(u32, u32), u32>::default();
-    for Image { run, pid, image } in files.iter().filter_map(|file| Image::of(file)) {
-        let highest = last.entry((run, pid)).or_insert(image);
-        *highest = image.max(*highest);
-    }
-    last
+/// The images of a recording: those that were read, and by their names those of its other profiles.
+fn begun(all: &[PathBuf], read: &[(PathBuf, Profile)]) -> Vec<Begun> {
+    let known = |(file, profile): &(PathBuf, Profile)| Begun {
+        image: image_of(file, profile),
+        header: Some(profile.header),
+    };
+    let mut begun: Vec<Begun> = read.iter().map(known).collect();
+    let have: FxHashSet<Image> = begun.iter().map(|begun| begun.image).collect();
+    let pids: FxHashSet<(u32, u32)> = have.iter().map(|image| (image.run, image.pid)).collect();
+    let others = all.iter().filter_map(|file| Some((file, Image::of(file)?)));
+    let others = others.filter(|(_, i)| !have.contains(i) && pids.contains(&(i.run, i.pid)));
+    begun.extend(others.map(|(file, image)| Begun { image, header: snapshot::head(file).ok() }));
+    begun
+}
+
+/// The image that a profile or snapshot is of, by its head.
+fn image_of(file: &Path, profile: &Profile) -> Image {
+    Image { run: run_of(file), pid: profile.header.pid, image: profile.header.image }
 }
 
 /// The run that a file of a merged recording is of; 0 if it was recorded here.
@@ -511,28 +522,4 @@ fn key(module: &reader::Module) -> ModuleKey {
 
 fn uses(profile: &Profile, module: &ModuleKey) -> bool {
     profile.modules.iter().any(|m| m.path == module.path && m.build_id == module.build_id)
-}
-
-/// From start to end. Where no end was noted: until the next image of the process began, until now
-/// while it runs, else until the last sign of life.
-fn duration_ns(profile: &Profile, end: End, next_start_ns: Option<u64>) -> u64 {
-    let header = &profile.header;
-    let now_ns = || {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-    };
-    let end_ns = match end {
-        _ if header.end_time_ns != 0 => return header.end_time_ns,
-        End::Running => Some(now_ns()),
-        _ => next_start_ns,
-    };
-    let end_ns = end_ns.map_or(0, |end| end.saturating_sub(header.start_realtime_ns));
-    end_ns.max(seen_ns(profile))
-}
-
-/// The last sign of life, nanoseconds from the start.
-fn seen_ns(profile: &Profile) -> u64 {
-    let header = &profile.header;
-    let sampled = profile.timeline.last().map_or(0, |sample| sample.time_ns);
-    header.last_seen_ns.max(header.peak_time_ns).max(sampled)
 }

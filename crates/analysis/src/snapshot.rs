@@ -119,17 +119,21 @@ pub(crate) struct Taken {
     pub(crate) says: String,
     /// Nanoseconds from the start of the recording.
     pub(crate) time_ns: u64,
+    /// Whether it notes that, and it is not the last sign of life.
+    pub(crate) is_noted: bool,
 }
 
 /// The moment of a snapshot; none if the file is none. Where it is not noted it is that of the last
 /// sign of life, `seen_ns`.
 pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Taken> {
     let (_, number) = numbers(file)?;
-    let (name, time_ns) = noted(header, number).unwrap_or((String::new(), seen_ns));
+    let noted = noted(header, number);
+    let is_noted = noted.is_some();
+    let (name, time_ns) = noted.unwrap_or((String::new(), seen_ns));
     let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
     let seconds = time_ns as f64 / 1e9;
     let says = format!("snapshot {number}{name}, {seconds:.3} s after the start");
-    Some(Taken { says, time_ns })
+    Some(Taken { says, time_ns, is_noted })
 }
 
 /// The snapshots of a number: of each of these profiles that has one.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use heaptide_format as format;
 
 use crate::aggregate::Sum;
+use crate::ending::Ending;
 use crate::facts::{self, Facts};
 use crate::growing::{Growing, Grown};
 use crate::model::{
@@ -13,7 +14,6 @@ use crate::model::{
 };
 use crate::naming;
 use crate::reader::{self, NO_MODULE, Profile};
-use crate::recording::Ending;
 use crate::symbols::{ModuleKey, Symbols};
 use crate::text;
 use crate::trace::{Became, Trace};
@@ -42,7 +42,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let marks = naming::marks(&profile, &ids);
     let became =
         Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
-    let running = (ending.end == End::Running, ending.duration_ns);
+    let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = Trace::of(&profile, &ending.file, running, &became).into_iter().collect();
     let header = &profile.header;
     totals.peak_bytes = header.peak_bytes;
@@ -51,9 +51,12 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         pid: header.pid,
         ppid: header.ppid,
         image: header.image,
+        process_number: ending.process_number,
+        execs: ending.execs,
         forked: header.forked != 0,
         start_realtime_ns: header.start_realtime_ns,
-        duration_ns: ending.duration_ns,
+        duration_ns: ending.lasted.ns,
+        duration_is_known: ending.lasted.is_known,
         end: ending.end,
         mode: match profile.mode {
             format::Mode::Counters => Mode::Counters,

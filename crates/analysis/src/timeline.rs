@@ -75,6 +75,9 @@ pub struct Timeline {
     pub resident: Series,
     /// Allocations so far; never falls.
     pub allocations: Series,
+    /// Allocations after the last sample, where it is not known when the process ended: they are in
+    /// no rate.
+    pub undated_allocations: u64,
 }
 
 impl Timeline {
@@ -105,12 +108,19 @@ impl Timeline {
         let resident = points(|s| s.resident_bytes).filter(|point| point.1 > 0).collect();
         let mut allocations: Vec<_> = points(|s| s.allocations).collect();
         allocations.push((0, 0));
-        allocations.push((duration_ns, totals.allocations));
+        let sampled = allocations.iter().map(|point| point.1).max().unwrap_or(0);
+        let mut undated_allocations = 0;
+        if process.duration_is_known {
+            allocations.push((duration_ns, totals.allocations));
+        } else {
+            undated_allocations = totals.allocations.saturating_sub(sampled);
+        }
         Timeline {
             duration_ns,
             live: Series::of(live),
             resident: Series::of(resident),
             allocations: rising(Series::of(allocations)),
+            undated_allocations,
         }
     }
 
@@ -182,6 +192,7 @@ mod tests {
     fn without_samples_there_is_start_peak_and_end() {
         let mut process = process(&[]);
         (process.duration_ns, process.peak_time_ns) = (100, 40);
+        process.duration_is_known = true;
         (process.totals.peak_bytes, process.totals.live_bytes) = (800, 200);
         process.totals.allocations = 50;
         let timeline = Timeline::of(&process);
@@ -191,6 +202,19 @@ mod tests {
         assert_eq!(timeline.live.top(), (40, 800));
         let joined = Timeline::of(&Process { images: 2, ..process });
         assert_eq!(joined.live.top(), (0, 0), "peaks of several are not of one moment");
+    }
+
+    #[test]
+    fn without_a_known_end_there_is_no_rate_after_the_last_sample() {
+        let mut process = process(&[(50, 5, 20)]);
+        (process.duration_ns, process.totals.allocations) = (60, 1_000_000);
+        let timeline = Timeline::of(&process);
+        assert!(!process.duration_is_known);
+        assert_eq!((timeline.rate((0, 50)), timeline.rate((50, 60))), (0.4e9, 0.0));
+        assert_eq!(timeline.undated_allocations, 999_980);
+        process.duration_is_known = true;
+        let timeline = Timeline::of(&process);
+        assert_eq!((timeline.rate((50, 60)), timeline.undated_allocations), (99_998.0e9, 0));
     }
 
     #[test]

@@ -346,7 +346,8 @@ pub fn write_site(
     let live = Series::of(points.chain([(0, 0)]).collect());
     let duration_ns = moments.iter().map(|m| m.time_ns).max().unwrap_or(0).max(1);
     let allocations = Series::default();
-    let timeline = Timeline { duration_ns, live, resident: Series::default(), allocations };
+    let resident = Series::default();
+    let timeline = Timeline { duration_ns, live, resident, allocations, undated_allocations: 0 };
     let columns = width.saturating_sub(LABEL + 3).clamp(COLUMNS.0, COLUMNS.1);
     caption(out, process)?;
     let (n, site) = (counted(moments.len() as u64, "moment"), elide_middle(site, NAME));
