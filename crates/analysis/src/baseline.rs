@@ -121,8 +121,8 @@ impl Before {
         }
     }
 
-    /// The lanes with what their histograms had counted taken off.
-    pub(crate) fn histograms(&self, lanes: &[format::Lane]) -> Vec<format::Lane> {
+    /// The lanes with what they had counted taken off, as far as size classes have it.
+    pub(crate) fn counts(&self, lanes: &[format::Lane]) -> Vec<format::Lane> {
         let mut lanes = lanes.to_vec();
         for lane in &mut lanes {
             let Some(was) = self.lanes.get(&lane.index) else {
@@ -134,6 +134,8 @@ impl Before {
             less(&mut lane.requested_classes, &was.requested_classes);
             less(&mut lane.usable_classes, &was.usable_classes);
             less(&mut lane.freed_classes, &was.freed_classes);
+            lane.requested_bytes = lane.requested_bytes.saturating_sub(was.requested_bytes);
+            lane.usable_bytes = lane.usable_bytes.saturating_sub(was.usable_bytes);
         }
         lanes
     }

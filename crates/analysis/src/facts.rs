@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::Sum;
 use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId};
 use crate::reader::{self, Profile};
+use crate::reconcile::{self, FreedHere};
 use crate::text;
 
 /// What the ids of a profile's sites have become.
@@ -42,6 +43,9 @@ impl Facts {
             format::Mode::Counters => facts.add_lane_sites(profile),
             format::Mode::Stacks | format::Mode::Scopes => {
                 facts.add_sites(profile, of);
+                if profile.may_be_reconciled() {
+                    reconcile::lent(&mut facts.sites);
+                }
                 facts.add_frees_here(profile, of);
             }
         }
@@ -101,9 +105,19 @@ impl Facts {
                 rows.entry((site.lane, site.scope)).or_insert(index);
             }
         }
+        let mut here = self.freed_here(profile, of);
+        if profile.may_be_reconciled() {
+            reconcile::freed_here(&mut here, &Sum::over(&self.sites));
+        }
+        here.into_iter().for_each(|freed| self.add_here(&mut rows, freed));
+    }
+
+    /// What each scope of a lane freed, and what a lane freed in no scope.
+    fn freed_here(&mut self, profile: &Profile, of: &Dimensions) -> Vec<FreedHere> {
+        let mut here = Vec::new();
         let mut left = FxHashMap::default();
         let lanes = match &profile.before {
-            Some(before) => before.histograms(&profile.lanes),
+            Some(before) => before.counts(&profile.lanes),
             None => profile.lanes.clone(),
         };
         for record in &lanes {
@@ -113,26 +127,25 @@ impl Facts {
         for (path, &scope) in profile.named.scopes.iter().zip(&of.scope_of_path[1..]) {
             let index = path.counters.lane;
             let lane = self.lane(index, || format!("lane {index}"));
-            let here = (path.counters.frees_here, path.counters.freed_here_bytes);
-            self.add_here(&mut rows, lane, scope, here);
-            if let Some((frees, bytes)) = left.get_mut(&lane) {
-                (*frees, *bytes) = (frees.saturating_sub(here.0), bytes.saturating_sub(here.1));
+            let (frees, bytes) = (path.counters.frees_here, path.counters.freed_here_bytes);
+            here.push(FreedHere { lane, scope, frees, bytes });
+            if let Some(left) = left.get_mut(&lane) {
+                *left = (left.0.saturating_sub(frees), left.1.saturating_sub(bytes));
             }
         }
         // Version 1 had no scopes; else what no scope had room for.
         for record in &profile.lanes {
             let lane = self.lane(record.index, String::new);
-            let here = left.remove(&lane).unwrap_or_default();
-            self.add_here(&mut rows, lane, ScopeId(0), here);
+            let (frees, bytes) = left.remove(&lane).unwrap_or_default();
+            here.push(FreedHere { lane, scope: ScopeId(0), frees, bytes });
         }
+        here
     }
 
     fn add_here(
         &mut self,
         rows: &mut FxHashMap<(LaneId, ScopeId), usize>,
-        lane: LaneId,
-        scope: ScopeId,
-        (frees_here, freed_here_bytes): (u64, u64),
+        FreedHere { lane, scope, frees: frees_here, bytes: freed_here_bytes }: FreedHere,
     ) {
         if frees_here == 0 && freed_here_bytes == 0 {
             return;
@@ -238,15 +251,23 @@ fn not_negative(n: u64) -> u64 {
     if n > i64::MAX as u64 { 0 } else { n }
 }
 
+/// Bytes lent to blocks of a pool, which are in the bytes that are gone.
 fn lent(site: &reader::Site) -> u64 {
-    site.lent_bytes.max(0) as u64
+    (site.lent_bytes.max(0) as u64).min(gone(&site.counters).1)
+}
+
+/// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than the
+/// allocations, there may be more.
+fn gone(record: &format::Site) -> (u64, u64) {
+    let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
+    let bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));
+    (frees.min(record.allocations), bytes.min(record.usable_bytes))
 }
 
 /// A site's row. No difference goes below 0.
 fn site_measures(site: &reader::Site, epoch: u32) -> Measures {
     let record = &site.counters;
-    let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
-    let gone_bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));
+    let (frees, gone_bytes) = gone(record);
     let (owner_blocks, owner_bytes) = match record.epoch >= epoch {
         true => (record.peak_blocks, record.peak_bytes),
         false => (
@@ -265,7 +286,7 @@ fn site_measures(site: &reader::Site, epoch: u32) -> Measures {
         failed: record.failed.into(),
         requested_bytes: record.requested_bytes,
         usable_bytes: record.usable_bytes,
-        freed_bytes: gone_bytes.saturating_sub(lent(site)),
+        freed_bytes: gone_bytes - lent(site),
         live_blocks: difference(record.allocations, frees),
         live_bytes: difference(record.usable_bytes, gone_bytes),
         peak_bytes: 0,

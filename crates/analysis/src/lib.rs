@@ -42,6 +42,7 @@ mod pack;
 pub mod pattern;
 pub mod peak;
 pub mod reader;
+mod reconcile;
 pub mod recording;
 mod restack;
 mod rewrite;

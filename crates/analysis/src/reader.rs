@@ -69,6 +69,21 @@ pub struct Profile {
     pub notes: Vec<String>,
 }
 
+impl Profile {
+    /// Whether it has counters of stacks or scopes, and not of lanes alone.
+    pub(crate) fn has_sites(&self) -> bool {
+        self.mode != format::Mode::Counters
+    }
+
+    /// Whether tables that disagree do so because of events that were being counted: the process
+    /// may not have been at rest, and nothing of the file is damaged. Version 1 had other tables.
+    pub(crate) fn may_be_reconciled(&self) -> bool {
+        let at_rest = self.header.end_kind == format::End::Exited as u32;
+        let alone = self.header.lanes_at_once <= 1;
+        self.header.version > 1 && self.notes.is_empty() && !(at_rest && alone)
+    }
+}
+
 /// A loaded file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {

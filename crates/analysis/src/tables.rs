@@ -10,10 +10,12 @@ use crate::ending::Ending;
 use crate::facts::{self, Facts};
 use crate::growing::{Growing, Grown};
 use crate::model::{
-    End, Frame, FrameId, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId, StackNode,
+    End, Frame, FrameId, Measures, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId,
+    StackNode,
 };
 use crate::naming;
 use crate::reader::{self, NO_MODULE, Profile};
+use crate::reconcile;
 use crate::symbols::{ModuleKey, Symbols};
 use crate::text;
 use crate::trace::{Became, Trace};
@@ -32,7 +34,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         let facts = Facts::of(&profile, &of);
         (reader::joined(stacks), facts)
     });
-    let Facts { lanes, mut sites, ids, of_site } = facts;
+    let Facts { mut lanes, mut sites, ids, of_site } = facts;
     sites.iter_mut().for_each(|site| site.stack = stack_of_node[site.stack.0 as usize]);
     let mut totals = Sum::default();
     sites.iter().for_each(|site| totals.add(site));
@@ -45,7 +47,16 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = Trace::of(&profile, &ending.file, running, &became).into_iter().collect();
     let header = &profile.header;
-    totals.peak_bytes = header.peak_bytes;
+    let peak = Peak::of(&profile, &totals, ending.lasted.ns);
+    totals.peak_bytes = peak.bytes;
+    if peak.is_now && profile.has_sites() {
+        let all = lanes.iter_mut().map(|lane| &mut lane.measures);
+        let all = all.chain(sites.iter_mut().map(|site| &mut site.measures)).chain([&mut totals]);
+        all.for_each(|measures| {
+            measures.at_peak_blocks = measures.live_blocks;
+            measures.at_peak_bytes = measures.live_bytes;
+        });
+    }
     Process {
         file: ending.file,
         pid: header.pid,
@@ -64,14 +75,11 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             format::Mode::Scopes => Mode::Scopes,
         },
         totals,
-        peak_time_ns: header.peak_time_ns,
-        peak_bound_bytes: header.peak_bound_bytes,
+        peak_time_ns: peak.time_ns,
+        peak_bound_bytes: peak.bound_bytes,
         unmatched_frees: header.unmatched_frees,
         losses: losses(header),
-        histogram: match &profile.before {
-            Some(before) => histogram(&before.histograms(&profile.lanes)),
-            None => histogram(&profile.lanes),
-        },
+        histogram: histogram(&profile, &totals),
         lanes,
         frames,
         stacks,
@@ -98,6 +106,41 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     }
 }
 
+/// The highest live bytes.
+struct Peak {
+    bytes: u64,
+    time_ns: u64,
+    /// How exact this is, and what sites have of it.
+    bound_bytes: u64,
+    /// It is what is live at the end, of which the recorder did not note that it is a peak.
+    is_now: bool,
+}
+
+impl Peak {
+    /// Threads tell each other of what they have at least every [`format::PEAK_BATCH`] bytes, so
+    /// the peak that they noted may be lower than what is known to be live at the end.
+    fn of(profile: &Profile, totals: &Measures, now_ns: u64) -> Peak {
+        let header = &profile.header;
+        let lanes = u64::from(header.lanes_at_once);
+        let untold = if lanes > 1 { lanes * format::PEAK_BATCH } else { 0 };
+        let bound_bytes = header.peak_bound_bytes.max(untold);
+        if totals.live_bytes > header.peak_bytes {
+            return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
+        }
+        // Of an event that a kill cut short, the site may lack what the peak has.
+        let off = match profile.has_sites() && profile.may_be_reconciled() {
+            true => totals.at_peak_bytes.abs_diff(header.peak_bytes),
+            false => 0,
+        };
+        Peak {
+            bytes: header.peak_bytes,
+            time_ns: header.peak_time_ns,
+            bound_bytes: bound_bytes.max(off),
+            is_now: false,
+        }
+    }
+}
+
 fn module(module: reader::Module) -> Module {
     Module {
         path: text::from_bytes(module.path.as_os_str().as_bytes()),
@@ -116,22 +159,43 @@ fn losses(header: &format::FileHeader) -> Vec<(&'static str, &'static str, u64)>
     named.filter(|&(_, count)| count > 0).map(|(name, count)| (name.0, name.1, count)).collect()
 }
 
-fn histogram(lanes: &[format::Lane]) -> Vec<SizeClass> {
-    let sum = |of: fn(&format::Lane) -> &[u64; format::SIZE_CLASSES], class: usize| {
-        lanes.iter().fold(0u64, |sum, lane| sum.saturating_add(of(lane)[class]))
+/// The size classes of all lanes.
+fn histogram(profile: &Profile, totals: &Measures) -> Vec<SizeClass> {
+    let lanes = match &profile.before {
+        Some(before) => &before.counts(&profile.lanes),
+        None => &profile.lanes,
     };
+    let [mut requested, mut usable, mut freed] = [[0u64; format::SIZE_CLASSES]; 3];
+    let mut bytes = [0u64; 2];
+    for lane in lanes {
+        add(&mut requested, &lane.requested_classes);
+        add(&mut usable, &lane.usable_classes);
+        add(&mut freed, &lane.freed_classes);
+        add(&mut bytes, &[lane.requested_bytes, lane.usable_bytes]);
+    }
+    if profile.may_be_reconciled() {
+        let average = totals.usable_bytes / totals.allocations.max(1);
+        let fit = |classes, blocks, bytes: u64, has: u64| {
+            let lacking = i128::from(bytes) - i128::from(has);
+            reconcile::classes(classes, blocks, lacking, average);
+        };
+        fit(&mut requested, totals.allocations, totals.requested_bytes, bytes[0]);
+        fit(&mut usable, totals.allocations, totals.usable_bytes, bytes[1]);
+        let scopes = profile.named.scopes.iter().map(|scope| scope.counters.freed_here_bytes);
+        let freed_bytes = scopes.fold(0, u64::saturating_add);
+        fit(&mut freed, totals.frees, totals.freed_bytes, freed_bytes);
+    }
     let class = |class| {
         let (size_min, size_max) = format::class_bounds(class);
-        SizeClass {
-            size_min,
-            size_max,
-            requested: sum(|lane| &lane.requested_classes, class),
-            usable: sum(|lane| &lane.usable_classes, class),
-            freed: sum(|lane| &lane.freed_classes, class),
-        }
+        let (requested, usable) = (requested[class], usable[class]);
+        SizeClass { size_min, size_max, requested, usable, freed: freed[class] }
     };
     let occurs = |c: &SizeClass| c.requested | c.usable | c.freed != 0;
     (0..format::SIZE_CLASSES).map(class).filter(occurs).collect()
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
+    sums.iter_mut().zip(more).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
 }
 
 /// The frames of all places, and the range of each place's, outermost first.

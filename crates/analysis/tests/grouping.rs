@@ -43,6 +43,7 @@ fn process(name: &str) -> Process {
     p.site(0, site(0, 1, 7));
     p.lane(0, "main", |lane| lane.usable_classes[4] = 4);
     p.lane(1, "other", |_| {});
+    p.exited();
     let path = scratch.write("12-0.profile", &p.finish());
     Recording::open(&path).unwrap().processes.remove(0)
 }

@@ -143,7 +143,7 @@ fn live_at_the_peak_comes_from_both_halves() {
     (s.remote_peak_frees, s.remote_peak_freed_bytes) = (1, 100);
     let at_peak = |epoch, remote_epoch| {
         let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
-        p.header.epoch = 5;
+        (p.header.epoch, p.header.peak_bytes) = (5, 700);
         p.site(0, format::Site { epoch, remote_epoch, ..s });
         p.lane(0, "app", |_| {});
         let process = open("peak", &p);

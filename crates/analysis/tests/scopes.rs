@@ -60,6 +60,7 @@ fn two_lanes() -> ProfileBuilder {
             lane.freed_classes[4] = 5;
         });
     }
+    p.exited();
     p
 }
 

@@ -169,6 +169,7 @@ pub fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
         let temporary = lane.last_block == block;
         let record = &mut *lane.record;
         if lane.quick == COUNTERS {
+            add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
             add(&mut record.freed_here_bytes, usable);
             if temporary {
                 add(&mut record.temporary, 1);
@@ -191,6 +192,9 @@ pub fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
             word.store(0, Relaxed);
             add(&mut s.frees, 1);
             add(&mut s.freed_bytes, usable);
+            // Before the scope: of a free that a kill cuts short, the bytes that sites have and
+            // scopes lack tell the class.
+            add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
             add(&mut (*lane.scope).frees_here, 1);
             add(&mut (*lane.scope).freed_here_bytes, usable);
             if temporary {
@@ -199,7 +203,6 @@ pub fn freed(lane: &mut LaneState, block: *mut u8) -> Done {
             }
         }
         lane.live.set_own(own);
-        add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
         if monitored { Done::ToTell } else { Done::Counted }
     }
 }

@@ -1,10 +1,11 @@
 //! SIGKILL at any moment: the profile opens, is consistent, and misses at most the event in flight.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, clean, heaptide, report, scratch};
+use crate::harness::{Guest, clean, heaptide, profiles, report, scratch};
+use crate::recording::{assert_consistent, list, number};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Moments at which a program is killed.
@@ -12,6 +13,15 @@ const KILLS: u32 = 200;
 
 /// The latest moment, from the start of the program; loading it takes the first part.
 const LATEST: Duration = Duration::from_millis(60);
+
+/// How often a program of each mode, number of threads and kind is killed, or read while it runs.
+/// `HEAPTIDE_KILLS` is another number for all of them together.
+const OF_EACH: u32 = 4;
+
+/// What is recorded of programs that are killed: mode, threads, and whether they use the interface.
+const MODES: [&str; 4] = ["stacks", "scopes", "trace", "counters"];
+const THREADS: [&str; 3] = ["1", "2", "8"];
+const KINDS: [&str; 2] = ["plain", "named"];
 
 /// The program's words: allocations begun and done, frees begun and done.
 fn counters(page: &Path) -> [i128; 4] {
@@ -27,28 +37,124 @@ pub fn library() -> PathBuf {
     String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
 }
 
+/// Moments that differ from run to run.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        Random(u64::from(std::process::id()) | 1)
+    }
+
+    fn moment(&mut self) -> Duration {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        LATEST.mul_f64((self.0 >> 40) as f64 / f64::from(1 << 24))
+    }
+}
+
+fn wait(moment: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < moment {
+        std::thread::yield_now();
+    }
+}
+
+fn end(child: &mut Child) {
+    child.kill().expect("kill the program");
+    child.wait().expect("wait for the program");
+}
+
+/// A program that runs until it is killed, at the latest when the test fails.
+struct Endless(Child);
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `endless.c`, recorded in each mode, with each number of threads, plain and named, as often as
+/// asked for; `check` gets the running program and its recording. Returns how often that was.
+fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
+    let (program, library) = (Guest::read("endless.c").build("endless.c", &[]), library());
+    let place = scratch(test);
+    let combinations = (MODES.len() * THREADS.len() * KINDS.len()) as u32;
+    let all = std::env::var("HEAPTIDE_KILLS").ok().and_then(|all| all.parse().ok());
+    let rounds = all.map_or(OF_EACH, |all: u32| all.div_ceil(combinations));
+    for round in 0..rounds {
+        for mode in MODES {
+            for (threads, kind) in THREADS.iter().flat_map(|t| KINDS.map(|kind| (t, kind))) {
+                let recording = place.join(format!("{mode}-{threads}-{kind}-{round}.heaptide"));
+                let mut command = clean(Command::new(&program));
+                command.args([threads, kind]).stdin(Stdio::null()).env("LD_PRELOAD", &library);
+                command.env("HEAPTIDE_OUTPUT", &recording).env("HEAPTIDE_MODE", mode);
+                let child = command.spawn().expect("the endless program");
+                check(Endless(child), &recording, &place);
+                let _ = fs::remove_dir_all(&recording); // gone if it passed, there to look at if not
+            }
+        }
+    }
+    rounds * combinations
+}
+
+#[test]
+fn tables_agree_whenever_killed() {
+    let (mut random, mut counted) = (Random::new(), 0);
+    let kills = each("tables-agree-killed", |mut child, recording, place| {
+        wait(random.moment());
+        end(&mut child.0);
+        if recording.exists() && !profiles(recording).is_empty() {
+            counted += check_tables(recording, place);
+        }
+    });
+    assert!(counted > kills / 2, "only {counted} of {kills} kills came while it allocated");
+}
+
+#[test]
+fn tables_agree_whenever_read() {
+    let (mut random, mut counted) = (Random::new(), 0);
+    let reads = each("tables-agree-read", |mut child, recording, place| {
+        wait(random.moment());
+        let is_there = recording.exists() && !profiles(recording).is_empty();
+        counted += if is_there { check_tables(recording, place) } else { 0 };
+        end(&mut child.0);
+    });
+    assert!(counted > reads / 2, "only {counted} of {reads} reads came while it allocated");
+}
+
+/// 1 if the program had allocated. A profile without a head is of one that has just begun.
+fn check_tables(recording: &Path, place: &Path) -> u32 {
+    let mut command = heaptide();
+    let command = command.args(["report", "--format", "json"]).arg(recording).current_dir(place);
+    let outcome = command.output().expect("heaptide report");
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    if outcome.status.code() == Some(2) && errors.contains("just began") {
+        return 0;
+    }
+    assert!(outcome.status.success(), "{}: {errors}", recording.display());
+    let report = serde_json::from_slice(&outcome.stdout).expect("JSON");
+    assert_consistent(&report);
+    let process = &list(&report, "processes")[0];
+    u32::from(number(&process["totals"], "allocations") > 0)
+}
+
 #[test]
 fn killed_at_any_moment() {
     let program = Guest::read("looping.c").build("looping.c", &[]);
     let (library, place) = (library(), scratch("killed-at-any-moment"));
     let page = place.join("page");
-    let mut random = u64::from(std::process::id()) | 1;
+    let mut random = Random::new();
     let mut counted = 0;
     for round in 0..KILLS {
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let moment = LATEST.mul_f64((random >> 40) as f64 / f64::from(1 << 24));
+        let moment = random.moment();
         fs::write(&page, [0; 4096]).expect("the shared page");
         let recording = place.join(format!("{round}.heaptide"));
         let mut command = clean(Command::new(&program));
         command.arg(&page).stdin(Stdio::null());
         command.env("LD_PRELOAD", &library).env("HEAPTIDE_OUTPUT", &recording);
         let mut child = command.spawn().expect("the looping program");
-        let start = Instant::now();
-        while start.elapsed() < moment {
-            std::thread::yield_now();
-        }
-        child.kill().expect("kill the program");
-        child.wait().expect("wait for the program");
+        wait(moment);
+        end(&mut child);
         counted += assert_nothing_missing(&recording, &place, counters(&page), round);
         let _ = fs::remove_dir_all(&recording);
     }

@@ -1,0 +1,143 @@
+//! Makes the tables of one profile agree.
+//!
+//! The recorder counts an event in several tables, one after the other and without a lock: at the
+//! site, in the size classes of the lane, and a free in the scope where it was made. A process that
+//! is killed, or read while it runs, has events that some tables have and others lack. Sites have
+//! the last word, since every sum is over them. The others get what they lack and lose what they
+//! have too many: of one event at its own size, which the bytes in both tables tell, of several at
+//! their average.
+
+use std::cmp::{Ordering, Reverse};
+
+use heaptide_format::{SIZE_CLASSES, size_class};
+
+use crate::model::{LaneId, Measures, ScopeId, Site, SiteKind};
+
+/// Changes a histogram so that it counts `blocks`. `lacking` are the bytes of the blocks that it
+/// lacks, below zero those of the blocks that it has too many; `average` is a size to take where
+/// these say nothing.
+pub(crate) fn classes(classes: &mut [u64; SIZE_CLASSES], blocks: u64, lacking: i128, average: u64) {
+    let has = classes.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
+    let difference = i128::from(blocks) - i128::from(has);
+    let size = match difference {
+        0 => return,
+        _ => u64::try_from(lacking / difference).ok().filter(|&size| size > 0).unwrap_or(average),
+    };
+    let likely = size_class(size);
+    if difference > 0 {
+        classes[likely] = classes[likely].saturating_add(blocks - has);
+        return;
+    }
+    let mut excess = has - blocks;
+    let mut order: Vec<usize> = (0..SIZE_CLASSES).collect();
+    order.sort_by_key(|&class| (class != likely, Reverse(classes[class])));
+    for class in order {
+        let part = classes[class].min(excess);
+        classes[class] -= part;
+        excess -= part;
+    }
+}
+
+/// Has chunks of pools lend as many bytes as blocks of pools have.
+pub(crate) fn lent(sites: &mut [Site]) {
+    let bytes =
+        |site: &Site| (site.kind == SiteKind::PoolBlock).then_some(site.measures.live_bytes);
+    let of_blocks = sites.iter().filter_map(bytes).fold(0, u64::saturating_add);
+    let mut chunks: Vec<&mut Site> =
+        sites.iter_mut().filter(|site| site.kind == SiteKind::PoolChunk).collect();
+    let lent = chunks.iter().fold(0u64, |sum, chunk| sum.saturating_add(chunk.lent_bytes));
+    let (mut more, mut less) = (of_blocks.saturating_sub(lent), lent.saturating_sub(of_blocks));
+    for chunk in &mut chunks {
+        let live = &mut chunk.measures.live_bytes;
+        let part = more.min(*live);
+        (more, *live, chunk.lent_bytes) = (more - part, *live - part, chunk.lent_bytes + part);
+        let part = less.min(chunk.lent_bytes);
+        (less, *live, chunk.lent_bytes) = (less - part, *live + part, chunk.lent_bytes - part);
+    }
+}
+
+/// What was freed in a lane and scope, of whosever blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreedHere {
+    pub(crate) lane: LaneId,
+    pub(crate) scope: ScopeId,
+    pub(crate) frees: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Changes where frees were made so that they add up to the frees of `totals`.
+pub(crate) fn freed_here(rows: &mut [FreedHere], totals: &Measures) {
+    rows.sort_by_key(|row| Reverse(row.frees));
+    settle(rows, totals.frees, |row| &mut row.frees);
+    settle(rows, totals.freed_bytes, |row| &mut row.bytes);
+}
+
+/// Has a column add up to `sum`: the first row gets what is missing, and the first ones lose what is
+/// too much.
+fn settle<Row>(rows: &mut [Row], sum: u64, column: impl Fn(&mut Row) -> &mut u64) {
+    let has = rows.iter_mut().fold(0u64, |has, row| has.saturating_add(*column(row)));
+    match (has.cmp(&sum), rows) {
+        (Ordering::Less, [first, ..]) => *column(first) += sum - has,
+        (Ordering::Greater, rows) => {
+            let mut excess = has - sum;
+            for row in rows {
+                let part = excess.min(*column(row));
+                *column(row) -= part;
+                excess -= part;
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(counts: &[(u64, u64)]) -> [u64; SIZE_CLASSES] {
+        let mut classes = [0; SIZE_CLASSES];
+        counts.iter().for_each(|&(size, count)| classes[size_class(size)] = count);
+        classes
+    }
+
+    fn fitted(counts: &[(u64, u64)], blocks: u64, lacking: i128) -> [u64; SIZE_CLASSES] {
+        let mut found = histogram(counts);
+        classes(&mut found, blocks, lacking, 16);
+        found
+    }
+
+    #[test]
+    fn an_event_that_a_class_lacks_has_its_own_size() {
+        let counts = [(16, 5), (100, 2)];
+        assert_eq!(fitted(&counts, 7, 0), histogram(&counts));
+        assert_eq!(fitted(&counts, 7, 90), histogram(&counts)); // counted, its bytes are not yet
+        assert_eq!(fitted(&counts, 8, 100), histogram(&[(16, 5), (100, 3)]));
+        assert_eq!(fitted(&counts, 8, 5000), histogram(&[(16, 5), (100, 2), (5000, 1)]));
+        assert_eq!(fitted(&counts, 9, 200), histogram(&[(16, 5), (100, 4)]));
+        assert_eq!(fitted(&counts, 8, 0), histogram(&[(16, 6), (100, 2)]));
+    }
+
+    #[test]
+    fn what_classes_have_too_many_is_taken_off() {
+        let counts = [(16, 5), (100, 2)];
+        assert_eq!(fitted(&counts, 6, -100), histogram(&[(16, 5), (100, 1)]));
+        assert_eq!(fitted(&counts, 4, -300), histogram(&[(16, 4)]));
+        assert_eq!(fitted(&counts, 6, -5000), histogram(&[(16, 4), (100, 2)]));
+        assert_eq!(fitted(&counts, 0, -1), histogram(&[]));
+    }
+
+    #[test]
+    fn frees_add_up_to_the_totals() {
+        let row =
+            |lane, frees, bytes| FreedHere { lane: LaneId(lane), scope: ScopeId(0), frees, bytes };
+        let settled = |frees, freed_bytes| {
+            let mut rows = [row(0, 2, 20), row(1, 9, 90)];
+            freed_here(&mut rows, &Measures { frees, freed_bytes, ..Measures::default() });
+            rows
+        };
+        assert_eq!(settled(11, 110), [row(1, 9, 90), row(0, 2, 20)]);
+        assert_eq!(settled(12, 118), [row(1, 10, 98), row(0, 2, 20)]);
+        assert_eq!(settled(1, 15), [row(1, 0, 0), row(0, 1, 15)]);
+        freed_here(&mut [], &Measures { frees: 1, ..Measures::default() });
+    }
+}

@@ -1,0 +1,98 @@
+//! Tables of processes that were killed in the middle of an event: the peak is no lower than what
+//! is live, and size classes and ledgers of frees add up to the totals.
+
+mod builder;
+
+use builder::{ProfileBuilder, site};
+use heaptide_analysis::model::{End, Process};
+use heaptide_format as format;
+use heaptide_format::{Lane, PEAK_BATCH, size_class};
+
+fn read(p: &ProfileBuilder) -> Process {
+    Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
+}
+
+/// A process that was killed with 20 blocks of 1000 bytes live, of two lanes.
+fn killed(peak_bytes: u64, lanes_at_once: u32) -> ProfileBuilder {
+    let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+    (p.header.peak_bytes, p.header.peak_time_ns) = (peak_bytes, 3);
+    (p.header.last_seen_ns, p.header.lanes_at_once) = (9, lanes_at_once);
+    for lane in 0..2 {
+        p.site(lane, site(0, 10, 1000));
+        p.lane(lane, "app", |lane| counted(lane, 10, 1000));
+    }
+    p
+}
+
+fn counted(lane: &mut Lane, blocks: u64, size: u64) {
+    lane.requested_classes[size_class(size)] = blocks;
+    lane.usable_classes[size_class(size)] = blocks;
+    (lane.requested_bytes, lane.usable_bytes) = (blocks * size, blocks * size);
+}
+
+/// Peak, what sites had of it, its time, how exact.
+fn peak(process: &Process) -> (u64, u64, u64, u64) {
+    let t = &process.totals;
+    let of_lanes: u64 = process.lanes.iter().map(|lane| lane.measures.at_peak_bytes).sum();
+    assert_eq!(of_lanes, t.at_peak_bytes);
+    (t.peak_bytes, t.at_peak_bytes, process.peak_time_ns, process.peak_bound_bytes)
+}
+
+#[test]
+fn a_peak_is_never_below_what_is_live() {
+    let process = read(&killed(400, 2));
+    assert_eq!(process.end, End::Unknown);
+    assert_eq!(peak(&process), (20_000, 20_000, 9, 2 * PEAK_BATCH));
+    assert_eq!(process.totals.at_peak_blocks, 20);
+}
+
+#[test]
+fn a_peak_that_threads_noted_stays() {
+    let bound = 3 * PEAK_BATCH;
+    assert_eq!(peak(&read(&killed(25_000, 3))), (25_000, 20_000, 3, bound));
+    let mut p = killed(20_000, 2);
+    p.header.peak_bound_bytes = 7 * PEAK_BATCH;
+    assert_eq!(peak(&read(&p)).3, 7 * PEAK_BATCH);
+}
+
+#[test]
+fn a_peak_of_one_thread_is_exact() {
+    assert_eq!(peak(&read(&killed(20_000, 1))), (20_000, 20_000, 3, 0));
+    // The event in flight is in the peak and not yet at its site.
+    assert_eq!(peak(&read(&killed(20_024, 1))), (20_024, 20_000, 3, 24));
+}
+
+#[test]
+fn counters_have_no_peak_below_live_either() {
+    let mut p = ProfileBuilder::new(format::Mode::Counters, 12, 0);
+    (p.header.peak_bytes, p.header.lanes_at_once) = (400, 2);
+    p.lane(0, "app", |lane| counted(lane, 20, 1000));
+    assert_eq!(peak(&read(&p)), (20_000, 0, 0, 2 * PEAK_BATCH));
+}
+
+/// Counts of size classes: requested, usable, freed.
+fn histogram(process: &Process) -> Vec<(u64, u64, u64, u64)> {
+    process.histogram.iter().map(|c| (c.size_min, c.requested, c.usable, c.freed)).collect()
+}
+
+#[test]
+fn classes_get_the_event_that_only_its_site_has() {
+    let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+    let mut allocated = site(0, 11, 1000);
+    (allocated.requested_bytes, allocated.usable_bytes) = (10_040, 10_056);
+    (allocated.frees, allocated.freed_bytes) = (3, 2056);
+    p.site(0, allocated);
+    p.scope(0, 0, 0, |s| (s.frees_here, s.freed_here_bytes) = (2, 2000));
+    p.lane(0, "app", |lane| {
+        counted(lane, 10, 1000);
+        lane.freed_classes[size_class(1000)] = 2;
+    });
+    let process = read(&p);
+    assert_eq!(histogram(&process), [(32, 1, 1, 1), (512, 10, 10, 2)]);
+    assert_eq!((process.totals.frees_here, process.totals.freed_here_bytes), (3, 2056));
+    // Of one that has exited the tables are as they are.
+    p.header.lanes_at_once = 1;
+    let process = read(p.exited());
+    assert_eq!(histogram(&process), [(512, 10, 10, 2)]);
+    assert_eq!((process.totals.frees_here, process.totals.frees), (2, 3));
+}
