@@ -33,6 +33,8 @@ pub enum Error {
     NoProfiles {
         /// The directory.
         path: PathBuf,
+        /// Why nothing was recorded, if it is a recording that knows; else empty.
+        reason: String,
     },
     /// A process whose events were not recorded.
     NoTrace {
@@ -119,7 +121,10 @@ impl fmt::Display for Error {
             Error::Twice { path } => {
                 write!(f, "{}: is given twice; name each recording once", path.display())
             }
-            Error::NoProfiles { path } => write!(
+            Error::NoProfiles { path, reason } if !reason.is_empty() => {
+                write!(f, "{}: nothing was recorded: {reason}", path.display())
+            }
+            Error::NoProfiles { path, .. } => write!(
                 f,
                 "{}: no profile in this directory, expected PID-IMAGE.profile; \
                  name a recording made by `heaptide run`",

@@ -256,8 +256,8 @@ fn lent(site: &reader::Site) -> u64 {
     (site.lent_bytes.max(0) as u64).min(gone(&site.counters).1)
 }
 
-/// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than the
-/// allocations, there may be more.
+/// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than
+/// the allocations, there may be more.
 fn gone(record: &format::Site) -> (u64, u64) {
     let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
     let bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));

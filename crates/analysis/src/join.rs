@@ -41,7 +41,7 @@ impl Recording {
     /// # let read = || Process::from_bytes(&bytes, "12-0.profile".as_ref()).unwrap();
     /// let processes = vec![read(), read()];
     /// let path = "a.heaptide".into();
-    /// let mut recording = Recording { path, sealed: false, processes, damaged: Vec::new() };
+    /// let mut recording = Recording { path, processes, ..Recording::default() };
     /// recording.join(Apart::Nowhere);
     /// assert_eq!(recording.processes[0].images, 2);
     /// ```
@@ -373,6 +373,8 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         peak_time_ns: first.peak_time_ns,
         peak_bound_bytes: 0,
         unmatched_frees: 0,
+        unrecorded: common(processes, |p| &p.unrecorded).copied().flatten(),
+        has_own_malloc: processes.iter().any(|p| p.has_own_malloc),
         losses: Vec::new(),
         histogram: Vec::new(),
         lanes: Vec::new(),

@@ -60,6 +60,7 @@ pub mod text;
 pub mod timeline;
 pub mod trace;
 pub mod tree;
+mod unrecorded;
 
 pub use error::Error;
 pub use files::is_file_of_recording;

@@ -36,6 +36,8 @@ pub(crate) fn process() -> Process {
         peak_time_ns: 0,
         peak_bound_bytes: 0,
         unmatched_frees: 0,
+        unrecorded: None,
+        has_own_malloc: false,
         losses: Vec::new(),
         histogram: Vec::new(),
         lanes: ["app", "worker"].map(lane).to_vec(),

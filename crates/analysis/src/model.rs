@@ -34,12 +34,19 @@ pub struct LabelId(pub u32);
 pub struct ModuleId(pub u32);
 
 /// What `heaptide run` left: one profile per process image, in order of start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recording {
     /// Where it was read from.
     pub path: PathBuf,
     /// Whether symbols were stored with it.
     pub sealed: bool,
+    /// When they were, nanoseconds since 1970-01-01 UTC; 0 if that is not known.
+    pub sealed_realtime_ns: u64,
+    /// Images that ran later, `PID-IMAGE`: functions that they reached then have no stored names.
+    pub ran_after_sealing: Vec<String>,
+    /// Why the program that was started is not among the processes; empty if it is, or if nobody
+    /// noted why.
+    pub unrecorded: String,
     /// The process images. An image whose profile could not be read is in `damaged`.
     pub processes: Vec<Process>,
     /// Files that could not be read: each with a line that names it and says why.
@@ -99,7 +106,13 @@ pub struct Process {
     pub peak_bound_bytes: u64,
     /// Frees of blocks never seen allocated.
     pub unmatched_frees: u64,
-    /// Losses that happened: short name, explanation, count. Empty when nothing was lost.
+    /// Why nothing of the image is recorded; none if it is.
+    pub unrecorded: Option<&'static str>,
+    /// Whether the executable exports a `malloc` of its own: what that does not pass on to the C
+    /// library is not recorded.
+    pub has_own_malloc: bool,
+    /// Losses that happened, and children without a profile: short name, explanation, count. Empty
+    /// when nothing was lost.
     pub losses: Vec<(&'static str, &'static str, u64)>,
     /// Counts by size class; only classes that occur.
     pub histogram: Vec<SizeClass>,

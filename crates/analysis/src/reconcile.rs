@@ -72,8 +72,8 @@ pub(crate) fn freed_here(rows: &mut [FreedHere], totals: &Measures) {
     settle(rows, totals.freed_bytes, |row| &mut row.bytes);
 }
 
-/// Has a column add up to `sum`: the first row gets what is missing, and the first ones lose what is
-/// too much.
+/// Has a column add up to `sum`: the first row gets what is missing, and the first ones lose what
+/// is too much.
 fn settle<Row>(rows: &mut [Row], sum: u64, column: impl Fn(&mut Row) -> &mut u64) {
     let has = rows.iter_mut().fold(0u64, |has, row| has.saturating_add(*column(row)));
     match (has.cmp(&sum), rows) {

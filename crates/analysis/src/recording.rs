@@ -96,15 +96,20 @@ impl Recording {
     ) -> Result<Recording, Error> {
         let changed = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
         let endings = parts.endings(&changed);
+        let ran_after_sealing = parts.ran_after_sealing();
         let processes = parts
             .profiles
             .into_iter()
             .zip(endings)
             .map(|((_, profile), ending)| tables::process(profile, &parts.symbols, ending))
             .collect();
+        let metadata = parts.metadata.unwrap_or_default();
         Ok(Recording {
             path: path.to_owned(),
             sealed: parts.sealed,
+            sealed_realtime_ns: metadata.sealed_realtime_ns,
+            ran_after_sealing,
+            unrecorded: metadata.unrecorded,
             processes,
             damaged: parts.damaged,
         })
@@ -193,8 +198,11 @@ pub fn seal_with(
     let mut parts = Parts::read(directory, Choice { snapshot: None, from_start: true })?;
     let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
     parts.symbols.write(&parts.directory)?;
+    let running = parts.running();
     if let Some(metadata) = &mut parts.metadata {
         metadata.sealed = true;
+        metadata.sealed_realtime_ns = now_ns();
+        metadata.running_when_sealed = running;
         metadata.write(&parts.directory)?;
     }
     let mut copies = snapshot::copies(&parts.directory);
@@ -297,6 +305,7 @@ impl Parts {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
+            notes.extend(self.became_unrecorded(file, profile, end));
             let (lasted, part) = self.moment(file, profile, end);
             let run = self
                 .merged(file)
@@ -304,6 +313,15 @@ impl Parts {
             Ending { file: file.clone(), run, end, lasted, process_number, execs, part, notes }
         };
         self.profiles.iter().map(ending).collect()
+    }
+
+    /// A note if the program that an image became by exec has no profile, and was not counted with
+    /// the reason.
+    fn became_unrecorded(&self, file: &Path, profile: &Profile, end: End) -> Option<String> {
+        let is_followed = self.place(file, profile).is_none_or(|place| place.is_followed);
+        let is_counted = profile.header.unrecorded_children.iter().any(|&count| count > 0);
+        (end == End::Exec && !is_followed && !is_counted)
+            .then(|| "the program that it became by exec is not recorded".to_owned())
     }
 
     /// How long an image lasted, or until when its figures are, and what they are of if not of all.
@@ -387,6 +405,27 @@ impl Parts {
         }
     }
 
+    /// The images that ran when names were stored, or began later.
+    fn ran_after_sealing(&self) -> Vec<String> {
+        let Some(metadata) = self.metadata.as_ref().filter(|m| m.sealed_realtime_ns != 0) else {
+            return Vec::new();
+        };
+        let mut images = metadata.running_when_sealed.clone();
+        let began_later =
+            |profile: &Profile| profile.header.start_realtime_ns > metadata.sealed_realtime_ns;
+        let later = self.profiles.iter().filter(|(_, profile)| began_later(profile));
+        images.extend(later.map(|(file, _)| snapshot::process_of(file)));
+        images.sort();
+        images.dedup();
+        images
+    }
+
+    /// The images that still run, as their profiles are called.
+    fn running(&self) -> Vec<String> {
+        let running = self.profiles.iter().filter(|(file, profile)| !self.is_over(file, profile));
+        running.map(|(file, _)| snapshot::process_of(file)).collect()
+    }
+
     /// Whether no process writes to the profile any more. An end that only the image noted is not
     /// enough: handlers run after `exit`, and an exec may fail.
     fn is_over(&self, file: &Path, profile: &Profile) -> bool {
@@ -420,7 +459,11 @@ pub(crate) fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     };
     let profiles: Vec<_> = list(directory)?.into_iter().filter(is_profile).collect();
     match profiles.is_empty() {
-        true => Err(Error::NoProfiles { path: directory.to_owned() }),
+        true => {
+            // A file that cannot be read has no reason to tell.
+            let metadata = Metadata::read(directory).ok().flatten().unwrap_or_default();
+            Err(Error::NoProfiles { path: directory.to_owned(), reason: metadata.unrecorded })
+        }
         false => Ok(profiles),
     }
 }

@@ -19,6 +19,7 @@ use crate::reconcile;
 use crate::symbols::{ModuleKey, Symbols};
 use crate::text;
 use crate::trace::{Became, Trace};
+use crate::unrecorded;
 
 /// Builds a process image's tables.
 pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
@@ -78,6 +79,8 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         peak_time_ns: peak.time_ns,
         peak_bound_bytes: peak.bound_bytes,
         unmatched_frees: header.unmatched_frees,
+        unrecorded: unrecorded::reason(header),
+        has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
         losses: losses(header),
         histogram: histogram(&profile, &totals),
         lanes,
@@ -102,7 +105,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         timeline: profile.timeline,
         traces,
         part: ending.part,
-        notes: ending.notes,
+        notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),
     }
 }
 
@@ -156,7 +159,9 @@ fn losses(header: &format::FileHeader) -> Vec<(&'static str, &'static str, u64)>
     const LATER: (&str, &str) = ("other", "losses of a kind this heaptide does not know");
     let named = header.losses.iter().enumerate();
     let named = named.map(|(i, &count)| (format::LOSS_NAMES.get(i).unwrap_or(&LATER), count));
-    named.filter(|&(_, count)| count > 0).map(|(name, count)| (name.0, name.1, count)).collect()
+    let named = named.filter(|&(_, count)| count > 0);
+    let named = named.map(|(name, count)| (name.0, name.1, count));
+    named.chain(unrecorded::children(header)).collect()
 }
 
 /// The size classes of all lanes.

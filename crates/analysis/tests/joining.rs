@@ -50,7 +50,7 @@ fn process(pid: u32, after_s: u64, blocks: u64) -> Process {
 }
 
 fn recording(processes: Vec<Process>) -> Recording {
-    Recording { path: "a.heaptide".into(), sealed: false, processes, damaged: Vec::new() }
+    Recording { path: "a.heaptide".into(), processes, ..Recording::default() }
 }
 
 fn joined(processes: Vec<Process>, apart: Apart) -> Process {

@@ -225,7 +225,8 @@ impl Histogram {
         let mut rows = sizes.exact;
         rows.sort_by_key(|row| (Reverse(view.sort.of_sites().of(&row.measures)), row.size));
         rows.truncate(view.top.unwrap_or(usize::MAX));
-        let row = |row: Exact| SizeEntry { size: row.size, measures: MeasuresEntry(row.measures) };
+        let measures = |row: &Exact| MeasuresEntry(row.measures, process.mode);
+        let row = |row: Exact| SizeEntry { size: row.size, measures: measures(&row) };
         let sizes_shown = rows.into_iter().map(row).collect();
         Histogram {
             allocations: t.allocations,

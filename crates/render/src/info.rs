@@ -8,18 +8,21 @@ use heaptide_analysis::text::{of_path, printable};
 use crate::json::hex;
 use crate::named::mark_says;
 use crate::quantity::{bytes, count, counted, date, duration};
-use crate::text::{command_line, ending, place, trace_says};
+use crate::text::{command_line, ended, place, trace_says};
 
 /// Writes the description.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
     writeln!(out, "{}", of_path(&recording.path))?;
-    let sealed = match recording.sealed {
-        true => "sealed: symbols are stored, it can be read on another machine",
-        false => "not sealed: symbols are looked up on this machine",
-    };
-    writeln!(out, "  {sealed}")?;
+    writeln!(out, "  {}", sealed(recording))?;
+    if !recording.unrecorded.is_empty() {
+        writeln!(
+            out,
+            "  the program itself is not recorded: {}",
+            printable(&recording.unrecorded)
+        )?;
+    }
     let images = recording.processes.len() as u64;
     writeln!(out, "  {}", counted(images, "process image"))?;
     for process in &recording.processes {
@@ -30,6 +33,19 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
         writeln!(out, "\nunreadable: {}", printable(reason))?;
     }
     Ok(())
+}
+
+fn sealed(recording: &Recording) -> String {
+    match (recording.sealed, &*recording.ran_after_sealing) {
+        (false, _) => "not sealed: symbols are looked up on this machine".to_owned(),
+        (true, []) => "sealed: symbols are stored, it can be read on another machine".to_owned(),
+        (true, images) => format!(
+            "sealed on {}; {} ran later ({}): what these reached then has names on this machine only",
+            date(recording.sealed_realtime_ns),
+            counted(images.len() as u64, "process image"),
+            printable(&images.join(", "))
+        ),
+    }
 }
 
 fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
@@ -47,7 +63,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         row("from", format!("run {}: {}", run.number, run.recording))?;
     }
     row("started", date(p.start_realtime_ns))?;
-    row("ended", format!("{} after {}", ending(p.end), duration(p.duration_ns)))?;
+    row("ended", ended(p))?;
     let mode = match p.mode {
         Mode::Counters => "counters",
         Mode::Stacks => "stacks",

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{
-    End, Frame, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
+    End, Frame, Lane, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
 };
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -58,6 +58,9 @@ impl Serialize for Report<'_> {
         map.serialize_entry("recording", &recording.path.to_string_lossy())?;
         map.serialize_entry("heaptide", env!("CARGO_PKG_VERSION"))?;
         map.serialize_entry("sealed", &recording.sealed)?;
+        map.serialize_entry("ran_after_sealing", &recording.ran_after_sealing)?;
+        let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());
+        map.serialize_entry("unrecorded", &unrecorded)?;
         let chosen = recording.processes.iter();
         let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.pid));
         map.serialize_entry("processes", &seq(chosen.map(|process| Image { process, choice })))?;
@@ -107,10 +110,11 @@ impl Serialize for Image<'_> {
         map.serialize_entry("command", &process.command)?;
         map.serialize_entry("start_time", &rfc3339(process.start_realtime_ns))?;
         map.serialize_entry("duration_s", &seconds(process.duration_ns))?;
+        map.serialize_entry("duration_is_known", &process.duration_is_known)?;
         map.serialize_entry("end", &EndEntry::of(process.end))?;
         map.serialize_entry("totals", &Totals(process))?;
         map.serialize_entry("histogram", &seq(process.histogram.iter().map(SizeClass)))?;
-        let lanes = process.lanes.iter().map(|lane| Lane(&lane.name, lane.threads, &lane.measures));
+        let lanes = process.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
         let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
@@ -146,6 +150,8 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("mode", mode_name(process.mode))?;
     map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
+    map.serialize_entry("unrecorded", &process.unrecorded)?;
+    map.serialize_entry("has_own_malloc", &process.has_own_malloc)?;
     let losses = process.losses.iter().map(|&(name, meaning, count)| Loss { name, meaning, count });
     map.serialize_entry("losses", &seq(losses))?;
     map.serialize_entry("part", &process.part)?;
@@ -251,7 +257,7 @@ impl Serialize for Totals<'_> {
         let process = self.0;
         let mut map = serializer.serialize_map(None)?;
         for measure in Measure::all() {
-            map.serialize_entry(measure.name(), &measure.of(&process.totals))?;
+            map.serialize_entry(measure.name(), &value(*measure, &process.totals, process.mode))?;
         }
         map.serialize_entry("peak_time_s", &seconds(process.peak_time_ns))?;
         map.serialize_entry("lost_events", &lost_events(process))?;
@@ -260,13 +266,20 @@ impl Serialize for Totals<'_> {
     }
 }
 
-/// The measures of a row that is a part of the process: a part has no peak of its own.
+/// The value of a measure; none if it is not recorded. Counters cannot tell the blocks at the peak.
+fn value(measure: Measure, measures: &Measures, mode: Mode) -> Option<u64> {
+    let is_at_peak = matches!(measure, Measure::AtPeakBlocks | Measure::AtPeakBytes);
+    (mode != Mode::Counters || !is_at_peak).then(|| measure.of(measures))
+}
+
+/// The measures of a row that is a part of a process with this mode: a part has no peak of its own.
 pub(crate) fn serialize_part<M: SerializeMap>(
     measures: &Measures,
+    mode: Mode,
     map: &mut M,
 ) -> Result<(), M::Error> {
-    let own = Measure::all().iter().filter(|m| **m != Measure::PeakBytes);
-    own.into_iter().try_for_each(|m| map.serialize_entry(m.name(), &m.of(measures)))
+    let mut own = Measure::all().iter().filter(|m| **m != Measure::PeakBytes);
+    own.try_for_each(|m| map.serialize_entry(m.name(), &value(*m, measures, mode)))
 }
 
 struct SizeClass<'a>(&'a heaptide_analysis::model::SizeClass);
@@ -284,14 +297,17 @@ impl Serialize for SizeClass<'_> {
     }
 }
 
-struct Lane<'a>(&'a str, u32, &'a Measures);
+struct LaneEntry<'a> {
+    lane: &'a Lane,
+    mode: Mode,
+}
 
-impl Serialize for Lane<'_> {
+impl Serialize for LaneEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", self.0)?;
-        map.serialize_entry("threads", &self.1)?;
-        serialize_part(self.2, &mut map)?;
+        map.serialize_entry("name", &self.lane.name)?;
+        map.serialize_entry("threads", &self.lane.threads)?;
+        serialize_part(&self.lane.measures, self.mode, &mut map)?;
         map.end()
     }
 }
@@ -330,7 +346,7 @@ impl Serialize for SiteEntry<'_> {
         map.serialize_entry("stack", &numbers.stack(process, site.stack))?;
         json_named::serialize_site(process, site, &mut map)?;
         map.serialize_entry("lane", lane)?;
-        serialize_part(&site.measures, &mut map)?;
+        serialize_part(&site.measures, process.mode, &mut map)?;
         map.end()
     }
 }

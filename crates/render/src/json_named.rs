@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use heaptide_analysis::aggregate::{Functions, GroupBy, Key, group};
 use heaptide_analysis::model::{
-    Label, LabelId, Mark, MarkKind, Measures, Process, Scope, ScopeId, Site, SiteKind, Window,
+    Label, LabelId, Mark, MarkKind, Measures, Mode, Process, Scope, ScopeId, Site, SiteKind, Window,
 };
 use heaptide_analysis::scopes::{self, ScopeSums};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -24,7 +24,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let sums = scopes::sums(process, None);
     let rows = process.scopes.iter().zip(&sums).zip(0..);
-    let rows = rows.map(|((scope, sums), id)| ScopeEntry { scope, sums, id });
+    let rows = rows.map(|((scope, sums), id)| ScopeEntry { scope, sums, id, mode: process.mode });
     map.serialize_entry("scopes", &seq(rows))?;
     let groups = group(process, &Functions::of(process), GroupBy::Label);
     let lent = lent(process);
@@ -36,6 +36,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
                 kind,
                 own: &group.own,
                 lent_bytes,
+                mode: process.mode,
             })
         }
         _ => None,
@@ -114,21 +115,19 @@ struct ScopeEntry<'a> {
     scope: &'a Scope,
     sums: &'a ScopeSums,
     id: u32,
+    mode: Mode,
 }
 
 impl Serialize for ScopeEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ScopeEntry { scope, sums, id } = self;
+        let &ScopeEntry { scope, sums, id, mode } = self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(
-            "parent",
-            &Some(scope.parent.0).filter(|_| ScopeId(*id) != ScopeId(0)),
-        )?;
+        map.serialize_entry("parent", &Some(scope.parent.0).filter(|_| ScopeId(id) != ScopeId(0)))?;
         map.serialize_entry("attribute", &*scope.attribute)?;
         map.serialize_entry("value", &*scope.value)?;
         map.serialize_entry("entered", &scope.entered)?;
-        serialize_part(&sums.own, &mut map)?;
-        map.serialize_entry("inclusive", &MeasuresEntry(sums.inclusive))?;
+        serialize_part(&sums.own, mode, &mut map)?;
+        map.serialize_entry("inclusive", &MeasuresEntry(sums.inclusive, mode))?;
         map.end()
     }
 }
@@ -139,16 +138,17 @@ struct LabelEntry<'a> {
     kind: SiteKind,
     own: &'a Measures,
     lent_bytes: u64,
+    mode: Mode,
 }
 
 impl Serialize for LabelEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let LabelEntry { label: Label { name, pool }, kind, own, lent_bytes } = *self;
+        let LabelEntry { label: Label { name, pool }, kind, own, lent_bytes, mode } = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("label", &**name)?;
         map.serialize_entry("pool", pool)?;
         map.serialize_entry("kind", kind.name())?;
-        serialize_part(own, &mut map)?;
+        serialize_part(own, mode, &mut map)?;
         map.serialize_entry("lent_bytes", &lent_bytes)?;
         map.end()
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Measures, Process, Recording};
+use heaptide_analysis::model::{Measures, Mode, Process, Recording};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::{EndEntry, SCHEMA, serialize_part};
@@ -74,6 +74,7 @@ struct About<'a> {
     program: &'a str,
     command: &'a [String],
     duration_s: f64,
+    duration_is_known: bool,
     end: EndEntry,
     part: Option<&'a str>,
 }
@@ -86,19 +87,20 @@ impl About<'_> {
             program: &process.program,
             command: &process.command,
             duration_s: seconds(process.duration_ns),
+            duration_is_known: process.duration_is_known,
             end: EndEntry::of(process.end),
             part: process.part.as_deref(),
         }
     }
 }
 
-/// Measures of a part of the process, by their names.
-pub(crate) struct MeasuresEntry(pub(crate) Measures);
+/// Measures of a part of a process with a mode, by their names.
+pub(crate) struct MeasuresEntry(pub(crate) Measures, pub(crate) Mode);
 
 impl Serialize for MeasuresEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        serialize_part(&self.0, &mut map)?;
+        serialize_part(&self.0, self.1, &mut map)?;
         map.end()
     }
 }

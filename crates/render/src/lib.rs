@@ -26,6 +26,7 @@ mod json_view;
 pub mod leaks;
 mod live;
 pub mod massif;
+mod missing;
 mod named;
 pub mod names;
 pub mod origins;

@@ -1,4 +1,4 @@
-//! The five lines that `heaptide run` ends with, and one for a trace.
+//! The five lines that `heaptide run` ends with, and more for a trace and for what is missing.
 
 use std::path::Path;
 
@@ -8,17 +8,18 @@ use heaptide_analysis::model::{End, Mode, Process, Recording, ScopeId};
 
 use crate::frames;
 use crate::hotspots::Charges;
+use crate::missing;
 use crate::names::printable;
 use crate::quantity::{bytes, count, duration, percent};
 use crate::scopes;
-use crate::text::{command_line, ending, trace_says};
+use crate::text::{command_line, ended, trace_says};
 
 /// Exactly five lines about the process that used most: what ran and how it ended, what it
 /// allocated, its peak and who held it, what is live, and what to type next. With a trace there is
-/// a sixth about what it takes.
+/// a line about what it takes, and if something that matters is missing a line for each such thing.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
-        return nothing(path);
+        return nothing(recording, path);
     };
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
@@ -43,6 +44,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         ),
     ];
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
+    lines.extend(missing::lines(recording).iter().map(|what| format!("  missing    {what}")));
     lines.push(next(path));
     lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
 }
@@ -53,8 +55,7 @@ fn first(recording: &Recording, process: &Process) -> String {
         1 => "; 1 other process image is in the report".to_owned(),
         n => format!("; {n} other process images are in the report"),
     };
-    let (ran, ended) = (duration(process.duration_ns), ending(process.end));
-    format!("{} {ended} after {ran}{others}", command_line(process, 60))
+    format!("{} {}{others}", command_line(process, 60), ended(process))
 }
 
 fn holder(process: &Process) -> String {
@@ -98,13 +99,11 @@ fn next(path: &Path) -> String {
     }
 }
 
-fn nothing(path: &Path) -> String {
-    let lines = [
-        "nothing was recorded".to_owned(),
-        "  the program is static, has privileges that forbid preloading,".to_owned(),
-        "  or ended before it allocated".to_owned(),
-        format!("  the recording is {}", path.display()),
-        "  see      heaptide info".to_owned(),
-    ];
-    lines.map(|line| format!("heaptide: {}\n", printable(&line))).concat()
+fn nothing(recording: &Recording, path: &Path) -> String {
+    let why = match &*recording.unrecorded {
+        "" => "the program loaded no recorder, or ended before it allocated",
+        why => why,
+    };
+    let line = format!("{}: nothing was recorded: {why}", path.display());
+    format!("heaptide: {}\n", printable(&line))
 }

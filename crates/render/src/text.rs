@@ -72,6 +72,9 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
 {rest} not shown here; `--process PID` shows one"
         )?;
     }
+    if !recording.unrecorded.is_empty() {
+        writeln!(out, "\nnot recorded: the program itself: {}", printable(&recording.unrecorded))?;
+    }
     for (_, reason) in &recording.damaged {
         writeln!(out, "\nunreadable: {}", printable(reason))?;
     }
@@ -110,6 +113,18 @@ pub(crate) fn ending(end: End) -> String {
         End::Running => "still running".to_owned(),
         End::Unknown => "end not seen".to_owned(),
     }
+}
+
+/// How and when an image ended, in words that follow "it".
+pub(crate) fn ended(process: &Process) -> String {
+    let seen = if process.duration_is_known { "" } else { ", last seen" };
+    format!("{}{seen} after {}", ending(process.end), duration(process.duration_ns))
+}
+
+/// How long an image ran, in words that follow "it".
+pub(crate) fn ran(process: &Process) -> String {
+    let verb = if process.duration_is_known { "ran" } else { "ran at least" };
+    format!("{verb} {}", duration(process.duration_ns))
 }
 
 /// The place in a parallel job: `3 of 8, job 4711`; none outside of one.
@@ -198,7 +213,7 @@ fn process_table(
             bytes(p.totals.peak_bytes),
             bytes(p.totals.live_bytes),
             short_count(p.totals.allocations),
-            duration(p.duration_ns),
+            short_duration(p),
             short_ending(p.end),
             command_line(p, WIDTH - 69)
         )?;
@@ -208,6 +223,11 @@ fn process_table(
         writeln!(out, "         {} more, none above {peak}", counted(rest.len() as u64, "image"))?;
     }
     Ok(())
+}
+
+fn short_duration(process: &Process) -> String {
+    let at_least = if process.duration_is_known { "" } else { "≥ " };
+    format!("{at_least}{}", duration(process.duration_ns))
 }
 
 fn short_ending(end: End) -> String {
@@ -254,13 +274,8 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         program => &printable(program),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
-    writeln!(
-        out,
-        "  started  {}, ran {}, {}",
-        date(process.start_realtime_ns),
-        duration(process.duration_ns),
-        ending(process.end)
-    )?;
+    let (started, ended) = (date(process.start_realtime_ns), ending(process.end));
+    writeln!(out, "  started  {started}, {}, {ended}", ran(process))?;
     if let Some(place) = place(process) {
         let place = format!("{place}, on {}", process.host);
         writeln!(out, "  rank     {}", printable(&place))?;

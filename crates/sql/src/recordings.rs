@@ -152,8 +152,12 @@ pub fn parts(recordings: Vec<Recording>) -> Vec<Part> {
             let of = process.run.as_ref();
             let name = of.map_or_else(|| stem(&path), |run| stem(Path::new(&run.recording)));
             let key = (number, of.map_or(0, |run| run.number));
-            let recording =
-                Recording { path: path.clone(), sealed, processes: vec![process], damaged: vec![] };
+            let recording = Recording {
+                path: path.clone(),
+                sealed,
+                processes: vec![process],
+                ..Recording::default()
+            };
             parts.push((key, Part { run: name, recording: [recording] }));
         }
     }

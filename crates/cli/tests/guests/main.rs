@@ -14,6 +14,7 @@ mod dangers;
 mod diff;
 mod documents;
 mod embedded;
+mod ends;
 mod everything;
 mod expectations;
 mod filters;

@@ -161,7 +161,7 @@ pub(super) const PROCESSES: Source = Source {
             Info::text("end", "how it ended: exited, signaled, exec, running or unknown"),
             Info::new("status", Kind::Int, "", "exit status, or number of the signal"),
             Info::uint("start_ns", "ns", "start, from 1970-01-01 UTC"),
-            Info::uint("duration_ns", "ns", "from start to end"),
+            Info::uint("duration_ns", "ns", "from start to end, or to the last sign of life"),
             Info::uint("peak_time_ns", "ns", "when most was live, from the start"),
             Info::uint("unmatched_frees", "blocks", "frees of blocks never seen allocated"),
         ];

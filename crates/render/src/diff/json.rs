@@ -82,6 +82,7 @@ impl Serialize for Compared<'_> {
         map.serialize_entry("host", &process.host)?;
         map.serialize_entry("start_time", &rfc3339(process.start_realtime_ns))?;
         map.serialize_entry("duration_s", &seconds(process.duration_ns))?;
+        map.serialize_entry("duration_is_known", &process.duration_is_known)?;
         map.serialize_entry("end", &EndEntry::of(process.end))?;
         map.serialize_entry("mode", mode_name(process.mode))?;
         map.serialize_entry("part", &process.part)?;

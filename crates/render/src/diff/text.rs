@@ -10,8 +10,8 @@ use super::{Rows, View, totals};
 use crate::frames;
 use crate::json::lost_events;
 use crate::names::{elide_middle, printable, shorten};
-use crate::quantity::{amount, bytes, count, date, duration, short_count};
-use crate::text::command_line;
+use crate::quantity::{amount, bytes, count, date, short_count};
+use crate::text::{command_line, ran};
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
@@ -69,7 +69,7 @@ fn shown(view: &View) -> usize {
 fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> io::Result<()> {
     writeln!(out, "{side:<7} {recording}: {}", command_line(process, 70))?;
     let (who, started) = (process.who(), date(process.start_realtime_ns));
-    writeln!(out, "        {who}, started {started}, ran {}", duration(process.duration_ns))?;
+    writeln!(out, "        {who}, started {started}, {}", ran(process))?;
     match &process.part {
         Some(part) => writeln!(out, "        {}", printable(part)),
         None => Ok(()),

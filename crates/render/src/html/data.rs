@@ -13,8 +13,8 @@ use super::flames::{Flames, MEASURES, Name, Names};
 use super::tables::Tables;
 use crate::json_named::mark_kind;
 use crate::names::printable;
-use crate::quantity::{date, duration};
-use crate::text::{command_line, ending};
+use crate::quantity::date;
+use crate::text::{command_line, ended};
 
 /// Samples that the chart has room for.
 const SAMPLES: usize = 1500;
@@ -121,7 +121,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
         ("process", process.who()),
         ("host", printable(&process.host).into_owned()),
         ("started", date(process.start_realtime_ns)),
-        ("ran", format!("{}, {}", duration(process.duration_ns), ending(process.end))),
+        ("ended", ended(process)),
     ];
     facts.extend(process.part.iter().map(|part| ("figures", printable(part).into_owned())));
     facts

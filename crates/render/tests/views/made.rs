@@ -159,6 +159,8 @@ pub fn process() -> Process {
         totals,
         peak_time_ns: 1_250_000_000,
         peak_bound_bytes: 4096,
+        unrecorded: None,
+        has_own_malloc: false,
         unmatched_frees: 3,
         losses: vec![
             ("no_site", "allocations recorded without their stack: no room for a site", 2),
@@ -298,5 +300,10 @@ pub fn small() -> Process {
 }
 
 pub fn recording(processes: Vec<Process>) -> Recording {
-    Recording { path: PathBuf::from("app.heaptide"), sealed: true, processes, damaged: Vec::new() }
+    Recording {
+        path: PathBuf::from("app.heaptide"),
+        sealed: true,
+        processes,
+        ..Recording::default()
+    }
 }

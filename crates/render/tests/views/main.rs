@@ -187,8 +187,53 @@ fn a_summary_is_five_lines() {
     assert_eq!(page.lines().count(), 5);
     assert!(page.lines().all(|line| line.starts_with("heaptide: ")), "{page}");
     expect("summary.txt", &page);
-    let nothing = summary(&recording(Vec::new()), path);
-    assert_eq!(nothing.lines().count(), 5);
+}
+
+#[test]
+fn a_summary_says_what_is_missing() {
+    let missing = |recording: &Recording| {
+        let page = summary(recording, Path::new("a.heaptide"));
+        let lines = page.lines().filter_map(|line| line.strip_prefix("heaptide:   missing    "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut lossy = process();
+    lossy.losses = vec![
+        ("no_site", "without their stack", lossy.totals.allocations / 2),
+        ("no_shadow", "not in the totals", 2),
+        ("too_deep", "cut", 7),
+        ("child_static", "static programs", 1),
+    ];
+    let found = missing(&recording(vec![lossy]));
+    assert_eq!(found, ["25,656 (50.0%) without their stack", "1 static programs"]);
+    let mut none = small();
+    none.unrecorded = Some("no memory");
+    let everything = "everything: no memory";
+    assert_eq!(missing(&recording(vec![none])), [everything]);
+    let (mut none, mut own) = (small(), small());
+    (none.unrecorded, own.has_own_malloc) = (Some("no memory"), true);
+    let damaged = vec![(PathBuf::from("12-0.profile"), "12-0.profile: is damaged".to_owned())];
+    let found = missing(&Recording { damaged, ..recording(vec![none, own, small()]) });
+    assert_eq!(found.len(), 3);
+    assert_eq!(found[0], "everything of 1 of 3 process images: no memory");
+    assert!(found[1].starts_with("perhaps memory of 1 of 3 process images: "), "{found:?}");
+    assert_eq!(found[2], "1 file that cannot be read");
+}
+
+#[test]
+fn a_summary_of_nothing_says_why() {
+    let path = Path::new("a.heaptide");
+    let unrecorded = "the program is static".to_owned();
+    let nothing = summary(&Recording { unrecorded, ..recording(Vec::new()) }, path);
+    assert_eq!(nothing, "heaptide: a.heaptide: nothing was recorded: the program is static\n");
+    assert!(summary(&recording(Vec::new()), path).contains("loaded no recorder"));
+}
+
+#[test]
+fn an_end_that_is_not_known_is_when_it_was_last_seen() {
+    let mut process = process();
+    process.duration_is_known = false;
+    let page = summary(&recording(vec![process]), Path::new("a.heaptide"));
+    assert!(page.contains(", last seen after 2.50 s\n"), "{page}");
 }
 
 #[test]

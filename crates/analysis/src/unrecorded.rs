@@ -1,0 +1,55 @@
+//! What of a process image is not recorded, and why, in words.
+
+use heaptide_format as format;
+use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};
+
+/// Why nothing of an image is recorded; none if it is.
+pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
+    const REASONS: [(Unrecorded, &str); 4] = [
+        (
+            Unrecorded::NoMemory,
+            "no memory for the recorder's tables; raise `ulimit -v` and `ulimit -d`, or record \
+             with --mode counters",
+        ),
+        (
+            Unrecorded::NoUsableSize,
+            "its allocator does not report the size of blocks (it has no malloc_usable_size)",
+        ),
+        (Unrecorded::Valgrind, "it ran under a valgrind tool that replaces the allocator"),
+        (
+            Unrecorded::OldKernel,
+            "the kernel cannot give forked children a recorder of their own; that takes Linux 4.14",
+        ),
+    ];
+    match header.unrecorded {
+        0 => None,
+        reason => {
+            let known = REASONS.iter().find(|(known, _)| *known as u32 == reason);
+            Some(known.map_or("for a reason that this heaptide does not know", |known| known.1))
+        }
+    }
+}
+
+/// What is said of an image of which something is not recorded, a line each.
+pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
+    let nothing = reason(header).map(|reason| format!("nothing is recorded: {reason}"));
+    let own_malloc = (header.image_flags & IMAGE_OWN_MALLOC != 0).then(|| {
+        "the executable exports a malloc of its own: what that does not pass on to the C library \
+         is not recorded"
+            .to_owned()
+    });
+    nothing.into_iter().chain(own_malloc).collect()
+}
+
+/// Children that have no profile: short name, explanation and count of each reason that occurred.
+pub(crate) fn children(
+    header: &FileHeader,
+) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    const LATER: (&str, &str) = ("child_other", "children without a profile, for another reason");
+    let counts = header.unrecorded_children.iter().enumerate();
+    let named = counts.map(|(kind, &count)| {
+        let (name, meaning) = format::UNRECORDED_CHILD_NAMES.get(kind).unwrap_or(&LATER);
+        (*name, *meaning, count)
+    });
+    named.filter(|&(_, _, count)| count > 0)
+}

@@ -1,0 +1,173 @@
+//! When and how processes end, which of them are one process, and what is said where something is
+//! not recorded.
+
+use crate::harness::{
+    Guest, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip, until,
+};
+use crate::kill::library;
+use crate::recording::{list, number};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What `heaptide COMMAND RECORDING` prints.
+fn shown(command: &[&str], recording: &Path, place: &Path) -> String {
+    let outcome = run(heaptide().args(command).arg(recording), place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{command:?}");
+    outcome.stdout
+}
+
+/// The lines of the summary about what is missing.
+fn missing(summary: &str) -> Vec<&str> {
+    summary.lines().filter_map(|line| line.strip_prefix("heaptide:   missing    ")).collect()
+}
+
+fn seconds(value: &Value) -> f64 {
+    value.as_f64().expect("seconds")
+}
+
+/// Twenty allocations in 0.4 seconds, then `abort`.
+#[test]
+fn the_end_of_a_program_that_aborts() {
+    let place = scratch("ends-abort");
+    let program = Guest::read("seldom.c").build("seldom.c", &[]);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!(outcome.status, 134);
+    let report = report(&recording, &place);
+    let process = &list(&report, "processes")[0];
+    assert_eq!(
+        (&process["end"]["kind"], &process["duration_is_known"]),
+        (&"signaled".into(), &true.into())
+    );
+    let (duration, peak) =
+        (seconds(&process["duration_s"]), seconds(&process["totals"]["peak_time_s"]));
+    assert!((0.4..30.0).contains(&duration), "ran {duration} s");
+    assert!((0.38..duration).contains(&peak), "the peak came after {peak} s of {duration}");
+}
+
+/// Nobody saw the end of a program that was killed and not started by the command.
+#[test]
+fn an_end_that_nobody_saw_is_the_last_sign_of_life() {
+    let place = scratch("ends-unseen");
+    let program = Guest::read("seldom.c").build("seldom.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = clean(Command::new(&program));
+    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    assert_eq!(run(&mut command, &place).status, 134);
+    let report = report(&recording, &place);
+    assert_eq!(list(&report, "processes")[0]["duration_is_known"], false);
+    for (view, says) in [("info", "end not seen, last seen after "), ("report", "ran at least ")] {
+        let page = shown(&[view], &recording, &place);
+        assert!(page.contains(says), "{view}: {page}");
+    }
+}
+
+/// Every process is the second of a pid namespace of its own, and so they all have one pid.
+#[test]
+fn processes_of_one_pid_are_several() {
+    if !is_root() {
+        return skip("a pid namespace takes root");
+    }
+    let place = scratch("ends-one-pid");
+    let program = Guest::read("leaks.c").build("leaks.c", &[]);
+    // What each process of the program leaked.
+    let leaked = |script: &str, name: &str| -> Vec<i128> {
+        let recording = place.join(name);
+        run(recorded(&recording, &[]).args(["sh", "-c", script]).arg(&program), &place);
+        let outcome = run(heaptide().args(["leaks", "--format", "json"]).arg(&recording), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (1, ""));
+        let leaks: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        let ours = |process: &&Value| process["program"].as_str() == program.to_str();
+        let ours = list(&leaks, "processes").iter().filter(ours);
+        ours.map(|process| number(process, "leaked_bytes")).collect()
+    };
+    let alone = leaked("\"$0\"; exit", "alone");
+    assert!(alone.len() == 1 && alone[0] > 0, "{alone:?}");
+    let of_one_pid = "for i in 1 2 3 4 5; do unshare -pf --mount-proc \"$0\"; done";
+    assert_eq!(leaked(of_one_pid, "five"), [alone[0]; 5]);
+}
+
+/// A daemon outlives the command: what it does later has names as long as its file is there.
+#[test]
+fn a_daemon_that_outlives_the_command() {
+    let place = scratch("ends-daemon");
+    let program = Guest::read("outlives.c").build("outlives.c", &[]);
+    let recording = place.join("a.heaptide");
+    assert_eq!(run(recorded(&recording, &[]).arg(&program).arg(&place), &place).status, 0);
+    let info = shown(&["info"], &recording, &place);
+    assert!(info.contains("1 process image ran later"), "{info}");
+    fs::write(place.join("go"), "").expect("a file");
+    until("the daemon's end", || place.join("done").exists());
+    until("the profile's end", || {
+        let report = report(&recording, &place);
+        list(&report, "processes").iter().all(|process| process["end"]["kind"] == "exited")
+    });
+    let report = report(&recording, &place);
+    assert_eq!(list(&report, "ran_after_sealing").len(), 1);
+    let names = list(&report, "processes").iter().flat_map(|process| list(process, "frames"));
+    let mut names = names.filter_map(|frame| frame["function"].as_str());
+    assert!(names.any(|name| name == "reached_late"));
+}
+
+/// What cannot be recorded is said first: by the summary, `info` and `report`.
+#[test]
+fn an_own_malloc_is_said() {
+    let place = scratch("ends-own-malloc");
+    let program = Guest::read("allocator_inside.c").build("allocator_inside.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(&recording).arg("--").arg(program);
+    let outcome = run(&mut clean(command), &place);
+    let missing = missing(&outcome.stderr);
+    assert_eq!(missing.len(), 1, "{}", outcome.stderr);
+    assert!(missing[0].contains("has a malloc of its own"), "{missing:?}");
+    for view in ["info", "report"] {
+        let page = shown(&[view], &recording, &place);
+        assert!(page.contains("exports a malloc of its own"), "{view}: {page}");
+    }
+}
+
+/// With so little address space that not even the recorder's library may fit: all is recorded, or
+/// the summary says what is not.
+#[test]
+fn without_room_all_is_recorded_or_said() {
+    let place = scratch("ends-no-room");
+    let program = Guest::read("plain.c").build("plain.c", &[]);
+    let mut said = 0;
+    for limit in (3000..9000).step_by(500) {
+        let recording = place.join(format!("{limit}.heaptide"));
+        let script = format!("ulimit -v {limit}; exec \"$0\"");
+        let mut command = heaptide();
+        command.args(["run", "-o"]).arg(&recording).args(["--", "sh", "-c", &script]);
+        let outcome = run(clean(command).arg(&program), &place);
+        assert_eq!(outcome.status, 5, "{limit}: {}", outcome.stderr);
+        let report = report(&recording, &place);
+        let ours = |process: &&Value| process["program"].as_str() == program.to_str();
+        let found = list(&report, "processes").iter().find(ours);
+        let allocations = found.map_or(0, |process| number(&process["totals"], "allocations"));
+        let missing = missing(&outcome.stderr);
+        assert_eq!(allocations == 0, !missing.is_empty(), "{limit}: {}", outcome.stderr);
+        said += i32::from(!missing.is_empty());
+    }
+    assert!(said > 0, "there was room at every limit");
+}
+
+#[test]
+fn a_static_program_has_one_reason() {
+    let place = scratch("ends-static");
+    let program = Guest::read("static.c").build("static.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(&recording).arg("--").arg(&program);
+    let outcome = run(&mut clean(command), &place);
+    assert_eq!(profiles(&recording).len(), 0);
+    assert!(outcome.stderr.contains("nothing was recorded: "), "{}", outcome.stderr);
+    let reason = outcome.stderr.split("nothing was recorded: ").nth(1).expect("a reason").trim();
+    for view in ["info", "report", "tree", "leaks"] {
+        let outcome = run(heaptide().arg(view).arg(&recording), &place);
+        assert_eq!(outcome.status, 2);
+        assert!(outcome.stderr.trim().ends_with(reason), "{view}: {}", outcome.stderr);
+    }
+}
