@@ -486,8 +486,8 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> boo
 }
 
 /// Writes newlines in a file's name, which maps has as `\012`, as they are, unless the name has
-/// that text itself. `line` is one of maps with its end, which is overwritten; returns its new length
-/// without it.
+/// that text itself. `line` is one of maps with its end, which is overwritten; returns its new
+/// length without it.
 fn unescape(line: &mut [u8]) -> usize {
     const NEWLINE: &[u8] = b"\\012";
     const EXISTS: usize = 0;

@@ -70,9 +70,14 @@ fn full_disk_under_run() {
         return skip("a small disk needs the right to mount");
     };
     let (program, bare) = hungry(&place);
-    let mut command = recorded(&mount.0.join("a.heaptide"), &[]);
-    let outcome = run(command.arg(&program).current_dir(&place), &place);
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(mount.0.join("a.heaptide")).arg("--").arg(&program);
+    let outcome = run(clean(command).current_dir(&place), &place);
     assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
+    let missing = outcome.stderr.lines().filter(|line| line.starts_with("heaptide:   missing "));
+    let of_stacks =
+        missing.filter(|line| line.contains("allocations recorded without their stack"));
+    assert_eq!(of_stacks.count(), 1, "{}", outcome.stderr);
 }
 
 #[test]
