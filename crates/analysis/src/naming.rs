@@ -100,6 +100,7 @@ pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
         let net = |up: u64, down: u64| up.wrapping_sub(down) as i64;
         let blocks = |sums: &Sums| net(sums.allocations, sums.frees);
         let bytes = |sums: &Sums| net(sums.usable_bytes, sums.freed_bytes);
+        let live = |sums: &Sums| u64::try_from(bytes(sums)).unwrap_or(0);
         Window {
             name: window.name.clone(),
             open,
@@ -114,8 +115,12 @@ pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
             freed_bytes: end.freed_bytes.saturating_sub(begin.freed_bytes),
             live_blocks: blocks(&end).wrapping_sub(blocks(begin)),
             live_bytes: bytes(&end).wrapping_sub(bytes(begin)),
-            peak_bytes: record.peak_bytes,
-            peak_bound_bytes: record.peak_bound_bytes,
+            // What was live at its ends is known; threads may not have told each other of it.
+            peak_bytes: record.peak_bytes.max(live(begin)).max(live(&end)),
+            peak_bound_bytes: match open {
+                true => record.peak_bound_bytes.max(profile.untold_bytes()),
+                false => record.peak_bound_bytes,
+            },
         }
     };
     profile.named.windows.iter().map(window).collect()

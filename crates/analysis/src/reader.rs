@@ -75,6 +75,15 @@ impl Profile {
         self.mode != format::Mode::Counters
     }
 
+    /// Bytes that threads may have allocated without telling each other, and so without noting a
+    /// peak: each tells at least every [`format::PEAK_BATCH`] bytes.
+    pub(crate) fn untold_bytes(&self) -> u64 {
+        match u64::from(self.header.lanes_at_once) {
+            0 | 1 => 0,
+            lanes => lanes * format::PEAK_BATCH,
+        }
+    }
+
     /// Whether tables that disagree do so because of events that were being counted: the process
     /// may not have been at rest, and nothing of the file is damaged. Version 1 had other tables.
     pub(crate) fn may_be_reconciled(&self) -> bool {

@@ -120,13 +120,10 @@ struct Peak {
 }
 
 impl Peak {
-    /// Threads tell each other of what they have at least every [`format::PEAK_BATCH`] bytes, so
-    /// the peak that they noted may be lower than what is known to be live at the end.
+    /// What threads had not told each other of at the end is in no peak that they noted.
     fn of(profile: &Profile, totals: &Measures, now_ns: u64) -> Peak {
         let header = &profile.header;
-        let lanes = u64::from(header.lanes_at_once);
-        let untold = if lanes > 1 { lanes * format::PEAK_BATCH } else { 0 };
-        let bound_bytes = header.peak_bound_bytes.max(untold);
+        let bound_bytes = header.peak_bound_bytes.max(profile.untold_bytes());
         if totals.live_bytes > header.peak_bytes {
             return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
         }

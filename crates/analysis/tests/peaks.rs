@@ -7,6 +7,7 @@ use builder::{ProfileBuilder, site};
 use heaptide_analysis::model::{End, Process};
 use heaptide_format as format;
 use heaptide_format::{Lane, PEAK_BATCH, size_class};
+use zerocopy::FromZeros;
 
 fn read(p: &ProfileBuilder) -> Process {
     Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
@@ -68,6 +69,21 @@ fn counters_have_no_peak_below_live_either() {
     (p.header.peak_bytes, p.header.lanes_at_once) = (400, 2);
     p.lane(0, "app", |lane| counted(lane, 20, 1000));
     assert_eq!(peak(&read(&p)), (20_000, 0, 0, 2 * PEAK_BATCH));
+}
+
+#[test]
+fn a_window_has_no_peak_below_what_was_live_at_its_ends() {
+    let mut p = killed(20_000, 2);
+    let live = |bytes| format::Sums { usable_bytes: bytes, ..FromZeros::new_zeroed() };
+    p.window("closed", |w| {
+        (w.end_time_ns, w.begin, w.end) = (1, live(900), live(700));
+        w.peak_bytes = 400;
+    });
+    p.window("open", |w| (w.begin_time_ns, w.open, w.peak_bytes) = (2, 1, 400));
+    let process = read(&p);
+    let peaks: Vec<_> =
+        process.windows.iter().map(|w| (&*w.name, w.peak_bytes, w.peak_bound_bytes)).collect();
+    assert_eq!(peaks, [("closed", 900, 0), ("open", 20_000, 2 * PEAK_BATCH)]);
 }
 
 /// Counts of size classes: requested, usable, freed.
