@@ -57,6 +57,7 @@ pub mod suppressions;
 pub mod symbols;
 mod tables;
 pub mod text;
+pub mod threads;
 pub mod timeline;
 pub mod trace;
 pub mod tree;

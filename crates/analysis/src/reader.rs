@@ -11,7 +11,6 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::thread::ScopedJoinHandle;
 
 use heaptide_format as format;
 use heaptide_format::{FileHeader, Kind, StringHeader};
@@ -22,7 +21,7 @@ use crate::baseline::Before;
 use crate::by_id::ById;
 use crate::extents::{Contents, EventExtent, Extent, Range, Walk};
 use crate::named::{self, Ids, Named};
-use crate::{Error, input, pack, text};
+use crate::{Error, input, pack, text, threads};
 
 /// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
 /// reader that is handed a sparse file of any size.
@@ -220,12 +219,12 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     let walk = Walk::over(contents, &header).map_err(|what| damaged(path, what))?;
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
-    let (tree, named, mut sites) = std::thread::scope(|scope| {
-        let tree = scope.spawn(|| Nodes::read(&walk, &modules, &by_index));
+    let nodes = || Nodes::read(&walk, &modules, &by_index);
+    let (tree, (named, mut sites)) = threads::both(nodes, || {
         let (named, ids) = named::read(&walk, &strings, &header);
         let keyed = header.version > 1;
         let sites = sites(&walk, keyed.then_some(&ids));
-        (joined(tree), named, sites)
+        (named, sites)
     });
     sites.iter_mut().for_each(|site| site.node = tree.by_id.get(site.node));
     let mut timeline: Vec<_> =
@@ -254,11 +253,6 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         notes,
         header,
     })
-}
-
-/// What a thread has made.
-pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What to say of scopes that were ended out of turn.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use heaptide_format as format;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,6 +20,7 @@ use crate::running::{anyone_maps_file, maps_file};
 use crate::snapshot;
 use crate::symbols::{Blazesym, Engine, ModuleKey, Symbols, Wanted};
 use crate::tables;
+use crate::threads;
 use crate::trace::file::{TraceFile, path_of};
 use crate::trace::live;
 
@@ -268,10 +268,9 @@ impl Parts {
             files = snapshot::of_number(path, &directory, &files, number)?;
         }
         let mut damaged = Vec::new();
-        let (profiles, symbols) = thread::scope(|scope| {
-            let symbols = scope.spawn(|| Symbols::read(&directory));
-            (read_profiles(path, files, &mut damaged), reader::joined(symbols))
-        });
+        let symbols = || Symbols::read(&directory);
+        let profiles = || read_profiles(path, files, &mut damaged);
+        let (symbols, profiles) = threads::both(symbols, profiles);
         let mut profiles = profiles?;
         if !choice.from_start {
             let unread = profiles.iter_mut().map(|(file, profile)| baseline::apply(file, profile));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread::Builder;
 use std::time::UNIX_EPOCH;
 
 use blazesym::helper::read_elf_build_id;
@@ -406,20 +407,24 @@ enum Message {
 /// Looks modules up by a few threads and hands what they find to `sink`, on this thread.
 fn in_parallel(wanted: &[Wanted], engine: &dyn Engine, sink: &mut dyn FnMut(Message)) {
     let next = AtomicUsize::new(0);
+    let work = |sender: mpsc::Sender<Message>| {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(want) = wanted.get(index) else { break };
+            let (found, failure) = look_up(want, engine, &sender);
+            if sender.send(Message::Found(index, found, failure)).is_err() {
+                break; // the receiver ends only with the scope
+            }
+        }
+    };
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        for _ in 0..THREADS.min(wanted.len()) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(want) = wanted.get(index) else { break };
-                    let (found, failure) = look_up(want, engine, &sender);
-                    if sender.send(Message::Found(index, found, failure)).is_err() {
-                        break; // the receiver ends only with the scope
-                    }
-                }
-            });
+        let start = |_| {
+            let sender = sender.clone();
+            Builder::new().spawn_scoped(scope, || work(sender)).ok()
+        };
+        if (0..THREADS.min(wanted.len())).map_while(start).count() == 0 {
+            work(sender.clone()); // no room for a thread: what is found waits for the receiver
         }
         drop(sender);
         receiver.iter().for_each(sink);

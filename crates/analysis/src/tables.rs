@@ -18,6 +18,7 @@ use crate::reader::{self, NO_MODULE, Profile};
 use crate::reconcile;
 use crate::symbols::{ModuleKey, Symbols};
 use crate::text;
+use crate::threads;
 use crate::trace::{Became, Trace};
 use crate::unrecorded;
 
@@ -26,15 +27,13 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let (scopes, scope_of_path) = naming::scopes(&profile);
     let (labels, label_of_name) = naming::labels(&profile);
     let of = facts::Dimensions { scope_of_path: &scope_of_path, label_of_name: &label_of_name };
-    let ((frames, stacks, stack_of_node), facts) = std::thread::scope(|scope| {
-        let stacks = scope.spawn(|| {
-            let (frames, frames_of_place) = frames(&profile, symbols);
-            let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
-            (frames, stacks, stack_of_node)
-        });
-        let facts = Facts::of(&profile, &of);
-        (reader::joined(stacks), facts)
-    });
+    let stacks = || {
+        let (frames, frames_of_place) = frames(&profile, symbols);
+        let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
+        (frames, stacks, stack_of_node)
+    };
+    let ((frames, stacks, stack_of_node), facts) =
+        threads::both(stacks, || Facts::of(&profile, &of));
     let Facts { mut lanes, mut sites, ids, of_site } = facts;
     sites.iter_mut().for_each(|site| site.stack = stack_of_node[site.stack.0 as usize]);
     let mut totals = Sum::default();

@@ -3,8 +3,8 @@
 //!
 //! They keep the recorder's memory apart from the program's: what locks, dumps, counts or forks the
 //! program's memory as a whole leaves these ranges out ([`ranges`], [`reserved`]). Forked children
-//! get nothing of what is only reserved. Where address space is limited nothing is reserved, and
-//! each piece is a mapping of its own.
+//! get nothing of what is only reserved. Where address space is limited nothing is reserved, each
+//! piece is a mapping of its own, and all of them are a part of the limit at most.
 
 use crate::modules::Range;
 use crate::process::process;
@@ -192,6 +192,10 @@ pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
         InChild::Copy => None,
     };
     let p = process();
+    let budget = p.budget.load(Relaxed);
+    if budget != 0 && reserved().saturating_add(bytes as u64) > budget {
+        return core::ptr::null_mut();
+    }
     // Without its advice memory of a lane would be taken for a lane of the child's.
     let may = if child == InChild::Zeros { p.may_call() } else { p.may_map() };
     let piece = if may { sys::map_private(bytes) } else { core::ptr::null_mut() };

@@ -65,6 +65,9 @@ pub struct Process {
     pub sizes: crate::shadow::Table,
     /// Address space is scarce: an RLIMIT_AS, or no overcommit.
     pub scarce: AtomicBool,
+    /// Bytes of memory that the recorder may have: where there is a limit, a part of it. 0 as long
+    /// as that is not known.
+    pub budget: AtomicU64,
     /// All lanes, by index.
     pub lanes: AtomicPtr<AtomicPtr<LaneState>>,
     pub lane_count: AtomicUsize,
@@ -319,6 +322,7 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
     p.generation.store(1, Relaxed);
     p.no_reuse.store(!options.reuse, Relaxed);
     p.scarce.store(address_space_is_scarce(), Relaxed);
+    p.budget.store(budget(), Relaxed);
     if forked {
         memory::begin_as_child();
     }
@@ -391,6 +395,14 @@ fn address_space_is_scarce() -> bool {
     let strict =
         path.is_some_and(|path| sys::read_file(path, &mut mode).is_ok()) && mode[0] == b'2';
     strict || [sys::RLIMIT_AS, sys::RLIMIT_DATA].map(sys::limit) != [u64::MAX; 2]
+}
+
+/// The part of a limit that is the recorder's: the program has to get on with the rest.
+fn budget() -> u64 {
+    const PART: u64 = 4;
+    const LEAST: u64 = 8 << 20;
+    let limit = sys::limit(sys::RLIMIT_AS).min(sys::limit(sys::RLIMIT_DATA));
+    if limit == sys::UNLIMITED { limit } else { (limit / PART).max(LEAST) }
 }
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.

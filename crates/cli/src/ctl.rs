@@ -1,7 +1,9 @@
 //! `heaptide ctl`: steers running programs through the heads of their live profiles.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread::{Builder, ScopedJoinHandle};
 
 use heaptide_analysis::running::{self, Running};
 use heaptide_analysis::text::of_path;
@@ -57,11 +59,17 @@ pub fn ctl(options: &CtlOptions) -> Result<ExitCode, Error> {
 /// Does it with these processes at the same time; the results are in their order.
 fn all_of(some: &[Running], action: &Action) -> Vec<Result<Said, Error>> {
     std::thread::scope(|scope| {
-        let one =
-            |running| scope.spawn(move || Control::open(running).and_then(|c| act(&c, action)));
+        let one = |running| {
+            let act = move || Control::open(running).and_then(|c| act(&c, action));
+            Builder::new().spawn_scoped(scope, act)
+        };
         let threads: Vec<_> = some.iter().map(one).collect();
         let died = |_| Err(Error::new("a thread of this command ended early"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
+        let said = |thread: io::Result<ScopedJoinHandle<_>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(died),
+            Err(error) => Err(Error::new(format!("no thread can be started: {error}"))),
+        };
+        threads.into_iter().map(said).collect()
     })
 }
 

@@ -2,9 +2,11 @@
 //! the loader and for themselves.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use heaptide_analysis::input;
 use heaptide_supervise::program::check_library;
 
 use crate::Error;
@@ -33,7 +35,12 @@ pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
         }
         let path = std::path::absolute(&file)
             .map_err(|_| refuse("expected the path of a library, LIB or LIB:OPTIONS"))?;
-        check_library(&path).map_err(|why| refuse(&why))?;
+        match input::open(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(refuse(&error.to_string()));
+            }
+            _ => check_library(&path).map_err(|why| refuse(&why))?,
+        };
         if path.as_os_str().as_bytes().iter().any(|b| SEPARATORS.contains(b)) {
             let shown = path.display();
             return Err(refuse(&format!(
@@ -87,7 +94,7 @@ mod tests {
         assert!(program.ends_with("is a program, expected a shared object; build it with -shared"));
         let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(refused(text).contains("no 64-bit ELF shared object"));
-        assert!(refused("/").contains("is no regular file; expected the path of a library"));
+        assert!(refused("/").contains("it is a directory, expected a regular file"));
         assert!(refused("none.so:a=1").contains("none.so:a=1: no such file"));
         assert!(refused("none.so:a;b").contains("semicolon"));
         assert!(refused("").contains("expected the path of a library"));

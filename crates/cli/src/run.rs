@@ -138,6 +138,7 @@ fn finish(
     // still has the status of the program to return.
     let sealer = exec::fork(|| {
         exec::die_with_parent();
+        exec::lift_limits();
         u8::from(seal(&recording, quiet).map_err(message).is_err())
     });
     let shown = recording.display();

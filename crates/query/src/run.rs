@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use heaptide_analysis::threads;
+
 use crate::aggregate::{Grouping, Groups};
 use crate::derive::Derived;
 use crate::filter::Filter;
@@ -39,12 +41,7 @@ pub fn run(query: &Query, stream: Stream) -> Table {
         }
         part
     };
-    let parts = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut parts = vec![work()];
-        parts.extend(others.into_iter().filter_map(|other| other.join().ok()));
-        parts
-    });
+    let parts = threads::together(threads, work);
     drop(supply);
     let mut answer = plan.finish(parts);
     if !query.having.is_empty() {

@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -34,7 +34,7 @@ impl Progress {
         let drawing = io::stderr().is_terminal().then(|| {
             let (sender, end) = channel();
             let bar = bar.clone();
-            let thread = std::thread::spawn(move || {
+            let draw = move || {
                 let mut patience = PATIENCE;
                 while end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
                     if patience == PATIENCE {
@@ -44,10 +44,11 @@ impl Progress {
                     patience = TICK;
                 }
                 bar.finish_and_clear();
-            });
-            (sender, thread)
+            };
+            // Without room for a thread nothing is drawn.
+            Some((sender, Builder::new().spawn(draw).ok()?))
         });
-        Progress { bar, drawing }
+        Progress { bar, drawing: drawing.flatten() }
     }
 
     /// Says what of it is done: `naming functions 1024/4096`.

@@ -7,6 +7,7 @@
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
 
 use heaptide_analysis::aggregate::{FunctionId, Functions};
 use heaptide_analysis::measure::Measure;
@@ -124,10 +125,10 @@ impl Folding<'_> {
                 .map(|number| {
                     let (sender, receiver) = sync_channel(AHEAD);
                     let mut lines = Lines { folding: self, tree, note, name, sender, open: None };
-                    scope.spawn(move || lines.make(order, number));
-                    receiver
+                    let make = move || lines.make(order, number);
+                    Builder::new().spawn_scoped(scope, make).map(|_| receiver)
                 })
-                .collect();
+                .collect::<io::Result<_>>()?;
             hand_on(out, &makers, order.len().div_ceil(TURN))
         })
     }

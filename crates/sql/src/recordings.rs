@@ -18,6 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::prelude::Expr;
 use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::threads;
 use heaptide_query::tables::{Source, Wanted};
 
 use crate::arrays;
@@ -62,10 +63,7 @@ impl Part {
             }
         };
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
-            work();
-        });
+        threads::together(threads, work);
         let turn = turns.turn.into_inner().unwrap_or_else(PoisonError::into_inner);
         turn.ended.map_or(Ok(Go::On), |ended| ended.map(|()| Go::Stop))
     }

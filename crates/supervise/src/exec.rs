@@ -12,11 +12,15 @@ use std::process::ExitStatus;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 /// The stack of the thread that runs the command, in bytes. The limit for the stack of the initial
 /// thread is the program's: it may be too small for the command.
 const STACK_BYTES: usize = 8 << 20;
+/// It is at most this part of the address space, where that is limited, and at least so much.
+const STACK_PART: u64 = 32;
+const STACK_LEAST: usize = 256 << 10;
 /// The exit status of the command if nothing better is known.
 const FAILED: u8 = 2;
 /// The highest signal number of Linux.
@@ -89,9 +93,25 @@ pub unsafe fn enter(count: c_int, words: *const *const c_char, command: fn() -> 
         change_mask(Some(mask));
         std::process::exit(command().into())
     };
-    match std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run) {
+    match std::thread::Builder::new().stack_size(stack_bytes()).spawn(run) {
         Ok(thread) => thread.join().map_or(FAILED.into(), |never| never),
         Err(_) => run(), // no room for a thread: the stack that there is may do
+    }
+}
+
+fn stack_bytes() -> usize {
+    let limit = |resource| getrlimit(resource).map_or(u64::MAX, |(soft, _)| soft);
+    let room = limit(Resource::RLIMIT_AS).min(limit(Resource::RLIMIT_DATA)) / STACK_PART;
+    usize::try_from(room).unwrap_or(usize::MAX).clamp(STACK_LEAST, STACK_BYTES)
+}
+
+/// Has this process, which is not the program, use what memory it may: soft limits are for the
+/// program.
+pub fn lift_limits() {
+    for resource in [Resource::RLIMIT_AS, Resource::RLIMIT_DATA] {
+        if let Ok((_, hard)) = getrlimit(resource) {
+            let _ = setrlimit(resource, hard, hard); // if not, there is as much as before
+        }
     }
 }
 

@@ -240,7 +240,7 @@ pub fn check_library(path: &Path) -> Result<Elf, String> {
         _ => error.to_string(),
     })?;
     if !metadata.is_file() {
-        return Err("is no regular file; expected the path of a library".to_owned());
+        return Err(not_one());
     }
     match Elf::read(path).map_err(|error| error.to_string())? {
         Some(elf) if elf.is_library() => Ok(elf),

@@ -99,12 +99,13 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 20] = [
+const ELSEWHERE: [&str; 22] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
     "by_size.c",
     "churning.c",
+    "endless.c",
     "exported.c",
     "extended.c",
     "gives_up_rights.c",
@@ -112,6 +113,7 @@ const ELSEWHERE: [&str; 20] = [
     "late_plugin.c",
     "looping.c",
     "moves_away.c",
+    "outlives.c",
     "over_time.c",
     "pictures.c",
     "plain.c",

@@ -41,6 +41,27 @@ fn limits_of_data_and_address_space() {
     }
 }
 
+/// Of a limit that its own threads nearly use up, a program has the largest part to itself. What
+/// the recorder has no room for is counted.
+#[test]
+fn a_limit_of_data_is_the_program_s() {
+    let place = scratch("footprint-budget");
+    let program = Guest::read("many_threads.c").build("many_threads.c", &["-pthread"]);
+    let recording = place.join("a.heaptide");
+    let limited = |mut command: Command| {
+        command.args(["bash", "-c", "ulimit -S -d 200000; exec \"$0\""]).arg(&program);
+        run(&mut command, &place)
+    };
+    let bare = limited(clean(Command::new("env")));
+    assert_eq!(bare.stdout, "2000 threads\n");
+    assert_eq!(bare, limited(recorded(&recording, &[])));
+    let report = report(&recording, &place);
+    let process = list(&report, "processes").last().expect("the program");
+    let lost = evaluate(&report, "recording", "lost_events");
+    let found = number(&process["totals"], "allocations");
+    assert!(found >= 20_000 || lost > 0, "{found} allocations, {lost} lost");
+}
+
 #[test]
 fn virtual_size_is_the_program_s() {
     let place = scratch("footprint-virtual");

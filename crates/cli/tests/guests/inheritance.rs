@@ -95,16 +95,25 @@ fn ignored_signals_stay_ignored() {
 #[test]
 fn small_stacks_are_enough_for_the_command() {
     let place = scratch("small-stacks");
+    // The environment lies on the stack, too.
+    let shell = |script: &str| {
+        let mut command = shell(script, &place);
+        command.env_clear().env("H", HEAPTIDE);
+        command.envs(
+            ["PATH", "HOME"].iter().filter_map(|name| Some((name, std::env::var(name).ok()?))),
+        );
+        command
+    };
     for limit in [16, 32, 64, 96] {
         // The recorder itself needs more than the smallest.
         let preload = if limit < 64 { "--no-preload" } else { "" };
         let script =
             format!("ulimit -s {limit}; $H run -q --force {preload} -o r -- sh -c 'exit 9'");
-        let outcome = run(&mut shell(&script, &place), &place);
+        let outcome = run(&mut shell(&script), &place);
         assert_eq!(outcome.status, 9, "{limit}: {}", outcome.stderr);
         assert_eq!(profiles(&place.join("r")).len(), usize::from(limit >= 64));
         let script = format!("ulimit -s {limit}; $H report r >out; echo $?");
-        let outcome = run(&mut shell(&script, &place), &place);
+        let outcome = run(&mut shell(&script), &place);
         assert_eq!(outcome.stdout, if limit < 64 { "2\n" } else { "0\n" }, "{}", outcome.stderr);
     }
 }

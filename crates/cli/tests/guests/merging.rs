@@ -268,7 +268,7 @@ fn nothing_is_lost_or_overwritten() {
     fs::create_dir(guest.place.join("mine")).expect("a directory");
     fs::write(guest.place.join("mine/notes.txt"), "mine").expect("a file");
     let (status, said) = merge("a.heaptide -o mine --force");
-    assert!(status == 2 && said.contains("is not a recording"), "{said}");
+    assert!(status == 2 && said.contains("is no recording: `notes.txt` in it"), "{said}");
     assert_eq!(files(), 3);
     // The place of the recording that is merged.
     let before = sums(&report(&guest.place.join("all.heaptide"), &guest.place));
