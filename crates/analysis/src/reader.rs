@@ -276,7 +276,9 @@ fn damaged(path: &Path, what: String) -> Error {
 pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
     let foreign = |found: &str| Error::Foreign { path: path.to_owned(), found: found.to_owned() };
     match bytes.get(..format::MAGIC.len()) {
-        None if bytes.is_empty() => return Err(foreign("it is empty")),
+        None if bytes.is_empty() => {
+            return Err(foreign("it is empty (its process just began, or ended as it did)"));
+        }
         None => return Err(foreign("it is shorter than a profile's first word")),
         Some([0, 0, 0, 0, 0, 0, 0, 0]) => {
             return Err(foreign(

@@ -311,7 +311,9 @@ fn measures_have_one_name_each() {
 #[test]
 fn foreign_and_newer_files_are_refused_with_a_reason() {
     let says = |bytes: &[u8]| reader::parse(bytes, "x.profile".as_ref()).unwrap_err().to_string();
-    assert!(says(b"").starts_with("x.profile: it is empty, expected a profile"));
+    assert!(says(b"").starts_with(
+        "x.profile: it is empty (its process just began, or ended as it did), expected"
+    ));
     assert!(says(b"HEAP").contains("shorter than a profile's first word"));
     assert!(says(b"\x7fELF and so on").contains("it is something else"));
     assert!(says(&[0; 8192]).contains("its head is not written"));
