@@ -150,6 +150,8 @@ pub(crate) struct Walk<'a> {
     extents: Vec<Extent>,
     pub(crate) events: Vec<EventExtent>,
     pub(crate) notes: Vec<String>,
+    /// The file ends before its own end.
+    pub(crate) is_cut: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -158,13 +160,14 @@ impl<'a> Walk<'a> {
         let in_use = usize::try_from(header.file_end).unwrap_or(usize::MAX);
         let bytes = &contents.bytes[..contents.bytes.len().min(in_use)];
         let (extents, events, notes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut walk = Walk { bytes, extents, events, notes };
+        let mut walk = Walk { bytes, extents, events, notes, is_cut: false };
         // What was cut out ahead of `at`, and all of it.
         let (mut gone, mut skipped) = (0, 0);
         let cut = contents.cuts.iter().fold(0, |sum: u64, cut| sum + cut.length);
         let have = bytes.len() as u64 + cut;
         if have < header.file_end {
             let end = header.file_end;
+            walk.is_cut = true;
             walk.notes.push(format!("the file is cut short: {have} bytes of {end}"));
         }
         let mut cuts = contents.cuts.iter().peekable();

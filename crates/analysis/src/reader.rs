@@ -64,6 +64,8 @@ pub struct Profile {
     pub(crate) events: Vec<EventExtent>,
     /// What had been counted at the last reset; none if figures are from the start.
     pub before: Option<Box<Before>>,
+    /// A part of the file is missing.
+    pub(crate) is_cut: bool,
     /// What a person should know about how complete this is.
     pub notes: Vec<String>,
 }
@@ -84,11 +86,11 @@ impl Profile {
     }
 
     /// Whether tables that disagree do so because of events that were being counted: the process
-    /// may not have been at rest, and nothing of the file is damaged. Version 1 had other tables.
+    /// may not have been at rest, and nothing of the file is missing. Version 1 had other tables.
     pub(crate) fn may_be_reconciled(&self) -> bool {
         let at_rest = self.header.end_kind == format::End::Exited as u32;
         let alone = self.header.lanes_at_once <= 1;
-        self.header.version > 1 && self.notes.is_empty() && !(at_rest && alone)
+        self.header.version > 1 && !self.is_cut && !(at_rest && alone)
     }
 }
 
@@ -202,6 +204,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
 fn parse_packed(packed: impl Read, size: u64, path: &Path) -> Result<Profile, Error> {
     let (bytes, fault) = pack::unpack(packed, size, path)?;
     let mut profile = parse_plain(Contents::whole(&bytes), path)?;
+    profile.is_cut |= fault.is_some();
     profile.notes.extend(fault);
     Ok(profile)
 }
@@ -232,7 +235,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     timeline.sort_by_key(|s| s.time_ns);
     let mut lanes: Vec<_> = walk.records::<format::Lane>(Kind::Lanes).map(|r| r.1).collect();
     lanes.sort_by_key(|lane| lane.index);
-    let Walk { events, mut notes, .. } = walk;
+    let Walk { events, mut notes, is_cut, .. } = walk;
     notes.extend(mismatch(&named, &header));
     Ok(Profile {
         mode,
@@ -250,6 +253,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
         events,
         before: None,
+        is_cut,
         notes,
         header,
     })

@@ -3,10 +3,12 @@
 
 mod builder;
 
+use std::mem::offset_of;
+
 use builder::{ProfileBuilder, site};
 use heaptide_analysis::model::{End, Process};
 use heaptide_format as format;
-use heaptide_format::{Lane, PEAK_BATCH, size_class};
+use heaptide_format::{FileHeader, Lane, PEAK_BATCH, size_class};
 use zerocopy::FromZeros;
 
 fn read(p: &ProfileBuilder) -> Process {
@@ -106,6 +108,16 @@ fn classes_get_the_event_that_only_its_site_has() {
     let process = read(&p);
     assert_eq!(histogram(&process), [(32, 1, 1, 1), (512, 10, 10, 2)]);
     assert_eq!((process.totals.frees_here, process.totals.freed_here_bytes), (3, 2056));
+    // An extent that is reserved and not in use is no damage, a part that is missing is.
+    let mut bytes = p.finish();
+    let end = bytes.len() as u64 + format::PAGE;
+    bytes[offset_of!(FileHeader, file_end)..][..8].copy_from_slice(&end.to_le_bytes());
+    let cut = Process::from_bytes(&bytes, "12-0.profile".as_ref()).expect("a profile");
+    assert_eq!(histogram(&cut), [(512, 10, 10, 2)]);
+    bytes.resize(end as usize, 0);
+    let whole = Process::from_bytes(&bytes, "12-0.profile".as_ref()).expect("a profile");
+    assert_eq!((cut.notes.len(), whole.notes.len()), (1, 1));
+    assert_eq!(histogram(&whole), histogram(&process));
     // Of one that has exited the tables are as they are.
     p.header.lanes_at_once = 1;
     let process = read(p.exited());
