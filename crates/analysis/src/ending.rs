@@ -21,6 +21,8 @@ pub(crate) struct Ending {
     pub(crate) file: PathBuf,
     pub(crate) run: Option<Run>,
     pub(crate) end: End,
+    /// It became a program that has no profile, and nobody noted why.
+    pub(crate) became_unrecorded: bool,
     pub(crate) lasted: Lasted,
     pub(crate) process_number: u32,
     pub(crate) execs: u32,

@@ -137,6 +137,7 @@ impl Process {
             file: path.to_owned(),
             run: None,
             end,
+            became_unrecorded: false,
             lasted: ending::lasted(&profile, end, &Outside::default()),
             process_number: 0,
             execs: 0,
@@ -304,23 +305,31 @@ impl Parts {
             let end = self.end(file, profile);
             let mut notes = profile.notes.clone();
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
-            notes.extend(self.became_unrecorded(file, profile, end));
             let (lasted, part) = self.moment(file, profile, end);
             let run = self
                 .merged(file)
                 .map(|run| Run { number: run_of(file), recording: run.recording.clone() });
-            Ending { file: file.clone(), run, end, lasted, process_number, execs, part, notes }
+            Ending {
+                file: file.clone(),
+                run,
+                end,
+                became_unrecorded: self.became_unrecorded(file, profile, end),
+                lasted,
+                process_number,
+                execs,
+                part,
+                notes,
+            }
         };
         self.profiles.iter().map(ending).collect()
     }
 
-    /// A note if the program that an image became by exec has no profile, and was not counted with
+    /// Whether the program that an image became by exec has no profile, and was not counted with
     /// the reason.
-    fn became_unrecorded(&self, file: &Path, profile: &Profile, end: End) -> Option<String> {
+    fn became_unrecorded(&self, file: &Path, profile: &Profile, end: End) -> bool {
         let is_followed = self.place(file, profile).is_none_or(|place| place.is_followed);
         let is_counted = profile.header.unrecorded_children.iter().any(|&count| count > 0);
-        (end == End::Exec && !is_followed && !is_counted)
-            .then(|| "the program that it became by exec is not recorded".to_owned())
+        end == End::Exec && !is_followed && !is_counted
     }
 
     /// How long an image lasted, or until when its figures are, and what they are of if not of all.

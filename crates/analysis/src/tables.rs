@@ -80,7 +80,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         unmatched_frees: header.unmatched_frees,
         unrecorded: unrecorded::reason(header),
         has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
-        losses: losses(header),
+        losses: losses(header, ending.became_unrecorded),
         histogram: histogram(&profile, &totals),
         lanes,
         frames,
@@ -151,13 +151,17 @@ fn module(module: reader::Module) -> Module {
     }
 }
 
-fn losses(header: &format::FileHeader) -> Vec<(&'static str, &'static str, u64)> {
+fn losses(
+    header: &format::FileHeader,
+    became_unrecorded: bool,
+) -> Vec<(&'static str, &'static str, u64)> {
     const LATER: (&str, &str) = ("other", "losses of a kind this heaptide does not know");
     let named = header.losses.iter().enumerate();
     let named = named.map(|(i, &count)| (format::LOSS_NAMES.get(i).unwrap_or(&LATER), count));
     let named = named.filter(|&(_, count)| count > 0);
     let named = named.map(|(name, count)| (name.0, name.1, count));
-    named.chain(unrecorded::children(header)).collect()
+    let children = unrecorded::children(header);
+    named.chain(children).chain(became_unrecorded.then_some(unrecorded::SUCCESSOR)).collect()
 }
 
 /// The size classes of all lanes.

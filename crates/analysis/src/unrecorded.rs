@@ -3,6 +3,11 @@
 use heaptide_format as format;
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};
 
+/// A program that an image became by exec and that has no profile, for a reason that nobody noted:
+/// short name, explanation, count.
+pub(crate) const SUCCESSOR: (&str, &str, u64) =
+    ("child_exec", "programs that a process became by exec and that have no profile", 1);
+
 /// Why nothing of an image is recorded; none if it is.
 pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
     const REASONS: [(Unrecorded, &str); 4] = [

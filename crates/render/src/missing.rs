@@ -20,7 +20,6 @@ const LINES: usize = 5;
 pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     let mut lines = unrecorded(recording);
     lines.extend(own_malloc(recording));
-    lines.extend(noted(recording));
     match recording.damaged.len() as u64 {
         0 => {}
         files => lines.push(format!("{} that cannot be read", counted(files, "file"))),
@@ -44,17 +43,6 @@ fn own_malloc(recording: &Recording) -> Option<String> {
     let with = recording.processes.iter().filter(|process| process.has_own_malloc).count();
     let why = "the executable has a malloc of its own, and only what that passes on is recorded";
     (with > 0).then(|| whose(recording, with as u64, "perhaps memory", why))
-}
-
-/// What else is noted of processes: a file cut short, a program that one became.
-fn noted(recording: &Recording) -> Vec<String> {
-    let notes = recording.processes.iter().filter(|process| process.unrecorded.is_none());
-    let notes = notes.flat_map(|process| process.notes.iter().skip(process.has_own_malloc.into()));
-    let line = |(note, n): (&str, u64)| match recording.processes.len() {
-        1 => note.to_owned(),
-        all => format!("{n} of {all} process images: {note}"),
-    };
-    grouped(notes.map(String::as_str)).map(line).collect()
 }
 
 /// `WHAT: WHY`, and of how many processes if there are several.
