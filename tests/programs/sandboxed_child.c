@@ -1,10 +1,11 @@
 //! A child confines itself before it allocates, by a filter that kills it for opening or mapping a
-//! file; so does a child of one that is confined. Neither is killed, and the first is recorded.
+//! file; so does a child of one that is confined. Neither is killed, and the first is recorded, with
+//! stacks of several pages.
 //
 // losses: allowed
 // expect recording processes=2
 // expect function:in_parent allocations=1 requested_bytes=100
-// expect function:in_sandbox allocations=50 requested_bytes=10000
+// expect function:main>sandboxed>several_pages>in_sandbox allocations=50 requested_bytes=10000
 #include "guest.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -18,6 +19,13 @@
 
 static NOINLINE void *in_parent(void) { return keep(malloc(100)); }
 static NOINLINE void *in_sandbox(void) { return keep(malloc(200)); }
+static NOINLINE void several_pages(void)
+{
+    volatile char pages[3 << 12];
+    pages[0] = 1;
+    in_sandbox();
+    pages[sizeof pages - 1] = 1;
+}
 static NOINLINE void *not_recorded(void) { return keep(malloc(300)); }
 
 static void confine(void)
@@ -44,7 +52,7 @@ static int sandboxed(void)
 {
     confine();
     for (int i = 0; i < 50; i++)
-        in_sandbox();
+        several_pages();
     pid_t pid = fork();
     if (pid == 0) {
         not_recorded();

@@ -2,7 +2,7 @@
 //! from then on the recorder makes none.
 
 use crate::process::{CONFINED, NO_COUNTER, State, process, start_early};
-use crate::{memory, profile, trace};
+use crate::{memory, profile, stacks, trace};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Room in the profile that is taken before, for all that comes after: bytes.
@@ -27,6 +27,7 @@ pub fn begin(strict: bool) -> Before {
     if p.state() == State::Active {
         profile::reserve_ahead(p, AHEAD);
         memory::prepare_ahead();
+        stacks::learn_stack();
     }
     if strict {
         NO_COUNTER.store(true, Relaxed); // older kernels forbid it with all else

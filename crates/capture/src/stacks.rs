@@ -1,6 +1,6 @@
 //! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
 
-use crate::lane::{BUFFER, LaneState, MEMOS, RANGES, RECALL};
+use crate::lane::{BUFFER, Inside, LaneState, MEMOS, RANGES, RECALL};
 use crate::memory::{self, InChild};
 use crate::modules::{self, Code, Range};
 use crate::own_stack;
@@ -53,6 +53,14 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
         }
     } else {
         unwind(lane, p, at, Same::No).0
+    }
+}
+
+/// Looks up the calling thread's stack while that can still be done.
+pub fn learn_stack() {
+    let here = here();
+    if let Some(mut inside) = Inside::enter(here) {
+        settle(inside.lane(), process(), here.sp);
     }
 }
 
