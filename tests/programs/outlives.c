@@ -1,7 +1,7 @@
 //! A daemon: its parent exits once it has allocated, and it calls a function for the first time
-//! when told to.
+//! on request.
 //
-// In the directory of its argument: it goes on when a file `go` is there, and makes one `done`.
+// In the directory of its argument: it continues when a file `go` is there, and makes one `done`.
 #include "guest.h"
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -15,8 +15,8 @@ use nix::fcntl::OFlag;
 ///
 /// ```
 /// let error = heaptide_analysis::input::open("/dev/zero".as_ref()).unwrap_err();
-/// let says = "it is a device, expected a regular file; put one in its place";
-/// assert_eq!(error.to_string(), says);
+/// let expected = "it is a device, expected a regular file; put one in its place";
+/// assert_eq!(error.to_string(), expected);
 /// ```
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, OpenOptions::new().read(true))

@@ -49,7 +49,7 @@ pub struct Recording {
     pub unrecorded: String,
     /// The process images. An image whose profile could not be read is in `damaged`.
     pub processes: Vec<Process>,
-    /// Files that could not be read: each with a line that names it and says why.
+    /// Files that could not be read, each with a line that contains its path and the reason.
     pub damaged: Vec<(PathBuf, String)>,
 }
 

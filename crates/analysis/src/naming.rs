@@ -115,10 +115,10 @@ pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
             freed_bytes: end.freed_bytes.saturating_sub(begin.freed_bytes),
             live_blocks: blocks(&end).wrapping_sub(blocks(begin)),
             live_bytes: bytes(&end).wrapping_sub(bytes(begin)),
-            // What was live at its ends is known; threads may not have told each other of it.
+            // What was live at both ends is known, even if no thread has published it.
             peak_bytes: record.peak_bytes.max(live(begin)).max(live(&end)),
             peak_bound_bytes: match open {
-                true => record.peak_bound_bytes.max(profile.untold_bytes()),
+                true => record.peak_bound_bytes.max(profile.unpublished_bytes()),
                 false => record.peak_bound_bytes,
             },
         }

@@ -76,9 +76,9 @@ impl Profile {
         self.mode != format::Mode::Counters
     }
 
-    /// Bytes that threads may have allocated without telling each other, and so without noting a
-    /// peak: each tells at least every [`format::PEAK_BATCH`] bytes.
-    pub(crate) fn untold_bytes(&self) -> u64 {
+    /// Bytes that threads may have allocated without publishing them, and so without recording a
+    /// peak: each publishes at least every [`format::PEAK_BATCH`] bytes.
+    pub(crate) fn unpublished_bytes(&self) -> u64 {
         match u64::from(self.header.lanes_at_once) {
             0 | 1 => 0,
             lanes => lanes * format::PEAK_BATCH,

@@ -332,7 +332,8 @@ impl Parts {
         end == End::Exec && !is_followed && !is_counted
     }
 
-    /// How long an image lasted, or until when its figures are, and what they are of if not of all.
+    /// Returns how long an image lasted, or up to when its counts are, and the part that they cover
+    /// if that is not the whole run.
     fn moment(&self, file: &Path, profile: &Profile, end: End) -> (Lasted, Option<String>) {
         let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
         let reset = profile.before.as_ref().map(|before| before.says());

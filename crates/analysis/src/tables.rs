@@ -114,15 +114,15 @@ struct Peak {
     time_ns: u64,
     /// How exact this is, and what sites have of it.
     bound_bytes: u64,
-    /// It is what is live at the end, of which the recorder did not note that it is a peak.
+    /// It is the live bytes at the end, which the recorder had not recorded as a peak.
     is_now: bool,
 }
 
 impl Peak {
-    /// What threads had not told each other of at the end is in no peak that they noted.
+    /// Bytes that threads had not published at the end are in no recorded peak.
     fn of(profile: &Profile, totals: &Measures, now_ns: u64) -> Peak {
         let header = &profile.header;
-        let bound_bytes = header.peak_bound_bytes.max(profile.untold_bytes());
+        let bound_bytes = header.peak_bound_bytes.max(profile.unpublished_bytes());
         if totals.live_bytes > header.peak_bytes {
             return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
         }

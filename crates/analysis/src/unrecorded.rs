@@ -1,4 +1,4 @@
-//! What of a process image is not recorded, and why, in words.
+//! Texts for what of a process image is not recorded, and why.
 
 use heaptide_format as format;
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};
@@ -35,7 +35,7 @@ pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
     }
 }
 
-/// What is said of an image of which something is not recorded, a line each.
+/// Returns a line for each thing of an image that is not recorded.
 pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     let nothing = reason(header).map(|reason| format!("nothing is recorded: {reason}"));
     let own_malloc = (header.image_flags & IMAGE_OWN_MALLOC != 0).then(|| {

@@ -1,5 +1,5 @@
 //! Tables of processes that were killed in the middle of an event: the peak is no lower than what
-//! is live, and size classes and ledgers of frees add up to the totals.
+//! is live, and size classes and counts of frees add up to the totals.
 
 mod builder;
 

@@ -39,7 +39,7 @@ impl Guardian {
             let _ = exec::block_signals();
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
             let _ = (&end).read(&mut [0]); // nothing is ever written: it ends when all have
-            // The pipe may be closed a moment before the lock is given back.
+            // The pipe may be closed shortly before the lock is released.
             for _ in 0..TRIES {
                 if clear_up(place) {
                     return 0;

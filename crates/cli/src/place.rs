@@ -1,8 +1,8 @@
 //! The place of a recording that is to be written: what may be replaced there, and how.
 //!
-//! A recording is made under another name beside its place and takes that in one step. Whoever is
-//! killed meanwhile leaves the old recording or the new one, whole. A lock on the directory shows
-//! that a command writes to it, and ends with that command.
+//! A recording is made under another name beside its place and takes that in one step. A command
+//! that is killed meanwhile leaves the old recording or the new one, whole. A lock on the directory
+//! shows that a command writes to it, and ends with that command.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -337,7 +337,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Exchanges the draft and what is at a path: in one step where the file system can. Else the path
-/// is nothing for a moment, and [`clear_up`] undoes that if it lasts.
+/// is nothing for an instant, and [`clear_up`] undoes that if it lasts.
 fn put(draft: &Path, path: &Path) -> io::Result<()> {
     match exchange(draft, path)? {
         true => Ok(()),

@@ -220,7 +220,7 @@ fn note_end(
     Ok(())
 }
 
-/// Seals the recording and says what it holds.
+/// Seals the recording and prints the summary.
 fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
     let progress = (!quiet).then(|| Progress::start("naming functions"));
     heaptide_analysis::seal(recording, &mut |done, total| {

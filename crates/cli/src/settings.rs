@@ -12,7 +12,7 @@ use crate::monitors::{self, Monitors};
 use crate::options::{Mode, RunOptions};
 use crate::{Error, library};
 
-/// The variable that says how much to record.
+/// The variable that sets how much is recorded.
 const MODE: &str = "HEAPTIDE_MODE";
 /// What every recorder exports, and no other library.
 const INTERFACE: &[u8] = b"heaptide_interface";

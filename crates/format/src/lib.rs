@@ -339,8 +339,8 @@ pub struct FileHeader {
     pub unrecorded_children: [u64; UNRECORDED_CHILDREN],
 }
 
-/// Bytes that the live of one thread may move before others are told: with several threads the peak
-/// is exact within as many of these as threads ran at once.
+/// Bytes that one thread allocates before it publishes them: with several threads the peak is exact
+/// within as many of these as threads ran at once.
 pub const PEAK_BATCH: u64 = 32 << 10;
 
 /// Bytes of a name in a request from outside.

@@ -134,7 +134,7 @@ impl Images {
 
     fn began(&mut self, pid: u32, image: &str) {
         if pid == self.program {
-            return; // whoever waits for it knows better when it ends
+            return; // its end is taken from waitpid, which is more exact
         }
         if let Some(process) = self.running.iter_mut().find(|process| process.is_still(pid)) {
             image.clone_into(&mut process.image);

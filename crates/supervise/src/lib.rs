@@ -1,6 +1,6 @@
 //! Starts a program exactly as exec would, watches it, and looks before whether it can be recorded.
 //!
-//! The command stands between a program and whoever started it. It must not be noticed: the program
+//! The command stands between a program and its starter. It must not be noticed: the program
 //! inherits what exec would have handed on, gets the signals that it would have got, and ends with
 //! its own status.
 

@@ -14,7 +14,7 @@ use nix::unistd::{AccessFlags, eaccess, getgid, getuid};
 use crate::elf::{Elf, STATIC_SANITIZER};
 use crate::exec;
 
-/// Where programs are if nobody tells, as in execvp.
+/// Where programs are looked for without `PATH`, as in execvp.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// Scripts whose interpreter is a script are followed as far as the kernel does.
 const SCRIPTS_MAX: usize = 5;

@@ -1,5 +1,5 @@
-//! Signals that the command gets while the program runs: read without a handler, and told apart by
-//! whether the program got them, too.
+//! Signals that the command gets while the program runs: read without a handler, and distinguished
+//! by whether the program got them, too.
 
 use std::fs::File;
 use std::io::{self, Read};

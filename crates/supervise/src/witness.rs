@@ -37,7 +37,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     /// Starts the witness. In `ps` it has the command line of the program, the last `words` of
-    /// ours: whoever signals by command line (`pkill -f`) finds the two together or neither.
+    /// ours: `pkill -f`, which signals by command line, finds both or neither.
     ///
     /// Errors: there is no room for a process.
     pub(crate) fn start(signals: &Signals, program: Pid, words: usize) -> io::Result<Witness> {

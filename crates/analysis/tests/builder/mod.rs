@@ -306,7 +306,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Maps a file as its first line of input says, and holds it until its input ends.
+/// Maps the file that its first line of input names, and holds it until its input ends.
 const MAPS: &str = "#include <fcntl.h>\n\
     #include <stdio.h>\n\
     #include <sys/mman.h>\n\

@@ -1,5 +1,5 @@
-//! When and how processes end, which of them are one process, and what is said where something is
-//! not recorded.
+//! When and how processes end, which images are of one process, and what is reported where
+//! something is not recorded.
 
 use crate::harness::{
     Guest, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip, until,
@@ -111,7 +111,7 @@ fn a_daemon_that_outlives_the_command() {
     assert!(names.any(|name| name == "reached_late"));
 }
 
-/// What cannot be recorded is said first: by the summary, `info` and `report`.
+/// The summary, `info` and `report` name what cannot be recorded.
 #[test]
 fn an_own_malloc_is_said() {
     let place = scratch("ends-own-malloc");
@@ -129,8 +129,8 @@ fn an_own_malloc_is_said() {
     }
 }
 
-/// With so little address space that not even the recorder's library may fit: all is recorded, or
-/// the summary says what is not.
+/// With so little address space that not even the recorder's library may fit: everything is
+/// recorded, or the summary names what is not.
 #[test]
 fn without_room_all_is_recorded_or_said() {
     let place = scratch("ends-no-room");

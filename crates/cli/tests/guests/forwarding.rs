@@ -1,5 +1,5 @@
-//! Signals below `heaptide run`: each arrives once, whoever it was sent to, and program and command
-//! stop and continue together.
+//! Signals below `heaptide run`: each arrives once, whether it was sent to process or group, and
+//! program and command stop and continue together.
 
 use crate::harness::{Guest, clean, is_root, recorded, run, scratch, skip, until};
 use crate::inheritance::is_running;

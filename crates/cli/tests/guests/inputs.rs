@@ -1,4 +1,4 @@
-//! Files that are read, in whose place stands something that would block the reader or never end.
+//! Inputs replaced by something that would block the reader or never end.
 
 use crate::damaged::Recorded;
 use crate::harness::{Outcome, heaptide, run, scratch};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// What a command may take that refuses its input; one that reads it takes for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What can stand in the place of a file, and what is said of it.
+/// What can stand in the place of a file, and how it is reported.
 const OTHERS: &[(&str, &str)] = &[
     ("pipe", "it is a named pipe, expected a regular file"),
     ("device", "it is a device, expected a regular file"),

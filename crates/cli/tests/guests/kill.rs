@@ -37,7 +37,7 @@ pub fn library() -> PathBuf {
     String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
 }
 
-/// Moments that differ from run to run.
+/// Random delays, different in each run.
 struct Random(u64);
 
 impl Random {
@@ -90,7 +90,8 @@ fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
                 command.env("HEAPTIDE_OUTPUT", &recording).env("HEAPTIDE_MODE", mode);
                 let child = command.spawn().expect("the endless program");
                 check(Endless(child), &recording, &place);
-                let _ = fs::remove_dir_all(&recording); // gone if it passed, there to look at if not
+                // gone if it passed, there to look at if not
+                let _ = fs::remove_dir_all(&recording);
             }
         }
     }

@@ -28,7 +28,7 @@ impl Temporary {
     }
 
     /// Asks for the library where there is no home.
-    fn library(&self) -> Outcome {
+    fn run_command(&self) -> Outcome {
         let mut command = heaptide();
         command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env("TMPDIR", &self.path);
         run(command.arg("library"), &self.place)
@@ -36,7 +36,7 @@ impl Temporary {
 
     /// The path of the library, which has to be in the directory of this user.
     fn provided(&self) -> PathBuf {
-        let outcome = self.library();
+        let outcome = self.run_command();
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
         let path = PathBuf::from(outcome.stdout.trim_end());
         assert_eq!(path.parent(), Some(&*self.own()));
@@ -44,9 +44,9 @@ impl Temporary {
         path
     }
 
-    /// The line that says why there is no place for the library.
+    /// Returns the line with the reason why there is no place for the library.
     fn refused(&self) -> String {
-        let outcome = self.library();
+        let outcome = self.run_command();
         assert_eq!((outcome.status, &*outcome.stdout), (2, ""));
         assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
         let start = format!("heaptide: no place for libheaptide.so: {}: ", self.own().display());

@@ -79,7 +79,7 @@ fn recordings_in_odd_places_are_controlled() {
     }
 }
 
-/// A report of a program that runs, whose parts are of different moments.
+/// Returns the report of a running program, whose tables need not be of the same instant.
 fn report_of(recording: &Path, place: &Path) -> serde_json::Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);

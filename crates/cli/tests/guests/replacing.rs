@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Records `sh -c SCRIPT` and returns what the command said.
+/// Records `sh -c SCRIPT` and returns what the command printed.
 fn record(recording: &Path, options: &[&str], script: &str, place: &Path) -> (i32, String) {
     let mut command = recorded(recording, options);
     let outcome = run(command.args(["sh", "-c", script]).current_dir(place), place);
@@ -190,7 +190,7 @@ fn a_killed_run_leaves_a_whole_recording() {
         let metadata: Value = serde_json::from_slice(&marker).expect("whole JSON");
         assert!(number(&metadata, "root_pid") > 0);
     }
-    // A program that a killed command has left may still run for a moment.
+    // A program that a killed command has left may still run for a short time.
     until("the next run", || record(&recording, &["--force"], "exit 6", &place).0 == 6);
     assert_eq!(recordings(&place), ["a", "b"]);
     assert_eq!(list(&report(&recording, &place), "processes").len(), 1);
