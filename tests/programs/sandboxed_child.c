@@ -1,6 +1,6 @@
 //! A child confines itself before it allocates, by a filter that kills it for opening or mapping a
-//! file; so does a child of one that is confined. Neither is killed, and the first is recorded, with
-//! stacks of several pages.
+//! file; so does a child of one that is confined. Neither is killed, and the first is recorded,
+//! with stacks of several pages.
 //
 // losses: allowed
 // expect recording processes=2

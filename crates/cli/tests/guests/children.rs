@@ -3,10 +3,9 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, NOBODY, check, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip,
-    until,
+    Guest, NOBODY, check, clean, heaptide, is_root, library, preloaded, profiles, recorded, report,
+    run, scratch, skip, until,
 };
-use crate::kill::library;
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded, UnrecordedChild};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -204,8 +203,8 @@ fn a_recording_that_is_renamed() {
     let place = scratch("renamed");
     let (before, after) = (place.join("before.heaptide"), place.join("after.heaptide"));
     let words = "read line; i=0; while [ $i -lt 3 ]; do (true); i=$((i+1)); done; read line";
-    let mut command = clean(Command::new("sh"));
-    command.args(["-c", words]).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &before);
+    let mut command = preloaded("sh", &before);
+    command.args(["-c", words]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("a shell");
     until("a profile", || !profiles(&before).is_empty());
     fs::rename(&before, &after).expect("rename the recording");

@@ -1,8 +1,7 @@
 //! `heaptide run` as a user meets it: streams, signals, status, summary, names; and recordings read
 //! live.
 
-use crate::harness::{Guest, clean, heaptide, profiles, recorded, report, run, scratch, until};
-use crate::kill::library;
+use crate::harness::{Guest, Looping, heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -90,16 +89,10 @@ fn summary_of_five_lines() {
 #[test]
 fn running_program_is_read() {
     let place = scratch("running");
-    let program = Guest::read("looping.c").build("looping.c", &[]);
-    let (page, recording) = (place.join("page"), place.join("a.heaptide"));
-    fs::write(&page, [0; 4096]).expect("the shared page");
-    let mut command = clean(Command::new(&program));
-    command.arg(&page).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
-    let mut child = command.spawn().expect("the looping program");
-    until("allocations", || fs::read(&page).expect("the page")[2] > 0);
+    let recording = place.join("a.heaptide");
+    let program = Looping::start(&recording, &place);
     let seen: Vec<Value> = (0..3).map(|_| read_live(&recording, &place)).collect();
-    child.kill().expect("kill the program");
-    child.wait().expect("wait for the program");
+    drop(program);
     let allocations: Vec<i128> = seen
         .iter()
         .map(|report| {

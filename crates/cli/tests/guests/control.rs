@@ -2,8 +2,9 @@
 //! resets; and monitors that are loaded into them.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, Outcome, clean, heaptide, profiles, recorded, run, scratch, until};
-use crate::kill::library;
+use crate::harness::{
+    Guest, Looping, Outcome, clean, heaptide, library, profiles, recorded, run, scratch, until,
+};
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::fs;
@@ -250,18 +251,12 @@ fn a_command_that_was_killed_is_made_up_for() {
 #[test]
 fn snapshots_of_a_busy_program() {
     let place = scratch("ctl-busy");
-    let looping = Guest::read("looping.c").build("looping.c", &[]);
-    let (page, recording) = (place.join("page"), place.join("a.heaptide"));
-    fs::write(&page, [0; 4096]).expect("the shared page");
-    let mut command = clean(Command::new(looping));
-    command.arg(&page).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
-    let mut child = command.spawn().expect("the looping program");
-    until("allocations", || fs::read(&page).expect("the page")[2] > 0);
+    let recording = place.join("a.heaptide");
+    let program = Looping::start(&recording, &place);
     let taken: Vec<Outcome> = (0..5)
         .map(|_| run(heaptide().arg("ctl").arg(&recording).args(["snapshot", "busy"]), &place))
         .collect();
-    child.kill().expect("kill the program");
-    child.wait().expect("wait for the program");
+    drop(program);
     assert!(taken.iter().all(|o| o.status == 0 && o.stderr.is_empty()), "{taken:?}");
     let counted: Vec<i128> = (1..=5)
         .map(|n| {

@@ -2,14 +2,13 @@
 //! something is not recorded.
 
 use crate::harness::{
-    Guest, clean, heaptide, is_root, profiles, recorded, report, run, scratch, skip, until,
+    Guest, clean, heaptide, is_root, preloaded, profiles, recorded, report, run, scratch, skip,
+    until,
 };
-use crate::kill::library;
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// What `heaptide COMMAND RECORDING` prints.
 fn shown(command: &[&str], recording: &Path, place: &Path) -> String {
@@ -53,8 +52,7 @@ fn an_end_that_nobody_saw_is_the_last_sign_of_life() {
     let place = scratch("ends-unseen");
     let program = Guest::read("seldom.c").build("seldom.c", &[]);
     let recording = place.join("a.heaptide");
-    let mut command = clean(Command::new(&program));
-    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut command = preloaded(&program, &recording);
     assert_eq!(run(&mut command, &place).status, 134);
     let report = report(&recording, &place);
     assert_eq!(list(&report, "processes")[0]["duration_is_known"], false);

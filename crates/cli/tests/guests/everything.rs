@@ -1,8 +1,7 @@
 //! Every command and every format on recordings of a compiler and of an interpreter: sealed, not
 //! sealed, killed, and while the program runs.
 
-use crate::harness::{clean, heaptide, profiles, recorded, run, scratch, until};
-use crate::kill::library;
+use crate::harness::{heaptide, preloaded, profiles, recorded, run, scratch, until};
 use crate::real::python;
 use serde_json::Value;
 use std::fs;
@@ -186,8 +185,7 @@ fn running_and_killed(mode: &str, while_it_runs: fn(&Path, &Path), killed: fn(&P
     let place = scratch(&format!("everything-live-{mode}"));
     let recording = place.join("live.heaptide");
     let said = fs::File::create(place.join("said")).expect("a file");
-    let mut command = clean(Command::new("env"));
-    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut command = preloaded("env", &recording);
     command.env("HEAPTIDE_MODE", mode);
     let mut child = interpreter(&mut command)
         .stdin(Stdio::piped())

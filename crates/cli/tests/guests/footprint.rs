@@ -1,8 +1,7 @@
 //! What the recorder takes of the program's limits and time, and what it says of both.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, clean, recorded, report, run, scratch};
-use crate::kill::library;
+use crate::harness::{Guest, clean, library, preloaded, recorded, report, run, scratch};
 use crate::recording::{list, number};
 use std::process::Command;
 
@@ -82,8 +81,7 @@ fn times_of_a_program_that_allocates_seldom() {
     let place = scratch("footprint-times");
     let program = Guest::read("seldom.c").build("seldom.c", &[]);
     let recording = place.join("a.heaptide");
-    let mut command = clean(Command::new(&program));
-    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut command = preloaded(&program, &recording);
     assert_eq!(run(&mut command, &place).status, 134);
     let report = report(&recording, &place);
     let process = &list(&report, "processes")[0];
@@ -99,8 +97,7 @@ fn snapshots_at_an_interval_without_the_command() {
     let place = scratch("footprint-snapshots");
     let program = Guest::read("seldom.c").build("seldom.c", &[]);
     let recording = place.join("a.heaptide");
-    let mut command = clean(Command::new(&program));
-    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut command = preloaded(&program, &recording);
     run(command.env("HEAPTIDE_SNAPSHOT_EVERY", "0.1"), &place);
     let entries = std::fs::read_dir(&recording).expect("the recording").flatten();
     let names = entries.map(|entry| entry.file_name().into_string().expect("UTF-8"));

@@ -3,10 +3,11 @@
 use crate::expectations;
 use crate::recording::{assert_consistent, list, number, stack_tree};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// A guest that runs longer is taken for hung; the slowest needs a minute where nothing else runs.
@@ -117,6 +118,20 @@ pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
     let read = |path| String::from_utf8_lossy(&fs::read(path).expect("output")).into_owned();
     let status = status.code().unwrap_or_else(|| 128 + status.signal().expect("a signal"));
     Outcome { status, stdout: read(out), stderr: read(err) }
+}
+
+/// The capture library, as `heaptide library` names it.
+pub fn library() -> PathBuf {
+    let output = heaptide().arg("library").output().expect("heaptide library");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
+}
+
+/// A command that runs a program with the recorder's library preloaded, without `heaptide run`.
+pub fn preloaded(program: impl AsRef<OsStr>, recording: impl AsRef<OsStr>) -> Command {
+    let mut command = clean(Command::new(program));
+    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", recording);
+    command
 }
 
 /// Waits until something holds, or fails the test.
@@ -385,4 +400,26 @@ fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
     let output = command.output().unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&fresh, target).expect("rename a program");
+}
+
+/// `looping.c` with the library preloaded. It allocates and frees until this is dropped.
+pub struct Looping(Child);
+
+impl Looping {
+    /// Starts it, and waits until it has allocated. It shares a file in `place` with the test.
+    pub fn start(recording: &Path, place: &Path) -> Looping {
+        let program = Guest::read("looping.c").build("looping.c", &[]);
+        let page = place.join("page");
+        fs::write(&page, [0; 4096]).expect("the shared page");
+        let child = preloaded(program, recording).arg(&page).spawn().expect("the looping program");
+        until("allocations", || fs::read(&page).expect("the page")[2] > 0);
+        Looping(child)
+    }
+}
+
+impl Drop for Looping {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
 }

@@ -6,8 +6,7 @@
 mod builder;
 
 use crate::everything::{QUESTIONS, formats};
-use crate::harness::{Guest, Outcome, clean, heaptide, run, scratch, until};
-use crate::kill::library;
+use crate::harness::{Looping, Outcome, heaptide, run, scratch};
 use builder::{ProfileBuilder, site};
 use heaptide_format::{KEY_POOL_CHUNK, Mark, Mode, Request, Sample};
 use serde_json::{Value, json};
@@ -380,19 +379,13 @@ fn no_error_is_broken() {
 #[test]
 fn ctl_shows_names_of_marks_and_snapshots() {
     let place = scratch("hostile-ctl");
-    let program = Guest::read("looping.c").build("looping.c", &[]);
-    let (page, recording) = (place.join("page"), place.join("a.heaptide"));
-    fs::write(&page, [0; 4096]).expect("the shared page");
-    let mut command = clean(Command::new(&program));
-    command.arg(&page).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
-    let mut child = command.spawn().expect("the looping program");
-    until("allocations", || fs::read(&page).expect("the page")[2] > 0);
+    let recording = place.join("a.heaptide");
+    let program = Looping::start(&recording, &place);
     let ctl = |words: &[&str]| {
         run(heaptide().arg("ctl").arg(&recording).args(words).current_dir(&place), &place)
     };
     let outcomes = [ctl(&["mark", EVIL]), ctl(&["snapshot", EVIL]), ctl(&["status"])];
-    child.kill().expect("kill the program");
-    child.wait().expect("wait for it");
+    drop(program);
     let found = outcomes.iter().map(|outcome| (format!("{outcome:?}"), faults(&outcome.stdout)));
     assert_none(found.collect());
     assert_eq!(outcomes.each_ref().map(|outcome| outcome.status), [0; 3], "{outcomes:?}");

@@ -118,6 +118,15 @@ fn small_stacks_are_enough_for_the_command() {
     }
 }
 
+/// The command takes a part of the address space that the program has left.
+#[test]
+fn a_small_address_space_is_enough_for_the_command() {
+    let place = scratch("small-address-space");
+    let script = "ulimit -v 24000; $H run -q --no-preload -o r -- sh -c 'exit 9'";
+    let outcome = run(&mut shell(script, &place), &place);
+    assert_eq!(outcome.status, 9, "{}", outcome.stderr);
+}
+
 #[test]
 fn a_file_of_no_known_format_is_a_script() {
     let place = scratch("script");

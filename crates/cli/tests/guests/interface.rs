@@ -3,10 +3,9 @@
 
 use crate::expectations::{self, assert_met, evaluate};
 use crate::harness::{
-    Guest, Outcome, check, check_with, clean, heaptide, profiles, programs, recorded, report, run,
-    scratch, skip,
+    Guest, Outcome, check, check_with, clean, heaptide, library, preloaded, profiles, programs,
+    recorded, report, run, scratch, skip,
 };
-use crate::kill::library;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -229,8 +228,7 @@ fn link_and_look(compiler: &str, flags: &[&str], is_static: bool, place: &Path) 
     let bare = run(&mut clean(Command::new(&program)), place);
     assert_eq!((bare.status, &*bare.stdout), (0, "absent\n"), "{compiler} {flags:?}");
     if !is_static {
-        let mut command = clean(Command::new(&program));
-        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", place.join("a.heaptide"));
+        let mut command = preloaded(&program, place.join("a.heaptide"));
         let outcome = run(&mut command, place);
         assert_eq!((outcome.status, &*outcome.stdout), (0, "there\n"), "{compiler} {flags:?}");
     }

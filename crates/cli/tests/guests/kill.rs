@@ -1,10 +1,10 @@
 //! SIGKILL at any moment: the profile opens, is consistent, and misses at most the event in flight.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, clean, heaptide, profiles, report, scratch};
+use crate::harness::{Guest, clean, heaptide, library, profiles, report, scratch};
 use crate::recording::{assert_consistent, list, number};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,13 +28,6 @@ fn counters(page: &Path) -> [i128; 4] {
     let bytes = fs::read(page).expect("the shared page");
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("a word"));
     [0, 1, 2, 3].map(|i| word(i).into())
-}
-
-/// The capture library, as `heaptide library` names it.
-pub fn library() -> PathBuf {
-    let output = heaptide().arg("library").output().expect("heaptide library");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
 }
 
 /// Random delays, different in each run.

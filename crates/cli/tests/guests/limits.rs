@@ -2,10 +2,9 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, NOBODY, Outcome, clean, heaptide, is_root, profiles, recorded, report, run, scratch,
-    skip,
+    Guest, NOBODY, Outcome, clean, heaptide, is_root, preloaded, profiles, recorded, report, run,
+    scratch, skip,
 };
-use crate::kill::library;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,8 +47,7 @@ fn full_disk() {
         };
         let (program, bare) = hungry(&place);
         let recording = mount.0.join("a.heaptide");
-        let mut command = clean(Command::new(&program));
-        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+        let mut command = preloaded(&program, &recording);
         let outcome = run(command.current_dir(&place), &place);
         assert_eq!(bare, outcome, "on a disk of {size}");
         if size == "3m" {
@@ -85,8 +83,7 @@ fn read_only_place() {
     let place = scratch("read-only-place");
     let (program, bare) = hungry(&place);
     let nowhere = "/proc/sys/no-recording-here.heaptide";
-    let mut command = clean(Command::new(&program));
-    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", nowhere);
+    let mut command = preloaded(&program, nowhere);
     let outcome = run(command.current_dir(&place), &place);
     assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
     let mut command = recorded(Path::new(nowhere), &[]);

@@ -1,13 +1,11 @@
 //! Programs and recordings in files whose names have line breaks, or are no UTF-8.
 
-use crate::harness::{Guest, clean, heaptide, recorded, report, run, scratch, until};
-use crate::kill::library;
+use crate::harness::{Guest, heaptide, preloaded, recorded, report, run, scratch, until};
 use crate::recording::list;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Names of a program. The kernel lists two of them alike among the mappings of a process.
 const NAMES: [&[u8]; 3] = [b"no\xffutf8", b"new\nline", br"lit\012eral"];
@@ -61,8 +59,8 @@ fn recordings_in_odd_places_are_controlled() {
         fs::copy(built, &program).expect("a copy of the program");
         let (shared, recording) = (inside.join("page"), inside.join("a.heaptide"));
         fs::write(&shared, page).expect("the shared page");
-        let mut command = clean(Command::new(&program));
-        command.arg(&shared).env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+        let mut command = preloaded(&program, &recording);
+        command.arg(&shared);
         let mut child = command.spawn().expect("the looping program");
         until("allocations", || fs::read(&shared).expect("the page")[2] > 0);
         let by_recording = run(heaptide().arg("ctl").arg(&recording).arg("status"), &place);

@@ -1,7 +1,6 @@
 //! Recorded stacks against those that the C++ runtime's unwinder finds at the same moment.
 
-use crate::harness::{Guest, clean, recorded, report, run, scratch, skip};
-use crate::kill::library;
+use crate::harness::{Guest, clean, library, recorded, report, run, scratch, skip};
 use crate::recording::{frames, function, list, module, number, sites};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -120,10 +120,8 @@ class Bash(Terminal):
         self.rest()
 
 
-def suspend(words):
-    bash = Bash()
-    program = bash.start(words)
-    bash.type("\x1a")
+def continued(bash, program):
+    """Continues a program that stops, and ends it."""
     bash.until("Stopped")
     print("stopped", state(program))
     bash.type("fg\n")
@@ -132,20 +130,20 @@ def suspend(words):
     os.kill(program, signal.SIGRTMAX)
     bash.until("PROMPT> ")
     bash.leave()
+
+
+def suspend(words):
+    bash = Bash()
+    program = bash.start(words)
+    bash.type("\x1a")
+    continued(bash, program)
 
 
 def stops(words):
     bash = Bash()
     program = bash.start(words)
     os.kill(program, signal.SIGUSR1)
-    bash.until("Stopped")
-    print("stopped", state(program))
-    bash.type("fg\n")
-    wait_until("the program to go on", lambda: state(program) not in ("T", "t"))
-    print("goes on")
-    os.kill(program, signal.SIGRTMAX)
-    bash.until("PROMPT> ")
-    bash.leave()
+    continued(bash, program)
 
 
 def alone(words):

@@ -2,9 +2,8 @@
 
 use crate::allocators::{ALLOCATORS, library as allocator};
 use crate::harness::{
-    Guest, Trial, clean, heaptide, profiles, recorded, report, run, scratch, skip, until,
+    Guest, Trial, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, skip, until,
 };
-use crate::kill::library;
 use crate::limits::Mount;
 use crate::real::python;
 use crate::trace_model::{Ended, Log, assert_held};
@@ -57,8 +56,7 @@ impl Random {
 
     /// With the library alone.
     fn alone(&self) -> Command {
-        let mut command = clean(Command::new(&self.program));
-        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &self.recording);
+        let mut command = preloaded(&self.program, &self.recording);
         command.env("HEAPTIDE_MODE", "trace").arg(&self.logs).args(&self.words);
         command
     }

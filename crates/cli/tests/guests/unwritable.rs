@@ -2,8 +2,7 @@
 //! with a status that a script can rely on.
 
 use crate::everything::{OF_EVENTS, QUERIES, QUESTIONS, complaints, formats};
-use crate::harness::{Guest, clean, heaptide, recorded, run, scratch, until};
-use crate::kill::library;
+use crate::harness::{Guest, clean, heaptide, preloaded, recorded, run, scratch, until};
 use std::fs::File;
 use std::io::pipe;
 use std::os::unix::process::CommandExt;
@@ -146,8 +145,8 @@ const PROCESSES: usize = 70;
 fn ctl_acts_although_nobody_reads_its_answers() {
     let place = scratch("unwritable-ctl");
     let recording = place.join("a.heaptide");
-    let mut command = clean(Command::new("sh"));
-    command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording).process_group(0);
+    let mut command = preloaded("sh", &recording);
+    command.process_group(0);
     let script = format!("for i in $(seq {PROCESSES}); do sleep 600 & done; wait");
     let mut shell = command.args(["-c", &script]).spawn().expect("a shell");
     let ctl = |action: &str, stdout: Stdio| {
