@@ -1,7 +1,8 @@
 //! The programs in the documents: they compile without a warning, and those that are whole do the
 //! same bare and recorded, and name what they say they name.
 
-use crate::harness::{clean, programs, recorded, report, run, scratch, skip};
+use crate::harness::{clean, programs, recorded, report, run, scratch};
+use crate::skips::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -78,7 +79,7 @@ fn programs_in_c_and_cpp() {
 fn programs_in_python() {
     let place = scratch("documents-python");
     if Command::new("python3").arg("--version").output().is_err() {
-        return skip("python3 is not installed");
+        return skip("python3");
     }
     let blocks = blocks("python", "import heaptide\n");
     assert!(blocks.len() >= 3, "{}", blocks.len());

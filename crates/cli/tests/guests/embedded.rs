@@ -6,8 +6,9 @@
 
 use crate::expectations::{assert_met, parse};
 use crate::harness::{
-    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch, skip,
+    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
+use crate::skips::skip;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ fn build(linking: Linking) -> Option<PathBuf> {
         }
         Linking::Musl if has_musl() => Some(MUSL),
         Linking::Musl => {
-            skip("no target x86_64-unknown-linux-musl; `rustup target add` gets it");
+            skip(MUSL);
             return None;
         }
     };
@@ -231,7 +232,7 @@ fn embedded_exports_nothing() {
     let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&program).output();
     let Ok(output) = output else {
-        return skip("nm is not installed");
+        return skip("nm");
     };
     let symbols = String::from_utf8_lossy(&output.stdout).into_owned();
     let found = symbols

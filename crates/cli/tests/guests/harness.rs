@@ -164,17 +164,6 @@ pub fn profiles(recording: &Path) -> Vec<PathBuf> {
 /// A user without rights, on every Linux.
 pub const NOBODY: u32 = 65534;
 
-/// Says why a test shows nothing on this machine.
-pub fn skip(what: &str) {
-    eprintln!("skipped: {what}");
-}
-
-/// Whether the tests run with root's rights, which mounts and chroot need.
-pub fn is_root() -> bool {
-    let own = fs::metadata("/proc/self").expect("/proc");
-    std::os::unix::fs::MetadataExt::uid(&own) == 0
-}
-
 /// Runs one program bare and recorded, with verified reuse and without: output and status must be
 /// the same, the known numbers met, the stack trees identical.
 pub fn check(name: &str) {

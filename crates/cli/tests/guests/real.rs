@@ -2,7 +2,8 @@
 //!
 //! Each test is a shell script, run bare and recorded with all its children.
 
-use crate::harness::{clean, profiles, recorded, report, run, scratch, skip};
+use crate::harness::{clean, profiles, recorded, report, run, scratch};
+use crate::skips::skip;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +27,7 @@ pub fn python() -> Option<String> {
 /// Runs a script bare and recorded; at least so many processes must have been recorded.
 fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
     if let Some(missing) = needs.iter().find(|program| !is_installed(program)) {
-        return skip(&format!("{missing} is not installed"));
+        return skip(missing);
     }
     let place = scratch(name);
     let file = place.join("script.sh");
@@ -54,7 +55,7 @@ fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
 #[test]
 fn python_objects() {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let script = format!(
         r#"PYTHONMALLOC=malloc {python} - <<'END'
@@ -76,11 +77,11 @@ END"#
 /// Runs modules of Python's own tests; a module that fails bare may fail recorded.
 fn python_tests(name: &str, modules: &str, processes: usize) {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let has_tests = Command::new(&python).args(["-c", "import test.support"]).output();
     if !has_tests.is_ok_and(|output| output.status.success()) {
-        return skip("python3 comes without its test package");
+        return skip("test.test_json");
     }
     let script = format!(
         "for t in {modules}; do
@@ -121,7 +122,7 @@ fn python_tests_of_multiprocessing() {
 #[test]
 fn python_processes() {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let script = format!(
         r#"cat > work.py <<'END'
