@@ -281,7 +281,8 @@ fn the_program_is_what_it_says() {
     check("exported.c");
 }
 
-/// The Firefox Profiler's own code for use without a browser, with a file opened in it, until it is dropped.
+/// The Firefox Profiler's own code for use without a browser, with a file opened in it, until it is
+/// dropped.
 struct Profiler<'a> {
     of: &'a Recorded,
     script: PathBuf,
