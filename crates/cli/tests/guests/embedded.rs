@@ -6,7 +6,7 @@
 
 use crate::expectations::{assert_met, parse};
 use crate::harness::{
-    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch,
+    Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
 use crate::skips::skip;
 use serde_json::Value;
@@ -37,14 +37,8 @@ fn guest(linking: Linking, name: &str) -> Option<PathBuf> {
 /// Builds all programs; the directory they are in.
 fn build(linking: Linking) -> Option<PathBuf> {
     let target = directory("embedded").join(format!("{linking:?}"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", PACKAGE, "--manifest-path"]);
-    cargo.arg(root.join("Cargo.toml")).arg("--target-dir").arg(&target);
-    // Flags and wrappers of the outer build are not for guests.
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"] {
-        cargo.env_remove(name);
-    }
+    let mut cargo = cargo(&target);
+    cargo.args(["--package", PACKAGE]);
     let triple = match linking {
         Linking::Dynamic => None,
         Linking::Static => {

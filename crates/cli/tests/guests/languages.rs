@@ -5,7 +5,7 @@
 //! numbers here are read from the recording.
 
 use crate::harness::{
-    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch,
+    Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
 use crate::real::python;
 use crate::recording::{counted, list, number};
@@ -28,18 +28,11 @@ fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let target = directory("languages");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--manifest-path"]).arg(root().join("Cargo.toml"));
-        cargo.arg("--target-dir").arg(&target);
+        let mut cargo = cargo(&target);
         cargo.args(["--package", "heaptide-api", "--features", "heaptide-api/tracing"]);
         cargo.args(["--example", "guest", "--lib", "--bins", "--package", "heaptide-example"]);
         for monitor in MONITORS {
             cargo.arg("--package").arg(format!("heaptide-monitor-{monitor}"));
-        }
-        // Flags and wrappers of the outer build are not for guests.
-        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"]
-        {
-            cargo.env_remove(name);
         }
         let output = cargo.output().expect("cargo runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
