@@ -91,6 +91,34 @@ fn tidy_with(root: &Path, heaptide: &Path) -> Result<(), String> {
     }
 }
 
+/// The tests of what reads recordings, with another libc.
+pub fn musl(root: &Path) -> Result<(), String> {
+    let crates = ["format", "unwind", "trace", "analysis", "query", "render"];
+    let names = crates.map(|name| format!("heaptide-{name}"));
+    let packages = names.iter().flat_map(|name| ["--package", name]);
+    let start = ["test", "--target", needs::MUSL_TARGET];
+    cargo(root, &start.into_iter().chain(packages).collect::<Vec<_>>())
+}
+
+/// Unit tests under miri, by the nightly toolchain that runs this: of what asks nothing of the
+/// system. Miri knows none of the models' threads, and calls no C.
+pub fn miri(root: &Path) -> Result<(), String> {
+    let packages = ["--package", "heaptide-format", "--package", "heaptide-trace"];
+    cargo(root, &[&["miri", "test", "--lib"][..], &packages].concat())
+}
+
+/// The documentation of all crates.
+pub fn doc(root: &Path) -> Result<(), String> {
+    let mut command = Command::new(cargo_program());
+    command.args(["doc", "--no-deps", "--workspace", "--exclude", "heaptide-embedded"]);
+    run(command.env("RUSTDOCFLAGS", "-D warnings").current_dir(root))
+}
+
+/// What dependencies may be: `deny.toml`.
+pub fn deny(root: &Path) -> Result<(), String> {
+    cargo(root, &["deny", "check"])
+}
+
 /// The measurements, by the release build.
 pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
     let build = ["build", "--release", "--package", "heaptide", "--package", "heaptide-synthetic"];

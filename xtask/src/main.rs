@@ -8,6 +8,7 @@ mod library;
 mod needs;
 mod options;
 mod readers;
+mod sanitizers;
 mod stack;
 mod text;
 mod tidy;
@@ -22,6 +23,11 @@ usage: cargo xtask COMMAND
   setup [--check]  installs what the tests need; --check lists it and what is missing
   test             format, lints, tidy and all tests; changes nothing outside the target directory
   tidy             the rules of the house, over the sources and over libheaptide.so
+  sanitizers       runs the test programs with UndefinedBehaviorSanitizer
+  musl             the tests of the readers' crates, built for musl
+  miri             the tests of what asks nothing of the system, under miri
+  doc              the crates' documentation, without a warning
+  deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from what the command says of itself
@@ -39,6 +45,11 @@ fn main() -> ExitCode {
         },
         "test" => chores::test(&root),
         "tidy" => chores::tidy(&root),
+        "sanitizers" => sanitizers::run_programs(&root),
+        "musl" => chores::musl(&root),
+        "miri" => chores::miri(&root),
+        "doc" => chores::doc(&root),
+        "deny" => chores::deny(&root),
         "bench" => chores::bench(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root),

@@ -231,7 +231,7 @@ fn install_packages() -> Result<(), String> {
 }
 
 /// The Rust target of programs that are linked with musl, and what the tests do with it.
-const MUSL_TARGET: &str = "x86_64-unknown-linux-musl";
+pub const MUSL_TARGET: &str = "x86_64-unknown-linux-musl";
 const MUSL_PURPOSE: &str = "programs in Rust under another libc";
 
 fn has_musl_target() -> bool {
