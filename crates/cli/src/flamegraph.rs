@@ -22,7 +22,7 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
-    let process = source::largest(&recording, options.selection.pid(), options.measure);
+    let process = source::largest(&recording, options.selection.pid(), options.metric);
     let fits = |p: &&Process| match options.frames.in_scopes() {
         None => source::has_stacks(&recording, p),
         Some(_) => source::has_scopes(&recording, p),
@@ -30,13 +30,13 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     let Some(process) = process.filter(fits) else {
         return Ok(ExitCode::from(NO));
     };
-    let measure = options.measure.of_sites();
+    let measure = options.metric.of_sites();
     if measure.of(&process.totals) == 0 {
         let (path, who, name) = (recording.path.display(), process.who(), measure.name());
         message(format_args!("{path}: {name} of {who} is 0: nothing to draw"));
         return Ok(ExitCode::from(NO));
     }
-    let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
+    let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
     let drawing = options.picture.drawing(measure, lanes);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
     let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));

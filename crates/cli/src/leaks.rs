@@ -15,7 +15,7 @@ use crate::source;
 /// The largest file of suppressions that is read, in bytes.
 const FILE_LIMIT: u64 = 16 << 20;
 
-/// Prints what is live; the status says whether anything is that is not suppressed.
+/// Prints live blocks; the status is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
     let mut suppressions = match options.no_built_in {
         true => Suppressions::none(),
@@ -25,11 +25,11 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
         let bad = |what: String| Error::new(format!("{}: {what}", path.display()));
         suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
     }
-    // That filters leave nothing means that there are no leaks of it.
+    // Filters that match nothing mean no leaks.
     let recording = source::open_or_empty(&options.source, &options.selection)?;
     let process = options.selection.pid();
     if !source::has(&recording, process) {
-        // No leaks were looked for, so the answer is not that there are none.
+        // Nothing was checked: success would claim that there are no leaks.
         return Ok(ExitCode::from(NO));
     }
     let view = leaks::View { suppressions: &suppressions, top: options.top, process };

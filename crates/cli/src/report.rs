@@ -15,15 +15,13 @@ use crate::source;
 /// Prints the report.
 pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
     if options.format == Format::Json && options.by.is_some() {
-        return Err(Error::new(
-            "--by is for text, json has every site; leave out --by or take --format text",
-        ));
+        return Err(Error::new("--by requires --format text; json contains all sites"));
     }
     if let Some(Rows::Processes(by)) = options.by
         && options.selection.process == Some(Which::All)
     {
         let by = by.name();
-        return Err(Error::new(format!("--by {by} is of all processes; leave out --process all")));
+        return Err(Error::new(format!("--by {by} shows all processes; omit --process all")));
     }
     let source = match options.by {
         None => options.source.listing_damage(),

@@ -124,8 +124,8 @@ fn over_snapshots(
     let (path, who) = (recording.path.display(), process.who());
     if own.is_empty() {
         return Err(Error::no(format!(
-            "{path}: no snapshots of {who}, and only they tell functions apart over time; \
-             take some with `heaptide run --snapshot-every 1s`"
+            "{path}: no snapshots of {who}; --site and filters require them; \
+             record some with `heaptide run --snapshot-every 1s`"
         )));
     }
     let progress = Progress::start("reading snapshots");
@@ -137,7 +137,10 @@ fn over_snapshots(
     moments.push(moment(process, None, "", process.duration_ns));
     drop(progress);
     if moments.iter().all(|moment| moment.allocations == 0) {
-        return Err(Error::no(format!("{path}: nothing of {who} matches {}", site.says)));
+        return Err(Error::no(format!(
+            "{path}: no allocation of {who} matches {}",
+            site.says
+        )));
     }
     let says = &site.says;
     match options.format {

@@ -27,12 +27,12 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
     if !source::has(&recording, options.selection.pid()) {
         return Ok(ExitCode::from(NO));
     }
-    let process = source::largest(&recording, options.selection.pid(), options.measure);
+    let process = source::largest(&recording, options.selection.pid(), options.metric);
     if options.scopes {
         return of_scopes(options, &recording, process);
     }
     let view = tree::View {
-        measure: options.measure,
+        measure: options.metric,
         bottom_up: options.bottom_up,
         depth: options.selection.depth.map_or(usize::MAX, NonZeroUsize::get),
         min_percent: options.min_percent,
@@ -50,10 +50,10 @@ fn of_scopes(
     process: Option<&Process>,
 ) -> Result<ExitCode, Error> {
     let view = scopes::View {
-        measure: options.measure,
+        measure: options.metric,
         depth: options.selection.depth.map_or(usize::MAX, NonZeroUsize::get),
         min_percent: options.min_percent,
-        per_lane: options.per_lane,
+        per_lane: options.per_thread,
     };
     let Some(process) = process.filter(|p| source::has_scopes(recording, p)) else {
         return Ok(ExitCode::from(NO));
