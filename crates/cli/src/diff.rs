@@ -13,7 +13,7 @@ use heaptide_render::diff::{Rows, View, json, text};
 use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::damage::Listed;
 use crate::error::Error;
 use crate::growth::Limit;
@@ -26,7 +26,7 @@ use crate::source;
 pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     check(options)?;
     let Some(before) = open(options, &options.before, None)? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let rows = match (options.by, before.mode) {
         (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
@@ -38,14 +38,14 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
     let Some(after) = open(options, &options.after, Some(&program))? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let mut difference = half.after(after);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
     let view = View { before: &names[0], after: &names[1], rows, top: options.top };
     if options.format == DiffFormat::Svg && !can_draw(options, &difference, &view) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let write = |out: &mut dyn Write| write(out, options, &difference, &view);
     let for_people = options.format == DiffFormat::Text;
@@ -53,7 +53,7 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
         Some(limit) => {
             message(too_much(&difference, limit));
-            Ok(ExitCode::from(NO))
+            Ok(ExitCode::from(NEGATIVE))
         }
         None => Ok(ExitCode::SUCCESS),
     }

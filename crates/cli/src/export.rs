@@ -13,7 +13,7 @@ use heaptide_render::{
     callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
 };
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::message::message;
 use crate::options::{ExportFormat, ExportOptions};
@@ -34,7 +34,7 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     let inside = frames.in_scopes().filter(|_| !tree);
     let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
     if !source::has(&recording, options.selection.pid()) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let pid = options.selection.pid();
     let process = match is_of_all(options.format) {
@@ -43,7 +43,7 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     };
     let fits = |process: &&Process| has_what_it_takes(options, &recording, process);
     let Some(process) = process.filter(fits) else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let write = |out: &mut dyn Write| write(out, options, &recording, process);
     source::give(options.output.as_deref(), options.force, false, write)?;

@@ -7,7 +7,7 @@ use heaptide_analysis::input;
 use heaptide_analysis::suppressions::Suppressions;
 use heaptide_render::leaks;
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::options::{Format, LeaksOptions};
 use crate::source;
@@ -30,7 +30,7 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
     let process = options.selection.pid();
     if !source::has(&recording, process) {
         // Nothing was checked: success would claim that there are no leaks.
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let view = leaks::View { suppressions: &suppressions, top: options.top, process };
     let found = leaks::Found::of(&recording, &view);
@@ -38,7 +38,7 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
         Format::Json => source::print(|out| leaks::json(out, &recording, &view))?,
         Format::Text => source::print_page(|out| leaks::write(out, &found, &view))?,
     }
-    Ok(if found.any() { ExitCode::from(NO) } else { ExitCode::SUCCESS })
+    Ok(if found.any() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
 /// The text of a file of suppressions.

@@ -12,7 +12,7 @@ use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
 use heaptide_query::{QueryError, cali, format, parse, parse_format, run};
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::message::message;
 use crate::options::QueryOptions;
@@ -66,7 +66,7 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     }
     let mut recordings = Vec::new();
     let Some(stream) = read(options, &query, &format, &mut recordings)? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let notes = stream.notes();
     let answer = run(&query, stream);

@@ -71,7 +71,7 @@ impl Chosen {
             let path = recording.path.display();
             let of = pid.map(|pid| format!(" of process {pid}")).unwrap_or_default();
             let words = &self.words;
-            return Err(Error::no(format!("{path}: no allocations{of} match {words}")));
+            return Err(Error::negative(format!("{path}: no allocations{of} match {words}")));
         }
         Ok(())
     }

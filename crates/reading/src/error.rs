@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::{FAILED, NO};
+use crate::{FAILED, NEGATIVE};
 
 /// What went wrong, and why.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ impl Error {
     }
 
     /// Not an error, but a negative result: nothing found.
-    pub fn no(what: impl Into<String>) -> Error {
-        Error { status: NO, ..Error::new(what) }
+    pub fn negative(what: impl Into<String>) -> Error {
+        Error { status: NEGATIVE, ..Error::new(what) }
     }
 
     /// An error in a text, with the lines of it that show the place.

@@ -18,6 +18,6 @@ pub mod values;
 
 /// Exit status: check failed or nothing found. `docs/recording.md` lists the cases, and the other
 /// statuses.
-pub const NO: u8 = 1;
+pub const NEGATIVE: u8 = 1;
 /// Exit status: error. clap exits with it, too.
 pub const FAILED: u8 = 2;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_reading::NO;
+use heaptide_reading::NEGATIVE;
 use heaptide_reading::error::Error;
 use heaptide_reading::output;
 use heaptide_reading::source;
@@ -29,7 +29,7 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
         Some(directory) => Session::of_dataset(directory)?,
         None => match source::open_all(&options.sources(), &options.selection)? {
             Some(recordings) => Session::of_parts(recordings::parts(recordings))?,
-            None => return Ok(ExitCode::from(NO)),
+            None => return Ok(ExitCode::from(NEGATIVE)),
         },
     };
     let text = match options.query() {

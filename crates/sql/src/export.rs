@@ -12,7 +12,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
 use heaptide_query::tables::Source as Table;
-use heaptide_reading::NO;
+use heaptide_reading::NEGATIVE;
 use heaptide_reading::error::Error;
 use heaptide_reading::selection::{Selection, Source};
 use heaptide_reading::source;
@@ -45,7 +45,7 @@ pub struct ExportOptions {
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     let sources = std::slice::from_ref(&options.source);
     let Some(recordings) = source::open_all(sources, &options.selection)? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let parts = recordings::parts(recordings);
     let runs: BTreeSet<&str> = parts.iter().map(|part| &*part.run).collect();
