@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{library, needs, options, stack, text, tidy};
+use crate::{commits, library, needs, options, stack, text, tidy};
 
 /// The recorder: it has no std and its own panic handler, so it cannot be built as a test.
 const CAPTURE: &str = "heaptide-capture";
@@ -54,6 +54,7 @@ pub fn tidy(root: &Path) -> Result<(), String> {
     problems.extend(library::check(root, &library)?);
     problems.extend(stack::check(&library)?);
     problems.extend(options::check(root)?);
+    problems.extend(commits::check(root));
     for problem in &problems {
         eprintln!("{problem}");
     }

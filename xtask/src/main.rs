@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod chores;
+mod commits;
+mod english;
 mod interface;
 mod library;
 mod needs;
@@ -19,10 +21,10 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   test             installs or names what the tests need; then format, clippy, tidy, tests
-  tidy             the rules of the house, over the sources and over libheaptide.so
+  tidy             the rules for sources, texts, commits and libheaptide.so
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
   wrap             wraps comments wider than the limit, which the formatter leaves alone
-  options          writes docs/options.md from what the command says of itself
+  options          writes docs/options.md from the help of the command
   needs            what the tests need from the system, and whether it is here
 ";
 
