@@ -38,7 +38,7 @@ pub(super) const STACKS: Source = Source {
 
 pub(super) const FRAMES: Source = Source {
     name: "frames",
-    says: "frames: places in functions on stacks",
+    says: "places in functions on stacks",
     columns: || {
         vec![
             Info::text("function", "function, or module and offset without a name"),
@@ -149,7 +149,7 @@ pub(super) const LANES: Source = Source {
 
 pub(super) const PROCESSES: Source = Source {
     name: "processes",
-    says: "process images: a program in a process, from its start, fork or exec to its end",
+    says: "programs in processes, from the start, fork or exec to the end",
     columns: || {
         let mut all = vec![
             Info::uint("parent", "", "process id of the parent"),
@@ -217,7 +217,7 @@ fn process(filler: &mut Filler, process: &Process) {
 
 pub(super) const MODULES: Source = Source {
     name: "modules",
-    says: "modules: files with code on stacks",
+    says: "files with code on stacks",
     columns: || {
         let mut all = vec![
             Info::text("module", "path"),

@@ -7,7 +7,7 @@ use crate::value::Kind;
 
 pub(super) const WINDOWS: Source = Source {
     name: "windows",
-    says: "windows: named intervals of the process, with metrics of the interval",
+    says: "named intervals of the process, with metrics of the interval",
     columns: || {
         let change = |name, unit, says| Info::new(name, Kind::Int, unit, says);
         vec![

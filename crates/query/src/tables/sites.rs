@@ -9,7 +9,7 @@ use crate::value::{Bits, Kind};
 
 pub(super) const SITES: Source = Source {
     name: "sites",
-    says: "sites: metrics by stack, scope, label, kind and thread",
+    says: "metrics by stack, scope, label, kind and thread",
     columns,
     records: Records::Tables(fill),
 };
