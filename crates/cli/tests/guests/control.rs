@@ -318,7 +318,7 @@ fn an_idle_program_is_marked_later() {
         "{}",
         first.stderr
     );
-    assert_refused(&guest.ctl(&["mark", "second"]), "still waits");
+    assert_refused(&guest.ctl(&["mark", "second"]), "is pending until");
     guest.steps("t");
     guest.ctl_while_it_allocates(&["mark", "third"]);
     let status = guest.ctl(&["status"]).stdout;
@@ -569,11 +569,14 @@ fn bad_values_are_one_line() {
     fs::copy(library(), place.join("lib.so")).expect("a library");
     for (options, says) in [
         (vec!["--monitor", "none.so"], "no such file"),
-        (vec!["--monitor", "text.so:x"], "no 64-bit ELF shared object"),
-        (vec!["--monitor", "/bin/sh"], "is a program"),
+        (vec!["--monitor", "text.so:x"], "not a 64-bit ELF shared object"),
+        (vec!["--monitor", "/bin/sh"], "an executable"),
         (vec!["--monitor", "a b/lib.so"], "contains a space, colon, semicolon or dollar"),
         (vec!["--monitor", "lib.so:a;b"], "semicolon"),
-        (vec!["--monitor", "lib.so", "--monitor", "./lib.so"], "is there already"),
+        (
+            vec!["--monitor", "lib.so", "--monitor", "./lib.so"],
+            "another monitor has this file name",
+        ),
     ] {
         let mut command = recorded(&place.join("a.heaptide"), &options);
         let outcome = run(command.arg("true").current_dir(&place), &place);
@@ -656,6 +659,6 @@ fn built_with_the_sdk() {
         assert!(evaluate(&read(&recording, &[], &place), "totals", "allocations") > 0);
     }
     fs::write(place.join("it/include/heaptide.h"), "my own").expect("change a file");
-    assert_refused(&sdk(&["it"]), "it/include/heaptide.h: is there already");
+    assert_refused(&sdk(&["it"]), "it/include/heaptide.h: exists and was not written");
     assert_eq!(fs::read_to_string(place.join("it/include/heaptide.h")).expect("it"), "my own");
 }

@@ -236,7 +236,7 @@ fn rules_of_a_file_and_built_in() {
     assert_eq!(folded, ["[work] 200", "main;my:load 20000"]);
     let part = of.process("--rules my.rules")["part"].take();
     let said = part.as_str().expect("a part");
-    assert!(said.starts_with("only what --rules my.rules keeps, "), "{said}");
+    assert!(said.starts_with("only --rules my.rules, "), "{said}");
     let tree = of.prints("tree --rules std --metric requested_bytes --min-percent 0");
     assert!(
         tree.contains("void app::work<std::vector<std::string>>(") || tree.contains("app::work<")
@@ -252,7 +252,7 @@ fn mistakes_are_one_line() {
     for (words, status, told) in [
         ("--focus a(b", 2, "--focus `a(b`: unclosed group, at character 2".to_owned()),
         ("--hide scope:[", 2, "--hide `[`: unclosed character class, at character 1".to_owned()),
-        ("--ignore modul:x", 2, "--ignore `modul:x`: no kind is called `modul`; ".to_owned()),
+        ("--ignore modul:x", 2, "--ignore `modul:x`: unknown kind `modul`; ".to_owned()),
         (
             "--rules bad.rules",
             2,
