@@ -95,7 +95,7 @@ mod tests {
             program.ends_with("an executable, expected a shared object; build it with -shared")
         );
         let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        assert!(refused(text).contains("no 64-bit ELF shared object"));
+        assert!(refused(text).contains("not a 64-bit ELF shared object"));
         assert!(refused("/").contains("is a directory, expected a regular file"));
         assert!(refused("none.so:a=1").contains("none.so:a=1: no such file"));
         assert!(refused("none.so:a;b").contains("semicolon"));

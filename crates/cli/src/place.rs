@@ -486,12 +486,16 @@ mod tests {
             Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
         let second = Place::new(&path, false).expect("a place").draft(&metadata(2));
         assert!(
-            second.err().expect("in use").to_string().contains("another heaptide writes to it")
+            second
+                .err()
+                .expect("in use")
+                .to_string()
+                .contains("another heaptide process is writing to it")
         );
         draft.publish().expect("to publish");
-        assert!(refused(&path, true).contains("another heaptide writes to it"));
+        assert!(refused(&path, true).contains("another heaptide process is writing to it"));
         let kept = draft.keep();
-        assert!(refused(&path, true).contains("another heaptide writes to it"));
+        assert!(refused(&path, true).contains("another heaptide process is writing to it"));
         drop(kept);
         assert!(Place::new(&path, true).is_ok());
         fs::remove_dir_all(place).expect("the directory");

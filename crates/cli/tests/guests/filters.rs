@@ -269,7 +269,7 @@ fn mistakes_are_one_line() {
             format!("--rules nothing: no such file or built-in set; sets are {sets}"),
         ),
         ("--focus nowhere", 1, "a.heaptide: no allocations match --focus nowhere".to_owned()),
-        ("--focus app:: --min-size 1G", 1, "--focus app:: --min-size 1073741824 leaves".to_owned()),
+        ("--focus app:: --min-size 1G", 1, "match --focus app:: --min-size 1073741824".to_owned()),
     ] {
         for command in ["report", "report --by function", "tree", "export --format folded"] {
             let Outcome { status: found, stdout, stderr } =
