@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{library, needs, options, stack, text, tidy};
+use crate::{commits, library, needs, options, stack, text, tidy};
 
 /// The recorder: it has no std and its own panic handler, so it cannot be built as a test.
 const CAPTURE: &str = "heaptide-capture";
@@ -79,6 +79,7 @@ fn tidy_with(root: &Path, heaptide: &Path) -> Result<(), String> {
     problems.extend(library::check(root, &library)?);
     problems.extend(stack::check(&library)?);
     problems.extend(options::check(root, heaptide)?);
+    problems.extend(commits::check(root));
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -100,8 +101,7 @@ pub fn musl(root: &Path) -> Result<(), String> {
     cargo(root, &start.into_iter().chain(packages).collect::<Vec<_>>())
 }
 
-/// Unit tests under miri, by the nightly toolchain that runs this: of what asks nothing of the
-/// system. Miri knows none of the models' threads, and calls no C.
+/// Unit tests of crates without system calls, under miri: `cargo +nightly xtask miri`.
 pub fn miri(root: &Path) -> Result<(), String> {
     let packages = ["--package", "heaptide-format", "--package", "heaptide-trace"];
     cargo(root, &[&["miri", "test", "--lib"][..], &packages].concat())

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod chores;
+mod commits;
+mod english;
 mod interface;
 mod library;
 mod needs;
@@ -22,15 +24,15 @@ usage: cargo xtask COMMAND
 
   setup [--check]  installs what the tests need; --check lists it and what is missing
   test             format, lints, tidy and all tests; changes nothing outside the target directory
-  tidy             the rules of the house, over the sources and over libheaptide.so
+  tidy             the rules for sources, texts, commits and libheaptide.so
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
-  miri             the tests of what asks nothing of the system, under miri
+  miri             unit tests of crates without system calls, under miri
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
   wrap             wraps comments wider than the limit, which the formatter leaves alone
-  options          writes docs/options.md from what the command says of itself
+  options          writes docs/options.md from the help of the command
 ";
 
 fn main() -> ExitCode {

@@ -22,7 +22,7 @@ pub fn write(root: &Path) -> Result<(), String> {
 /// A problem if the page says something else than the command.
 pub fn check(root: &Path, heaptide: &Path) -> Result<Vec<Problem>, String> {
     let written = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-    let says = "differs from what the command says; `cargo xtask options` writes it";
+    let says = "differs from the help of the command; `cargo xtask options` writes it";
     let current = written == page(heaptide)?;
     Ok(if current { Vec::new() } else { vec![Problem::new(PAGE, 0, says)] })
 }

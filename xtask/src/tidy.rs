@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::text::Text;
-use crate::{interface, library};
+use crate::{english, interface, library};
 
 /// The widest line of a source, in characters.
 pub const COLUMNS: usize = 100;
@@ -43,7 +43,8 @@ impl fmt::Display for Problem {
 
 /// All problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
-    let rules = [first_line, columns, words, danger, length, functions, dependencies];
+    let rules =
+        [first_line, columns, words, danger, length, functions, dependencies, english::check];
     let mut problems: Vec<Problem> =
         texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
     problems.extend(links(texts));

@@ -35,6 +35,9 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
+    /// Another name of [`GroupBy::Lane`], from before it was called `thread`.
+    pub const FORMER_LANE: &str = "lane";
+
     /// Every way to group.
     pub const fn all() -> &'static [GroupBy] {
         use GroupBy::{Function, Label, Lane, Module, Scope, Size, Stack};
@@ -49,7 +52,7 @@ impl GroupBy {
             GroupBy::Module => "module",
             GroupBy::Scope => "scope",
             GroupBy::Label => "label",
-            GroupBy::Lane => "lane",
+            GroupBy::Lane => "thread",
             GroupBy::Size => "size",
         }
     }
@@ -61,7 +64,7 @@ pub struct UnknownGroupBy(pub String);
 
 impl fmt::Display for UnknownGroupBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot group by `{}`; expected one of", self.0)?;
+        write!(f, "unknown grouping `{}`; expected one of", self.0)?;
         GroupBy::all().iter().try_for_each(|by| write!(f, " {}", by.name()))
     }
 }
@@ -72,7 +75,8 @@ impl FromStr for GroupBy {
     type Err = UnknownGroupBy;
 
     fn from_str(name: &str) -> Result<GroupBy, UnknownGroupBy> {
-        let found = GroupBy::all().iter().find(|by| by.name() == name);
+        let current = if name == GroupBy::FORMER_LANE { GroupBy::Lane.name() } else { name };
+        let found = GroupBy::all().iter().find(|by| by.name() == current);
         found.copied().ok_or_else(|| UnknownGroupBy(name.to_owned()))
     }
 }

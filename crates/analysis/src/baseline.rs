@@ -44,7 +44,7 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<(PathBuf, Stri
             profile.before = Some(Box::new(Before { since_s: at, sites, lanes }));
         }
         Err(why) => profile.notes.push(format!(
-            "figures are from the start: those before the reset at {at:.3} s are not known ({why})"
+            "counts are from the start: counts before the reset at {at:.3} s are unknown ({why})"
         )),
     }
     damage.map(|reason| (baseline, reason))
@@ -66,7 +66,7 @@ fn matching(before: Profile, baseline: &Path, profile: &Profile) -> Result<Profi
     let (is, was) = (&profile.header, &before.header);
     let same = |h: &format::FileHeader| (h.pid, h.image, h.start_realtime_ns);
     if same(is) != same(was) || was.resets.checked_add(1) != Some(is.resets) {
-        return Err(format!("{}: is of another reset", baseline.display()));
+        return Err(format!("{}: belongs to another reset", baseline.display()));
     }
     Ok(before)
 }

@@ -119,7 +119,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::Twice { path } => {
-                write!(f, "{}: is given twice; name each recording once", path.display())
+                write!(f, "{}: given twice; name each recording once", path.display())
             }
             Error::NoProfiles { path, reason } if !reason.is_empty() => {
                 write!(f, "{}: nothing was recorded: {reason}", path.display())
@@ -132,16 +132,16 @@ impl fmt::Display for Error {
             ),
             Error::NoTrace { path } if snapshot::numbers(path).is_some() => write!(
                 f,
-                "{}: a snapshot has no events; leave out --snapshot for those of the whole run",
+                "{}: snapshots contain no events; omit --snapshot to read the events of the whole run",
                 path.display()
             ),
             Error::NoTrace { path } => write!(
                 f,
-                "{}: it has no events; `heaptide run --mode trace` records them",
+                "{}: no events recorded; record them with `heaptide run --mode trace`",
                 path.display()
             ),
             Error::NoSnapshot { path, number, there } => {
-                write!(f, "{}: no snapshot {number}; it has ", path.display())?;
+                write!(f, "{}: no snapshot {number}; available: ", path.display())?;
                 if there.is_empty() {
                     return f.write_str("none");
                 }
@@ -157,13 +157,13 @@ impl fmt::Display for Error {
             ),
             Error::Newer { path, version, known } => write!(
                 f,
-                "{}: it says version {version}, this heaptide reads up to {known}; \
-                 update heaptide to read it",
+                "{}: unsupported profile version {version} (this build reads up to {known}); \
+                 update heaptide",
                 path.display()
             ),
             Error::TooLarge { path, size, limit } => write!(
                 f,
-                "{}: {size} bytes are in use, this heaptide reads profiles up to {limit}; \
+                "{}: profile of {size} bytes is too large (limit {limit}); \
                  record a shorter run or use --mode counters",
                 path.display()
             ),

@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
         if have < header.file_end {
             let end = header.file_end;
             walk.is_cut = true;
-            walk.notes.push(format!("the file is cut short: {have} bytes of {end}"));
+            walk.notes.push(format!("the file is truncated: {have} bytes of {end}"));
         }
         let mut cuts = contents.cuts.iter().peekable();
         let mut at = format::PAGE;
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
             at = walk.admit(at, Some(start), &extent, start_of_trace, header.file_end)?;
         }
         if skipped > 0 {
-            walk.notes.push(format!("{skipped} bytes were reserved and not yet in use"));
+            walk.notes.push(format!("{skipped} bytes were reserved but not in use yet"));
         }
         Ok(walk)
     }
@@ -211,18 +211,18 @@ impl<'a> Walk<'a> {
         let ExtentHeader { length, committed, lane, .. } = *extent;
         if length == 0 || length % format::PAGE != 0 {
             return Err(format!(
-                "extent at byte {at} is of length {length}, expected a multiple of 4096"
+                "extent at byte {at} has length {length}, expected a multiple of 4096"
             ));
         }
         let end = at.checked_add(length).filter(|&end| end <= file_end).ok_or_else(|| {
             format!(
-                "extent at byte {at} is of length {length}, expected it to end by byte {file_end}"
+                "extent at byte {at} has length {length}, expected an end at or before byte {file_end}"
             )
         })?;
         let room = length - format::EXTENT_HEADER;
         if committed > room {
             return Err(format!(
-                "extent at byte {at} says {committed} bytes are in use, expected at most {room}"
+                "extent at byte {at} has {committed} bytes in use, expected at most {room}"
             ));
         }
         match (Kind::from_number(extent.kind), place) {

@@ -55,8 +55,8 @@ impl Facts {
         facts.finish()
     }
 
-    /// The lane of an index; one that has sites but no record (its extent was lost) gets a name
-    /// made up.
+    /// The lane of an index; one that has sites but no record (its extent was lost) gets a
+    /// synthetic name.
     fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
         *self.ids.entry(index).or_insert_with(|| {
             self.lanes.push(Lane { name: name(), threads: 0, measures: Measures::default() });
@@ -68,7 +68,7 @@ impl Facts {
     fn add_sites(&mut self, profile: &Profile, of: &Dimensions) {
         self.sites.reserve(profile.sites.len());
         for site in &profile.sites {
-            let lane = self.lane(site.lane, || format!("lane {}", site.lane));
+            let lane = self.lane(site.lane, || format!("thread {}", site.lane));
             let [blocks, usable_bytes, requested_bytes] = site.moved;
             let record = &site.counters;
             let mut moved = Moved {
@@ -126,7 +126,7 @@ impl Facts {
         }
         for (path, &scope) in profile.named.scopes.iter().zip(&of.scope_of_path[1..]) {
             let index = path.counters.lane;
-            let lane = self.lane(index, || format!("lane {index}"));
+            let lane = self.lane(index, || format!("thread {index}"));
             let (frees, bytes) = (path.counters.frees_here, path.counters.freed_here_bytes);
             here.push(FreedHere { lane, scope, frees, bytes });
             if let Some(left) = left.get_mut(&lane) {

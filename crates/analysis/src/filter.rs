@@ -90,7 +90,7 @@ impl Filter {
             process.histogram = histogram(&process.sites);
         }
         process.settle();
-        let mean = if sized || whole { "" } else { ", sizes by the mean request of each stack" };
+        let mean = if sized || whole { "" } else { ", sizes by mean request size of each stack" };
         let classes = if whole { "size classes, " } else { "" };
         let rest = "timeline, windows and unmatched frees are of all";
         let said = format!("only {words}{mean}; {classes}{rest}");
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(live(&focus(&["module:libc", "main"])), 16);
         assert_eq!(live(&focus(&["file:/src/load.c"])), 4 + 8 + 32);
         assert_eq!(live(&focus(&["no stack"])), 1);
-        assert_eq!(live(&focus(&["lane:worker"])), 0);
+        assert_eq!(live(&focus(&["thread:worker"])), 0);
         let ignore = |texts| Filter { ignore: patterns(texts), ..Filter::default() };
         assert_eq!(live(&ignore(&["parse"])), 1 + 2 + 4);
         assert_eq!(live(&ignore(&["parse", r"\(no stack\)"])), 2 + 4);
@@ -282,7 +282,7 @@ mod tests {
         let process = applied(&focus(&["module:libc"]), stacks());
         assert_eq!(lines(&process), ["main;parse 16"]);
         assert_eq!((process.stacks.len(), process.frames.len()), (3, 2));
-        let said = "only --words, sizes by the mean request of each stack; timeline, windows and \
+        let said = "only --words, sizes by mean request size of each stack; timeline, windows and \
                     unmatched frees are of all";
         let classes: Vec<_> = process.histogram.iter().map(|c| (c.size_min, c.usable)).collect();
         assert_eq!(classes, [(16, 1)]);
@@ -341,10 +341,10 @@ mod tests {
         let process = applied(&focus(&["scope:load"]), scopes());
         assert_eq!((process.totals.live_bytes, entered(&process)), (11, vec![0, 9, 4]));
         assert_eq!(frees(&process), [0, 5, 0]);
-        let process = applied(&focus(&["scope:^parse=3$", "lane:app"]), scopes());
+        let process = applied(&focus(&["scope:^parse=3$", "thread:app"]), scopes());
         assert_eq!((process.totals.live_bytes, entered(&process)), (2, vec![0, 0, 4]));
         assert_eq!(frees(&process), [0, 0, 0]);
-        let process = applied(&focus(&["lane:worker"]), scopes());
+        let process = applied(&focus(&["thread:worker"]), scopes());
         assert_eq!((process.totals.live_bytes, entered(&process)), (8, vec![0, 6, 0]));
         assert_eq!(applied(&focus(&["scope:no scope"]), scopes()).totals.live_bytes, 4);
     }
@@ -390,7 +390,7 @@ mod tests {
         process.hide(&patterns(&["."]));
         assert_eq!((lines(&process), process.sites[0].stack), (vec![" 63".to_owned()], StackId(0)));
         let mut process = scopes();
-        process.hide(&patterns(&["scope:load", "lane:."]));
+        process.hide(&patterns(&["scope:load", "thread:."]));
         let paths: Vec<_> = process.scopes.iter().skip(1).map(Scope::name).collect();
         assert_eq!(paths, ["parse=3"]);
         let rows: Vec<_> =

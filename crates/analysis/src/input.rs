@@ -91,14 +91,12 @@ fn other(found: FileType) -> io::Error {
         found if found.is_socket() => "a socket",
         _ => "a device",
     };
-    io::Error::other(format!("it is {is}, expected a regular file; put one in its place"))
+    io::Error::other(format!("is {is}, expected a regular file"))
 }
 
 fn check_size(size: u64, limit: u64) -> io::Result<()> {
     match size > limit {
-        true => Err(io::Error::other(format!(
-            "it has {size} bytes, at most {limit} are read; put a smaller file in its place"
-        ))),
+        true => Err(io::Error::other(format!("has {size} bytes, the limit is {limit}"))),
         false => Ok(()),
     }
 }
@@ -125,7 +123,7 @@ mod tests {
             (&socket, "a socket"),
             (&device, "a device"),
         ] {
-            let says = format!("it is {is}, expected a regular file; put one in its place");
+            let says = format!("is {is}, expected a regular file");
             for opened in [open(path), open_to_change(path), open_up_to(path, 0)] {
                 assert_eq!(opened.unwrap_err().to_string(), says);
             }
@@ -142,10 +140,10 @@ mod tests {
         fs::write(&file, b"twelve bytes").unwrap();
         assert_eq!(read(&file, 12).unwrap(), b"twelve bytes");
         let error = read(&file, 11).unwrap_err().to_string();
-        let says = "it has 12 bytes, at most 11 are read; put a smaller file in its place";
+        let says = "has 12 bytes, the limit is 11";
         assert_eq!(error, says);
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
-        assert!(read(&file, 1 << 20).unwrap_err().to_string().starts_with("it has 1099511627776"));
+        assert!(read(&file, 1 << 20).unwrap_err().to_string().starts_with("has 1099511627776"));
         fs::remove_file(&file).unwrap();
     }
 }

@@ -181,7 +181,7 @@ pub struct UnknownMeasure(pub String);
 
 impl fmt::Display for UnknownMeasure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no measure is called `{}`; expected one of", self.0)?;
+        write!(f, "unknown metric `{}`; expected one of", self.0)?;
         Measure::all().iter().try_for_each(|m| write!(f, " {}", m.name()))
     }
 }

@@ -121,7 +121,7 @@ impl Input {
         });
         let heads = profiles.iter().map(|file| snapshot::head(file));
         for error in heads.filter_map(Result::err) {
-            notes.push(format!("{error}; it is in the merged recording as it is"));
+            notes.push(format!("{error}; copied as is"));
             first.get_or_insert(error);
         }
         match first {
@@ -132,7 +132,7 @@ impl Input {
             _ => {}
         }
         let metadata = Metadata::read(directory).unwrap_or_else(|error| {
-            notes.push(format!("{error}; how its processes ended is not known"));
+            notes.push(format!("{error}; the exit statuses of its processes are unknown"));
             None
         });
         let copies = snapshot::copies(directory).into_iter();
@@ -173,7 +173,7 @@ impl Input {
             false => self.path.parent().unwrap_or(Path::new(".")),
         };
         let symbols = Symbols::read(directory).unwrap_or_else(|error| {
-            self.notes.push(format!("{error}; names are looked up anew"));
+            self.notes.push(format!("{error}; looking up symbols again"));
             None
         });
         symbols.filter(|_| sealed)
@@ -363,7 +363,7 @@ fn first_word(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn left_out(error: &Error) -> String {
-    format!("{error}; the merged recording does not have it")
+    format!("{error}; omitted from the merged recording")
 }
 
 /// Copies the first `length` bytes of a file, and its rights.

@@ -229,7 +229,7 @@ pub struct Measures {
     pub cross_thread_frees: u64,
     /// The largest request.
     pub largest_bytes: u64,
-    /// Frees made here, of whosever blocks.
+    /// Frees performed here, regardless of the site that allocated the block.
     pub frees_here: u64,
     /// Their bytes.
     pub freed_here_bytes: u64,
@@ -315,7 +315,7 @@ pub struct Scope {
     pub value: Arc<str>,
     /// How often it was entered.
     pub entered: u64,
-    /// Frees made inside, but not in scopes inside it, of whosever blocks.
+    /// Frees made inside, but not in scopes inside it, of any block.
     pub frees_here: u64,
     /// Their bytes.
     pub freed_here_bytes: u64,

@@ -42,7 +42,7 @@ pub struct UnknownOrigin(pub String);
 
 impl fmt::Display for UnknownOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "processes do not differ by `{}`; expected one of", self.0)?;
+        write!(f, "unknown grouping `{}` of processes; expected one of", self.0)?;
         Origin::all().iter().try_for_each(|by| write!(f, " {}", by.name()))
     }
 }

@@ -47,21 +47,20 @@ pub(crate) fn unpack(
     path: &Path,
 ) -> Result<(Vec<u8>, Option<String>), Error> {
     let damaged = |what: String| Error::Damaged { path: path.to_owned(), what };
-    let none_came =
-        |error: io::Error| damaged(format!("it is packed and does not unpack: {error}"));
+    let none_came = |error: io::Error| damaged(format!("cannot decompress: {error}"));
     let limit = limit(size);
     let mut bytes = Vec::new();
     let mut decoder = zstd::stream::read::Decoder::new(packed.take(size)).map_err(none_came)?;
     decoder.window_log_max(WINDOW_LOG).map_err(none_came)?;
     match decoder.take(limit + 1).read_to_end(&mut bytes) {
-        _ if bytes.len() as u64 > limit => Err(damaged(format!(
-            "its {size} bytes unpack to more than {limit}, expected a packed profile"
-        ))),
+        _ if bytes.len() as u64 > limit => {
+            Err(damaged(format!("its {size} bytes decompress to more than {limit}")))
+        }
         Ok(_) => Ok((bytes, None)),
         Err(error) if bytes.is_empty() => Err(none_came(error)),
         Err(error) => {
             let have = bytes.len();
-            Ok((bytes, Some(format!("only its first {have} bytes could be unpacked: {error}"))))
+            Ok((bytes, Some(format!("only the first {have} bytes could be decompressed: {error}"))))
         }
     }
 }

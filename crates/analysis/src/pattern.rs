@@ -33,7 +33,7 @@ impl Kind {
         ("file", Kind::File),
         ("scope", Kind::Scope),
         ("label", Kind::Label),
-        ("lane", Kind::Lane),
+        ("thread", Kind::Lane),
     ];
 }
 
@@ -94,14 +94,16 @@ impl FromStr for Pattern {
         };
         let kind = match word {
             None => Some(Kind::Function),
+            // The name of the kind before it was called `thread`.
+            Some("lane") => Some(Kind::Lane),
             Some(word) => Kind::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, k)| k),
         };
         let Some(kind) = kind else {
             let kinds = Kind::ALL.map(|(name, _)| name).join(" ");
             let word = word.unwrap_or_default();
             let what = format!(
-                "`{text}`: no kind is called `{word}`; expected one of {kinds}, or \
-                 `function:{text}` for functions that match all of it"
+                "`{text}`: unknown kind `{word}`; expected one of {kinds}, or \
+                 `function:{text}` to match functions against the whole text"
             );
             return Err(BadPattern(what));
         };
@@ -226,14 +228,15 @@ mod tests {
     fn a_word_and_one_colon_is_a_kind() {
         let kind = |text: &str| text.parse::<Pattern>().map(|pattern| pattern.kind());
         assert_eq!(kind("label:x"), Ok(Kind::Label));
+        assert_eq!(kind("thread:"), Ok(Kind::Lane));
         assert_eq!(kind("lane:"), Ok(Kind::Lane));
         for text in ["std::x", "label::x", "(?i:x)", "A:b", "x", "", "^module:"] {
             assert_eq!(kind(text), Ok(Kind::Function), "{text}");
         }
         assert_eq!(
             kind("modul:libc").unwrap_err().to_string(),
-            "`modul:libc`: no kind is called `modul`; expected one of function module file scope \
-             label lane, or `function:modul:libc` for functions that match all of it"
+            "`modul:libc`: unknown kind `modul`; expected one of function module file scope label \
+             thread, or `function:modul:libc` to match functions against the whole text"
         );
     }
 

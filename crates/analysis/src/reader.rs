@@ -216,7 +216,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         m if m == format::Mode::Stacks as u32 => format::Mode::Stacks,
         m if m == format::Mode::Scopes as u32 => format::Mode::Scopes,
         m => {
-            return Err(damaged(path, format!("the header says mode {m}, expected 1 to 3")));
+            return Err(damaged(path, format!("invalid mode {m} in the header, expected 1 to 3")));
         }
     };
     let walk = Walk::over(contents, &header).map_err(|what| damaged(path, what))?;
@@ -281,35 +281,34 @@ pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
     let foreign = |found: &str| Error::Foreign { path: path.to_owned(), found: found.to_owned() };
     match bytes.get(..format::MAGIC.len()) {
         None if bytes.is_empty() => {
-            return Err(foreign("it is empty (its process just began, or ended as it did)"));
-        }
-        None => return Err(foreign("it is shorter than a profile's first word")),
-        Some([0, 0, 0, 0, 0, 0, 0, 0]) => {
             return Err(foreign(
-                "its head is not written (its process just began, or ended as it did)",
+                "the file is empty (process still starting, or died during startup)",
             ));
         }
-        Some(magic) if magic != format::MAGIC => return Err(foreign("it is something else")),
+        None => return Err(foreign("the file is shorter than the magic number")),
+        Some([0, 0, 0, 0, 0, 0, 0, 0]) => {
+            return Err(foreign(
+                "the header has not been written yet (process still starting, or died during startup)",
+            ));
+        }
+        Some(magic) if magic != format::MAGIC => return Err(foreign("not a profile")),
         Some(_) => {}
     }
     let Ok((header, _)) = FileHeader::read_from_prefix(bytes) else {
         let (is, expected) = (bytes.len(), size_of::<FileHeader>());
         return Err(damaged(
             path,
-            format!("it is cut at {is} bytes, its head alone has {expected}"),
+            format!("truncated to {is} bytes, shorter than the header of {expected}"),
         ));
     };
     match header.version {
-        0 => Err(damaged(path, "it says version 0, expected 1 or more".to_owned())),
+        0 => Err(damaged(path, "invalid profile version 0, expected 1 or more".to_owned())),
         version if version > format::VERSION => {
             Err(Error::Newer { path: path.to_owned(), version, known: format::VERSION })
         }
         _ if header.file_end < format::PAGE => {
             let end = header.file_end;
-            Err(damaged(
-                path,
-                format!("the head says it ends at byte {end}, expected at least 4096"),
-            ))
+            Err(damaged(path, format!("invalid end {end} in the header, expected at least 4096")))
         }
         _ => Ok(header),
     }

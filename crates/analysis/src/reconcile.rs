@@ -56,7 +56,7 @@ pub(crate) fn lent(sites: &mut [Site]) {
     }
 }
 
-/// What was freed in a lane and scope, of whosever blocks.
+/// Frees performed in a lane and scope, of any block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FreedHere {
     pub(crate) lane: LaneId,

@@ -288,9 +288,8 @@ mod tests {
             ("remove-argument", "1: expected `remove-argument TYPE`, found the end of the line"),
             (
                 "ignore colour:x",
-                "1: `colour:x`: no kind is called `colour`; expected one of function \
-                 module file scope label lane, or `function:colour:x` for functions that match all \
-                 of it",
+                "1: `colour:x`: unknown kind `colour`; expected one of function module file scope \
+                 label thread, or `function:colour:x` to match functions against the whole text",
             ),
             (
                 "Drop a",

@@ -223,7 +223,7 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
             Err(source) => return Err(Error::Io { path: file, doing: "write", source }),
         }
     }
-    let source = io::Error::other(format!("{NUMBER_MAX} snapshots are there"));
+    let source = io::Error::other(format!("there are {NUMBER_MAX} snapshots already"));
     Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
 }
 
@@ -379,7 +379,9 @@ fn copy_part(mut live: &File, mut copy: &File, part: Range<u64>) -> io::Result<(
     copy.seek(SeekFrom::Start(part.start))?;
     let length = part.end.saturating_sub(part.start);
     match io::copy(&mut live.take(length), &mut copy)? {
-        copied if copied < length => Err(io::Error::other("the profile was cut short meanwhile")),
+        copied if copied < length => {
+            Err(io::Error::other("the profile was truncated during the copy"))
+        }
         _ => Ok(()),
     }
 }

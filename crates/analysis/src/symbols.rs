@@ -385,14 +385,14 @@ fn trusted(want: &Wanted) -> Result<(), Option<String>> {
         let changed = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
         let changed_ns = changed.map_or(u128::MAX, |t| t.as_nanos());
         return match changed_ns > u128::from(want.since_ns) {
-            true => Err(Some("it changed since it was recorded".to_owned())),
+            true => Err(Some("the file changed after the recording".to_owned())),
             false => Ok(()),
         };
     }
     match build_id == &found[..found.len().min(STORED_BUILD_ID)] {
         true => Ok(()),
         false => Err(Some(format!(
-            "its build-id is {}, the recorded one's {}",
+            "its build id is {}, recorded was {}",
             hex_or_none(&found),
             hex_or_none(build_id)
         ))),

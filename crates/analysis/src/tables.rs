@@ -155,7 +155,7 @@ fn losses(
     header: &format::FileHeader,
     became_unrecorded: bool,
 ) -> Vec<(&'static str, &'static str, u64)> {
-    const LATER: (&str, &str) = ("other", "losses of a kind this heaptide does not know");
+    const LATER: (&str, &str) = ("other", "losses of a kind unknown to this version of heaptide");
     let named = header.losses.iter().enumerate();
     let named = named.map(|(i, &count)| (format::LOSS_NAMES.get(i).unwrap_or(&LATER), count));
     let named = named.filter(|&(_, count)| count > 0);

@@ -6,7 +6,7 @@ use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};
 /// A program that an image became by exec and that has no profile, for a reason that nobody noted:
 /// short name, explanation, count.
 pub(crate) const SUCCESSOR: (&str, &str, u64) =
-    ("child_exec", "programs that a process became by exec and that have no profile", 1);
+    ("child_exec", "programs started by exec without a profile", 1);
 
 /// Why nothing of an image is recorded; none if it is.
 pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
@@ -20,27 +20,27 @@ pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
             Unrecorded::NoUsableSize,
             "its allocator does not report the size of blocks (it has no malloc_usable_size)",
         ),
-        (Unrecorded::Valgrind, "it ran under a valgrind tool that replaces the allocator"),
+        (Unrecorded::Valgrind, "it ran under a Valgrind tool that replaces the allocator"),
         (
             Unrecorded::OldKernel,
-            "the kernel cannot give forked children a recorder of their own; that takes Linux 4.14",
+            "the kernel is too old to record forked children; Linux 4.14 or later is required",
         ),
     ];
     match header.unrecorded {
         0 => None,
         reason => {
             let known = REASONS.iter().find(|(known, _)| *known as u32 == reason);
-            Some(known.map_or("for a reason that this heaptide does not know", |known| known.1))
+            Some(known.map_or("unknown reason (recorded by a newer heaptide)", |known| known.1))
         }
     }
 }
 
 /// Returns a line for each thing of an image that is not recorded.
 pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
-    let nothing = reason(header).map(|reason| format!("nothing is recorded: {reason}"));
+    let nothing = reason(header).map(|reason| format!("nothing was recorded: {reason}"));
     let own_malloc = (header.image_flags & IMAGE_OWN_MALLOC != 0).then(|| {
-        "the executable exports a malloc of its own: what that does not pass on to the C library \
-         is not recorded"
+        "the executable defines malloc: allocations that it does not forward to the C library \
+         are not recorded"
             .to_owned()
     });
     nothing.into_iter().chain(own_malloc).collect()
@@ -50,7 +50,8 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
 pub(crate) fn children(
     header: &FileHeader,
 ) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-    const LATER: (&str, &str) = ("child_other", "children without a profile, for another reason");
+    const LATER: (&str, &str) =
+        ("child_other", "children without a profile, for an unknown reason");
     let counts = header.unrecorded_children.iter().enumerate();
     let named = counts.map(|(kind, &count)| {
         let (name, meaning) = format::UNRECORDED_CHILD_NAMES.get(kind).unwrap_or(&LATER);

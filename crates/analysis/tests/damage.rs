@@ -94,7 +94,7 @@ fn a_file_cut_anywhere_keeps_what_is_left() {
     let (is, was) = (whole.len() - 4096, whole.len());
     assert_eq!(
         recording.processes[0].notes[0],
-        format!("the file is cut short: {is} bytes of {was}")
+        format!("the file is truncated: {is} bytes of {was}")
     );
 }
 
@@ -193,7 +193,7 @@ fn what_is_no_file_is_not_waited_for() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let error = Recording::open(&pipe).unwrap_err().to_string();
-    assert!(error.contains("it is a named pipe, expected a regular file"), "{error}");
+    assert!(error.contains("is a named pipe, expected a regular file"), "{error}");
 }
 
 #[test]
@@ -208,5 +208,5 @@ fn a_huge_sparse_file_is_refused() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(1 << 40).unwrap();
     let error = Recording::open(&path).unwrap_err().to_string();
-    assert!(error.contains("reads profiles up to 4294967296"), "{error}");
+    assert!(error.contains("is too large (limit 4294967296)"), "{error}");
 }

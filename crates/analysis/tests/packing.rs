@@ -73,7 +73,7 @@ fn a_profile_that_was_cut_before_packing_says_so() {
     let before = tables(&scratch);
     seal(&scratch, &mut |_, _| {}).unwrap();
     assert_eq!(tables(&scratch), before);
-    assert!(before.contains("the file is cut short"), "{before:.300}");
+    assert!(before.contains("the file is truncated"), "{before:.300}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_packed_file_cut_anywhere_keeps_what_is_left() {
     for end in (0..packed.len()).step_by(97) {
         match reader::parse(&packed[..end], Path::new(NAME)) {
             Ok(profile) => {
-                assert!(profile.notes.iter().any(|n| n.contains("could be unpacked: ")));
+                assert!(profile.notes.iter().any(|n| n.contains("could be decompressed: ")));
                 assert!(profile.sites.len() >= last, "fewer sites of more bytes");
                 last = profile.sites.len();
                 some += usize::from(last > 0 && last < 4000);
@@ -98,7 +98,7 @@ fn a_packed_file_cut_anywhere_keeps_what_is_left() {
     assert!(some > 0, "of some cut files a part is read");
     scratch.write(NAME, &packed[..packed.len() - 4]);
     let notes = &Recording::open(&scratch).unwrap().processes[0].notes;
-    assert!(notes[0].contains("could be unpacked"), "the checksum is missing: {notes:?}");
+    assert!(notes[0].contains("could be decompressed"), "the checksum is missing: {notes:?}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn changed_bytes_are_told() {
     }
     scratch.write(NAME, &packed[..12]);
     let error = Recording::open(&scratch).unwrap_err().to_string();
-    assert!(error.contains("it is packed and does not unpack: "), "{error}");
+    assert!(error.contains("cannot decompress: "), "{error}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_bomb_is_refused() {
         bomb.push(0);
     }
     let error = reader::parse(&bomb, Path::new(NAME)).unwrap_err().to_string();
-    let expected = "bytes unpack to more than 67108864, expected a packed profile";
+    let expected = "bytes decompress to more than 67108864";
     assert!(error.contains(expected), "{error}");
 }
 
@@ -146,7 +146,7 @@ fn a_window_of_gigabytes_is_refused() {
     let mut bytes = ZSTD.to_vec();
     bytes.extend_from_slice(&[0, 0xa8, 1, 0, 0]); // a window of 2 GiB, an empty last block
     let error = reader::parse(&bytes, Path::new(NAME)).unwrap_err().to_string();
-    assert!(error.contains("it is packed and does not unpack: "), "{error}");
+    assert!(error.contains("cannot decompress: "), "{error}");
 }
 
 /// What a process with a file mapped looks like: it waits for its standard input to end.

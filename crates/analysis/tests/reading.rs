@@ -128,7 +128,7 @@ fn a_site_belongs_to_the_lane_of_its_extent() {
     p.site(9, site(0, 1, 8)); // a lane whose own record was lost
     let process = open("lanes", &p);
     let lane = process.sites.iter().find(|s| s.measures.usable_bytes == 8).unwrap().lane;
-    assert_eq!((lane, process.lanes[2].name.as_str()), (LaneId(2), "lane 9"));
+    assert_eq!((lane, process.lanes[2].name.as_str()), (LaneId(2), "thread 9"));
     check_sums(&process);
 }
 
@@ -214,7 +214,7 @@ fn gaps_and_unknown_kinds_are_skipped() {
     p.site(0, site(0, 1, 10));
     let process = open("gap", &p);
     assert_eq!(process.totals.allocations, 7);
-    assert_eq!(process.notes[0], "4096 bytes were reserved and not yet in use");
+    assert_eq!(process.notes[0], "4096 bytes were reserved but not in use yet");
     check_sums(&process);
 }
 
@@ -297,14 +297,11 @@ fn measures_have_one_name_each() {
     }
     assert_eq!(Measure::LargestBytes.combine(), Combine::Max);
     let error = "size".parse::<Measure>().unwrap_err().to_string();
-    assert!(
-        error.starts_with("no measure is called `size`; expected one of allocations "),
-        "{error}"
-    );
+    assert!(error.starts_with("unknown metric `size`; expected one of allocations "), "{error}");
     let error = "file".parse::<aggregate::GroupBy>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "cannot group by `file`; expected one of function stack module scope label lane size"
+        "unknown grouping `file`; expected one of function stack module scope label thread size"
     );
 }
 
@@ -312,24 +309,24 @@ fn measures_have_one_name_each() {
 fn foreign_and_newer_files_are_refused_with_a_reason() {
     let says = |bytes: &[u8]| reader::parse(bytes, "x.profile".as_ref()).unwrap_err().to_string();
     assert!(says(b"").starts_with(
-        "x.profile: it is empty (its process just began, or ended as it did), expected"
+        "x.profile: the file is empty (process still starting, or died during startup), expected"
     ));
-    assert!(says(b"HEAP").contains("shorter than a profile's first word"));
-    assert!(says(b"\x7fELF and so on").contains("it is something else"));
-    assert!(says(&[0; 8192]).contains("its head is not written"));
+    assert!(says(b"HEAP").contains("shorter than the magic number"));
+    assert!(says(b"\x7fELF and so on").contains("not a profile"));
+    assert!(says(&[0; 8192]).contains("the header has not been written yet"));
     let whole = two_lanes().finish();
-    assert!(says(&whole[..100]).contains("it is cut at 100 bytes"));
+    assert!(says(&whole[..100]).contains("truncated to 100 bytes"));
     let mut p = two_lanes();
     p.header.version = 9;
     assert_eq!(
         says(&p.finish()),
-        "x.profile: it says version 9, this heaptide reads up to 2; update heaptide to read it"
+        "x.profile: unsupported profile version 9 (this build reads up to 2); update heaptide"
     );
     p.header.version = 0;
     assert!(says(&p.finish()).contains("version 0"));
     let mut p = two_lanes();
     p.header.mode = 7;
-    assert!(says(&p.finish()).contains("mode 7, expected 1 to 3"));
+    assert!(says(&p.finish()).contains("mode 7 in the header, expected 1 to 3"));
 }
 
 #[test]
@@ -344,10 +341,12 @@ fn extents_that_contradict_the_format_are_damage() {
     };
     assert_eq!(
         says(|head| head.length = 7),
-        "extent at byte 4096 is of length 7, expected a multiple of 4096"
+        "extent at byte 4096 has length 7, expected a multiple of 4096"
     );
-    assert!(says(|head| head.length = 0).contains("is of length 0"));
-    assert!(says(|head| head.length = u64::MAX - 4095).contains("expected it to end by byte"));
-    assert!(says(|head| head.length = 1 << 40).contains("expected it to end by byte"));
+    assert!(says(|head| head.length = 0).contains("has length 0"));
+    assert!(
+        says(|head| head.length = u64::MAX - 4095).contains("expected an end at or before byte")
+    );
+    assert!(says(|head| head.length = 1 << 40).contains("expected an end at or before byte"));
     assert!(says(|head| head.committed = u64::MAX).contains("expected at most 4032"));
 }

@@ -42,7 +42,7 @@ fn what_is_no_recording_is_refused_with_a_reason() {
     );
     assert!(says(&scratch).contains("no profile in this directory, expected PID-IMAGE.profile"));
     scratch.write("12-0.profile", b"");
-    assert!(says(&scratch).contains("12-0.profile: it is empty"));
+    assert!(says(&scratch).contains("12-0.profile: the file is empty"));
     scratch.write("13-0.profile", b"rubbish!");
     let both = says(&scratch);
     assert!(both.contains("none of its 2 profiles can be read; the first is"), "{both}");
@@ -270,7 +270,7 @@ fn a_module_that_changed_gives_no_names() {
     record(&scratch, &app, &id, addresses);
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert!(process.frames.iter().all(|frame| frame.function.is_none()));
-    assert!(process.notes[0].contains("its build-id is "), "{:?}", process.notes);
+    assert!(process.notes[0].contains("its build id is "), "{:?}", process.notes);
     assert!(process.notes[0].ends_with("its frames have no names"));
 }
 
@@ -282,7 +282,11 @@ fn a_module_without_a_build_id_is_trusted_if_it_is_older() {
     record(&scratch, &app, &[], addresses);
     let notes = |p: &Process| p.notes.clone();
     let process = &Recording::open(&scratch).unwrap().processes[0];
-    assert!(notes(process)[0].contains("it changed since it was recorded"), "{:?}", notes(process));
+    assert!(
+        notes(process)[0].contains("the file changed after the recording"),
+        "{:?}",
+        notes(process)
+    );
     run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert_eq!(notes(process), [""; 0]);

@@ -306,7 +306,7 @@ fn a_trace_that_was_stopped_ends_there() {
     let (_scratch, process) = t.read("stopped");
     let mut replay = process.replay().unwrap();
     assert_eq!(replay.by_ref().count(), 2);
-    assert_eq!(replay.notes(), ["the trace ends at 0.000 s: there was no room for more"]);
+    assert_eq!(replay.notes(), ["the trace ends at 0.000 s: out of space"]);
     assert!(replay.into_live().is_empty());
 }
 
@@ -390,8 +390,8 @@ fn selections_keep_events_true() {
     let free = process.replay().unwrap().nth(2).unwrap();
     assert_eq!((free.scope, free.operation), (ScopeId(1), Free));
     let freed_at = frames(&process, free.free_stack);
-    let focus = vec!["lane:app".parse().unwrap()];
-    Filter { focus, ..Filter::default() }.apply(&mut process, "--focus lane:app");
+    let focus = vec!["thread:app".parse().unwrap()];
+    Filter { focus, ..Filter::default() }.apply(&mut process, "--focus thread:app");
     let events: Vec<Event> = process.replay().unwrap().collect();
     let numbers: Vec<_> = events.iter().map(|e| (e.number, e.uid, e.live_bytes)).collect();
     assert_eq!(numbers, [(1, 1, 18), (2, 2, 46), (3, 1, 28)]);

@@ -1,9 +1,9 @@
-//! The words in the head of a live profile by which a running program is steered from outside.
+//! The words in the head of a live profile by which a running program is controlled from outside.
 //!
-//! They are written into the file, which the program has mapped: nothing is asked of the program
-//! but to go on. Commands take turns by a lock of the file. A request is written fields first, then
-//! its number, then the bit that has the program look at it: wherever a command is killed, the
-//! program sees a whole request or none.
+//! They are written into the file, which the program has mapped: the program only has to keep
+//! running. Commands take turns by a lock of the file. A request is written fields first, then its
+//! number, then the bit that has the program look at it: wherever a command is killed, the program
+//! sees a whole request or none.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -69,21 +69,21 @@ impl Control {
     pub fn open(running: &Running) -> Result<Control, Error> {
         let running = running.clone();
         let file = input::open_to_change(&running.file);
-        let file = file.map_err(|e| Error::file(&running.file, "open it for control", e))?;
+        let file = file.map_err(|e| Error::file(&running.file, "open it for writing", e))?;
         let mut control = Control { file, running, start_ns: 0 };
         let header = control.header()?;
         let shown = control.running.file.display();
         let version = header.version;
         if header.magic != MAGIC || version < FIRST_VERSION {
             return Err(Error::new(format!(
-                "{shown}: its recorder cannot be steered, it has version {version}, expected \
-                 {FIRST_VERSION}; record with this heaptide"
+                "{shown}: cannot control profile version {version}, expected {FIRST_VERSION} or later; \
+                 record with this heaptide"
             )));
         }
         if version > VERSION {
             return Err(Error::new(format!(
-                "{shown}: it says version {version}, this heaptide knows up to {VERSION}; update \
-                 heaptide to steer it"
+                "{shown}: unsupported profile version {version} (this build controls up to \
+                 {VERSION}); update heaptide"
             )));
         }
         control.start_ns = header.start_monotonic_ns;
@@ -93,9 +93,9 @@ impl Control {
     /// The head, as it is now.
     pub fn header(&self) -> Result<FileHeader, Error> {
         let mut bytes = [0; size_of::<FileHeader>()];
-        self.file.read_exact_at(&mut bytes, 0).map_err(|e| self.error("read its head", e))?;
+        self.file.read_exact_at(&mut bytes, 0).map_err(|e| self.error("read its header", e))?;
         FileHeader::read_from_bytes(&bytes)
-            .map_err(|_| Error::new(format!("{}: has no head", self.running.file.display())))
+            .map_err(|_| Error::new(format!("{}: no header", self.running.file.display())))
     }
 
     /// Whose profile it is.
@@ -152,8 +152,8 @@ impl Control {
                     std::thread::sleep(POLL);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let held = io::Error::other("another heaptide has it locked; try again");
-                    return Err(self.error("steer it", held));
+                    let held = io::Error::other("locked by another heaptide process; try again");
+                    return Err(self.error("control it", held));
                 }
                 Err(TryLockError::Error(e)) => return Err(self.error("lock it", e)),
             }
@@ -240,12 +240,12 @@ impl Locked<'_> {
     fn word(&self, at: usize) -> Result<u32, Error> {
         let mut word = 0u32;
         let read = self.0.file.read_exact_at(word.as_mut_bytes(), at as u64);
-        read.map_err(|e| self.0.error("read its head", e))?;
+        read.map_err(|e| self.0.error("read its header", e))?;
         Ok(u32::from_le(word))
     }
 
     fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
-        self.0.file.write_all_at(bytes, at as u64).map_err(|e| self.0.error("steer it", e))
+        self.0.file.write_all_at(bytes, at as u64).map_err(|e| self.0.error("control it", e))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `heaptide ctl`: steers running programs through the heads of their live profiles.
+//! `heaptide ctl`: controls running programs through the headers of their live profiles.
 
 use std::io;
 use std::path::Path;
@@ -64,10 +64,10 @@ fn all_of(some: &[Running], action: &Action) -> Vec<Result<Said, Error>> {
             Builder::new().spawn_scoped(scope, act)
         };
         let threads: Vec<_> = some.iter().map(one).collect();
-        let died = |_| Err(Error::new("a thread of this command ended early"));
+        let died = |_| Err(Error::new("internal error: a worker thread panicked"));
         let said = |thread: io::Result<ScopedJoinHandle<_>>| match thread {
             Ok(thread) => thread.join().unwrap_or_else(died),
-            Err(error) => Err(Error::new(format!("no thread can be started: {error}"))),
+            Err(error) => Err(Error::new(format!("cannot start a thread: {error}"))),
         };
         threads.into_iter().map(said).collect()
     })
@@ -81,11 +81,11 @@ fn find(target: &Path, chosen: Option<u32>) -> Result<Vec<Running>, Error> {
             std::io::ErrorKind::NotFound => {
                 Error::new(format!("{pid}: no such process, and no recording of this name"))
             }
-            _ => Error::new(format!("pid {pid}: cannot look at it: {e}")),
+            _ => Error::new(format!("pid {pid}: cannot inspect the process: {e}")),
         })?;
         let none = || {
             Error::new(format!(
-                "pid {pid}: is not being recorded; `heaptide run` starts a program so that it is"
+                "pid {pid}: not being recorded; start the program with `heaptide run`"
             ))
         };
         return Ok(vec![found.ok_or_else(none)?]);
@@ -93,16 +93,14 @@ fn find(target: &Path, chosen: Option<u32>) -> Result<Vec<Running>, Error> {
     let mut found = running::of_recording(target)?;
     let shown = target.display();
     if found.is_empty() {
-        return Err(Error::new(format!(
-            "{shown}: no program runs in it any more; ctl steers running ones"
-        )));
+        return Err(Error::new(format!("{shown}: no process is recording into it any more")));
     }
     if let Some(pid) = chosen {
         let pids: Vec<String> = found.iter().map(|r| r.pid.to_string()).collect();
         found.retain(|r| r.pid == pid);
         if found.is_empty() {
             let pids = pids.join(", ");
-            return Err(Error::new(format!("{shown}: no process {pid} runs in it; it has {pids}")));
+            return Err(Error::new(format!("{shown}: no running process {pid}; running: {pids}")));
         }
     }
     Ok(found)
@@ -133,7 +131,7 @@ fn act(control: &Control, action: &Action) -> Result<Said, Error> {
             let value = bytes | if *below { BELOW } else { 0 };
             ask(Request::Threshold, value, "", "the threshold", "stack threshold set")
         }
-        Action::Reset => ask(Request::Reset, 0, "", "the reset", "figures count from here"),
+        Action::Reset => ask(Request::Reset, 0, "", "the reset", "counters reset"),
         Action::Flush => ask(Request::Flush, 0, "", "the flush", "flushed"),
         Action::Status => Ok(Said { done: status::of(control)?, later: None }),
     }
@@ -145,13 +143,13 @@ fn told(pid: u32, answer: Answer, what: &str, done: String) -> Result<Said, Erro
         Answer::Done => Ok(Said { done, later: None }),
         Answer::Waits => {
             let later = format!(
-                "pid {pid}: the program has not allocated since; {what} comes when it next does"
+                "pid {pid}: no allocation since the request; {what} is pending until the next one"
             );
             Ok(Said { done: String::new(), later: Some(later) })
         }
         Answer::Behind => Err(Error::new(format!(
-            "pid {pid}: an earlier request still waits for the program's next allocation; \
-             try {what} again after that"
+            "pid {pid}: an earlier request is pending until the program's next allocation; \
+             retry {what} after that"
         ))),
         Answer::Ended => Err(Error::new(format!("pid {pid}: the program ended before {what}"))),
     }

@@ -13,7 +13,7 @@ use heaptide_render::diff::{Rows, View, json, text};
 use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::damage::Listed;
 use crate::error::Error;
 use crate::growth::Limit;
@@ -26,7 +26,7 @@ use crate::source;
 pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     check(options)?;
     let Some(before) = open(options, &options.before, None)? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let rows = match (options.by, before.mode) {
         (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
@@ -34,18 +34,18 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
     let program = file_name(&before.program).to_owned();
-    let measure = options.measure.unwrap_or(Measure::AtPeakBytes);
+    let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
     let Some(after) = open(options, &options.after, Some(&program))? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let mut difference = half.after(after);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
     let view = View { before: &names[0], after: &names[1], rows, top: options.top };
     if options.format == DiffFormat::Svg && !can_draw(options, &difference, &view) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let write = |out: &mut dyn Write| write(out, options, &difference, &view);
     let for_people = options.format == DiffFormat::Text;
@@ -53,7 +53,7 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
         Some(limit) => {
             message(too_much(&difference, limit));
-            Ok(ExitCode::from(NO))
+            Ok(ExitCode::from(NEGATIVE))
         }
         None => Ok(ExitCode::SUCCESS),
     }
@@ -63,9 +63,7 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
 fn check(options: &DiffOptions) -> Result<(), Error> {
     let drawn = options.format == DiffFormat::Svg;
     if !drawn && (options.normalize || options.widths.is_some()) {
-        return Err(Error::new(
-            "--normalize and --widths are for flame graphs; add --format svg, or leave them out",
-        ));
+        return Err(Error::new("--normalize and --widths require --format svg"));
     }
     match &options.output {
         Some(path) => output::may_write(path, options.force),
@@ -92,7 +90,7 @@ fn open(
     if recording.processes.iter().any(same) {
         recording.processes.retain(same);
     }
-    let measure = options.measure.unwrap_or(Measure::AtPeakBytes);
+    let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
     // Of equals the one with the higher peak, then the first: counters have no at_peak figures.
     let size = |p: &Process| (measure.of_sites().of(&p.totals), p.totals.peak_bytes);
     let processes = recording.processes.into_iter().rev();
@@ -103,7 +101,7 @@ fn open(
         let (path, pid, image) = (recording.path.display(), process.pid, process.image);
         message(format_args!(
             "{path}: comparing pid {pid} image {image} of {all} process images; \
-             `--process all` joins them, {path}/PID-IMAGE.profile is another"
+             `--process all` joins them, {path}/PID-IMAGE.profile selects another"
         ));
     }
     Ok(Some(process))
@@ -131,12 +129,12 @@ fn suit_counters(options: &DiffOptions, difference: &mut Difference) -> Result<(
     let Some((_, path)) = sides.iter().find(|(process, _)| process.mode == Mode::Counters) else {
         return Ok(());
     };
-    match options.measure {
+    match options.metric {
         Some(measure @ (Measure::AtPeakBytes | Measure::AtPeakBlocks)) => {
             let path = path.display();
             Err(Error::new(format!(
-                "{path}: recorded with --mode counters, which has no {measure}; take \
-                 --measure peak_bytes"
+                "{path}: recorded with --mode counters, without {measure}; use \
+                 --metric peak_bytes"
             )))
         }
         Some(_) => Ok(()),
@@ -187,7 +185,7 @@ impl DiffOptions {
     }
 }
 
-/// Why the answer is no.
+/// Describes the growth that exceeds the limit.
 fn too_much(difference: &Difference, limit: Limit) -> String {
     let (measure, change) = (difference.measure, difference.total());
     let value = |value| amount(measure, value);

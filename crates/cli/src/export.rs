@@ -13,7 +13,7 @@ use heaptide_render::{
     callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
 };
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::message::message;
 use crate::options::{ExportFormat, ExportOptions};
@@ -34,16 +34,16 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     let inside = frames.in_scopes().filter(|_| !tree);
     let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
     if !source::has(&recording, options.selection.pid()) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let pid = options.selection.pid();
     let process = match is_of_all(options.format) {
         true => recording.processes.iter().find(|process| pid.is_none_or(|pid| process.pid == pid)),
-        false => source::largest(&recording, pid, options.measure),
+        false => source::largest(&recording, pid, options.metric),
     };
     let fits = |process: &&Process| has_what_it_takes(options, &recording, process);
     let Some(process) = process.filter(fits) else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let write = |out: &mut dyn Write| write(out, options, &recording, process);
     source::give(options.output.as_deref(), options.force, false, write)?;
@@ -59,28 +59,30 @@ fn is_of_all(format: ExportFormat) -> bool {
 fn check(options: &ExportOptions) -> Result<(), Error> {
     use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
-    let measure = options.measure.of_sites();
+    let measure = options.metric.of_sites();
     let refuse = |what: &str| Err(Error::new(format!("--format {}: {what}", name(format))));
     if options.annotate && format != Folded {
-        return refuse("--annotate is for --format folded");
+        return refuse("--annotate requires --format folded");
     }
-    if options.per_lane && ![Dot, Folded, Flamegraph, Speedscope].contains(&format) {
-        return refuse("--per-lane is for dot, folded, flamegraph and speedscope");
+    if options.per_thread && ![Dot, Folded, Flamegraph, Speedscope].contains(&format) {
+        return refuse("--per-thread requires dot, folded, flamegraph or speedscope");
     }
     if options.picture.is_asked_for() && format != Flamegraph {
-        return refuse("--icicle, --bottom-up, --width and --title are for --format flamegraph");
+        return refuse("--icicle, --bottom-up, --width and --title require --format flamegraph");
     }
     if [Callgrind, Firefox, Pprof].contains(&format) && measure.combine() == Combine::Max {
-        return refuse(&format!("{measure} does not add up, choose another with --measure"));
+        return refuse(&format!(
+            "{measure} cannot be summed over stacks; choose another metric with --metric"
+        ));
     }
     let parquet = format == ExportFormat::Parquet;
     match options.output.as_deref() {
-        None if parquet => refuse("is a directory; -o DIR names it"),
+        None if parquet => refuse("output is a directory; name it with -o DIR"),
         Some(path) if parquet && output::is_stdout(path) => refuse(values::NO_DIRECTORY),
         Some(_) if parquet => Ok(()), // a directory, which is added to
         Some(path) if !output::is_stdout(path) => output::may_write(path, options.force),
         _ if format == Pprof && io::stdout().is_terminal() => {
-            refuse("is not for a terminal; -o FILE writes it to a file")
+            refuse("binary output to a terminal; write it to a file with -o FILE")
         }
         _ => Ok(()),
     }
@@ -103,7 +105,7 @@ fn has_what_it_takes(options: &ExportOptions, recording: &Recording, process: &P
         }
     }
     let of_one_measure = [Dot, Flamegraph, Folded].contains(&format);
-    let measure = options.measure.of_sites();
+    let measure = options.metric.of_sites();
     if of_one_measure && measure.of(&process.totals) == 0 {
         let (path, who, name) = (recording.path.display(), process.who(), measure.name());
         message(format_args!("{path}: {name} of {who} is 0: nothing to export"));
@@ -118,8 +120,8 @@ fn write(
     recording: &Recording,
     process: &Process,
 ) -> io::Result<()> {
-    let measure = options.measure;
-    let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
+    let measure = options.metric;
+    let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
     match options.format {
         ExportFormat::Callgrind => callgrind::write(out, process, measure),
         ExportFormat::Chrome => chrome::write(out, recording, options.selection.pid()),

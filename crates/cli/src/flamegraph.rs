@@ -8,7 +8,7 @@ use heaptide_analysis::model::Process;
 use heaptide_analysis::text::of_path;
 use heaptide_render::flamegraph::{self, Lanes};
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::message::message;
 use crate::options::FlamegraphOptions;
@@ -20,23 +20,23 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
     let (inside, apart) = (options.frames.in_scopes(), options.frames.apart(&options.origins));
     let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
     if !source::has(&recording, options.selection.pid()) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
-    let process = source::largest(&recording, options.selection.pid(), options.measure);
+    let process = source::largest(&recording, options.selection.pid(), options.metric);
     let fits = |p: &&Process| match options.frames.in_scopes() {
         None => source::has_stacks(&recording, p),
         Some(_) => source::has_scopes(&recording, p),
     };
     let Some(process) = process.filter(fits) else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
-    let measure = options.measure.of_sites();
+    let measure = options.metric.of_sites();
     if measure.of(&process.totals) == 0 {
         let (path, who, name) = (recording.path.display(), process.who(), measure.name());
         message(format_args!("{path}: {name} of {who} is 0: nothing to draw"));
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
-    let lanes = if options.per_lane { Lanes::Apart } else { Lanes::Merged };
+    let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
     let drawing = options.picture.drawing(measure, lanes);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
     let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));

@@ -31,7 +31,8 @@ impl FromStr for Limit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Limit, String> {
-        let expected = || "expected a share or bytes, such as 5%, 0.5%, 4096, 64K or 1M".to_owned();
+        let expected =
+            || "expected a percentage or bytes, such as 5%, 0.5%, 4096, 64K or 1M".to_owned();
         let Some(percent) = text.strip_suffix('%') else {
             return values::bytes(text).map(Limit::Amount).map_err(|_| expected());
         };

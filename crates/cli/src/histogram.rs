@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use heaptide_analysis::measure::Measure;
 use heaptide_render::histogram;
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::options::{Format, HistogramOptions};
 use crate::source;
@@ -15,14 +15,14 @@ pub fn histogram(options: &HistogramOptions) -> Result<ExitCode, Error> {
     let recording = source::open(&options.source, &options.selection)?;
     let pid = options.selection.pid();
     if !source::has(&recording, pid) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let view = histogram::View { sort: options.sort, top: options.top };
     match options.format {
         Format::Json => source::print(|out| histogram::json(out, &recording, pid, &view))?,
         Format::Text => {
             let Some(process) = source::largest(&recording, pid, Measure::Allocations) else {
-                return Ok(ExitCode::from(NO));
+                return Ok(ExitCode::from(NEGATIVE));
             };
             source::print_page(|out| histogram::write(out, process, &view))?;
         }

@@ -7,7 +7,7 @@ use heaptide_analysis::input;
 use heaptide_analysis::suppressions::Suppressions;
 use heaptide_render::leaks;
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::options::{Format, LeaksOptions};
 use crate::source;
@@ -15,7 +15,7 @@ use crate::source;
 /// The largest file of suppressions that is read, in bytes.
 const FILE_LIMIT: u64 = 16 << 20;
 
-/// Prints what is live; the status says whether anything is that is not suppressed.
+/// Prints live blocks; the status is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
     let mut suppressions = match options.no_built_in {
         true => Suppressions::none(),
@@ -25,12 +25,12 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
         let bad = |what: String| Error::new(format!("{}: {what}", path.display()));
         suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
     }
-    // That filters leave nothing means that there are no leaks of it.
+    // Filters that match nothing mean no leaks.
     let recording = source::open_or_empty(&options.source, &options.selection)?;
     let process = options.selection.pid();
     if !source::has(&recording, process) {
-        // No leaks were looked for, so the answer is not that there are none.
-        return Ok(ExitCode::from(NO));
+        // Nothing was checked: success would claim that there are no leaks.
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let view = leaks::View { suppressions: &suppressions, top: options.top, process };
     let found = leaks::Found::of(&recording, &view);
@@ -38,7 +38,7 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
         Format::Json => source::print(|out| leaks::json(out, &recording, &view))?,
         Format::Text => source::print_page(|out| leaks::write(out, &found, &view))?,
     }
-    Ok(if found.any() { ExitCode::from(NO) } else { ExitCode::SUCCESS })
+    Ok(if found.any() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
 /// The text of a file of suppressions.

@@ -32,8 +32,11 @@ pub fn path() -> Result<PathBuf, Error> {
     if let Some(named) = std::env::var_os("HEAPTIDE_LIBRARY").filter(|name| !name.is_empty()) {
         let named = PathBuf::from(named);
         return fs::canonicalize(&named).map_err(|e| {
-            format!("HEAPTIDE_LIBRARY={}: {e}; unset it to use the built-in one", named.display())
-                .into()
+            format!(
+                "HEAPTIDE_LIBRARY={}: {e}; unset it to use the built-in library",
+                named.display()
+            )
+            .into()
         });
     }
     match installed() {
@@ -66,7 +69,7 @@ fn write_out() -> Result<PathBuf, Error> {
         }
     }
     Err(format!(
-        "no place for {NAME}:{refused} set XDG_CACHE_HOME to a directory that only you can write \
+        "cannot store {NAME}:{refused} set XDG_CACHE_HOME to a directory that only you can write \
          to, or HEAPTIDE_LIBRARY to an installed library"
     )
     .into())

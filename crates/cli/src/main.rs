@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 use heaptide_reading::error::Error;
 use heaptide_reading::{
-    FAILED, NO, damage, entry, error, message, output, progress, source, values,
+    FAILED, NEGATIVE, damage, entry, error, message, output, progress, source, values,
 };
 use heaptide_supervise::exec;
 

@@ -14,7 +14,7 @@ pub fn man(options: &ManOptions) -> Result<ExitCode, Error> {
     match &options.directory {
         Some(directory) => {
             std::fs::create_dir_all(directory)
-                .map_err(|e| Error::file(directory, "make the directory", e))?;
+                .map_err(|e| Error::file(directory, "create the directory", e))?;
             clap_mangen::generate_to(command, directory)
                 .map_err(|e| Error::file(directory, "write the pages", e))?;
         }

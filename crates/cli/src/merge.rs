@@ -23,7 +23,7 @@ pub fn merge(options: &MergeOptions) -> Result<ExitCode, Error> {
     let merged = merge_recordings(&options.recordings, draft.path(), &mut |doing, done, total| {
         let what = match doing {
             Doing::Copying => "copying profiles",
-            Doing::Naming => "naming functions",
+            Doing::Naming => "looking up symbols",
         };
         progress.at(what, done, total);
     });
@@ -37,6 +37,6 @@ pub fn merge(options: &MergeOptions) -> Result<ExitCode, Error> {
     let (images, runs, path) = (merged.images, merged.runs, options.output.display());
     let images = if images == 1 { "1 process image" } else { &format!("{images} process images") };
     let runs = if runs == 1 { "1 recording" } else { &format!("{runs} recordings") };
-    message(format_args!("{path}: {images} of {runs}"));
+    message(format_args!("{path}: merged {images} from {runs}"));
     Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,7 @@ pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
         let (file, options) = split(word);
         let refuse = |why: &str| Error::new(format!("--monitor {}: {why}", word.display()));
         if options.is_some_and(|options| options.as_bytes().contains(&b';')) {
-            return Err(refuse("its options have a semicolon, which would end them; take another"));
+            return Err(refuse("options must not contain a semicolon"));
         }
         let path = std::path::absolute(&file)
             .map_err(|_| refuse("expected the path of a library, LIB or LIB:OPTIONS"))?;
@@ -44,13 +44,13 @@ pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
         if path.as_os_str().as_bytes().iter().any(|b| SEPARATORS.contains(b)) {
             let shown = path.display();
             return Err(refuse(&format!(
-                "{shown} has a space, colon, semicolon or dollar in it, which the loader takes \
-                 for its own; copy the library elsewhere"
+                "{shown} contains a space, colon, semicolon or dollar, which have a meaning for \
+                 the loader; copy the library elsewhere"
             )));
         }
         let name = path.file_name().unwrap_or_default().to_owned();
         if seen.contains(&name) {
-            return Err(refuse("a monitor of this file name is there already; rename one"));
+            return Err(refuse("another monitor has this file name; rename one"));
         }
         monitors.preload.push(":");
         monitors.preload.push(&path);
@@ -91,10 +91,12 @@ mod tests {
     fn what_is_no_library_is_refused_in_one_line() {
         let me = std::env::current_exe().unwrap();
         let program = refused(&format!("{}:x", me.display()));
-        assert!(program.ends_with("is a program, expected a shared object; build it with -shared"));
+        assert!(
+            program.ends_with("an executable, expected a shared object; build it with -shared")
+        );
         let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        assert!(refused(text).contains("no 64-bit ELF shared object"));
-        assert!(refused("/").contains("it is a directory, expected a regular file"));
+        assert!(refused(text).contains("not a 64-bit ELF shared object"));
+        assert!(refused("/").contains("is a directory, expected a regular file"));
         assert!(refused("none.so:a=1").contains("none.so:a=1: no such file"));
         assert!(refused("none.so:a;b").contains("semicolon"));
         assert!(refused("").contains("expected the path of a library"));

@@ -46,7 +46,7 @@ impl Mover {
             moving.until(&stopped);
             moving.end()
         });
-        let failed = |e| Error::new(format!("no thread can be started that moves events: {e}"));
+        let failed = |e| Error::new(format!("cannot start the thread that moves events: {e}"));
         Ok(Mover { stop, thread: thread.map_err(failed)? })
     }
 
@@ -55,7 +55,7 @@ impl Mover {
     /// Errors: the first thing that could not be moved, and so still is in its profile.
     pub fn finish(self) -> Result<(), Error> {
         drop(self.stop);
-        let died = |_| Err(Error::new("a thread that moves events ended early"));
+        let died = |_| Err(Error::new("internal error: the thread that moves events panicked"));
         self.thread.join().unwrap_or_else(died)
     }
 }

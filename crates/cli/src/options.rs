@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heaptide_analysis::aggregate::GroupBy;
 use heaptide_analysis::measure::Measure;
@@ -23,7 +23,7 @@ pub use views::{
     LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineFormat, TimelineOptions, Widths,
 };
 
-/// Records every memory allocation of a program and says who allocates, what is live, and where.
+/// Record every memory allocation of a program; report peak usage, leaks, temporaries by stack.
 #[derive(Parser, Debug)]
 #[command(name = "heaptide", version, max_term_width = 100, after_help = EXAMPLE)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -38,43 +38,43 @@ Example:
   heaptide run -- python3 -c 'print(sum(range(10**6)))'
   heaptide report | less
 
-Exit status: 0 done, 1 the answer is no (nothing recorded, no such process), 2 an error.
-`heaptide run` exits with the status of the program, 128+n if signal n ended it.";
+Exit status: 0 success; 1 check failed or nothing found (leaks, a limit exceeded, nothing recorded);
+2 error. `heaptide run` exits with the status of the program, or 128+n if signal n ended it.";
 
 /// The commands, in the order of `--help`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Run a program and record its allocations
     Run(RunOptions),
-    /// Show where the memory went: totals, peak, leaks, temporaries, with stacks
+    /// Show totals, peak usage, leaks and temporary allocations with their stacks
     Report(ReportOptions),
-    /// Show the call tree with inclusive and own values
+    /// Show the call tree with inclusive and exclusive values
     Tree(TreeOptions),
     /// Draw a flame graph
     Flamegraph(FlamegraphOptions),
-    /// Show what was live when most was live
+    /// Show allocations live at peak memory usage
     Peak(PeakOptions),
-    /// Show what was never freed; exit with status 1 if there is any
+    /// Show memory that was never freed; exit with status 1 if there is any
     Leaks(LeaksOptions),
-    /// Show how many blocks of which sizes
+    /// Show the distribution of allocation sizes
     Histogram(HistogramOptions),
     /// Show live bytes and allocations over time
     Timeline(TimelineOptions),
-    /// Compare two recordings, also of different builds
+    /// Compare two recordings, of the same build or of different builds
     Diff(DiffOptions),
-    /// Ask anything: CalQL over the tables of recordings, and over .cali files
+    /// Run a CalQL query over recordings or .cali files
     Query(QueryOptions),
-    /// Ask the tables in SQL, or from a prompt; by heaptide-sql, which is installed apart
+    /// Run SQL queries over recordings, or open a prompt (requires heaptide-sql)
     Sql(SqlOptions),
-    /// Put recordings of several processes, ranks or runs together
+    /// Merge recordings of several processes, ranks or runs into one
     Merge(MergeOptions),
-    /// Write a recording in the format of another tool
+    /// Convert a recording to the format of another tool
     Export(ExportOptions),
-    /// Describe a recording: processes, modules, build-ids, losses, bounds
+    /// Describe a recording: processes, modules, build ids, losses, accuracy
     Info(InfoOptions),
-    /// Steer running programs: recording on and off, snapshots, marks, stack threshold, reset
+    /// Control a running recording: on, off, snapshot, mark, stack threshold, reset
     Ctl(CtlOptions),
-    /// Write what programs are built with: headers, library, monitors, crate, Python package
+    /// Install the SDK: headers, library, monitors, Rust crate, Python package
     Sdk(SdkOptions),
     /// Print the path of libheaptide.so, for LD_PRELOAD without `heaptide run`
     #[command(after_help = LIBRARY_EXAMPLE)]
@@ -92,15 +92,15 @@ Example:
 /// How much `run` records.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Totals, threads and size histograms only
+    /// Totals, threads and size histograms
     Counters,
-    /// And scopes, labels and pools; no stacks
+    /// Counters by scope, label and pool; no stacks
     Scopes,
-    /// And the exact stack of every allocation
+    /// Counters by scope, label, pool and exact call stack
     Stacks,
-    /// And every single event, in order: lifetimes, who freed what
+    /// As stacks, and every event in order: lifetimes, freeing threads
     Trace,
-    /// Nothing: the program runs as without heaptide
+    /// Nothing: run the program without the recorder
     Off,
 }
 
@@ -109,44 +109,44 @@ pub enum Mode {
 #[command(after_help = RUN_EXAMPLE)]
 #[command(override_usage = "heaptide run [OPTIONS] [--] PROGRAM [ARG]...")]
 pub struct RunOptions {
-    /// Directory to record into [default: heaptide-PROGRAM-PID.heaptide]
+    /// Recording to write, a directory [default: heaptide-PROGRAM-PID.heaptide]
     #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: Option<PathBuf>,
-    /// How much to record [default: HEAPTIDE_MODE if it is set, else stacks]
+    /// How much to record [default: $HEAPTIDE_MODE, or stacks]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,
-    /// Record the program itself only, not the processes it starts
+    /// Record only the program itself, not its child processes
     #[arg(long)]
     pub no_follow: bool,
-    /// Load no library: the program has the recorder in it, round an allocator of its own
+    /// Don't preload the library (for programs that embed the recorder)
     #[arg(long, conflicts_with = "monitors")]
     pub no_preload: bool,
-    /// Begin turned off, until the program or `heaptide ctl REC on` turns it on
+    /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
     #[arg(long)]
     pub start_off: bool,
-    /// Record stacks only of requests from this many bytes on, such as 4096, 4K or 1M
+    /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub stacks_from: Option<u64>,
-    /// Record stacks only of requests below this many bytes
+    /// Record stacks only for requests of fewer bytes than this
     #[arg(long, value_name = "BYTES", value_parser = values::stacks_below)]
     #[arg(conflicts_with = "stacks_from")]
     pub stacks_below: Option<u64>,
-    /// Tell the sizes of requests apart at each stack: exact sizes in every view, more to record
+    /// Record a separate site for each request size (exact sizes; larger profile)
     #[arg(long)]
     pub by_size: bool,
-    /// With --mode trace: record the stacks of frees too
+    /// With --mode trace: also record the stacks of frees
     #[arg(long)]
     pub free_stacks: bool,
-    /// With --mode trace: end the traces when they take this much disk, such as 500M or 2G
+    /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
     #[arg(long, value_name = "BYTES", value_parser = values::bound)]
     pub max_size: Option<u64>,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,
-    /// Take a snapshot when the program gets this signal, such as USR2
+    /// Take a snapshot when the program receives this signal, such as USR2
     #[arg(long, value_name = "SIGNAL", value_parser = values::signal)]
     pub snapshot_on: Option<i32>,
-    /// Load this library too; it is called on each allocation. Can be given several times
+    /// Also load this monitor library, which is called on each allocation. Can be repeated
     #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
     pub monitors: Vec<OsString>,
     /// Print no summary and no progress
@@ -158,7 +158,7 @@ pub struct RunOptions {
     /// Unwind every stack from its top to its end, for tests
     #[arg(long = "no-reuse", hide = true)]
     pub no_reuse: bool,
-    /// Program to run, looked up in PATH if it has no slash; everything after it is its own
+    /// Program to run, searched in PATH unless it contains a slash, and its arguments
     // One list, not two: else the options of the program would be taken for ours.
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -189,16 +189,16 @@ Example:
 pub struct ReportOptions {
     #[command(flatten)]
     pub source: Source,
-    /// text is a page to read; json has every site and every measure
+    /// Output format: text for reading, json with all sites and metrics
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Order rows by this measure [default: at_peak_bytes]
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true)]
+    /// Sort rows by this metric [default: at_peak_bytes]
+    #[arg(long, value_name = "METRIC", value_parser = metric_parser(), hide_possible_values = true)]
     pub sort: Option<Measure>,
-    /// Show this many rows [default: 5 on the page, 20 in a table, all in json]
+    /// Show at most N rows [default: 5 per section, 20 in a table, all in json]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Show one table of rows of this kind instead of the page
+    /// Show one table with a row for each KIND instead of the report
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
     pub by: Option<Rows>,
     #[command(flatten)]
@@ -209,7 +209,7 @@ const REPORT_EXAMPLE: &str = "\
 Example:
   heaptide report app.heaptide --by function --sort temporary --top 20
 
-Measures:
+Metrics:
   allocations frees reallocations failed requested_bytes usable_bytes freed_bytes live_blocks
   live_bytes peak_bytes at_peak_blocks at_peak_bytes temporary cross_thread_frees largest_bytes
   frees_here freed_here_bytes";
@@ -217,9 +217,9 @@ Measures:
 /// Output formats of `report`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// A page to read
+    /// For reading
     Text,
-    /// Everything, for scripts
+    /// All data, for scripts
     Json,
 }
 
@@ -229,20 +229,20 @@ pub enum Format {
 pub struct TreeOptions {
     #[command(flatten)]
     pub source: Source,
-    /// The measure to show
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
-        default_value = "at_peak_bytes")]
-    pub measure: Measure,
-    /// Start at the functions that allocate and show their callers below them
+    /// Metric to show
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true, default_value = "at_peak_bytes")]
+    pub metric: Measure,
+    /// Show allocating functions first, with their callers below them
     #[arg(long, conflicts_with = "scopes")]
     pub bottom_up: bool,
-    /// Show the tree of scopes, not that of functions
+    /// Show the tree of scopes instead of functions
     #[arg(long)]
     pub scopes: bool,
-    /// Show a tree of scopes for each lane
-    #[arg(long, requires = "scopes")]
-    pub per_lane: bool,
-    /// Leave out branches below this share of the whole
+    /// Show one tree for each thread
+    #[arg(long, alias = "per-lane", requires = "scopes")]
+    pub per_thread: bool,
+    /// Omit branches below this percentage of the total
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub min_percent: f64,
     #[command(flatten)]
@@ -253,8 +253,8 @@ pub struct TreeOptions {
 
 const TREE_EXAMPLE: &str = "\
 Example:
-  heaptide tree app.heaptide --bottom-up --measure live_bytes --min-percent 2
-  heaptide tree app.heaptide --scopes --per-lane";
+  heaptide tree app.heaptide --bottom-up --metric live_bytes --min-percent 2
+  heaptide tree app.heaptide --scopes --per-thread";
 
 /// `heaptide flamegraph`.
 #[derive(Args, Debug)]
@@ -265,15 +265,15 @@ pub struct FlamegraphOptions {
     /// File to write, - for standard output [default: REC-name.svg beside the recording]
     #[arg(short, long, value_name = "FILE.svg")]
     pub output: Option<PathBuf>,
-    /// The measure that gives the boxes their width
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
-        default_value = "at_peak_bytes")]
-    pub measure: Measure,
+    /// Metric shown as the width of boxes
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true, default_value = "at_peak_bytes")]
+    pub metric: Measure,
     #[command(flatten)]
     pub frames: Frames,
-    /// Draw a box for each lane, and on it what is of that lane
-    #[arg(long)]
-    pub per_lane: bool,
+    /// Draw one graph for each thread, on a box with its name
+    #[arg(long, alias = "per-lane")]
+    pub per_thread: bool,
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
@@ -287,7 +287,7 @@ pub struct FlamegraphOptions {
 
 const FLAMEGRAPH_EXAMPLE: &str = "\
 Example:
-  heaptide flamegraph app.heaptide -o leaks.svg --measure live_bytes
+  heaptide flamegraph app.heaptide -o leaks.svg --metric live_bytes
   heaptide flamegraph app.heaptide --bottom-up --icicle --width 2400 --title \"Who allocates\"";
 
 /// `heaptide info`.
@@ -304,13 +304,13 @@ pub struct InfoOptions {
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
 #[command(override_usage = "heaptide ctl [OPTIONS] <REC|PID> <ACTION>")]
 pub struct CtlOptions {
-    /// Recording, for all programs that run in it, or the process id of one
+    /// Recording (controls all its running processes), or a process id
     #[arg(value_name = "REC|PID")]
     pub target: PathBuf,
-    /// Of the recording, this process only
+    /// Control only this process of the recording
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// What is to be done.
+    /// What to do.
     #[command(subcommand)]
     pub action: Action,
 }
@@ -320,39 +320,39 @@ Example:
   heaptide ctl app.heaptide snapshot \"before the load\"
   heaptide ctl 4711 off
 
-A running program answers at its next allocation; snapshot, on and off need no answer.";
+The program handles a request at its next allocation; snapshot, on and off do not wait for that.";
 
 /// What `ctl` does.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Record
+    /// Enable recording
     On,
-    /// Record no allocations; frees of recorded blocks go on being counted
+    /// Disable recording; frees of recorded blocks are still counted
     Off,
-    /// Take a snapshot, also of a program that is stopped or idle
+    /// Take a snapshot, even if the program is stopped or idle
     Snapshot {
-        /// A name for it
+        /// Name of the snapshot
         name: Option<String>,
     },
-    /// Put a mark on the timeline
+    /// Add a mark to the timeline
     Mark {
-        /// Its name
+        /// Name of the mark
         name: String,
     },
-    /// Record stacks only of requests from this many bytes on; 0 for all
+    /// Record stacks only for requests of at least this many bytes; 0 for all
     Threshold {
         /// Bytes, such as 4096, 4K or 1M
         #[arg(value_parser = values::bytes)]
         bytes: u64,
-        /// Of requests below that instead
+        /// Record stacks for requests below BYTES instead
         #[arg(long)]
         below: bool,
     },
-    /// Count from here
+    /// Reset the counters: reports count from now on
     Reset,
-    /// Publish what threads hold back, and take a sample
+    /// Publish the counters that threads hold back, and add a timeline sample
     Flush,
-    /// Show whether it records, its threshold, snapshots and marks
+    /// Show the recording state, stack threshold, snapshots and marks
     Status,
 }
 
@@ -360,7 +360,7 @@ pub enum Action {
 #[derive(Args, Debug)]
 #[command(after_help = SDK_EXAMPLE)]
 pub struct SdkOptions {
-    /// Directory to write into, made if missing; without it the files are listed
+    /// Directory to install to, created if missing [default: list the files]
     #[arg(value_name = "DIR", value_parser = values::directory())]
     pub directory: Option<PathBuf>,
 }
@@ -374,7 +374,7 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  heaptide man ~/.local/share/man/man1 && man heaptide-run")]
 pub struct ManOptions {
-    /// Directory for one page a command; without it the main page goes to standard output
+    /// Directory for one page per command [default: print the main page]
     #[arg(value_name = "DIR", value_parser = values::directory())]
     pub directory: Option<PathBuf>,
 }
@@ -385,18 +385,18 @@ pub struct ManOptions {
     after_help = "Example:\n  heaptide completions bash > ~/.local/share/bash-completion/completions/heaptide"
 )]
 pub struct CompletionsOptions {
-    /// Shell to print for
+    /// Shell to print the script for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }
 
-/// A measure by its name.
-fn measure_parser() -> impl TypedValueParser<Value = Measure> {
+/// Parses a metric by its name.
+fn metric_parser() -> impl TypedValueParser<Value = Measure> {
     let names = Measure::all().iter().map(|m| m.name());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>())
 }
 
-/// What rows of a report stand for.
+/// What a row of a report stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rows {
     /// Groups of a process's sites.
@@ -407,13 +407,13 @@ pub enum Rows {
 
 /// A kind of rows by its name.
 fn by_parser() -> impl TypedValueParser<Value = Rows> {
-    let sites = GroupBy::all().iter().map(|&by| (by.name(), Rows::Sites(by)));
-    let processes = Origin::all().iter().map(|&by| (by.name(), Rows::Processes(by)));
-    let all: Vec<(&str, Rows)> = sites.chain(processes).collect();
-    let names = PossibleValuesParser::new(all.iter().map(|(name, _)| *name));
-    names.try_map(move |name| {
-        let found = all.iter().find(|(known, _)| *known == name);
-        found.map(|(_, rows)| *rows).ok_or("no kind of rows")
+    let sites = GroupBy::all().iter().map(|by| match by {
+        GroupBy::Lane => PossibleValue::new(by.name()).alias(GroupBy::FORMER_LANE),
+        by => PossibleValue::new(by.name()),
+    });
+    let processes = Origin::all().iter().map(|by| PossibleValue::new(by.name()));
+    PossibleValuesParser::new(sites.chain(processes)).try_map(|name| {
+        name.parse().map(Rows::Processes).or_else(|_| name.parse().map(Rows::Sites))
     })
 }
 
@@ -474,10 +474,41 @@ mod tests {
     }
 
     #[test]
-    fn measures_go_by_their_names() {
-        let line = ["heaptide", "tree", "--measure", "live_bytes"];
-        let options = Options::try_parse_from(line).expect("a measure");
-        assert!(matches!(options.command, Command::Tree(t) if t.measure == Measure::LiveBytes));
-        assert!(Options::try_parse_from(["heaptide", "tree", "--measure", "life"]).is_err());
+    fn metrics_go_by_their_names() {
+        // --measure is the former name of --metric.
+        for flag in ["--metric", "--measure"] {
+            let options = Options::try_parse_from(["heaptide", "tree", flag, "live_bytes"]);
+            let command = options.expect("a metric").command;
+            assert!(matches!(command, Command::Tree(t) if t.metric == Measure::LiveBytes));
+            assert!(Options::try_parse_from(["heaptide", "tree", flag, "life"]).is_err());
+        }
+    }
+
+    #[test]
+    fn former_names_are_accepted_and_hidden() {
+        let accepted = [
+            "tree --scopes --per-lane --measure frees",
+            "flamegraph --per-lane --measure frees",
+            "export --format dot --per-lane --measure frees",
+            "diff a b --measure frees",
+            "report --by lane",
+        ];
+        for line in accepted {
+            let words = ["heaptide"].into_iter().chain(line.split(' '));
+            assert!(Options::try_parse_from(words).is_ok(), "{line}");
+        }
+        let by = |kind| Options::try_parse_from(["heaptide", "report", "--by", kind]);
+        for kind in ["thread", "lane"] {
+            let Command::Report(options) = by(kind).expect("a kind of rows").command else {
+                panic!("another command");
+            };
+            assert_eq!(options.by, Some(Rows::Sites(GroupBy::Lane)));
+        }
+        let mut command = Options::command();
+        command.build();
+        for sub in command.get_subcommands_mut() {
+            let help = sub.render_long_help().to_string();
+            assert!(!help.contains("measure") && !help.contains("lane"), "{help}");
+        }
     }
 }

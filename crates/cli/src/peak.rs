@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use heaptide_analysis::measure::Measure;
 use heaptide_render::peak;
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::options::{Format, PeakOptions};
 use crate::source;
@@ -15,13 +15,13 @@ pub fn peak(options: &PeakOptions) -> Result<ExitCode, Error> {
     let recording = source::open(&options.source, &options.selection)?;
     let pid = options.selection.pid();
     if !source::has(&recording, pid) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     match options.format {
         Format::Json => source::print(|out| peak::json(out, &recording, pid, options.top))?,
         Format::Text => {
             let Some(process) = source::largest(&recording, pid, Measure::AtPeakBytes) else {
-                return Ok(ExitCode::from(NO));
+                return Ok(ExitCode::from(NEGATIVE));
             };
             source::print_page(|out| peak::write(out, process, options.top))?;
         }

@@ -54,10 +54,10 @@ impl Place {
         let shown = path.display();
         let old = match path.symlink_metadata() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::file(&path, "look at it", e)),
+            Err(e) => return Err(Error::file(&path, "inspect it", e)),
             Ok(_) if !force => {
                 return Err(Error::new(format!(
-                    "{shown}: exists; name another place by -o or use --force"
+                    "{shown}: exists; choose another path with -o, or replace it with --force"
                 )));
             }
             Ok(_) => {
@@ -71,7 +71,7 @@ impl Place {
             old.iter().flat_map(|_| running::of_recording(&path)).flatten().next()
         {
             return Err(Error::new(format!(
-                "{shown}: process {} records into it; end it or name another place by -o",
+                "{shown}: process {} is recording into it; stop it or choose another path with -o",
                 running.pid
             )));
         }
@@ -90,10 +90,7 @@ impl Place {
         let draft = Beside::of(&self.path).draft;
         fs::create_dir(&draft).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => in_use(&self.path),
-            _ => Error::new(format!(
-                "{}: {e}; expected a place where a directory can be made",
-                self.path.display()
-            )),
+            _ => Error::new(format!("cannot create {}: {e}", self.path.display())),
         })?;
         let made = Locked::new(&draft).and_then(|locked| {
             metadata.write(&draft)?;
@@ -114,7 +111,7 @@ impl Place {
 fn in_use(path: &Path) -> Error {
     let shown = path.display();
     Error::new(format!(
-        "{shown}: another heaptide writes to it; wait for that or name another place by -o"
+        "{shown}: another heaptide process is writing to it; wait for it or choose another path with -o"
     ))
 }
 
@@ -144,7 +141,7 @@ impl Draft {
     /// Errors: something else is there now, or the file system does not allow it.
     pub fn publish(&mut self) -> Result<(), Error> {
         let path = &self.place.path;
-        let refused = |e: io::Error| Error::file(path, "put the recording there", e);
+        let refused = |e: io::Error| Error::file(path, "move the recording there", e);
         match &self.place.old {
             Some(old) if !old.is_at(path) => return Err(in_use(path)),
             Some(_) => put(&self.draft, path).map_err(refused)?,
@@ -246,7 +243,7 @@ fn is_at(directory: &File, path: &Path) -> bool {
 /// An absolute path that ends with a name: without `.`, slashes at its end, and symbolic links in
 /// the place of the recording itself.
 fn resolve(path: &Path) -> Result<PathBuf, Error> {
-    let refuse = |e| Error::file(path, "make a recording there", e);
+    let refuse = |e| Error::file(path, "create a recording there", e);
     let whole: PathBuf = std::path::absolute(path).map_err(refuse)?.components().collect();
     let is_link = whole.symlink_metadata().is_ok_and(|m| m.is_symlink());
     if is_link || whole.file_name().is_none() {
@@ -302,7 +299,7 @@ fn is_profile(name: &OsStr) -> bool {
 /// Errors: what shows that it is none.
 fn check(path: &Path) -> Result<(), String> {
     if !path.symlink_metadata().is_ok_and(|m| m.is_dir()) {
-        return Err("is no directory".to_owned());
+        return Err("not a directory".to_owned());
     }
     let entries = fs::read_dir(path).map_err(|e| format!("cannot be read ({e})"))?;
     let mut has_marker = false;
@@ -312,15 +309,15 @@ fn check(path: &Path) -> Result<(), String> {
         let name = name.to_string_lossy();
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if !is_file || !is_file_of_recording(&name) {
-            let what = if is_file { "no file of a recording" } else { "no regular file" };
-            return Err(format!("is no recording: `{name}` in it is {what}"));
+            let what = if is_file { "not a file of a recording" } else { "not a regular file" };
+            return Err(format!("not a recording: `{name}` in it is {what}"));
         }
         has_marker |= name == metadata::FILE;
     }
     match Metadata::read(path) {
-        _ if !has_marker => Err(format!("is no recording: it has no {}", metadata::FILE)),
+        _ if !has_marker => Err(format!("not a recording: it has no {}", metadata::FILE)),
         Ok(_) => Ok(()),
-        Err(e) => Err(format!("is no recording ({e})")),
+        Err(e) => Err(format!("not a recording ({e})")),
     }
 }
 
@@ -405,19 +402,19 @@ mod tests {
         let photos = of("photos");
         fs::create_dir(photos.join("1-0.profile")).expect("a directory");
         let error = refused(&photos, true);
-        assert!(error.contains("`1-0.profile` in it is no regular file"), "{error}");
+        assert!(error.contains("`1-0.profile` in it is not a regular file"), "{error}");
         let (linked, notes) = (of("linked"), of("notes"));
         symlink("/etc/passwd", linked.join("7-0.trace")).expect("a link");
-        assert!(refused(&linked, true).contains("`7-0.trace` in it is no regular file"));
+        assert!(refused(&linked, true).contains("`7-0.trace` in it is not a regular file"));
         fs::write(notes.join("notes.trace"), "x").expect("a file");
-        assert!(refused(&notes, true).contains("`notes.trace` in it is no file of a recording"));
+        assert!(refused(&notes, true).contains("`notes.trace` in it is not a file of a recording"));
         let (unmarked, odd) = (of("unmarked"), of("odd"));
         fs::remove_file(unmarked.join(metadata::FILE)).expect("the marker");
         assert!(refused(&unmarked, true).contains("it has no recording.json"));
         fs::write(odd.join(metadata::FILE), "{}").expect("another file");
-        assert!(refused(&odd, true).contains("is no recording"));
+        assert!(refused(&odd, true).contains("not a recording"));
         fs::write(place.join("file"), "x").expect("a file");
-        assert!(refused(&place.join("file"), true).contains("is no directory"));
+        assert!(refused(&place.join("file"), true).contains("not a directory"));
         for path in [&photos, &linked, &notes, &unmarked, &odd, &place.join("file")] {
             assert!(refused(path, false).contains("exists"));
             assert!(path.exists());
@@ -489,12 +486,16 @@ mod tests {
             Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
         let second = Place::new(&path, false).expect("a place").draft(&metadata(2));
         assert!(
-            second.err().expect("in use").to_string().contains("another heaptide writes to it")
+            second
+                .err()
+                .expect("in use")
+                .to_string()
+                .contains("another heaptide process is writing to it")
         );
         draft.publish().expect("to publish");
-        assert!(refused(&path, true).contains("another heaptide writes to it"));
+        assert!(refused(&path, true).contains("another heaptide process is writing to it"));
         let kept = draft.keep();
-        assert!(refused(&path, true).contains("another heaptide writes to it"));
+        assert!(refused(&path, true).contains("another heaptide process is writing to it"));
         drop(kept);
         assert!(Place::new(&path, true).is_ok());
         fs::remove_dir_all(place).expect("the directory");

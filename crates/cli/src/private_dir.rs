@@ -46,14 +46,14 @@ impl PrivateDir {
     /// replace it, or cannot be made; its path cannot stand in `LD_PRELOAD`.
     pub fn open(path: &Path, made: usize) -> io::Result<PrivateDir> {
         let (parent, name) =
-            path.parent().zip(path.file_name()).ok_or_else(|| refused("is no directory"))?;
+            path.parent().zip(path.file_name()).ok_or_else(|| refused("not a directory"))?;
         let there = parent.ancestors().take(made).find(|above| above.is_dir());
-        let there = there.ok_or_else(|| refused("is in no directory that is there"))?;
+        let there = there.ok_or_else(|| refused("no parent directory exists"))?;
         let (above, parent) = open_parent(there, parent)?;
         make(&above, Path::new(name))?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let directory = openat(&above, name, flags, Mode::empty()).map_err(|e| match e {
-            Errno::ENOTDIR | Errno::ELOOP => refused("is a link or no directory"),
+            Errno::ENOTDIR | Errno::ELOOP => refused("a symbolic link, or not a directory"),
             other => other.into(),
         })?;
         let (is, owner) = (fstat(&directory)?, Uid::effective());
@@ -66,7 +66,7 @@ impl PrivateDir {
         let path = parent.join(name);
         match path.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
             true => {
-                Err(refused("has a space, colon or dollar in its path, which ends it for ld.so"))
+                Err(refused("path contains a space, colon or dollar, which LD_PRELOAD cannot hold"))
             }
             false => Ok(PrivateDir { directory, path, owner }),
         }
@@ -135,7 +135,7 @@ fn open_parent(there: &Path, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
         let name = match component {
             Component::RootDir => continue,
             Component::Normal(name) => Path::new(name),
-            _ => return Err(refused("has `..` in its path")),
+            _ => return Err(refused("path contains `..`")),
         };
         real.push(name);
         open = step(&open, name, &real)?;
@@ -175,7 +175,7 @@ impl Trusted {
         let shown = shown.display();
         if ![0, self.system, self.user.as_raw()].contains(&is.st_uid) {
             let owner = is.st_uid;
-            return Err(refused(format!("{shown} belongs to user {owner}, who could replace it")));
+            return Err(refused(format!("{shown} belongs to user {owner} and could be replaced")));
         }
         let sticky = is.st_mode & Mode::S_ISVTX.bits() != 0;
         let others = is.st_mode & Mode::S_IWOTH.bits() != 0;

@@ -12,7 +12,7 @@ use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
 use heaptide_query::{QueryError, cali, format, parse, parse_format, run};
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::message::message;
 use crate::options::QueryOptions;
@@ -22,7 +22,7 @@ use crate::sql;
 
 /// What to say of events of snapshots.
 const OF_SNAPSHOTS: &str =
-    "a snapshot has no events; leave out --snapshot for those of the whole run";
+    "snapshots contain no events; omit --snapshot to read the events of the whole run";
 
 /// Prints the answer, or what there is to ask.
 pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
@@ -54,7 +54,7 @@ fn list(out: &mut dyn Write) -> io::Result<()> {
 fn table(name: &str) -> Result<&'static tables::Source, Error> {
     tables::Source::named(name).ok_or_else(|| {
         let all: Vec<&str> = tables::Source::all().iter().map(|source| source.name).collect();
-        Error::new(format!("no table is called `{name}`; expected one of {}", all.join(" ")))
+        Error::new(format!("unknown table `{name}`; expected one of {}", all.join(" ")))
     })
 }
 
@@ -66,7 +66,7 @@ fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
     }
     let mut recordings = Vec::new();
     let Some(stream) = read(options, &query, &format, &mut recordings)? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let notes = stream.notes();
     let answer = run(&query, stream);
@@ -125,23 +125,23 @@ fn read<'a>(
             }
             Err(error) => return Err(Error::new(error.to_string())),
         };
-        let hint = format!("`heaptide query --describe {}` lists what is", source.name);
+        let hint = format!("`heaptide query --describe {}` lists the columns", source.name);
         note_unknown(query, stream.template(), &hint);
         return Ok(Some(stream));
     }
     if let Some(other) = options.recordings.iter().find(|path| !is_cali(path)) {
-        let what = "recordings and .cali files are not asked together; ask one, then the other";
+        let what = "cannot query recordings and .cali files together";
         return Err(Error::new(format!("{}: {what}", other.display())));
     }
     if let Some(word) = from {
-        let what = format!("FROM {}: a .cali file has but its records; leave FROM out", word.text);
+        let what = format!("FROM {}: .cali files have no tables; omit FROM", word.text);
         return Err(Error::new(what));
     }
     let mut table = Table::default();
     for path in files {
         read_cali(path, &mut table)?;
     }
-    note_unknown(query, &table, "`SELECT * FORMAT expand` shows what is");
+    note_unknown(query, &table, "`SELECT * FORMAT expand` shows the columns");
     Ok(Some(Stream::of(table)))
 }
 
@@ -174,10 +174,10 @@ fn note_unknown(query: &Query, table: &Table, hint: &str) {
         let name = &word.text;
         match OF_EVENTS.contains(&&**name) {
             true => message(format_args!(
-                "query: `{name}` is of single events; `FROM events` has it, of what \
-                 `heaptide run --mode trace` recorded"
+                "query: `{name}` is a column of single events; query a recording of \
+                 `heaptide run --mode trace` with `FROM events`"
             )),
-            false => message(format_args!("query: nothing is called `{name}` here; {hint}")),
+            false => message(format_args!("query: unknown column `{name}`; {hint}")),
         }
     }
 }

@@ -7,7 +7,7 @@ use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::Process;
 use heaptide_render::{json, origins, table, text};
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::options::{Format, ReportOptions, Rows, Which};
 use crate::source;
@@ -15,15 +15,13 @@ use crate::source;
 /// Prints the report.
 pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
     if options.format == Format::Json && options.by.is_some() {
-        return Err(Error::new(
-            "--by is for text, json has every site; leave out --by or take --format text",
-        ));
+        return Err(Error::new("--by requires --format text; json contains all sites"));
     }
     if let Some(Rows::Processes(by)) = options.by
         && options.selection.process == Some(Which::All)
     {
         let by = by.name();
-        return Err(Error::new(format!("--by {by} is of all processes; leave out --process all")));
+        return Err(Error::new(format!("--by {by} shows all processes; omit --process all")));
     }
     let source = match options.by {
         None => options.source.listing_damage(),
@@ -31,7 +29,7 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
     };
     let recording = source::open(&source, &options.selection)?;
     if !source::has(&recording, options.selection.pid()) && options.format == Format::Text {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let (sort, top, process) = (options.sort, options.top, options.selection.pid());
     match (options.format, options.by) {
@@ -41,7 +39,7 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
             source::print(|out| json::write(out, &recording, &choice))?;
             let found = recording.processes.iter().any(|p| process.is_none_or(|pid| pid == p.pid));
             if !found {
-                return Ok(ExitCode::from(NO));
+                return Ok(ExitCode::from(NEGATIVE));
             }
         }
         (Format::Text, Some(Rows::Processes(by))) => {
@@ -58,7 +56,7 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {
                 _ => source::has_stacks(&recording, p),
             };
             let Some(process) = process.filter(fits) else {
-                return Ok(ExitCode::from(NO));
+                return Ok(ExitCode::from(NEGATIVE));
             };
             source::print_page(|out| table::write(out, process, &table))?;
         }

@@ -45,7 +45,7 @@ fn run_unrecorded(program: &Program, mut environment: Environment) -> Result<Exi
 }
 
 fn cannot_be_run(program: &Program, error: &std::io::Error) -> Error {
-    Error::new(format!("{}: cannot be run: {error}", program.file.display()))
+    Error::new(format!("cannot run {}: {error}", program.file.display()))
 }
 
 fn record(
@@ -71,7 +71,7 @@ fn record(
     let ended = supervisor.wait();
     drop(watch);
     if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
-        message(format_args!("{e}; events that were not moved are read from the profile"));
+        message(format_args!("{e}; reading the remaining events from the profile"));
     }
     let status = ended.status;
     finish(&recorded, metadata, &ended, obstacle.as_ref(), options.quiet);
@@ -149,7 +149,9 @@ fn finish(
         Err(error) => Some(error.to_string()),
     };
     if let Some(why) = killed {
-        message(format_args!("{shown}: sealing failed ({why}); it can be read on this machine"));
+        message(format_args!(
+            "{shown}: sealing failed ({why}); symbols can be looked up on this machine only"
+        ));
     }
 }
 
@@ -159,16 +161,11 @@ fn find_again(recorded: &Recorded) -> Option<PathBuf> {
     match recorded.whereabouts() {
         Whereabouts::InPlace => Some(recorded.path().to_owned()),
         Whereabouts::Moved(path) => {
-            message(format_args!(
-                "{shown}: was moved while the program ran; it is {} now",
-                path.display()
-            ));
+            message(format_args!("{shown}: moved to {} while the program ran", path.display()));
             Some(path)
         }
         Whereabouts::Removed => {
-            message(format_args!(
-                "{shown}: was removed while the program ran; nothing is recorded"
-            ));
+            message(format_args!("{shown}: removed while the program ran; nothing was recorded"));
             None
         }
     }
@@ -195,9 +192,7 @@ fn note_end(
     if !profiles.iter().any(|name| name.starts_with(&of_program)) {
         metadata.unrecorded = match obstacle {
             Some(obstacle) => obstacle.to_string(),
-            None => {
-                "the program loaded no recorder, or could not write to the recording".to_owned()
-            }
+            None => "the recorder was not loaded, or could not write to the recording".to_owned(),
         };
     }
     metadata.status = Some(match ended.status.signal() {
@@ -215,16 +210,16 @@ fn note_end(
         return Err(Error::new(format!("{shown}: nothing was recorded: {why}")));
     }
     if !why.is_empty() {
-        message(format_args!("{shown}: only other processes were recorded: {why}"));
+        message(format_args!("{shown}: only child processes were recorded: {why}"));
     }
     Ok(())
 }
 
 /// Seals the recording and prints the summary.
 fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
-    let progress = (!quiet).then(|| Progress::start("naming functions"));
+    let progress = (!quiet).then(|| Progress::start("looking up symbols"));
     heaptide_analysis::seal(recording, &mut |done, total| {
-        progress.iter().for_each(|progress| progress.at("naming functions", done, total));
+        progress.iter().for_each(|progress| progress.at("looking up symbols", done, total));
     })?;
     drop(progress);
     if quiet {

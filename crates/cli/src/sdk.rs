@@ -33,7 +33,8 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
         source::print(|out| files.keys().try_for_each(|path| writeln!(out, "DIR/{path}")))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let directory = std::path::absolute(directory)?;
+    let directory =
+        std::path::absolute(directory).map_err(|e| Error::file(directory, "resolve it", e))?;
     let ours = written_before(&directory);
     let foreign = |path: &&String| {
         let there = fs::symlink_metadata(directory.join(path)).is_ok();
@@ -42,8 +43,8 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
     if let Some(path) = files.keys().find(foreign) {
         let shown = directory.join(path);
         return Err(Error::new(format!(
-            "{}: is there already and was not written by `heaptide sdk`, or was changed since; \
-             name another directory or move it away",
+            "{}: exists and was not written by `heaptide sdk`, or was modified since; \
+             choose another directory or remove it",
             shown.display()
         )));
     }
@@ -56,7 +57,7 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
     }
     write_list(&directory, now)?;
     let (count, shown) = (files.len(), of_path(&directory));
-    source::print_page(|out| writeln!(out, "{count} files in {shown}"))?;
+    source::print_page(|out| writeln!(out, "installed {count} files in {shown}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,7 +120,7 @@ fn is_ours(file: &Path, bytes: &[u8], before: Option<&Vec<u64>>) -> bool {
 
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
     if let Some(parent) = file.parent() {
-        fs::create_dir_all(parent).map_err(|e| Error::file(parent, "make the directory", e))?;
+        fs::create_dir_all(parent).map_err(|e| Error::file(parent, "create the directory", e))?;
     }
     // In its place in one step: a program may have the library loaded.
     let mut draft = file.as_os_str().to_owned();

@@ -37,7 +37,7 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
         (None, Some(name)) => Mode::from_str(&name.to_string_lossy(), false).map_err(|_| {
             let names = Mode::value_variants().iter().map(|mode| name_of(*mode));
             let names = names.collect::<Vec<_>>().join(", ");
-            Error::new(format!("{MODE}={}: no such mode; expected one of {names}", name.display()))
+            Error::new(format!("{MODE}={}: unknown mode; expected one of {names}", name.display()))
         }),
     }
 }
@@ -123,20 +123,20 @@ fn recorder() -> Result<PathBuf, Error> {
     if elf.names().any(|name| name == INTERFACE) {
         return Ok(path);
     }
-    Err(refuse("is not the recorder; expected libheaptide.so, as `heaptide library` names it"))
+    Err(refuse("not the recorder; expected libheaptide.so (`heaptide library` prints its path)"))
 }
 
 /// Whether the options go with the mode.
 fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
     let has_stacks = matches!(mode, Mode::Stacks | Mode::Trace);
     if !has_stacks && options.stacks_from.or(options.stacks_below).is_some() {
-        return Err(Error::new("--stacks-from and --stacks-below are for --mode stacks and trace"));
+        return Err(Error::new("--stacks-from and --stacks-below require --mode stacks or trace"));
     }
     if mode == Mode::Counters && options.by_size {
-        return Err(Error::new("--by-size is for --mode stacks, scopes and trace"));
+        return Err(Error::new("--by-size requires --mode stacks, scopes or trace"));
     }
     if mode != Mode::Trace && (options.free_stacks || options.max_size.is_some()) {
-        return Err(Error::new("--free-stacks and --max-size are for --mode trace"));
+        return Err(Error::new("--free-stacks and --max-size require --mode trace"));
     }
     Ok(())
 }

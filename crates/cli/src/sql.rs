@@ -14,12 +14,12 @@ const PROGRAM: &str = "heaptide-sql";
 
 /// Becomes the program, with the arguments of this one: they mean the same there.
 ///
-/// Errors: it is not there, or the system refuses.
+/// Errors: it is not installed, or exec fails.
 pub fn hand_over(what: &str) -> Result<Infallible, Error> {
     let program = find().ok_or_else(|| {
         Error::new(format!(
-            "{what} needs {PROGRAM}, which is neither beside heaptide nor in PATH; \
-             `cargo install --path crates/sql` in a checkout of heaptide brings it"
+            "{what} requires {PROGRAM}, which is neither next to heaptide nor in PATH; \
+             install it with `cargo install --path crates/sql` in a checkout of heaptide"
         ))
     })?;
     let error = Command::new(&program).args(env::args_os().skip(1)).exec();

@@ -23,7 +23,7 @@ pub fn on_or_off(header: &FileHeader) -> String {
     let pauses = header.control / CONTROL_PAUSE;
     let mut why = Vec::new();
     if header.command_bits & COMMAND_OFF != 0 {
-        why.push("by command".to_owned());
+        why.push("by ctl".to_owned());
     }
     if header.control & CONTROL_OFF != 0 {
         why.push("by the program".to_owned());
@@ -42,7 +42,7 @@ fn threshold(header: &FileHeader) -> String {
         control if control & CONTROL_FEWER != 0 => {
             format!("stacks of requests below {bytes} bytes")
         }
-        _ => format!("stacks of requests from {bytes} bytes on"),
+        _ => format!("stacks of requests of at least {bytes} bytes"),
     }
 }
 
@@ -52,9 +52,9 @@ fn trace(header: &FileHeader, profile: &Path) -> String {
     let here = bytes(header.trace_bytes);
     let is = match header.trace_stopped_ns {
         0 => "on".to_owned(),
-        ns => format!("ended at {} for want of room", seconds(ns)),
+        ns => format!("ended at {}, out of space", seconds(ns)),
     };
-    format!("{is}; {} moved out so far, room for {here} in the profile", bytes(moved))
+    format!("{is}; {} moved to the trace file, {here} reserved in the profile", bytes(moved))
 }
 
 /// All of it, as lines.
@@ -85,7 +85,7 @@ pub fn of(control: &Control) -> Result<String, Error> {
         row("resets", format!("{}, the last at {}", header.resets, seconds(header.reset_time_ns)));
     }
     if header.request != header.answered {
-        row("waiting", "a request, for the program's next allocation".to_owned());
+        row("waiting", "one request, until the next allocation".to_owned());
     }
     row("snapshots", newest(snapshots.len()));
     for snapshot in &snapshots[snapshots.len().saturating_sub(SHOWN)..] {

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::options::{Source, TimelineFormat, TimelineOptions, Which};
 use crate::progress::Progress;
 use crate::source;
-use crate::{NO, damage};
+use crate::{NEGATIVE, damage};
 
 /// Columns where there is no terminal to ask.
 const WIDTH: usize = 100;
@@ -25,7 +25,7 @@ pub fn timeline(options: &TimelineOptions) -> Result<ExitCode, Error> {
     let site = Site::of(options)?;
     let recording = source::open(&options.source, &options.selection)?;
     if !source::has(&recording, pid) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
     let snapshots = snapshots(&options.source, &recording)?;
     if let Some(site) = site {
@@ -36,7 +36,7 @@ pub fn timeline(options: &TimelineOptions) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(process) = source::largest(&recording, pid, Measure::PeakBytes) else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     match options.format {
         TimelineFormat::Csv => source::print(|out| timeline::csv(out, process))?,
@@ -114,7 +114,7 @@ fn over_snapshots(
     recording.processes.retain(|process| Some(whose(process)) == which);
     recording.processes.iter_mut().for_each(|process| site.apply(process));
     let Some(process) = recording.processes.first() else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let own =
         snapshots.iter().filter(|s| is_joined(options) || Some((s.run, s.pid, s.image)) == which);
@@ -123,9 +123,9 @@ fn over_snapshots(
     own.dedup_by_key(|snapshot| snapshot.number);
     let (path, who) = (recording.path.display(), process.who());
     if own.is_empty() {
-        return Err(Error::no(format!(
-            "{path}: no snapshots of {who}, and only they tell functions apart over time; \
-             take some with `heaptide run --snapshot-every 1s`"
+        return Err(Error::negative(format!(
+            "{path}: no snapshots of {who}; --site and filters require them; \
+             record some with `heaptide run --snapshot-every 1s`"
         )));
     }
     let progress = Progress::start("reading snapshots");
@@ -137,7 +137,10 @@ fn over_snapshots(
     moments.push(moment(process, None, "", process.duration_ns));
     drop(progress);
     if moments.iter().all(|moment| moment.allocations == 0) {
-        return Err(Error::no(format!("{path}: nothing of {who} matches {}", site.says)));
+        return Err(Error::negative(format!(
+            "{path}: no allocation of {who} matches {}",
+            site.says
+        )));
     }
     let says = &site.says;
     match options.format {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_render::{scopes, tree};
 
-use crate::NO;
+use crate::NEGATIVE;
 use crate::error::Error;
 use crate::options::TreeOptions;
 use crate::source;
@@ -25,20 +25,20 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
     let open = if uncut { source::open_uncut } else { source::open_apart };
     let recording = open(&options.source, &options.selection, apart)?;
     if !source::has(&recording, options.selection.pid()) {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     }
-    let process = source::largest(&recording, options.selection.pid(), options.measure);
+    let process = source::largest(&recording, options.selection.pid(), options.metric);
     if options.scopes {
         return of_scopes(options, &recording, process);
     }
     let view = tree::View {
-        measure: options.measure,
+        measure: options.metric,
         bottom_up: options.bottom_up,
         depth: options.selection.depth.map_or(usize::MAX, NonZeroUsize::get),
         min_percent: options.min_percent,
     };
     let Some(process) = process.filter(|p| source::has_stacks(&recording, p)) else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     source::print_page(|out| tree::write(out, process, &view))?;
     Ok(ExitCode::SUCCESS)
@@ -50,13 +50,13 @@ fn of_scopes(
     process: Option<&Process>,
 ) -> Result<ExitCode, Error> {
     let view = scopes::View {
-        measure: options.measure,
+        measure: options.metric,
         depth: options.selection.depth.map_or(usize::MAX, NonZeroUsize::get),
         min_percent: options.min_percent,
-        per_lane: options.per_lane,
+        per_lane: options.per_thread,
     };
     let Some(process) = process.filter(|p| source::has_scopes(recording, p)) else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     source::print_page(|out| scopes::write(out, process, &view))?;
     Ok(ExitCode::SUCCESS)

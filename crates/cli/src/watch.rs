@@ -28,8 +28,7 @@ impl Watch {
         let recording = recording.to_owned();
         let (stop, stopped) = channel();
         let thread = Builder::new().spawn(move || watch(recording, every, &stopped));
-        let failed =
-            |e| message(format_args!("no thread can be started that takes snapshots: {e}"));
+        let failed = |e| message(format_args!("cannot start the thread that takes snapshots: {e}"));
         let thread = thread.map_err(failed).ok()?;
         Some(Watch { stop: Some(stop), thread: Some(thread) })
     }
@@ -59,7 +58,7 @@ fn watch(recording: PathBuf, every: Duration, stopped: &Receiver<()>) {
             match taken {
                 Ok(control) => asked.push(control),
                 Err(error) if running.is_there() && !told => {
-                    message(format_args!("{error}; later snapshots may be missing, too"));
+                    message(format_args!("{error}; later snapshots may also be missing"));
                     told = true; // once: the output is the program's
                 }
                 Err(_) => {} // it ended meanwhile

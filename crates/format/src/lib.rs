@@ -188,24 +188,24 @@ pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.
 pub const LOSS_NAMES: [(&str, &str); 15] = [
-    ("no_lane", "events of threads that could get no lane (not in the totals)"),
-    ("no_shadow", "allocations that could get no shadow memory (not in the totals)"),
-    ("no_site", "allocations recorded without their stack: no room for a site"),
-    ("no_node", "stacks cut short: no room for a frame"),
-    ("too_deep", "stacks deeper than the limit, cut at the outer end"),
+    ("no_lane", "events of threads without a slot, too many at once (not in the totals)"),
+    ("no_shadow", "allocations without shadow memory (not in the totals)"),
+    ("no_site", "allocations recorded without their stack: no space for a site"),
+    ("no_node", "stacks truncated: no space for a frame"),
+    ("too_deep", "stacks deeper than the limit, truncated at the outer end"),
     ("no_module", "modules not listed: table full"),
     ("no_rule", "stacks that end at code without unwind information"),
     ("outside_stack", "stacks that end at a word outside the stack"),
     (
         "no_space",
-        "times the profile could not grow (disk full, file size limit, file out of reach)",
+        "times the profile could not grow (disk full, file size limit, file inaccessible)",
     ),
     ("no_sample", "timeline samples, marks and windows not stored"),
-    ("no_scope", "scopes that could not be entered: no room for their path"),
-    ("scope_mismatch", "ends of scopes that were not the innermost one (repaired)"),
+    ("no_scope", "scopes not entered: no space for their path"),
+    ("scope_mismatch", "ends of scopes other than the innermost one (repaired)"),
     ("no_region", "labels and pool blocks that could not be stored"),
     ("no_snapshot", "snapshots and resets that could not be written"),
-    ("no_event", "frees that are counted and not in the trace"),
+    ("no_event", "frees counted but missing from the trace"),
 ];
 
 /// The head of the file: who wrote it, process-wide figures, and where the extents end.
@@ -501,7 +501,7 @@ pub struct Scope {
     pub name: u32,
     /// How often it was entered.
     pub entered: u64,
-    /// Frees made inside, of whosever blocks.
+    /// Frees performed inside, of any block.
     pub frees_here: u64,
     /// Bytes of those frees.
     pub freed_here_bytes: u64,

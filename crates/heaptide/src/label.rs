@@ -139,7 +139,7 @@ pub fn label<D: Data + ?Sized>(name: &str, data: &D) -> bool {
 /// }
 /// ```
 pub fn label_dimensions<D: Data + ?Sized>(name: &str, data: &D, dimensions: &[usize]) -> bool {
-    // Empty data lies nowhere: its address is made up.
+    // Empty data lies nowhere: its address is synthetic.
     if data.elements() == 0 || data.element_bytes() == 0 {
         return false;
     }

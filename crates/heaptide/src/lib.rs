@@ -2,7 +2,7 @@
 //!
 //! A program that is started with `heaptide run` has the recorder in it. With this crate it says
 //! what it is doing ([`scope!`]) and what its data is called ([`label`](label())), asks for its own
-//! figures ([`measure`], [`Window`], [`totals`]), steers the recorder ([`pause`], [`threshold`],
+//! figures ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`], [`threshold`],
 //! [`snapshot()`]) and has code of its own called for each allocation ([`Monitor`]).
 //!
 //! In a process without the recorder everything here does nothing: a load and a branch. The crate

@@ -67,11 +67,11 @@ pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
             break;
         }
         if line.len() >= LONGEST {
-            return Err(Error::Line(number, "longer than any line of a .cali file"));
+            return Err(Error::Line(number, "line too long for a .cali file"));
         }
         length += line.len() as u64;
         if length > FILE_LIMIT {
-            return Err(Error::Line(number, "more than 16 GiB come before it, which is the limit"));
+            return Err(Error::Line(number, "beyond the limit of 16 GiB"));
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\n', '\r']);
@@ -115,7 +115,7 @@ impl Reader<'_> {
             Some("node") => self.node(&line),
             Some(kind @ ("ctx" | "globals")) => {
                 if words(line.attributes).count() != words(line.data).count() {
-                    return Err("a record has as many values as attributes");
+                    return Err("expected as many values as attributes in a record");
                 }
                 match kind {
                     "ctx" => self.snapshot(&line),
@@ -129,7 +129,7 @@ impl Reader<'_> {
     fn node(&mut self, line: &Line) -> Done<()> {
         let first = |field| words(field).next();
         let (Some(id), Some(attribute)) = (first(line.id), first(line.attributes)) else {
-            return Err("a node has an id and an attribute");
+            return Err("expected an id and an attribute in a node");
         };
         let (id, attribute) = (number(id)?, number(attribute)?);
         let parent = first(line.parent).map(number).transpose()?;
@@ -137,7 +137,7 @@ impl Reader<'_> {
             return Ok(());
         }
         if parent.is_some_and(|parent| parent >= BUILT_IN && !self.nodes.contains_key(&parent)) {
-            return Err("a node comes after the one above it");
+            return Err("expected the parent of a node before the node");
         }
         let data = first(line.data).map(|data| unescaped(data).into_owned()).unwrap_or_default();
         self.nodes.insert(id, FileNode { attribute, data, parent, place: None });
@@ -151,7 +151,7 @@ impl Reader<'_> {
         }
         let node = self.nodes.get(&id).filter(|node| node.attribute == NAME);
         let Some(node) = node else {
-            return Err("an attribute is used that no line defines");
+            return Err("undefined attribute");
         };
         let (mut properties, mut kind) = (0, Kind::Text);
         let [mut alias, mut unit] = [None, None];
@@ -192,7 +192,7 @@ impl Reader<'_> {
         let mut at = Some(id).filter(|id| *id >= BUILT_IN);
         let mut place = (NodeId(0), NodeId(0));
         while let Some(id) = at {
-            let node = self.nodes.get(&id).ok_or("a record is of a node that no line defines")?;
+            let node = self.nodes.get(&id).ok_or("undefined node in a record")?;
             if let Some(known) = node.place {
                 place = known;
                 break;
@@ -416,12 +416,12 @@ __rec=globals,ref=20
         assert!(error("HEAPTIDE").starts_with("line 13: expected a record of a .cali file"));
         assert_eq!(
             error("__rec=ctx,attr=17"),
-            "line 13: a record has as many values as attributes"
+            "line 13: expected as many values as attributes in a record"
         );
-        assert!(error("__rec=ctx,ref=99").contains("node that no line defines"));
-        assert!(error("__rec=ctx,attr=99,data=1").contains("attribute is used"));
+        assert!(error("__rec=ctx,ref=99").contains("undefined node in a record"));
+        assert!(error("__rec=ctx,attr=99,data=1").contains("undefined attribute"));
         assert!(error("__rec=node,id=x,attr=8").contains("number of a node"));
-        assert!(error("__rec=node,id=30,attr=8,parent=31").contains("after the one above"));
+        assert!(error("__rec=node,id=30,attr=8,parent=31").contains("parent of a node before"));
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn one_of(mut parts: Vec<Condition>, many: fn(Vec<Condition>) -> Condition) -> C
 
 fn term(parser: &mut Parser, depth: usize) -> Parsed<Condition> {
     if depth > DEEPEST {
-        return parser.fail(parser.cursor.at, "too many conditions inside each other");
+        return parser.fail(parser.cursor.at, "conditions nested too deeply");
     }
     if parser.keyword("not") {
         return Ok(match term(parser, depth + 1)? {
@@ -132,7 +132,7 @@ fn regex(parser: &Parser, word: &Word, text: &str) -> Parsed<Relation> {
         Err(error) => {
             let why = error.to_string();
             let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            parser.fail(word.at, format!("`{text}` is no regular expression: {why}"))
+            parser.fail(word.at, format!("invalid regular expression `{text}`: {why}"))
         }
     }
 }

@@ -227,7 +227,7 @@ impl Parser<'_> {
         let name = word.text.to_ascii_lowercase();
         let Some(&(operator, signature)) = all.iter().find(|(_, one)| one.name == name) else {
             let names: Vec<&str> = all.iter().map(|(_, one)| one.name).collect();
-            let what = format!("no {what} is called `{}`; expected one of", word.text);
+            let what = format!("unknown {what} `{}`; expected one of", word.text);
             return self.fail(word.at, format!("{what} {}", names.join(" ")));
         };
         let mut arguments = self.arguments()?;
@@ -278,7 +278,7 @@ impl Parser<'_> {
         let name = word.text.to_ascii_lowercase();
         let Some(&(layout, _, names, least)) = Layout::ALL.iter().find(|one| one.1 == name) else {
             let all: Vec<&str> = Layout::ALL.iter().map(|one| one.1).collect();
-            let what = format!("no formatter is called `{}`; expected one of", word.text);
+            let what = format!("unknown formatter `{}`; expected one of", word.text);
             return self.fail(word.at, format!("{what} {}", all.join(" ")));
         };
         let given = self.arguments()?;
@@ -306,7 +306,7 @@ impl Parser<'_> {
             (Some(at), _) => {
                 let (name, value) = argument.text.split_at(at);
                 let Some(key) = names.iter().find(|key| **key == name) else {
-                    let what = format!("no argument is called `{name}`; expected one of");
+                    let what = format!("unknown argument `{name}`; expected one of");
                     return self.fail(argument.at, format!("{what} {}", names.join(" ")));
                 };
                 (*key, value[1..].to_owned())

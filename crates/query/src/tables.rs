@@ -126,10 +126,15 @@ impl Source {
     /// ```
     /// use heaptide_query::tables::Source;
     /// assert!(Source::named("marks").is_some_and(|table| table.name == "snapshots"));
+    /// assert!(Source::named("threads").is_some_and(|table| table.name == "lanes"));
     /// ```
     pub fn named(name: &str) -> Option<&'static Source> {
         let name = name.to_ascii_lowercase();
-        let name = if name == "marks" { "snapshots" } else { &name };
+        let name = match &*name {
+            "marks" => "snapshots",
+            "threads" => "lanes",
+            name => name,
+        };
         SOURCES.iter().find(|source| source.name == name)
     }
 
@@ -137,11 +142,11 @@ impl Source {
     pub fn columns(&self) -> Vec<Info> {
         let mut all = vec![
             Info::uint("process", "", "process id"),
-            Info::uint("image", "", "number of the program in that process, 0 before any exec"),
+            Info::uint("image", "", "number of the program in the process, 0 before any exec"),
             Info::text("program", "path of the program"),
-            Info::text("host", "name of the machine"),
-            Info::uint("rank", "", "place in a parallel job"),
-            Info::uint("run", "", "number of the recording it was merged from"),
+            Info::text("host", "host name"),
+            Info::uint("rank", "", "rank in a parallel job"),
+            Info::uint("run", "", "number of the source recording, if merged"),
         ];
         all.extend((self.columns)());
         all
@@ -152,7 +157,8 @@ impl Source {
     /// ```
     /// use heaptide_query::tables::Source;
     /// let page = Source::named("lanes").unwrap().described();
-    /// assert!(page.contains("  lane, thread       text            their name"), "{page}");
+    /// let column = "  lane, thread       text            name of the threads";
+    /// assert!(page.contains(column), "{page}");
     /// ```
     pub fn described(&self) -> String {
         let mut page = format!("{}: {}\n\n", self.name, self.says);
@@ -242,8 +248,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoTrace => f.write_str(
-                "it was recorded without a trace, which events and lifetimes are read from; \
-                 `heaptide run --mode trace` records one",
+                "recorded without a trace, which the tables events and lifetimes require; \
+                 record one with `heaptide run --mode trace`",
             ),
             Error::Unreadable(error) => error.fmt(f),
         }
@@ -446,23 +452,23 @@ fn measure(measure: Measure) -> Info {
         _ => "blocks",
     };
     let says = match measure {
-        Measure::Allocations => "blocks allocated, those by realloc included",
-        Measure::Frees => "blocks freed, by whichever thread",
+        Measure::Allocations => "blocks allocated, including by realloc",
+        Measure::Frees => "blocks freed, by any thread",
         Measure::Reallocations => "blocks reallocated",
-        Measure::Failed => "allocations that failed",
-        Measure::RequestedBytes => "bytes asked for",
-        Measure::UsableBytes => "bytes given",
-        Measure::FreedBytes => "bytes freed",
+        Measure::Failed => "failed allocations",
+        Measure::RequestedBytes => "requested bytes",
+        Measure::UsableBytes => "usable bytes",
+        Measure::FreedBytes => "usable bytes freed",
         Measure::LiveBlocks => "blocks allocated and not freed",
-        Measure::LiveBytes => "their bytes",
-        Measure::PeakBytes => "the most that was live at once",
-        Measure::AtPeakBlocks => "blocks that were live then",
-        Measure::AtPeakBytes => "bytes that were live when most were",
-        Measure::Temporary => "blocks freed by their thread before it allocated another",
-        Measure::CrossThreadFrees => "blocks freed by another thread",
-        Measure::LargestBytes => "the largest request",
-        Measure::FreesHere => "frees made here, of whosever blocks",
-        Measure::FreedHereBytes => "their bytes",
+        Measure::LiveBytes => "bytes allocated and not freed",
+        Measure::PeakBytes => "peak of live bytes",
+        Measure::AtPeakBlocks => "blocks live at the peak of the process",
+        Measure::AtPeakBytes => "bytes live at the peak of the process",
+        Measure::Temporary => "blocks freed by the allocating thread before its next allocation",
+        Measure::CrossThreadFrees => "blocks freed by a thread other than the allocating one",
+        Measure::LargestBytes => "largest request",
+        Measure::FreesHere => "frees performed here, of any block",
+        Measure::FreedHereBytes => "bytes freed here, of any block",
     };
     Info::uint(measure.name(), unit, says)
 }

@@ -11,7 +11,7 @@ fn the_page_lists_every_column() {
     let first = format!("\n### `{}`", Source::all()[0].name);
     let (head, _) = page.split_once(&first).unwrap_or((&page, ""));
     let list = |source: &Source| {
-        format!("\n### `{}`\n\nA record is {}.\n\n{}", source.name, source.says, source.markdown())
+        format!("\n### `{}`\n\nContents: {}.\n\n{}", source.name, source.says, source.markdown())
     };
     let expected = format!("{head}{}", Source::all().iter().map(list).collect::<String>());
     if std::env::var_os("UPDATE_EXPECT").is_some() {

@@ -107,10 +107,10 @@ fn formats() {
     assert_eq!(arguments("format JSON(object, pretty)").len(), 2);
     assert_eq!(arguments("format format(\"%a=b%\",title=\"x y\")")["format"], "%a=b%");
     bad("FORMAT tree(a,1,c,d)", "takes 0 to 3 arguments, got 4", "tree");
-    bad("FORMAT tree(glorb=glurb)", "no argument is called `glorb`", "glorb");
+    bad("FORMAT tree(glorb=glurb)", "unknown argument `glorb`", "glorb");
     bad("FORMAT table(x)", "column-width takes a number", "x");
     bad("FORMAT format", "takes 1 to 2", "format");
-    bad("FORMAT nice", "no formatter is called `nice`; expected one of cali", "nice");
+    bad("FORMAT nice", "unknown formatter `nice`; expected one of cali", "nice");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn conditions() {
     assert!(query.format.is_some());
     bad("where a=", "expected a value after `=`", "");
     bad("where aa=bb,NOT", "expected a condition", "");
-    bad("where a =~ \"(\"", "no regular expression", "\"(\"");
+    bad("where a =~ \"(\"", "invalid regular expression", "\"(\"");
     bad("where (a or b", "expected `)`", "");
     bad("where a b", "expected a clause keyword, got `b`", "b");
 }
@@ -134,7 +134,7 @@ fn errors_are_at_their_place() {
     bad("select sum()", "sum takes 1 argument, got 0", "sum");
     bad("select count(a)", "count takes 0 arguments, got 1", "count");
     bad("select sum(a,b,c)", "sum takes 1 argument, got 3", "sum");
-    bad("select summ(a)", "no aggregation operator is called `summ`", "summ");
+    bad("select summ(a)", "unknown aggregation operator `summ`", "summ");
     bad("aggregate sum(aa), count(", "expected `)`", "");
     bad("aggregate sum(aa),", "expected an aggregation operator", "");
     bad("select scale(a,b)", "expected a number, got `b`", "b)");
@@ -143,7 +143,7 @@ fn errors_are_at_their_place() {
     bad("select a)", "expected a clause, got `)`", ")");
     bad("let a=scale(x,10.0), a =scale(y,5)", "`a` is defined twice", "a =");
     bad("let a scale(x)", "expected `=` after `a`", "scale");
-    bad("let a=nope(x)", "no operator is called `nope`", "nope");
+    bad("let a=nope(x)", "unknown operator `nope`", "nope");
     bad("limit x", "LIMIT takes a number", "x");
     bad("select a\nwhere\nb=", "expected a value", "");
 }

@@ -71,7 +71,7 @@ impl Chosen {
             let path = recording.path.display();
             let of = pid.map(|pid| format!(" of process {pid}")).unwrap_or_default();
             let words = &self.words;
-            return Err(Error::no(format!("{path}: {words} leaves nothing{of}")));
+            return Err(Error::negative(format!("{path}: no allocations{of} match {words}")));
         }
         Ok(())
     }
@@ -102,13 +102,13 @@ fn rules_of_file(path: &Path) -> Result<Rules, Error> {
         io::ErrorKind::NotFound => {
             let sets = SETS.map(|(name, _)| name).join(" ");
             let path = path.display();
-            Error::new(format!("--rules {path}: no such file, and no set; sets are {sets}"))
+            Error::new(format!("--rules {path}: no such file or built-in set; sets are {sets}"))
         }
         _ => Error::file(path, "read rules", error),
     })?;
     let text = String::from_utf8(text).map_err(|_| {
         let path = path.display();
-        Error::new(format!("{path}: cannot read rules: it is no UTF-8 text; name another file"))
+        Error::new(format!("{path}: cannot read rules: not UTF-8 text"))
     })?;
     Rules::parse(&text).map_err(|error| Error::new(format!("{}:{error}", path.display())))
 }
@@ -126,7 +126,7 @@ fn words(selection: &Selection, rules: &Rules) -> String {
         [("--live-only", selection.live_only), ("--temporary-only", selection.temporary_only)];
     words.extend(only.into_iter().filter(|(_, asked)| *asked).map(|(word, _)| word.to_owned()));
     if !rules.ignored().is_empty() {
-        words.push(format!("what --rules {} keeps", selection.rules.join(",")));
+        words.push(format!("--rules {}", selection.rules.join(",")));
     }
     words.join(" ")
 }

@@ -29,13 +29,13 @@ pub fn report(recording: &Path, damaged: &[(PathBuf, String)]) {
     let new = damaged.iter().filter(|(file, _)| reported.insert(whole(file)));
     let new: Vec<&String> = new.map(|(_, reason)| reason).collect();
     for reason in new.iter().take(SHOWN) {
-        message(format_args!("left out: {reason}"));
+        message(format_args!("skipped: {reason}"));
     }
     let recording = recording.display();
     match new.len().saturating_sub(SHOWN) {
         0 => {}
         more => message(format_args!(
-            "{recording}: {more} more cannot be read and are left out; \
+            "{recording}: skipped {more} more unreadable files; \
              `heaptide info {recording}` lists them"
         )),
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::{FAILED, NO};
+use crate::{FAILED, NEGATIVE};
 
 /// What went wrong, and why.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error that says all there is to say.
+    /// An error without a cause.
     pub fn new(what: impl Into<String>) -> Error {
         Error { what: what.into(), source: None, excerpt: String::new(), status: FAILED }
     }
 
-    /// No error: the answer is no.
-    pub fn no(what: impl Into<String>) -> Error {
-        Error { status: NO, ..Error::new(what) }
+    /// Not an error, but a negative result: nothing found.
+    pub fn negative(what: impl Into<String>) -> Error {
+        Error { status: NEGATIVE, ..Error::new(what) }
     }
 
     /// An error in a text, with the lines of it that show the place.
@@ -85,7 +85,7 @@ impl From<String> for Error {
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
-        Error { source: Some(source), ..Error::new("the system refused") }
+        Error { source: Some(source), ..Error::new("I/O error") }
     }
 }
 

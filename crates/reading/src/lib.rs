@@ -16,7 +16,8 @@ pub mod source;
 pub mod sql;
 pub mod values;
 
-/// The status of a command whose answer is no.
-pub const NO: u8 = 1;
-/// The status of a command that could not do its work; also what clap exits with.
+/// Exit status: check failed or nothing found. `docs/recording.md` lists the cases, and the other
+/// statuses.
+pub const NEGATIVE: u8 = 1;
+/// Exit status: error. clap exits with it, too.
 pub const FAILED: u8 = 2;

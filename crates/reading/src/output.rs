@@ -21,7 +21,8 @@ pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
         false => Ok(()),
         true => {
             let path = path.display();
-            let what = format!("{path}: exists; --force replaces it, -o names another file");
+            let what =
+                format!("{path}: exists; replace it with --force, or choose another file with -o");
             Err(Error::new(what))
         }
     }

@@ -51,7 +51,7 @@ impl Progress {
         Progress { bar, drawing: drawing.flatten() }
     }
 
-    /// Says what of it is done: `naming functions 1024/4096`.
+    /// Says what of it is done: `looking up symbols 1024/4096`.
     pub fn at(&self, what: &str, done: usize, total: usize) {
         self.bar.set_message(format!("{what} {done}/{total}"));
     }

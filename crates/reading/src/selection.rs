@@ -1,4 +1,4 @@
-//! The words by which every command that reads a recording says what of it is meant.
+//! The options of every command that reads a recording: which one, and what to select of it.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::values;
 /// How processes are kept apart in a tree.
 #[derive(Args, Debug)]
 pub struct Origins {
-    /// Join all processes and put each (or each host, each rank) round what it allocated
+    /// Join all processes, with an outermost frame for each process, host or rank
     #[arg(long, value_name = "process|host|rank", value_parser = origin_parser(),
         hide_possible_values = true)]
     pub by: Option<Origin>,
@@ -42,13 +42,13 @@ fn origin_parser() -> impl TypedValueParser<Value = Origin> {
 /// The recording a command reads, and what of it.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
-    /// Recording: NAME.heaptide or a profile in it [default: the newest *.heaptide here]
+    /// Recording to read: NAME.heaptide, or a profile in it [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
-    /// Read the snapshots of this number; `heaptide info` lists them
+    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub snapshot: Option<u32>,
-    /// Count from the start of the program, also where figures were reset
+    /// Count from the start of the program, ignoring resets
     #[arg(long)]
     pub from_start: bool,
     /// Whether the output of the command lists files that cannot be read.
@@ -76,38 +76,38 @@ impl Source {
 /// The processes, blocks and frames that count, and what they are called.
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
-    /// Show this process only; `all` joins all into one [default: the largest]
+    /// Show only this process, or all processes joined into one [default: the largest]
     #[arg(long, value_name = "PID|all")]
     pub process: Option<Which>,
-    /// Take a scope inside one of the same name for that one: A > B > A > B is A > B
+    /// Collapse recursive scopes: A > B > A > B becomes A > B
     #[arg(long)]
     pub fold_recursion: bool,
-    /// Keep what has a function that matches; or a module, file, scope, label or lane
+    /// Keep only sites with a matching function (or module, file, scope, label, thread)
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
     pub focus: Vec<String>,
-    /// Leave out what has one that matches
+    /// Exclude sites with a matching function (or module, file, scope, label, thread)
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
     pub ignore: Vec<String>,
-    /// Take frames (or scopes, labels) that match out of the stacks, and keep what they allocate
+    /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
     pub hide: Vec<String>,
-    /// Keep requests from this many bytes on
+    /// Keep only requests of at least this many bytes
     #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
     pub min_size: Option<u64>,
-    /// Keep requests up to this many bytes
+    /// Keep only requests of at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
     pub max_size: Option<u64>,
-    /// Keep what has live blocks
+    /// Keep only sites with live blocks
     #[arg(long, help_heading = FILTERS)]
     pub live_only: bool,
-    /// Keep what has temporary blocks
+    /// Keep only sites with temporary blocks
     #[arg(long, help_heading = FILTERS)]
     pub temporary_only: bool,
-    /// Show this many levels; deeper ones count for the last of them
+    /// Show N levels of stacks; deeper frames are counted at the last one
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = FILTERS)]
     pub depth: Option<NonZeroUsize>,
-    /// Rewrite names and stacks by this file or built-in set: std boost tbb tokio rust qt cpython
-    /// regex cling mallocprofiler
+    /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
+    /// cpython regex cling mallocprofiler
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
     pub rules: Vec<String>,
 }

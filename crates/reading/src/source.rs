@@ -85,12 +85,12 @@ fn choose(
 ) -> Result<(Chosen, Recording), Error> {
     let all = apart != Apart::Nowhere || selection.process == Some(Which::All);
     if let Some(pid) = selection.pid().filter(|_| all) {
-        let what = "--by keeps processes apart that are joined, all of them";
-        return Err(Error::new(format!("{what}; leave out --by or --process {pid}")));
+        let what = "--by joins all processes";
+        return Err(Error::new(format!("{what}; omit --by or --process {pid}")));
     }
     let chosen = Chosen::of(selection)?;
     let mut recording = read(source)?;
-    let _progress = Progress::start("choosing what was asked for");
+    let _progress = Progress::start("applying filters");
     if selection.fold_recursion {
         recording.processes.iter_mut().for_each(Process::fold_scopes);
     }
@@ -132,19 +132,19 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
         return Err(Error::new(
-            "no *.heaptide in this directory; name a recording, or make one with \
+            "no *.heaptide in the current directory; name a recording, or make one with \
              `heaptide run -- PROGRAM`",
         ));
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
-    message(format_args!("reading {}, the newest recording here", path.display()));
+    message(format_args!("reading {}, the newest recording in this directory", path.display()));
     told(path, choice, source.listed)
 }
 
 /// Reads a recording, shows how far that is where it takes long, and reports what cannot be read.
 fn told(path: &Path, choice: Choice, listed: Listed) -> Result<Recording, Error> {
     let progress = Progress::start(format!("reading {}", path.display()));
-    let names = &mut |done, total| progress.at("naming functions", done, total);
+    let names = &mut |done, total| progress.at("looking up symbols", done, total);
     let recording = Recording::open_telling(path, choice, names)?;
     drop(progress);
     if listed == Listed::Nowhere || Goes::by_stdout() == Goes::Elsewhere {
@@ -158,9 +158,7 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
     let path = recording.path.display();
     match pid {
         _ if recording.processes.is_empty() => {
-            message(format_args!(
-                "{path}: nothing was recorded; `heaptide info` says what is there"
-            ));
+            message(format_args!("{path}: nothing was recorded; see `heaptide info`"));
             false
         }
         Some(pid) if recording.processes.iter().all(|p| p.pid != pid) => {
@@ -169,7 +167,10 @@ pub fn has(recording: &Recording, pid: Option<u32>) -> bool {
             pids.dedup();
             let shown: Vec<String> = pids.iter().take(20).map(u32::to_string).collect();
             let more = if pids.len() > shown.len() { ", …" } else { "" };
-            message(format_args!("{path}: no process {pid}; it has {}{more}", shown.join(", ")));
+            message(format_args!(
+                "{path}: no process {pid}; available: {}{more}",
+                shown.join(", ")
+            ));
             false
         }
         _ => true,
@@ -187,7 +188,7 @@ pub fn largest(recording: &Recording, pid: Option<u32>, measure: Measure) -> Opt
         let (pid, image, all) = (process.pid, process.image, others + 1);
         message(format_args!(
             "showing pid {pid} image {image}, the largest of {all} process images; \
-             `--process PID` chooses"
+             `--process PID` selects another"
         ));
     }
     Some(process)
@@ -204,7 +205,7 @@ pub fn has_stacks(recording: &Recording, process: &Process) -> bool {
         )),
         Mode::Counters => message(format_args!(
             "{path}: recorded with --mode counters, so there are no stacks; \
-             see `heaptide report --by lane` and `--by size`"
+             see `heaptide report --by thread` and `--by size`"
         )),
     }
     process.mode == Mode::Stacks
@@ -217,7 +218,7 @@ pub fn has_scopes(recording: &Recording, process: &Process) -> bool {
         let path = recording.path.display();
         message(format_args!(
             "{path}: recorded with --mode counters, so there are no scopes and labels; \
-             see `heaptide report --by lane` and `--by size`"
+             see `heaptide report --by thread` and `--by size`"
         ));
     }
     !counters

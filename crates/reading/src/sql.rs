@@ -11,17 +11,17 @@ use crate::selection::{OF_RECORDINGS, Selection, Source};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct SqlOptions {
-    /// The query; several have `;` between. Without one, a prompt, or what standard input says
+    /// SQL query, or several separated by `;` [default: read standard input, or open a prompt]
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
-    /// Recordings, or profiles in them. All processes are asked, unless --process chooses
-    /// [default: the newest *.heaptide here]
+    /// Recordings or profiles in them; all their processes are queried unless --process selects
+    /// one [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
-    /// Ask what `heaptide export --format parquet` wrote to this directory, not recordings
+    /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
-    /// Show the answer as [default: as the name of the file says, else table]
+    /// Output format [default: by the extension of the output file, or table]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<SqlFormat>,
     /// File to write [default: standard output]
@@ -30,13 +30,13 @@ pub struct SqlOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Read the snapshots of this number; `heaptide info` lists them
+    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub snapshot: Option<u32>,
-    /// Count from the start of the program, also where figures were reset
+    /// Count from the start of the program, ignoring resets
     #[arg(long)]
     pub from_start: bool,
-    /// What of them counts.
+    /// Processes, sites and frames to select.
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -47,13 +47,13 @@ Example:
   heaptide sql \"SELECT sum(live_bytes) FROM sites WHERE stack_contains(stack, '^parse')\" app.heaptide
   heaptide sql 'SELECT * FROM sites WHERE live_blocks > 0' app.heaptide -o live.parquet
 
-`heaptide sql` and `heaptide sql app.heaptide` are a prompt; `\\d` there lists the tables, `\\d TABLE` its columns, `\\df` the
-functions.";
+`heaptide sql` and `heaptide sql app.heaptide` open a prompt: `\\d` lists the tables, `\\d TABLE` the columns of a table, `\\df`
+the functions.";
 
 /// How answers are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum SqlFormat {
-    /// Columns for a person
+    /// Aligned columns
     Table,
     /// Comma-separated values
     Csv,

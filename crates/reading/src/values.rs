@@ -16,7 +16,7 @@ const REAL_TIME_LAST: i32 = 64;
 
 /// What to say of `-` where a directory is written.
 pub const NO_DIRECTORY: &str =
-    "a directory is written, which standard output cannot be; `./-` is one of this name";
+    "the output is a directory, not standard output; use `./-` for a directory named -";
 
 /// A directory to write, which `-` does not name.
 pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
@@ -28,23 +28,23 @@ pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
 
 /// A number of levels.
 pub fn levels(text: &str) -> Result<NonZeroUsize, &'static str> {
-    text.parse().map_err(|_| "expected a number of levels from 1 on")
+    text.parse().map_err(|_| "expected a number of levels, at least 1")
 }
 
 /// The most bytes that traces may take.
 pub fn bound(text: &str) -> Result<u64, String> {
-    some_bytes(text, "without --max-size there is no bound")
+    some_bytes(text, "omit --max-size for no limit")
 }
 
 /// Bytes below which requests have stacks.
 pub fn stacks_below(text: &str) -> Result<u64, String> {
-    some_bytes(text, "--mode scopes records no stacks")
+    some_bytes(text, "use --mode scopes to record no stacks")
 }
 
 /// Bytes, but not 0, for which there is another way.
 fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
     match bytes(text)? {
-        0 => Err(format!("expected bytes from 1 on; {otherwise}")),
+        0 => Err(format!("expected at least 1 byte; {otherwise}")),
         some => Ok(some),
     }
 }
@@ -65,7 +65,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 /// A time: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a time from 10ms on, such as 500ms, 10s or 2m".to_owned();
+    let expected = || "expected a time of at least 10ms, such as 500ms, 10s or 2m".to_owned();
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
     let (number, unit) = text.split_at(unit);
     let scale = match unit {
@@ -96,12 +96,11 @@ pub fn signal(text: &str) -> Result<i32, String> {
     };
     let known =
         |&n: &i32| Signal::try_from(n).is_ok() || (REAL_TIME_FIRST..=REAL_TIME_LAST).contains(&n);
-    let number = number
-        .filter(known)
-        .ok_or("expected the name or number of a signal, such as USR2 or RTMIN+1")?;
+    let number =
+        number.filter(known).ok_or("expected a signal name or number, such as USR2 or RTMIN+1")?;
     match Signal::try_from(number) {
         Ok(signal @ (Signal::SIGKILL | Signal::SIGSTOP)) => {
-            Err(format!("no program gets to see {signal}; choose another"))
+            Err(format!("{signal} cannot be caught; choose another signal"))
         }
         _ => Ok(number),
     }
@@ -132,7 +131,7 @@ mod tests {
     #[test]
     fn bytes_that_bound_something() {
         assert_eq!(bound("2G"), Ok(2 << 30));
-        let says = "expected bytes from 1 on; without --max-size there is no bound";
+        let says = "expected at least 1 byte; omit --max-size for no limit";
         assert_eq!(bound("0"), Err(says.to_owned()));
         assert_eq!(bound("0K"), Err(says.to_owned()));
         assert_eq!(bound("x"), bytes("x"));

@@ -60,7 +60,7 @@ impl View<'_> {
             (Mode::Counters, Rows::Scopes) => Some("--mode counters, so there are no scopes"),
             (Mode::Counters, _) => Some("--mode counters, so there are no stacks"),
             (Mode::Scopes, Rows::Functions | Rows::Stacks) => {
-                Some("--mode scopes, so there are no stacks; --by scope compares what is there")
+                Some("--mode scopes, so there are no stacks; --by scope compares scopes")
             }
             (Mode::Stacks | Mode::Scopes, _) => None,
         };

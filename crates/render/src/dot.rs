@@ -63,7 +63,7 @@ pub fn write(
         };
         let lane = &process.lanes[id.0 as usize];
         let threads = counted(lane.threads.into(), "thread");
-        let title = quoted(&[format!("lane {}, {threads}", printable(&lane.name))]);
+        let title = quoted(&[format!("thread {}, {threads}", printable(&lane.name))]);
         let _ = writeln!(graph.text, "  subgraph cluster_{} {{\n    label={title};", id.0);
         graph.branches(&branches, Some(id));
         graph.text.push_str("  }\n");
@@ -150,7 +150,7 @@ impl Graph<'_> {
         let title = [
             format!("{command} ({}) · {name} {total}", self.process.who()),
             format!(
-                "shade and size: own share; branches below {} are put together or left out",
+                "shade and size: own share; branches below {} are merged or omitted",
                 percent(self.least, self.whole)
             ),
         ];

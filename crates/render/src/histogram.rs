@@ -85,7 +85,7 @@ fn exact(out: &mut dyn Write, process: &Process, sizes: &Sizes, view: &View) -> 
     match sizes.recorded {
         true => writeln!(out, "{found}: recorded for {share} of the allocations")?,
         false => {
-            writeln!(out, "{found}: from sites with but one size, {share} of the allocations")?
+            writeln!(out, "{found}: from sites with a single size, {share} of the allocations")?
         }
     }
     let mut rows: Vec<&Exact> = sizes.exact.iter().collect();

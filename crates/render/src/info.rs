@@ -19,7 +19,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
     if !recording.unrecorded.is_empty() {
         writeln!(
             out,
-            "  the program itself is not recorded: {}",
+            "  the program itself was not recorded: {}",
             printable(&recording.unrecorded)
         )?;
     }
@@ -38,9 +38,11 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
 fn sealed(recording: &Recording) -> String {
     match (recording.sealed, &*recording.ran_after_sealing) {
         (false, _) => "not sealed: symbols are looked up on this machine".to_owned(),
-        (true, []) => "sealed: symbols are stored, it can be read on another machine".to_owned(),
+        (true, []) => {
+            "sealed: symbols are stored; the recording can be read on other machines".to_owned()
+        }
         (true, images) => format!(
-            "sealed on {}; {} ran later ({}): what these reached then has names on this machine only",
+            "sealed on {}; {} ran later ({}): functions first called then have names only on this machine",
             date(recording.sealed_realtime_ns),
             counted(images.len() as u64, "process image"),
             printable(&images.join(", "))
@@ -70,7 +72,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         Mode::Scopes => "scopes",
     };
     if let Some(part) = &p.part {
-        row("figures", part.clone())?;
+        row("counts", part.clone())?;
     }
     row("mode", mode.to_owned())?;
     if let Some(says) = trace_says(p) {
@@ -82,8 +84,8 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
     };
     row("peak", format!("{} bytes, {bound}", count(p.totals.peak_bytes)))?;
-    let lanes = format!("{}, {} at the same time at most", p.lanes.len(), p.lanes_at_once);
-    row("lanes", lanes)?;
+    let threads: u64 = p.lanes.iter().map(|lane| u64::from(lane.threads)).sum();
+    row("threads", format!("{}, at most {} at a time", count(threads), p.lanes_at_once))?;
     let (nodes, frames) = (p.stacks.len().saturating_sub(1), p.frames.len());
     let tables = [(p.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
     let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
@@ -125,7 +127,8 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         writeln!(out, "    {:>12} {name:<14} {meaning}", count(*n))?;
     }
     if p.unmatched_frees > 0 {
-        let (n, meaning) = (count(p.unmatched_frees), "frees of blocks not seen allocated");
+        let (n, meaning) =
+            (count(p.unmatched_frees), "frees of blocks whose allocation was not recorded");
         writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
     }
     for note in &p.notes {
@@ -138,7 +141,7 @@ fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     writeln!(out, "  modules    {}", p.modules.len())?;
     for module in &p.modules {
         let build_id = match module.build_id.is_empty() {
-            true => "no build-id".to_owned(),
+            true => "no build id".to_owned(),
             false => hex(&module.build_id),
         };
         let unloaded = if module.unloaded { " (unloaded)" } else { "" };

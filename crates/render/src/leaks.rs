@@ -107,7 +107,7 @@ fn page(
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),
         Mode::Scopes => ("scope path", "Recorded with --mode scopes: by scope, not by stack\n"),
-        Mode::Counters => ("lane", "Recorded with --mode counters: by lane, not by stack\n"),
+        Mode::Counters => ("thread", "Recorded with --mode counters: by thread, not by stack\n"),
     };
     let live = live_name(process);
     match leaks.leaks.len() as u64 {
@@ -148,10 +148,10 @@ fn suppressed_too(leaks: &Leaks) -> &'static str {
 fn no_leak_yet(end: End) -> Option<&'static str> {
     match end {
         End::Exited(_) => None,
-        End::Running => Some("It still runs: these are live, and may still be freed"),
-        End::Signaled(_) => Some("It was killed: these were live, and could not be freed any more"),
-        End::Exec => Some("Another program took its place: these do not count as leaks"),
-        End::Unknown => Some("Its end was not seen: these were live at the last sign of it"),
+        End::Running => Some("Still running: these blocks are live and may be freed later"),
+        End::Signaled(_) => Some("Killed: these blocks were live when the program was killed"),
+        End::Exec => Some("Replaced by exec: these blocks do not count as leaks"),
+        End::Unknown => Some("End not seen: these blocks were live when the process was last seen"),
     }
 }
 
@@ -175,7 +175,7 @@ fn leak_rows(out: &mut dyn Write, process: &Process, leak: &Leak, whole: u64) ->
         }
         Origin::Lane(lane) => {
             let lane = process.lanes.get(lane.0 as usize).map_or("", |lane| &lane.name);
-            return writeln!(out, "      lane {}", printable(lane));
+            return writeln!(out, "      thread {}", printable(lane));
         }
     };
     if stack == StackId(0) {
@@ -195,7 +195,7 @@ fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Re
     let rows = || names.iter().zip(&leaks.used).enumerate();
     let is_used = |used: &Used| used.blocks > 0 || used.bytes > 0;
     if leaks.used.iter().any(is_used) {
-        writeln!(out, "\nSuppressions used; --no-built-in shows what those built in hide")?;
+        writeln!(out, "\nSuppressions used (--no-built-in disables the built-in ones)")?;
         writeln!(out, "  {:>9} {:>13}  pattern", "blocks", "bytes")?;
     }
     for (i, (name, used)) in rows().filter(|(_, (_, used))| is_used(used)) {

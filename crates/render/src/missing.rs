@@ -28,7 +28,7 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     let rest = lines.len().saturating_sub(LINES - 1);
     if rest > 1 {
         lines.truncate(LINES - 1);
-        lines.push(format!("{rest} more things; `heaptide info` lists them"));
+        lines.push(format!("{rest} more; `heaptide info` lists them"));
     }
     lines
 }
@@ -41,8 +41,8 @@ fn unrecorded(recording: &Recording) -> Vec<String> {
 
 fn own_malloc(recording: &Recording) -> Option<String> {
     let with = recording.processes.iter().filter(|process| process.has_own_malloc).count();
-    let why = "the executable has a malloc of its own, and only what that passes on is recorded";
-    (with > 0).then(|| whose(recording, with as u64, "perhaps memory", why))
+    let why = "the executable defines malloc; only allocations it forwards are recorded";
+    (with > 0).then(|| whose(recording, with as u64, "some memory", why))
 }
 
 /// `WHAT: WHY`, and of how many processes if there are several.

@@ -220,5 +220,5 @@ fn missing(processes: &[&Process], rows: &[Row]) -> Option<String> {
     let here = rows.iter().filter(|row| row.rank.is_some()).count() as u64;
     let one_job = ranked().all(|other| other == (job, of));
     (one_job && here > 0 && here < u64::from(of))
-        .then(|| format!("{here} of the job's {of} ranks are here"))
+        .then(|| format!("{here} of the job's {of} ranks are in this recording"))
 }

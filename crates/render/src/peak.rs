@@ -45,7 +45,7 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
     writeln!(out, "peak {}: {} bytes{blocks}{exact}", bytes(t.peak_bytes), count(t.peak_bytes))?;
     moment(out, process)?;
     if process.mode == Mode::Counters {
-        return writeln!(out, "\nRecorded with --mode counters: who held it is not known");
+        return writeln!(out, "\nRecorded with --mode counters: no breakdown by function");
     }
     if process.mode == Mode::Stacks {
         writeln!(out, "\nBy function")?;
@@ -62,7 +62,7 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
     }
     if process.lanes.len() > 1 {
         let name = |row: &Row<usize>| elide_middle(&process.lanes[row.key].name, NAME);
-        table(out, "lane", &by_lane(process), whole, rows, name)?;
+        table(out, "thread", &by_lane(process), whole, rows, name)?;
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
         }
         writeln!(
             out,
-            "\nlane {}, {}",
+            "\nthread {}, {}",
             printable(&lane.name),
             counted(lane.threads.into(), "thread")
         )?;

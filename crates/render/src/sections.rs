@@ -19,29 +19,27 @@ const CALLER: usize = 46;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 6;
 
-/// Who held the memory at the peak, who holds what is live, who makes temporaries.
+/// Writes the sections of peak usage, live memory and temporary allocations, by function.
 pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
     let t = &process.totals;
-    let (peak, live) = (bytes(t.at_peak_bytes), bytes(t.live_bytes));
     let live = match process.end {
-        End::Exited(_) => ("Live at exit", format!("who never freed {live}")),
-        End::Running => ("Live now", format!("who holds {live}")),
-        _ => ("Live at the end", format!("who held {live}")),
+        End::Exited(_) => "Live at exit",
+        End::Running => "Live now",
+        _ => "Live at the end",
     };
-    let made = format!("who made {} to free them at once", counted(t.temporary, "block"));
-    let peak = ("At the peak", format!("who held the {peak}"));
+    let temporary = counted(t.temporary, "block");
     let sections = [
-        (peak, Measure::AtPeakBytes, Measure::AtPeakBlocks),
-        (live, Measure::LiveBytes, Measure::LiveBlocks),
-        (("Temporary", made), Measure::Temporary, Measure::Allocations),
+        ("Peak usage", bytes(t.at_peak_bytes), Measure::AtPeakBytes, Measure::AtPeakBlocks),
+        (live, bytes(t.live_bytes), Measure::LiveBytes, Measure::LiveBlocks),
+        ("Temporary", temporary, Measure::Temporary, Measure::Allocations),
     ];
     let charges = Charges::of(process);
-    for ((name, question), measure, second) in sections {
+    for (name, total, measure, second) in sections {
         if measure.of(t) == 0 {
-            writeln!(out, "\n{name}: nothing")?;
+            writeln!(out, "\n{name}: none")?;
             continue;
         }
-        writeln!(out, "\n{name}: {question}")?;
+        writeln!(out, "\n{name}: {total} by function")?;
         section(out, process, &charges, measure, second, rows)?;
     }
     Ok(())
@@ -74,13 +72,13 @@ pub(crate) fn section(
 ) -> io::Result<()> {
     let found = charges.hotspots(measure);
     if found.is_empty() {
-        return writeln!(out, "  nothing");
+        return writeln!(out, "  none");
     }
     let whole = measure.of(&process.totals);
     let functions = &charges.functions;
     writeln!(
         out,
-        "  {:>6} {:>10} {:>10}  function, and who calls it",
+        "  {:>6} {:>10} {:>10}  function and callers",
         "share",
         unit(measure),
         unit(second)
@@ -179,7 +177,7 @@ fn callers(
     }
     if hotspot.stacks.len() > 1 {
         let stacks = counted(hotspot.stacks.len() as u64, "stack");
-        writeln!(out, "{:34}({stacks}; these lines follow the heaviest)", "")?;
+        writeln!(out, "{:34}({stacks}; the heaviest is shown)", "")?;
     }
     Ok(())
 }

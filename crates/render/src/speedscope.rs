@@ -58,7 +58,7 @@ pub fn write(
         Lanes::Apart => lanes_by(process, measure)
             .into_iter()
             .filter_map(|(id, lane)| {
-                let name = format!("{}, lane {}", measure.name(), printable(&lane.name));
+                let name = format!("{}, thread {}", measure.name(), printable(&lane.name));
                 let calls = Branches::calls(process, &functions, Some(id), [measure]);
                 frames.profile(named(&name), &calls)
             })

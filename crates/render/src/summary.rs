@@ -101,7 +101,7 @@ fn next(path: &Path) -> String {
 
 fn nothing(recording: &Recording, path: &Path) -> String {
     let why = match &*recording.unrecorded {
-        "" => "the program loaded no recorder, or ended before it allocated",
+        "" => "the recorder was not loaded, or the program ended before its first allocation",
         why => why,
     };
     let line = format!("{}: nothing was recorded: {why}", path.display());

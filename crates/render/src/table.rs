@@ -54,7 +54,10 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
         GroupBy::Scope => scopes(out, process, measure.of_sites(), rows),
         GroupBy::Label => labels(out, process, measure.of_sites(), rows),
         _ if process.mode == Mode::Counters => {
-            writeln!(out, "  recorded with --mode counters: no stacks; see --by lane and --by size")
+            writeln!(
+                out,
+                "  recorded with --mode counters: no stacks; see --by thread and --by size"
+            )
         }
         _ if process.mode == Mode::Scopes => {
             writeln!(out, "  recorded with --mode scopes: no stacks; see --by scope and --by label")
@@ -76,7 +79,7 @@ fn names(
     let groups = group(process, &functions, by);
     let found = groups.iter().filter(|g| measure.of(&g.inclusive) > 0).count();
     let whole = measure.of(&process.totals);
-    writeln!(out, "{} by {}: itself, and with what it calls\n", measure.name(), by.name())?;
+    writeln!(out, "{} by {}: itself, and with its callees\n", measure.name(), by.name())?;
     writeln!(out, "  {:>17}  {:>17}  {}", "itself", "inclusive", by.name())?;
     let order = if by == GroupBy::Module { Order::Own } else { Order::Inclusive };
     let mut shown = top(groups, measure, order, usize::MAX);
@@ -144,22 +147,26 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
 }
 
 fn scopes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
-    writeln!(out, "{} by scope: itself, and with what is inside it\n", measure.name())?;
+    writeln!(out, "{} by scope: itself, and with inner scopes\n", measure.name())?;
     let found = named::scope_rows(out, process, measure, rows)?;
     more(out, found, rows)
 }
 
 fn labels(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
-    writeln!(out, "{} by label: blocks and other memory that have one\n", measure.name())?;
+    writeln!(out, "{} by label: labelled blocks and other memory\n", measure.name())?;
     let found = named::label_rows(out, process, measure, rows, true)?;
     more(out, found, rows)
 }
 
 fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
-    writeln!(out, "{} by lane: threads of one name share a lane in turn\n", measure.name())?;
     writeln!(
         out,
-        "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  lane",
+        "{} by thread: threads with one name that never overlap share a row\n",
+        measure.name()
+    )?;
+    writeln!(
+        out,
+        "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  name",
         "share", "threads", "allocs", "allocated", "at peak", "live", "frees here"
     )?;
     let mut lanes: Vec<_> = process.lanes.iter().collect();

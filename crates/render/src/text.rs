@@ -69,11 +69,15 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
         writeln!(
             out,
             "
-{rest} not shown here; `--process PID` shows one"
+{rest} not shown; `--process PID` shows one"
         )?;
     }
     if !recording.unrecorded.is_empty() {
-        writeln!(out, "\nnot recorded: the program itself: {}", printable(&recording.unrecorded))?;
+        writeln!(
+            out,
+            "\nthe program itself was not recorded: {}",
+            printable(&recording.unrecorded)
+        )?;
     }
     for (_, reason) in &recording.damaged {
         writeln!(out, "\nunreadable: {}", printable(reason))?;
@@ -99,9 +103,9 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
     };
     let why = match limit_bytes {
         Some(limit) => format!("--max-size of {} was reached", bytes(limit)),
-        None => "there was no room for more".to_owned(),
+        None => "out of space".to_owned(),
     };
-    Some(format!("{}, it ends after {}: {why}", bytes(size), duration(stopped_ns)))
+    Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))
 }
 
 /// How an image ended, in words that follow "it".
@@ -164,10 +168,10 @@ pub(crate) fn caption(out: &mut dyn Write, process: &Process) -> io::Result<()> 
     figures(out, process)
 }
 
-/// What part the figures are of, if they are not of all.
+/// Writes which part of the recording the counts are of, unless they are of all of it.
 pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     match &process.part {
-        Some(part) => writeln!(out, "  figures  {}", printable(part)),
+        Some(part) => writeln!(out, "  counts   {}", printable(part)),
         None => Ok(()),
     }
 }
@@ -248,7 +252,7 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
         (Mode::Counters, _) => {
             writeln!(
                 out,
-                "\nRecorded with --mode counters: no stacks; see --by lane and --by size"
+                "\nRecorded with --mode counters: no stacks; see --by thread and --by size"
             )?;
         }
         (Mode::Scopes, _) => {
@@ -302,7 +306,7 @@ fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let freed = format!("{} freed{across}", bytes(t.freed_bytes));
     row(out, "frees", &count(t.frees), &freed)?;
     if t.failed > 0 {
-        row(out, "failed", &count(t.failed), "allocations that the program did not get")?;
+        row(out, "failed", &count(t.failed), "failed allocations")?;
     }
     high_and_live(out, process)
 }
@@ -343,21 +347,21 @@ fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let said = process.losses.iter().filter(|loss| loss.2 > 0);
     let mut said = said.peekable();
     if said.peek().is_some() || !process.notes.is_empty() || process.unmatched_frees > 0 {
-        writeln!(out, "\nWhat is missing")?;
+        writeln!(out, "\nMissing data")?;
     }
     for (_, meaning, n) in said {
         writeln!(out, "  {:>10} {meaning}", count(*n))?;
     }
     if process.unmatched_frees > 0 {
         let n = count(process.unmatched_frees);
-        writeln!(out, "  {n:>10} frees of blocks that were not seen allocated")?;
+        writeln!(out, "  {n:>10} frees of blocks whose allocation was not recorded")?;
     }
     for note in &process.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
     }
     let unseen = process.losses.iter().filter(|loss| UNSEEN.contains(&loss.0));
     if unseen.map(|loss| loss.2).sum::<u64>() > 0 {
-        writeln!(out, "  The figures above are too small by what is not in the totals.")?;
+        writeln!(out, "  The totals above do not include these events.")?;
     }
     Ok(())
 }

@@ -214,7 +214,7 @@ fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io:
         [first, .., last] => {
             let (n, a, b) =
                 (counted(snapshots.len() as u64, "snapshot"), first.number, last.number);
-            writeln!(out, "  ▴  {n}, {a} to {b}; --site shows one function over them")
+            writeln!(out, "  ▴  {n}, {a} to {b}; --site plots one function across them")
         }
         [one] => {
             let line = format!("  ▴  snapshot {} {}", one.number, elide_middle(&one.name, NAME));
@@ -350,8 +350,8 @@ pub fn write_site(
     let timeline = Timeline { duration_ns, live, resident, allocations, undated_allocations: 0 };
     let columns = width.saturating_sub(LABEL + 3).clamp(COLUMNS.0, COLUMNS.1);
     caption(out, process)?;
-    let (n, site) = (counted(moments.len() as u64, "moment"), elide_middle(site, NAME));
-    writeln!(out, "live bytes of what matches {site} at {n}: snapshots and the end\n")?;
+    let (n, site) = (counted(moments.len() as u64, "point"), elide_middle(site, NAME));
+    writeln!(out, "live bytes of sites matching {site} at {n}: snapshots and the end\n")?;
     let page = Page { timeline: &timeline, columns };
     page.panel(out, &page.highest(&timeline.live), HIGH, &bytes)?;
     page.axis(out)?;

@@ -47,7 +47,11 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
         false => Tree::top_down(process, &functions, measure, Recursion::Fold),
         true => Tree::bottom_up(process, &functions, measure, Recursion::Fold, least),
     };
-    let way = if view.bottom_up { "who allocates, callers below" } else { "callers above callees" };
+    let way = if view.bottom_up {
+        "allocating functions first, callers below"
+    } else {
+        "callers above callees"
+    };
     writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
     writeln!(out, "  inclusive               own               function")?;
     let printer = Printer { process, functions: &functions, tree: &tree, view, whole, least };

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_reading::NO;
+use heaptide_reading::NEGATIVE;
 use heaptide_reading::error::Error;
 use heaptide_reading::output;
 use heaptide_reading::source;
@@ -29,7 +29,7 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
         Some(directory) => Session::of_dataset(directory)?,
         None => match source::open_all(&options.sources(), &options.selection)? {
             Some(recordings) => Session::of_parts(recordings::parts(recordings))?,
-            None => return Ok(ExitCode::from(NO)),
+            None => return Ok(ExitCode::from(NEGATIVE)),
         },
     };
     let text = match options.query() {
@@ -42,12 +42,12 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
     };
     let statements = statements::split(&text);
     match (&*statements, options.output()) {
-        ([], _) => Err(Error::new("nothing is asked; `heaptide sql 'SELECT …'` asks something")),
+        ([], _) => Err(Error::new("empty query; pass one: `heaptide sql 'SELECT …'`")),
         ([one], Some(path)) => {
             written(|write| output::write(path, options.force, write), &session, one, format)
         }
         (_, Some(path)) => {
-            let what = "one statement goes to a file; ask several one after the other";
+            let what = "only one statement can be written to a file";
             Err(Error::new(format!("{}: {what}", path.display())))
         }
         (all, None) => all.iter().try_for_each(|one| print(&session, one, format)),
@@ -58,9 +58,10 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
 /// The statements that come from elsewhere than the command line.
 fn read(mut from: impl Read) -> Result<String, Error> {
     let mut text = String::new();
-    from.by_ref().take(TEXT_LIMIT).read_to_string(&mut text)?;
+    let read = from.by_ref().take(TEXT_LIMIT).read_to_string(&mut text);
+    read.map_err(|e| Error::new(format!("cannot read standard input: {e}")))?;
     match text.len() as u64 == TEXT_LIMIT {
-        true => Err(Error::new("standard input has 16 MiB of SQL or more; ask less at a time")),
+        true => Err(Error::new("more than 16 MiB of SQL on standard input")),
         false => Ok(text),
     }
 }
@@ -77,7 +78,7 @@ fn format(options: &SqlOptions) -> Result<SqlFormat, Error> {
     let format = options.format.unwrap_or(by_name);
     let to_terminal = options.output().is_none() && io::stdout().is_terminal();
     if format == SqlFormat::Parquet && to_terminal {
-        let what = "--format parquet is not for a terminal; -o FILE writes it to a file";
+        let what = "--format parquet: binary output to a terminal; write it to a file with -o FILE";
         return Err(Error::new(what));
     }
     Ok(format)

@@ -29,13 +29,13 @@ use crate::session::Session;
 /// `heaptide query --dataset`.
 #[derive(Args, Debug)]
 pub struct QueryOptions {
-    /// The query, in CalQL
+    /// Query in CalQL
     #[arg(value_name = "QUERY")]
     query: String,
-    /// The dataset
+    /// Dataset to query
     #[arg(long, value_name = "DIR")]
     dataset: PathBuf,
-    /// Show the answer so, whatever the query says
+    /// Output format, overriding the query
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// File to write [default: standard output]
@@ -72,13 +72,13 @@ pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
 fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Error> {
     let source = match &query.from {
         Some(word) => Source::named(&word.text)
-            .ok_or_else(|| Error::new(format!("no table is called `{}`", word.text)))?,
+            .ok_or_else(|| Error::new(format!("unknown table `{}`", word.text)))?,
         None => &Source::all()[0],
     };
     let columns = Columns::of(source, &Wanted::of(query, format), query);
     let reader = Arc::new(Reader::new(session, source, &columns)?);
     for word in tables::unknown(query, &reader.template) {
-        message(format_args!("query: nothing is called `{}` in the dataset", word.text));
+        message(format_args!("query: unknown column `{}` in the dataset", word.text));
     }
     let mut batches = session.ask(&columns.select(source, |_| true))?;
     let wrong = Arc::new(Mutex::new(None));

@@ -74,10 +74,10 @@ pub fn of(source: &Source) -> Vec<Column> {
     let shown = infos.iter().filter(|info| info.shown == Shown::Always);
     let mut all: Vec<Column> = shown.map(Column::of).collect();
     if has_scopes(source) {
-        let (data, says) = (list(TEXT), "values of the scopes round it, outermost first");
+        let (data, says) = (list(TEXT), "values of the enclosing scopes, outermost first");
         all.push(Column { name: PATH, data, unit: "", says });
         let data = list(DataType::Struct(scope_fields()));
-        let says = "attributes and values of those scopes, iterations of loops included";
+        let says = "attributes and values of those scopes, including loop iterations";
         all.push(Column { name: SCOPES, data, unit: "", says });
     }
     all

@@ -42,9 +42,9 @@ fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
                 names.dedup();
                 let known = match names.is_empty() {
                     true => String::new(),
-                    false => format!("; there are {}", names.join(" ")),
+                    false => format!("; available: {}", names.join(" ")),
                 };
-                (format!("no column is called `{}`{known}", field.name), place)
+                (format!("unknown column `{}`{known}", field.name), place)
             }
             other => (lower(&other.to_string()), place),
         },

@@ -12,7 +12,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
 use heaptide_query::tables::Source as Table;
-use heaptide_reading::NO;
+use heaptide_reading::NEGATIVE;
 use heaptide_reading::error::Error;
 use heaptide_reading::selection::{Selection, Source};
 use heaptide_reading::source;
@@ -28,13 +28,13 @@ use crate::recordings::{self, Go, Part};
 pub struct ExportOptions {
     #[command(flatten)]
     source: Source,
-    /// The only format that is written here
+    /// Format to write
     #[arg(long, value_name = "FORMAT", value_parser = ["parquet"])]
     format: String,
     /// Directory to write
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Replace what is there of a recording of this name
+    /// Replace an existing recording of this name in the dataset
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct ExportOptions {
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     let sources = std::slice::from_ref(&options.source);
     let Some(recordings) = source::open_all(sources, &options.selection)? else {
-        return Ok(ExitCode::from(NO));
+        return Ok(ExitCode::from(NEGATIVE));
     };
     let parts = recordings::parts(recordings);
     let runs: BTreeSet<&str> = parts.iter().map(|part| &*part.run).collect();
@@ -54,7 +54,7 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     let there: Vec<&PathBuf> = there.iter().filter(|path| path.exists()).collect();
     if let Some(path) = there.first().filter(|_| !options.force) {
         let path = path.display();
-        let what = "exists; --force replaces it, -o names another directory";
+        let what = "exists; replace it with --force, or choose another directory with -o";
         return Err(Error::new(format!("{path}: {what}")));
     }
     for path in there {

@@ -31,21 +31,21 @@ pub struct Function {
 pub const FUNCTIONS: [Function; 6] = [
     Function {
         call: "stack_contains(stack, regex)",
-        says: "whether a function of the stack matches",
+        says: "true if a function of the stack matches",
         arguments: || vec![list(TEXT), TEXT],
         result: DataType::Boolean,
         body: stack_contains,
     },
     Function {
         call: "frame(stack, n)",
-        says: "its n-th function: 0 is the innermost, 1 that one's caller, -1 the outermost",
+        says: "n-th function: 0 is the innermost, 1 its caller, -1 the outermost",
         arguments: || vec![list(TEXT), DataType::Int64],
         result: TEXT,
         body: frame,
     },
     Function {
         call: "stack_text(stack)",
-        says: "its functions from the outermost on, `;` between, as in folded stacks",
+        says: "functions from the outermost, separated by `;`, as in folded stacks",
         arguments: || vec![list(TEXT)],
         result: TEXT,
         body: stack_text,
@@ -59,14 +59,14 @@ pub const FUNCTIONS: [Function; 6] = [
     },
     Function {
         call: "human_bytes(n)",
-        says: "bytes for a person: 1.50 MiB",
+        says: "formatted bytes: 1.50 MiB",
         arguments: || vec![DataType::Int64],
         result: TEXT,
         body: |arguments| Ok(human(arguments, quantity::bytes)),
     },
     Function {
         call: "human_time(ns)",
-        says: "nanoseconds for a person: 1.50 ms",
+        says: "formatted nanoseconds: 1.50 ms",
         arguments: || vec![DataType::Int64],
         result: TEXT,
         body: |arguments| Ok(human(arguments, quantity::duration)),

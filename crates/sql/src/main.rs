@@ -40,11 +40,11 @@ struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Ask the tables in SQL
+    /// Run SQL queries over recordings
     Sql(SqlOptions),
     /// Write a dataset in Parquet
     Export(ExportOptions),
-    /// Ask a dataset in CalQL
+    /// Run a CalQL query over a dataset
     Query(QueryOptions),
 }
 

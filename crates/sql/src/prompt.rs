@@ -28,11 +28,11 @@ use crate::statements::{self, Statement};
 const REMEMBERED: usize = 10_000;
 
 const HELP: &str = "\
-a statement ends with ; and may go over several lines
+statements end with ; and may span lines
 \\d         lists the tables
 \\d TABLE   lists the columns of a table
-\\df        lists the functions that only heaptide has
-\\q         ends, as Ctrl-D does
+\\df        lists the functions of heaptide
+\\q         quits, like Ctrl-D
 ";
 
 /// Asks until there is nothing more to ask. What is wrong with a statement is said, and the prompt
@@ -40,7 +40,7 @@ a statement ends with ; and may go over several lines
 ///
 /// Errors: the terminal cannot be used.
 pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
-    let failed = |error: ReadlineError| Error::new(format!("the prompt cannot be shown: {error}"));
+    let failed = |error: ReadlineError| Error::new(format!("cannot open the prompt: {error}"));
     let config = Config::builder().max_history_size(REMEMBERED).map_err(failed)?;
     let config = config.history_ignore_space(true).auto_add_history(true).build();
     let mut editor = Editor::<Words, FileHistory>::with_config(config).map_err(failed)?;
@@ -49,7 +49,7 @@ pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
     if let Some(path) = &history {
         let _ = editor.load_history(path); // the first time there is none
     }
-    message("\\? lists what the prompt understands");
+    message("\\? lists the commands");
     loop {
         match editor.readline("heaptide> ") {
             Ok(text) => {
@@ -78,10 +78,10 @@ fn entered(session: &Session, format: SqlFormat, text: &str) -> Result<bool, Err
         (Some("\\d"), None) => page(&tables())?,
         (Some("\\d"), Some(name)) => match Source::named(name) {
             Some(table) => page(&columns::described(table))?,
-            None => message(format_args!("no table is called `{name}`; \\d lists them")),
+            None => message(format_args!("unknown table `{name}`; \\d lists the tables")),
         },
         (Some(word), _) if word.starts_with('\\') => {
-            message(format_args!("`{word}` means nothing here; \\? lists what does"));
+            message(format_args!("unknown command `{word}`; \\? lists the commands"));
         }
         _ => {
             for statement in statements::split(text) {

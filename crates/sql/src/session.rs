@@ -24,9 +24,11 @@ pub struct Session {
 impl Session {
     /// An engine without tables.
     ///
-    /// Errors: the system refuses its threads.
+    /// Errors: its threads cannot be started.
     pub fn new() -> Result<Session, Error> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().build();
+        let failed = |e| Error::new(format!("cannot start threads: {e}"));
+        let runtime = runtime.map_err(failed)?;
         let mut config = SessionConfig::new().with_information_schema(true);
         config.options_mut().sql_parser.collect_spans = true;
         let context = SessionContext::new_with_config(config);

@@ -151,7 +151,7 @@ impl fmt::Display for Obstacle {
                 write!(f, "is statically linked and does not have the recorder embedded")
             }
             Reason::Machine(machine) => {
-                write!(f, "is a {machine} program; the recorder is for 64-bit x86-64 ones")
+                write!(f, "is a {machine} program; the recorder supports 64-bit x86-64 only")
             }
             Reason::Sanitizer(Sanitizer { name, flag }) => write!(
                 f,
@@ -164,7 +164,7 @@ impl fmt::Display for Obstacle {
                     Privilege::Group => "is set-group-id",
                     Privilege::Capabilities => "has file capabilities",
                 };
-                write!(f, "{what}, and programs with more rights than their user load no recorder")
+                write!(f, "{what}; the loader ignores LD_PRELOAD for privileged programs")
             }
         }
     }
@@ -234,7 +234,7 @@ fn privilege_of(file: &Path) -> Option<Privilege> {
 ///
 /// Errors: the file is missing or no shared object for this machine.
 pub fn check_library(path: &Path) -> Result<Elf, String> {
-    let not_one = || "is no 64-bit ELF shared object; build it with -shared -fPIC".to_owned();
+    let not_one = || "not a 64-bit ELF shared object; build it with -shared -fPIC".to_owned();
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "no such file; expected the path of a library".to_owned(),
         _ => error.to_string(),
@@ -245,7 +245,7 @@ pub fn check_library(path: &Path) -> Result<Elf, String> {
     match Elf::read(path).map_err(|error| error.to_string())? {
         Some(elf) if elf.is_library() => Ok(elf),
         Some(elf) if elf.is_program() && elf.is_of_this_machine() => {
-            Err("is a program, expected a shared object; build it with -shared".to_owned())
+            Err("an executable, expected a shared object; build it with -shared".to_owned())
         }
         _ => Err(not_one()),
     }
@@ -389,7 +389,7 @@ mod tests {
         let library = build(&place, "library.so", &["-shared", "-fPIC"]);
         assert!(check_library(&library).is_ok());
         let why = |path: &Path| check_library(path).expect_err("no library");
-        assert!(why(&build(&place, "program", &[])).contains("is a program"));
+        assert!(why(&build(&place, "program", &[])).contains("an executable, expected"));
         assert!(why(&place).contains("no 64-bit ELF shared object"));
         assert!(why(&place.join("program.c")).contains("no 64-bit ELF shared object"));
         assert!(why(&place.join("missing")).contains("no such file"));

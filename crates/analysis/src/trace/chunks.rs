@@ -128,14 +128,14 @@ impl Files {
                 }
                 contents.clear();
                 let moved = self.moved_since(chunk.number).map_err(|e| e.to_string())?;
-                let place = moved.ok_or("its place was written anew")?;
+                let place = moved.ok_or("it was overwritten")?;
                 self.read_moved(&place, contents)
             }
         }
     }
 
     fn read_moved(&mut self, place: &Place, contents: &mut Vec<u8>) -> Result<(), String> {
-        let moved = self.moved.as_ref().ok_or("the file is gone")?;
+        let moved = self.moved.as_ref().ok_or("the file was removed")?;
         moved.read(place, &mut self.unpacker, contents).map_err(|e| e.to_string())
     }
 

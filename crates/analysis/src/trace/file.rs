@@ -122,8 +122,7 @@ impl TraceFile {
         read.map_err(|source| Error::Io { path: path(), doing: "read", source })?;
         let magic = TRACE_MAGIC.len().min(have);
         if bytes[..magic] != TRACE_MAGIC[..magic] {
-            let what =
-                "it is something else, expected a trace that starts with HEAPTRCE".to_owned();
+            let what = "not a trace, expected a file that starts with HEAPTRCE".to_owned();
             return Err(Error::Damaged { path: path(), what });
         }
         let Some(head) = (self.size >= HEAD).then(|| TraceHead::read_from_bytes(&bytes)) else {
@@ -231,10 +230,10 @@ impl Unpacker {
         contents.clear();
         contents.reserve(CONTENTS_MAX); // one size for all: no chunk asks for more memory again
         let unpacked = self.decompressor.decompress_to_buffer(&self.packed[..], contents);
-        let length = unpacked.map_err(|e| format!("it does not unpack: {e}"))?;
+        let length = unpacked.map_err(|e| format!("cannot decompress: {e}"))?;
         if length != chunk.raw_length as usize {
             let expected = chunk.raw_length;
-            return Err(format!("it unpacks to {length} bytes, expected {expected}"));
+            return Err(format!("it decompresses to {length} bytes, expected {expected}"));
         }
         match start(contents) {
             Some(start) if start.number == chunk.number => Ok(()),
@@ -485,7 +484,7 @@ mod tests {
         }
         fs::write(path_of(&profile), b"HEAPTIDE").unwrap();
         let error = TraceFile::of(&profile).unwrap_err().to_string();
-        assert!(error.contains("expected a trace"), "{error}");
+        assert!(error.contains("not a trace, expected"), "{error}");
         assert!(Appender::of(&profile).is_err());
         let mut later = all.clone();
         later[8] = 9;

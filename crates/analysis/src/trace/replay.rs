@@ -194,7 +194,7 @@ impl Replay {
             notes.push(format!("{frees} frees are of blocks whose allocation is not in the trace"));
         }
         if blocks > 0 {
-            notes.push(format!("of {blocks} blocks the end is not in the trace"));
+            notes.push(format!("{blocks} blocks have no end in the trace"));
         }
         notes
     }
@@ -288,15 +288,17 @@ impl Image {
         let lost = &self.lanes.lost;
         if let Some(why) = &lost.why {
             let chunks = lost.chunks;
-            notes.push(format!("{chunks} parts of the trace cannot be read; the first: {why}"));
+            notes.push(format!("{chunks} parts of the trace cannot be read; first error: {why}"));
         }
         if lost.faults > 0 {
             let faults = lost.faults;
-            notes.push(format!("{faults} parts of the trace are damaged, and left out from there"));
+            notes.push(format!(
+                "{faults} parts of the trace are damaged; the rest of each is omitted"
+            ));
         }
         if self.stopped_ns != u64::MAX {
             let at = self.stopped_ns as f64 / 1e9;
-            notes.push(format!("the trace ends at {at:.3} s: there was no room for more"));
+            notes.push(format!("the trace ends at {at:.3} s: out of space"));
         }
         notes
     }

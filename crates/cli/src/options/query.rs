@@ -11,14 +11,14 @@ use super::{Selection, Source};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct QueryOptions {
-    /// The query, in CalQL
+    /// Query in CalQL
     #[arg(value_name = "QUERY", required_unless_present_any = ["tables", "describe"])]
     pub query: Option<String>,
-    /// Recordings, profiles in them or .cali files; - is a .cali file on standard input. All
-    /// processes are asked, unless --process chooses [default: the newest *.heaptide here]
+    /// Recordings, profiles in them or .cali files (- for standard input); all their processes
+    /// are queried unless --process selects one [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
-    /// Ask what `heaptide export --format parquet` wrote to this directory, not recordings
+    /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
     /// List the tables
@@ -27,8 +27,8 @@ pub struct QueryOptions {
     /// List the columns of this table
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["query", "tables"])]
     pub describe: Option<String>,
-    /// Show the answer as table, tree, json, json-split, expand, cali or format(TEXT), whatever the
-    /// query says
+    /// Output format, overriding the query: table, tree, json, json-split, expand, cali or
+    /// format(TEXT)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
     /// File to write [default: standard output]
@@ -37,10 +37,10 @@ pub struct QueryOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Read the snapshots of this number; `heaptide info` lists them
+    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub snapshot: Option<u32>,
-    /// Count from the start of the program, also where figures were reset
+    /// Count from the start of the program, ignoring resets
     #[arg(long)]
     pub from_start: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
 use crate::growth::Limit;
 use crate::values;
 
-use super::{Format, Origins, Selection, Source, measure_parser};
+use super::{Format, Origins, Selection, Source, metric_parser};
 
 /// `heaptide export`.
 #[derive(Args, Debug)]
@@ -19,13 +19,13 @@ use super::{Format, Origins, Selection, Source, measure_parser};
 pub struct ExportOptions {
     #[command(flatten)]
     pub source: Source,
-    /// The format to write
+    /// Format to write
     #[arg(long, value_name = "FORMAT")]
     pub format: ExportFormat,
-    /// The measure to write, where the format has but one
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
-        default_value = "at_peak_bytes")]
-    pub measure: Measure,
+    /// Metric to export, for single-metric formats
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true, default_value = "at_peak_bytes")]
+    pub metric: Measure,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -34,10 +34,10 @@ pub struct ExportOptions {
     pub force: bool,
     #[command(flatten)]
     pub frames: Frames,
-    /// A tree or group for each lane (dot, folded, flamegraph, speedscope)
-    #[arg(long)]
-    pub per_lane: bool,
-    /// Say at each stack how many blocks (folded)
+    /// Write one tree or group for each thread (dot, folded, flamegraph, speedscope)
+    #[arg(long, alias = "per-lane")]
+    pub per_thread: bool,
+    /// Append the block count to each stack (folded)
     #[arg(long)]
     pub annotate: bool,
     #[command(flatten)]
@@ -51,15 +51,15 @@ pub struct ExportOptions {
 const EXPORT_EXAMPLE: &str = "\
 Example:
   heaptide export app.heaptide --format pprof -o app.pb.gz && go tool pprof -top app.pb.gz
-  heaptide export --format folded --measure live_bytes | flamegraph.pl > live.svg";
+  heaptide export --format folded --metric live_bytes | flamegraph.pl > live.svg";
 
 /// What stacks are of.
 #[derive(Args, Debug, Default)]
 pub struct Frames {
-    /// Show scopes in the place of functions
+    /// Show scopes instead of functions
     #[arg(long, conflicts_with = "scopes_and_stacks")]
     pub scopes: bool,
-    /// Show scopes, and inside them the functions that allocate there
+    /// Show scopes as outer frames of the functions that allocate in them
     #[arg(long)]
     pub scopes_and_stacks: bool,
 }
@@ -86,17 +86,17 @@ impl Frames {
 /// How a flame graph is drawn.
 #[derive(Args, Debug)]
 pub struct Picture {
-    /// Draw the outermost functions at the top
+    /// Draw outermost functions at the top
     #[arg(long, help_heading = FLAME_GRAPHS)]
     pub icicle: bool,
-    /// Start at the functions that allocate, and draw their callers above them
+    /// Draw allocating functions at the root and their callers on top of them
     #[arg(long, help_heading = FLAME_GRAPHS)]
     pub bottom_up: bool,
-    /// Width of the picture [default: that of its window]
+    /// Width of the image [default: the width of its window]
     #[arg(long, value_name = "PIXELS", help_heading = FLAME_GRAPHS,
         value_parser = clap::value_parser!(u32).range(300..=100_000))]
     pub width: Option<u32>,
-    /// The line above it [default: command and measure]
+    /// Title [default: command line and metric]
     #[arg(long, value_name = "TEXT", help_heading = FLAME_GRAPHS)]
     pub title: Option<String>,
 }
@@ -125,31 +125,31 @@ impl Picture {
 /// What `export` writes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExportFormat {
-    /// Lines `outermost;…;innermost VALUE`, as flamegraph.pl and speedscope read them
+    /// Lines `outermost;…;innermost VALUE` for flamegraph.pl and speedscope
     Folded,
-    /// A flame graph as SVG
+    /// SVG flame graph
     Flamegraph,
-    /// JSON for speedscope.app, a profile for each measure
+    /// JSON for speedscope.app, with one profile per metric
     Speedscope,
     /// For `go tool pprof`, Parca and Pyroscope
     Pprof,
     /// JSON for profiler.firefox.com, with native allocations
     Firefox,
-    /// A tree of scopes or calls for Graphviz
+    /// Call tree or scope tree for Graphviz
     Dot,
     /// For callgrind_annotate and KCachegrind
     Callgrind,
     /// Trace events for Perfetto and chrome://tracing: timeline, windows, marks
     Chrome,
-    /// Everything, as `heaptide report --format json`
+    /// All data, as `heaptide report --format json` prints it
     Json,
-    /// A table of sites
+    /// Table of sites
     Csv,
-    /// A page for a browser, in one file
+    /// Self-contained web page
     Html,
     /// For ms_print and massif-visualizer
     Massif,
-    /// A directory of Parquet files for DuckDB, pandas, polars and Spark, by heaptide-sql
+    /// Directory of Parquet files for DuckDB, pandas, polars and Spark (requires heaptide-sql)
     Parquet,
 }
 
@@ -159,14 +159,14 @@ pub enum ExportFormat {
 pub struct HistogramOptions {
     #[command(flatten)]
     pub source: Source,
-    /// text has bars, json the numbers
+    /// Output format: text with bars, json with the numbers
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Show this many exact sizes [default: 20 as text, all as json]
+    /// Show at most N exact sizes [default: 20 as text, all as json]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Order exact sizes by this measure
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true,
+    /// Sort exact sizes by this metric
+    #[arg(long, value_name = "METRIC", value_parser = metric_parser(), hide_possible_values = true,
         default_value = "allocations")]
     pub sort: Measure,
     #[command(flatten)]
@@ -179,13 +179,13 @@ pub struct HistogramOptions {
 pub struct TimelineOptions {
     #[command(flatten)]
     pub source: Source,
-    /// text is a chart, json and csv are the samples
+    /// Output format: text with a chart, json or csv with the samples
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TimelineFormat,
-    /// Show the function, scope or label that matches over the snapshots that were taken
+    /// Plot live bytes of matching sites across snapshots
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub site: Option<String>,
-    /// Draw in this many columns [default: those of the terminal, else 100]
+    /// Draw N columns wide [default: width of the terminal, or 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(32..=1012))]
     pub width: Option<u16>,
     #[command(flatten)]
@@ -201,11 +201,11 @@ Example:
 /// Output formats of `timeline`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimelineFormat {
-    /// A chart
+    /// Chart
     Text,
     /// Samples, marks, windows and snapshots
     Json,
-    /// Samples, one a line
+    /// Samples, one per line
     Csv,
 }
 
@@ -215,16 +215,16 @@ pub enum TimelineFormat {
 pub struct LeaksOptions {
     #[command(flatten)]
     pub source: Source,
-    /// File of lines `leak:PATTERN`, as LeakSanitizer reads them. Can be given several times
+    /// File of suppressions in the format of LeakSanitizer (`leak:PATTERN`). Can be repeated
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
-    /// Show also what the C and C++ libraries and the dynamic linker keep for as long as they live
+    /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
     #[arg(long)]
     pub no_built_in: bool,
-    /// text is a page to read, json has every leak
+    /// Output format: text for reading, json with all leaks
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Show this many leaks
+    /// Show at most N leaks
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     #[command(flatten)]
@@ -241,10 +241,10 @@ Example:
 pub struct PeakOptions {
     #[command(flatten)]
     pub source: Source,
-    /// text is a page to read, json has every site
+    /// Output format: text for reading, json with all sites
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Show this many rows
+    /// Show at most N rows
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     #[command(flatten)]
@@ -255,19 +255,20 @@ pub struct PeakOptions {
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_EXAMPLE)]
 pub struct DiffOptions {
-    /// The recording before, or a profile in it; REC@N is snapshot N of REC
+    /// Baseline recording, or a profile in it; REC@N is snapshot N of REC
     #[arg(value_name = "A")]
     pub before: PathBuf,
-    /// The recording after, likewise
+    /// Recording to compare with it, in the same form
     #[arg(value_name = "B")]
     pub after: PathBuf,
-    /// The measure to compare [default: at_peak_bytes]
-    #[arg(long, value_name = "MEASURE", value_parser = measure_parser(), hide_possible_values = true)]
-    pub measure: Option<Measure>,
-    /// What a row stands for [default: function, or scope where there are no stacks]
+    /// Metric to compare [default: at_peak_bytes]
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true)]
+    pub metric: Option<Measure>,
+    /// Show one row for each KIND [default: function, or scope without stacks]
     #[arg(long, value_name = "KIND")]
     pub by: Option<DiffBy>,
-    /// text is a page to read; json has every row that changed; svg is a differential flame graph
+    /// Output format: text for reading, json with all changed rows, svg as a flame graph
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DiffFormat,
     /// File to write [default: standard output]
@@ -276,19 +277,19 @@ pub struct DiffOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Show this many rows [default: 20, all in json]
+    /// Show at most N rows [default: 20, all in json]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Exit with status 1 if the total grew by more than this: 5%, 4096, 64K or 1M
+    /// Exit with status 1 if the total grew by more than LIMIT, such as 5%, 4096, 64K or 1M
     #[arg(long, value_name = "LIMIT")]
     pub fail_above: Option<Limit>,
-    /// Draw boxes as wide as the values of this recording [default: after]
+    /// Recording whose values are the widths of boxes [default: after]
     #[arg(long, value_name = "SIDE")]
     pub widths: Option<Widths>,
-    /// Draw what grew more than the whole did: A's values are scaled to the total of B
+    /// Scale the values of A to the total of B, to show changes in proportion
     #[arg(long)]
     pub normalize: bool,
-    /// Count from the start of the program, also where figures were reset
+    /// Count from the start of the program, ignoring resets
     #[arg(long)]
     pub from_start: bool,
     #[command(flatten)]
@@ -297,9 +298,9 @@ pub struct DiffOptions {
 
 const DIFF_EXAMPLE: &str = "\
 Example:
-  heaptide diff before.heaptide after.heaptide --measure live_bytes
+  heaptide diff before.heaptide after.heaptide --metric live_bytes
   heaptide diff main.heaptide branch.heaptide --fail-above 5%
-  heaptide diff app.heaptide@1 app.heaptide@2 --by stack --measure live_bytes
+  heaptide diff app.heaptide@1 app.heaptide@2 --by stack --metric live_bytes
   heaptide diff before.heaptide after.heaptide --format svg -o change.svg";
 
 /// What a row of a difference stands for.
@@ -316,20 +317,20 @@ pub enum DiffBy {
 /// Output formats of `diff`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiffFormat {
-    /// A page to read
+    /// For reading
     Text,
-    /// Every row that changed, for scripts
+    /// All changed rows, for scripts
     Json,
-    /// A differential flame graph
+    /// Differential flame graph
     Svg,
 }
 
 /// Whose values are the widths of boxes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Widths {
-    /// Those of A: what is gone is seen
+    /// Values of A: shows memory that is gone
     Before,
-    /// Those of B: what is new is seen
+    /// Values of B: shows memory that is new
     After,
 }
 
@@ -337,10 +338,10 @@ pub enum Widths {
 #[derive(Args, Debug)]
 #[command(after_help = MERGE_EXAMPLE)]
 pub struct MergeOptions {
-    /// The recordings to put together
+    /// Recordings to merge
     #[arg(value_name = "REC", required = true)]
     pub recordings: Vec<PathBuf>,
-    /// Directory to write
+    /// Recording to write, a directory
     #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: PathBuf,
     /// Replace an existing recording

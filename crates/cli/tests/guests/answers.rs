@@ -151,7 +151,7 @@ fn leaks_without_stacks() {
     let process = of.one("leaks", 1);
     assert_eq!(list(&process, "leaks").len(), 1);
     assert_eq!(sum(list(&process, "leaks"), "live_bytes"), number(&process, "live_bytes"));
-    assert!(of.says("leaks", 1).contains("Recorded with --mode counters: by lane, not by stack"));
+    assert!(of.says("leaks", 1).contains("Recorded with --mode counters: by thread, not by stack"));
     let of = Recorded::guest("leaks.c", "answers-scopes", &["--mode", "scopes"]);
     assert!(of.says("leaks", 1).contains("      (no scope)\n"));
     assert!(of.says("peak", 0).contains("  live at exit "));

@@ -1,5 +1,5 @@
-//! Programs that are steered from outside while they run: on and off, marks, snapshots, thresholds,
-//! resets; and monitors that are loaded into them.
+//! Programs that are controlled from outside while they run: on and off, marks, snapshots,
+//! thresholds, resets; and monitors that are loaded into them.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -139,10 +139,10 @@ fn off_and_on_from_outside() {
     guest.steps("a");
     let outcome = guest.ctl(&["off"]);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-    assert_eq!(outcome.stdout, format!("pid {}: recording off, by command\n", guest.pid()));
+    assert_eq!(outcome.stdout, format!("pid {}: recording off, by ctl\n", guest.pid()));
     guest.steps("aabf");
     guest.ctl_while_it_allocates(&["mark", "while it is off"]);
-    assert!(guest.ctl(&["status"]).stdout.contains("recording  off, by command"));
+    assert!(guest.ctl(&["status"]).stdout.contains("recording  off, by ctl"));
     assert_eq!(guest.ctl(&["on"]).stdout, format!("pid {}: recording on\n", guest.pid()));
     guest.steps("b");
     let report = guest.end();
@@ -158,7 +158,7 @@ fn a_process_is_steered_by_its_pid() {
     assert_eq!(run(heaptide().args(["ctl", &pid, "off"]), &place).status, 0);
     guest.steps("a");
     assert_eq!(guest.ctl(&["--pid", &pid, "on"]).status, 0);
-    assert_refused(&guest.ctl(&["--pid", "1", "off"]), "no process 1 runs in it; it has");
+    assert_refused(&guest.ctl(&["--pid", "1", "off"]), "no running process 1; running: ");
     guest.steps("b");
     let report = guest.end();
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
@@ -172,7 +172,7 @@ fn all_programs_of_a_recording() {
     let taken = guests[0].ctl(&["snapshot", "of both"]);
     assert_eq!(taken.stdout.lines().count(), 2, "{}", taken.stdout);
     let off = guests[0].ctl(&["off"]).stdout;
-    assert_eq!(off.matches("recording off, by command\n").count(), 2, "{off}");
+    assert_eq!(off.matches("recording off, by ctl\n").count(), 2, "{off}");
     for guest in &mut guests {
         guest.steps("b");
         guest.finish();
@@ -313,8 +313,12 @@ fn an_idle_program_is_marked_later() {
     guest.steps("a");
     let first = guest.ctl(&["mark", "first"]);
     assert_eq!(first.status, 0, "{}", first.stderr);
-    assert!(first.stderr.contains("has not allocated since; the mark comes"), "{}", first.stderr);
-    assert_refused(&guest.ctl(&["mark", "second"]), "still waits");
+    assert!(
+        first.stderr.contains("no allocation since the request; the mark is pending"),
+        "{}",
+        first.stderr
+    );
+    assert_refused(&guest.ctl(&["mark", "second"]), "is pending until");
     guest.steps("t");
     guest.ctl_while_it_allocates(&["mark", "third"]);
     let status = guest.ctl(&["status"]).stdout;
@@ -364,7 +368,7 @@ fn snapshot_of_a_stopped_program() {
     }
     let mut command = heaptide();
     command.args(["report", "--snapshot=3"]).arg(&guest.recording);
-    assert_refused(&run(&mut command, &guest.place), "no snapshot 3; it has 1, 2");
+    assert_refused(&run(&mut command, &guest.place), "no snapshot 3; available: 1, 2");
     let again = run(recorded(&guest.recording, &["--force"]).arg("true"), &guest.place);
     assert_eq!(again.status, 0, "snapshots belong to a recording: {}", again.stderr);
     assert!(!file.exists());
@@ -420,7 +424,7 @@ fn threshold_from_outside() {
     let mut guest = Steps::start("ctl-threshold", &[]);
     guest.steps("ab");
     guest.ctl_while_it_allocates(&["threshold", "1K"]);
-    assert!(guest.ctl(&["status"]).stdout.contains("stacks of requests from 1024 bytes on"));
+    assert!(guest.ctl(&["status"]).stdout.contains("stacks of requests of at least 1024 bytes"));
     guest.steps("ab");
     guest.ctl_while_it_allocates(&["threshold", "--below", "1K"]);
     assert!(guest.ctl(&["status"]).stdout.contains("stacks of requests below 1024 bytes"));
@@ -466,13 +470,13 @@ fn figures_since_a_reset() {
     assert_eq!(of(&whole, "large", "allocations"), 10);
     assert_eq!(histogram(&whole), 30);
     let page = run(heaptide().arg("report").arg(&guest.recording), &guest.place).stdout;
-    assert!(page.contains("  figures  since the reset at "), "{page}");
+    assert!(page.contains("  counts   since the reset at "), "{page}");
     // Without the copy there is nothing to take off, and that is said.
     let baseline = guest.recording.join(format!("{}-0.baseline", guest.pid()));
     fs::write(&baseline, "garbage").expect("damage the baseline");
     assert_eq!(of(&guest.report(&[]), "small", "allocations"), 30);
     let page = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
-    assert!(page.contains("figures are from the start"), "{page}");
+    assert!(page.contains("counts are from the start"), "{page}");
 }
 
 #[test]
@@ -565,11 +569,14 @@ fn bad_values_are_one_line() {
     fs::copy(library(), place.join("lib.so")).expect("a library");
     for (options, says) in [
         (vec!["--monitor", "none.so"], "no such file"),
-        (vec!["--monitor", "text.so:x"], "no 64-bit ELF shared object"),
-        (vec!["--monitor", "/bin/sh"], "is a program"),
-        (vec!["--monitor", "a b/lib.so"], "has a space, colon, semicolon or dollar"),
+        (vec!["--monitor", "text.so:x"], "not a 64-bit ELF shared object"),
+        (vec!["--monitor", "/bin/sh"], "an executable"),
+        (vec!["--monitor", "a b/lib.so"], "contains a space, colon, semicolon or dollar"),
         (vec!["--monitor", "lib.so:a;b"], "semicolon"),
-        (vec!["--monitor", "lib.so", "--monitor", "./lib.so"], "is there already"),
+        (
+            vec!["--monitor", "lib.so", "--monitor", "./lib.so"],
+            "another monitor has this file name",
+        ),
     ] {
         let mut command = recorded(&place.join("a.heaptide"), &options);
         let outcome = run(command.arg("true").current_dir(&place), &place);
@@ -578,7 +585,7 @@ fn bad_values_are_one_line() {
     }
     let options = ["--mode", "counters", "--stacks-below", "1K"];
     let outcome = run(recorded(&place.join("a.heaptide"), &options).arg("true"), &place);
-    assert_refused(&outcome, "are for --mode stacks");
+    assert_refused(&outcome, "require --mode stacks");
     for option in ["--snapshot-every=10", "--snapshot-on=KILL", "--stacks-from=1X"] {
         let outcome = run(recorded(&place.join("a.heaptide"), &[option]).arg("true"), &place);
         assert_eq!(outcome.status, 2, "{option}: {}", outcome.stderr);
@@ -593,10 +600,10 @@ fn who_cannot_be_steered() {
     let pid = guest.pid();
     guest.finish();
     let place = guest.place.clone();
-    assert_refused(&guest.ctl(&["off"]), "no program runs in it any more");
+    assert_refused(&guest.ctl(&["off"]), "no process is recording into it any more");
     assert_refused(&run(heaptide().args(["ctl", &pid, "off"]), &place), "no such process");
     let own = std::process::id().to_string();
-    assert_refused(&run(heaptide().args(["ctl", &own, "off"]), &place), "is not being recorded");
+    assert_refused(&run(heaptide().args(["ctl", &own, "off"]), &place), "not being recorded");
     assert_refused(&run(heaptide().args(["ctl", "none.heaptide", "off"]), &place), "no such");
 }
 
@@ -652,6 +659,6 @@ fn built_with_the_sdk() {
         assert!(evaluate(&read(&recording, &[], &place), "totals", "allocations") > 0);
     }
     fs::write(place.join("it/include/heaptide.h"), "my own").expect("change a file");
-    assert_refused(&sdk(&["it"]), "it/include/heaptide.h: is there already");
+    assert_refused(&sdk(&["it"]), "it/include/heaptide.h: exists and was not written");
     assert_eq!(fs::read_to_string(place.join("it/include/heaptide.h")).expect("it"), "my own");
 }

@@ -76,7 +76,7 @@ fn damage(file: &Path) {
 }
 
 fn reports(outcome: &Outcome) -> Vec<&str> {
-    outcome.stderr.lines().filter(|line| line.contains("left out")).collect()
+    outcome.stderr.lines().filter(|line| line.contains("skipped")).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn every_command_reports_a_damaged_profile() {
     let file = recorded.file("-0.profile");
     damage(&file);
     let name = file.file_name().and_then(|name| name.to_str()).expect("UTF-8");
-    let says = format!("a.heaptide/{name}: it is shorter than a profile's first word");
+    let says = format!("a.heaptide/{name}: the file is shorter than the magic number");
     for line in LISTING.iter().chain(OTHERS) {
         let outcome = recorded.ask(line);
         let found = if line.starts_with("leaks") { 1 } else { 0 };
@@ -119,7 +119,7 @@ fn every_kind_of_file_is_reported() {
         fs::write(&file, kept).expect("the file");
         assert_eq!(outcome.status, 0, "{end}: {line}: {outcome:?}");
         let reports = reports(&outcome);
-        let says = format!("heaptide: left out: {}: ", file.display());
+        let says = format!("heaptide: skipped: {}: ", file.display());
         assert!(reports.len() == 1 && reports[0].starts_with(&says), "{end}: {}", outcome.stderr);
     }
     assert_eq!(reports(&recorded.ask("tree")), [""; 0]);
@@ -137,8 +137,8 @@ fn nothing_is_said_twice_on_a_terminal() {
         let output = terminal.stdin(Stdio::null()).output().expect("script, of bsdutils");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{line}: {said}");
-        let times = said.matches("it is shorter than a profile's first word").count();
-        assert_eq!((times, said.contains("left out")), (1, false), "{line}: {said}");
+        let times = said.matches("the file is shorter than the magic number").count();
+        assert_eq!((times, said.contains("skipped")), (1, false), "{line}: {said}");
     }
 }
 
@@ -153,7 +153,7 @@ fn many_files_are_counted() {
     assert_eq!((outcome.status, reports.len()), (0, 6), "{}", outcome.stderr);
     let path = recorded.path.display();
     let more = format!(
-        "heaptide: {path}: 3 more cannot be read and are left out; `heaptide info {path}` lists them"
+        "heaptide: {path}: skipped 3 more unreadable files; `heaptide info {path}` lists them"
     );
     assert_eq!(reports[5], more);
     let info = recorded.ask("info").stdout;

@@ -116,7 +116,7 @@ fn values(found: &Value) -> Vec<String> {
 #[test]
 fn builds_differ_by_what_they_allocate_and_by_nothing_else() {
     let of = Builds::new("diff-builds", &[]);
-    let requested = "old.heaptide new.heaptide --measure requested_bytes";
+    let requested = "old.heaptide new.heaptide --metric requested_bytes";
     let page = of.prints(requested);
     let rows = rows(&page);
     assert_eq!(
@@ -148,7 +148,7 @@ fn builds_differ_by_what_they_allocate_and_by_nothing_else() {
         "{page}"
     );
     assert!(page.ends_with("\n  2 more; --top 3 shows all\n"), "{page}");
-    let same = of.prints("old.heaptide old.heaptide --measure requested_bytes");
+    let same = of.prints("old.heaptide old.heaptide --metric requested_bytes");
     assert!(same.ends_with("\nnothing changed: requested_bytes is the same in every function\n"));
     assert_eq!(of.json("old.heaptide old.heaptide --by stack")["rows"], json!([]));
 }
@@ -157,11 +157,11 @@ fn builds_differ_by_what_they_allocate_and_by_nothing_else() {
 fn scopes_differ_by_their_paths() {
     for mode in ["stacks", "scopes"] {
         let of = Builds::new(&format!("diff-scopes-{mode}"), &["--mode", mode]);
-        let found = of.json("old.heaptide new.heaptide --by scope --measure requested_bytes");
+        let found = of.json("old.heaptide new.heaptide --by scope --metric requested_bytes");
         let own = json!({"before": 19_400, "after": 39_400, "change": 20_000});
         assert_eq!(list(&found, "rows").len(), 1);
         assert_eq!((&found["rows"][0]["scope"], &found["rows"][0]["own"]), (&json!([]), &own));
-        let back = of.prints("new.heaptide old.heaptide --by scope --measure requested_bytes");
+        let back = of.prints("new.heaptide old.heaptide --by scope --metric requested_bytes");
         assert!(back.ends_with(" (no scope)\n") && !back.contains("load"), "{back}");
     }
     let of = Builds { place: scratch("diff-scopes-scopes").with_file_name("diff-scopes-stacks") };
@@ -171,7 +171,7 @@ fn scopes_differ_by_their_paths() {
 #[test]
 fn snapshots_of_one_recording() {
     let of = Builds::new("diff-snapshots", &[]);
-    let since = "old.heaptide@1 old.heaptide --measure live_bytes";
+    let since = "old.heaptide@1 old.heaptide --metric live_bytes";
     let functions: Vec<String> = values(&of.json(since));
     let names: Vec<&str> = functions.iter().filter_map(|row| row.split(' ').next()).collect();
     assert_eq!(names, ["same", "gone", "part"]);
@@ -180,14 +180,14 @@ fn snapshots_of_one_recording() {
     assert!(page.contains("\n        snapshot 1, "), "{page}");
     let Outcome { status, stdout, stderr } = of.diff("old.heaptide@2 old.heaptide");
     assert_eq!((status, &*stdout), (2, ""));
-    assert_eq!(stderr, "heaptide: old.heaptide: no snapshot 2; it has 1\n");
+    assert_eq!(stderr, "heaptide: old.heaptide: no snapshot 2; available: 1\n");
 }
 
 #[test]
 fn a_limit_is_held() {
     let of = Builds::new("diff-limits", &[]);
     let status = |words: &str| {
-        let outcome = of.diff(&format!("{words} --measure requested_bytes"));
+        let outcome = of.diff(&format!("{words} --metric requested_bytes"));
         (outcome.status, outcome.stderr)
     };
     for (limit, expected) in [("82%", 0), ("81%", 1), ("20000", 0), ("19999", 1), ("19K", 1)] {
@@ -202,10 +202,10 @@ fn a_limit_is_held() {
     assert_eq!(status("old.heaptide old.heaptide --fail-above 0"), (0, String::new()));
     for bad in ["x", "5x", "%", "1e3%"] {
         let (found, why) = status(&format!("old.heaptide new.heaptide --fail-above {bad}"));
-        assert!(found == 2 && why.contains("expected a share or bytes"), "{why}");
+        assert!(found == 2 && why.contains("expected a percentage or bytes"), "{why}");
     }
     // What was 0 may not grow at all.
-    let outcome = of.diff("old.heaptide@1 old.heaptide --by function --measure allocations");
+    let outcome = of.diff("old.heaptide@1 old.heaptide --by function --metric allocations");
     assert_eq!(outcome.status, 0);
     let counters = Builds::new("diff-counters", &["--mode", "counters"]);
     let outcome = counters.diff("old.heaptide new.heaptide --fail-above 5%");
@@ -217,7 +217,7 @@ fn a_limit_is_held() {
 #[test]
 fn a_graph_of_what_grew() {
     let of = Builds::new("diff-graph", &[]);
-    let words = "old.heaptide new.heaptide --measure requested_bytes --format svg -o change.svg";
+    let words = "old.heaptide new.heaptide --metric requested_bytes --format svg -o change.svg";
     assert_eq!(of.prints(words), "");
     let svg = fs::read_to_string(of.place.join("change.svg")).expect("a picture");
     let has = |text: &str, title: &str, red: &str, width: u64| {
@@ -259,7 +259,7 @@ fn a_compiler_on_two_inputs() {
     for name in ["small", "large"] {
         record(&of.place, name, &["g++", "-O1", "-c", &format!("{name}.cc"), "-o", "out.o"]);
     }
-    let outcome = of.diff("small.heaptide large.heaptide --measure usable_bytes --format json");
+    let outcome = of.diff("small.heaptide large.heaptide --metric usable_bytes --format json");
     assert!(outcome.status == 0 && outcome.stderr.lines().count() == 2, "{}", outcome.stderr);
     let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     for side in ["before", "after"] {
@@ -269,7 +269,7 @@ fn a_compiler_on_two_inputs() {
     // What changed by itself adds up to the change of the whole.
     let change = |values: &Value| values["change"].as_i64().expect("a change");
     for by in ["function", "stack"] {
-        let words = format!("small.heaptide large.heaptide --measure usable_bytes --by {by}");
+        let words = format!("small.heaptide large.heaptide --metric usable_bytes --by {by}");
         let outcome = of.diff(&format!("{words} --format json"));
         let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
         let rows: i64 = list(&found, "rows").iter().map(|row| change(&row["own"])).sum();
@@ -288,7 +288,7 @@ fn a_python_program_that_keeps_more() {
     for (name, n) in [("few", 100), ("many", 900)] {
         record(&of.place, name, &[&python, "-c", &program(n)]);
     }
-    let found = of.diff("few.heaptide many.heaptide --measure at_peak_bytes --format json");
+    let found = of.diff("few.heaptide many.heaptide --metric at_peak_bytes --format json");
     let found: Value = serde_json::from_str(&found.stdout).expect("JSON");
     let first = &found["rows"][0];
     let change = first["own"]["change"].as_i64().expect("a change");

@@ -19,7 +19,7 @@ pub const QUESTIONS: &[(&str, &[i32])] = &[
     ("report --by module", &[0]),
     ("report --by scope", &[0]),
     ("report --by label", &[0]),
-    ("report --by lane", &[0]),
+    ("report --by thread", &[0]),
     ("report --by size", &[0]),
     ("report --by process", &[0]),
     ("report --by host", &[0]),
@@ -28,7 +28,7 @@ pub const QUESTIONS: &[(&str, &[i32])] = &[
     ("report --rules std,cpython", &[0]),
     ("report --focus a --ignore file:nowhere --hide module:nothing", &[0]),
     ("tree", &[0]),
-    ("tree --bottom-up --depth 4 --measure allocations", &[0]),
+    ("tree --bottom-up --depth 4 --metric allocations", &[0]),
     ("tree --scopes", &[0]),
     ("tree --process all --by process", &[0]),
     ("peak", &[0]),
@@ -111,7 +111,7 @@ fn ask_everything(recording: &Path, place: &Path) {
     assert!(formats.len() >= 12, "{formats:?}");
     for format in formats {
         let file = place.join(format!("exported.{format}"));
-        for more in ["", "--process all --rules std", "--measure live_bytes --depth 12"] {
+        for more in ["", "--process all --rules std", "--metric live_bytes --depth 12"] {
             let line = format!("export --force --format {format} -o {} {more}", file.display());
             let outcome = run(heaptide().args(words(&line, recording)), place);
             assert_eq!((outcome.status, complaints(&outcome.stderr)), (0, vec![]), "{line}");
@@ -208,9 +208,9 @@ fn differences_and_joined_recordings() {
     assert_eq!(run(interpreter(&mut recorded(&second, &[])), &place).status, 0);
     for line in [
         "diff",
-        "diff --by stack --format json --measure allocations",
+        "diff --by stack --format json --metric allocations",
         "diff --by scope --process all",
-        "diff --format svg --measure usable_bytes",
+        "diff --format svg --metric usable_bytes",
         "diff --rules std,cpython --depth 10",
     ] {
         let mut command = heaptide();

@@ -154,26 +154,26 @@ fn each_word_leaves_what_it_says() {
     for (words, left) in [
         ("--focus app::load", (20, 20_000)),
         ("--focus app:: --ignore app::load", (9, 15_200)),
-        ("--focus app:: --ignore load --ignore lane:worker", (5, 15_000)),
+        ("--focus app:: --ignore load --ignore thread:worker", (5, 15_000)),
         ("--focus app::block --focus scope:phase=2", (15, 25_000)),
         ("--focus scope:load", (20, 20_000)),
         ("--focus scope:load --ignore scope:^2$", (10, 10_000)),
         ("--focus label:image", (10, 10_000)),
         ("--focus app:: --ignore label:image --ignore app::parse --live-only", (14, 10_200)),
-        ("--focus lane:worker --focus function:app::", (4, 200)),
+        ("--focus thread:worker --focus function:app::", (4, 200)),
         ("--focus file:filters.cc --min-size 1001", (5, 15_000)),
         ("--focus app:: --max-size 999", (4, 200)),
         ("--focus app:: --min-size 50 --max-size 1K", (24, 20_200)),
         ("--focus app:: --temporary-only", (5, 15_000)),
         ("--focus module:/filters$ --ignore lane:worker --ignore pthread", (25, 35_000)),
-        ("--focus app:: --hide . --hide scope:. --hide label:. --hide lane:.", (29, 35_200)),
+        ("--focus app:: --hide . --hide scope:. --hide label:. --hide thread:.", (29, 35_200)),
         ("--focus app:: --depth 1", (29, 35_200)),
         ("--focus app:: --rules std,regex", (29, 35_200)),
     ] {
         assert_eq!(of.requested(words), left, "{words}");
     }
     let part = of.process("--focus app::load --min-size 2")["part"].take();
-    let said = "only --focus app::load --min-size 2, sizes by the mean request of each stack; \
+    let said = "only --focus app::load --min-size 2, sizes by mean request size of each stack; \
                 timeline, windows and unmatched frees are of all";
     assert_eq!(part, said);
 }
@@ -196,27 +196,27 @@ fn exact_sizes_where_they_were_recorded() {
 fn every_command_takes_the_same_words() {
     let of = Recorded::new("filters-commands", &[]);
     let words = "--focus app::load --hide block";
-    let figures = "  figures  only --focus app::load, ";
+    let counts = "  counts   only --focus app::load, ";
     for command in [
         "report",
         "report --by function --sort requested_bytes",
         "report --by scope --sort requested_bytes",
-        "report --by lane",
-        "tree --measure requested_bytes",
-        "tree --scopes --measure requested_bytes",
+        "report --by thread",
+        "tree --metric requested_bytes",
+        "tree --scopes --metric requested_bytes",
     ] {
         let text = of.prints(&format!("{command} {words}"));
-        assert!(text.contains(figures), "{command}: {text}");
+        assert!(text.contains(counts), "{command}: {text}");
         assert!(!text.contains("parse") && !text.contains("app::block"), "{command}: {text}");
     }
     let folded = of.folded(words);
     assert!(folded.last().is_some_and(|line| line.ends_with("main;app::load 20000")));
-    let cut = of.prints("tree --measure requested_bytes --focus app:: --rules std --depth 2");
+    let cut = of.prints("tree --metric requested_bytes --focus app:: --rules std --depth 2");
     assert!(cut.contains("app::load(bool)") && !cut.contains("app::block"), "{cut}");
-    let up = of.prints("tree --bottom-up --measure requested_bytes --focus app::load --depth 2");
+    let up = of.prints("tree --bottom-up --metric requested_bytes --focus app::load --depth 2");
     assert!(up.contains("app::load(bool)") && !up.contains("main"), "{up}");
     let picture = of.place.join("a.svg");
-    of.prints(&format!("flamegraph {words} --measure requested_bytes -o {}", picture.display()));
+    of.prints(&format!("flamegraph {words} --metric requested_bytes -o {}", picture.display()));
     let svg = fs::read_to_string(picture).expect("a picture");
     assert!(svg.contains("app::load(bool) (20,000 bytes, 100") && !svg.contains("app::parse"));
 }
@@ -236,8 +236,8 @@ fn rules_of_a_file_and_built_in() {
     assert_eq!(folded, ["[work] 200", "main;my:load 20000"]);
     let part = of.process("--rules my.rules")["part"].take();
     let said = part.as_str().expect("a part");
-    assert!(said.starts_with("only what --rules my.rules keeps, "), "{said}");
-    let tree = of.prints("tree --rules std --measure requested_bytes --min-percent 0");
+    assert!(said.starts_with("only --rules my.rules, "), "{said}");
+    let tree = of.prints("tree --rules std --metric requested_bytes --min-percent 0");
     assert!(
         tree.contains("void app::work<std::vector<std::string>>(") || tree.contains("app::work<")
     );
@@ -252,7 +252,7 @@ fn mistakes_are_one_line() {
     for (words, status, told) in [
         ("--focus a(b", 2, "--focus `a(b`: unclosed group, at character 2".to_owned()),
         ("--hide scope:[", 2, "--hide `[`: unclosed character class, at character 1".to_owned()),
-        ("--ignore modul:x", 2, "--ignore `modul:x`: no kind is called `modul`; ".to_owned()),
+        ("--ignore modul:x", 2, "--ignore `modul:x`: unknown kind `modul`; ".to_owned()),
         (
             "--rules bad.rules",
             2,
@@ -266,10 +266,10 @@ fn mistakes_are_one_line() {
         (
             "--rules std,nothing",
             2,
-            format!("--rules nothing: no such file, and no set; sets are {sets}"),
+            format!("--rules nothing: no such file or built-in set; sets are {sets}"),
         ),
-        ("--focus nowhere", 1, "a.heaptide: --focus nowhere leaves nothing".to_owned()),
-        ("--focus app:: --min-size 1G", 1, "--focus app:: --min-size 1073741824 leaves".to_owned()),
+        ("--focus nowhere", 1, "a.heaptide: no allocations match --focus nowhere".to_owned()),
+        ("--focus app:: --min-size 1G", 1, "match --focus app:: --min-size 1073741824".to_owned()),
     ] {
         for command in ["report", "report --by function", "tree", "export --format folded"] {
             let Outcome { status: found, stdout, stderr } =

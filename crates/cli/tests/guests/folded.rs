@@ -53,20 +53,20 @@ fn folded_stacks_of_python_add_up() {
     for measure in ["at_peak_bytes", "allocations", "usable_bytes", "live_blocks"] {
         let total = number(&process["totals"], measure);
         let mut counts = BTreeSet::new();
-        for words in ["", "--annotate", "--per-lane", "--scopes-and-stacks"] {
-            let out = prints(&format!("export --format folded --measure {measure} {words}"));
+        for words in ["", "--annotate", "--per-thread", "--scopes-and-stacks"] {
+            let out = prints(&format!("export --format folded --metric {measure} {words}"));
             let lines = lines(&out);
             assert_eq!(lines.iter().map(|line| line.1).sum::<i128>(), total, "{measure} {words}");
             assert!(lines.iter().all(|(path, _)| path.iter().all(|name| !name.is_empty())));
             match words {
-                "--per-lane" => assert!(lines.iter().all(|(path, _)| lanes.contains(path[0]))),
+                "--per-thread" => assert!(lines.iter().all(|(path, _)| lanes.contains(path[0]))),
                 "--annotate" => assert!(lines.iter().all(|(path, _)| {
                     path.last()
                         .is_some_and(|note| note.starts_with('[') && note.ends_with(" each]"))
                 })),
                 _ => {}
             }
-            counts.extend((words != "--per-lane").then_some(lines.len()));
+            counts.extend((words != "--per-thread").then_some(lines.len()));
         }
         assert_eq!(counts.len(), 1, "{measure}: a stack is a line, whatever stands in it");
     }

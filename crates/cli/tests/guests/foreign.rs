@@ -54,7 +54,7 @@ fn files_are_not_replaced_unasked() {
     let first = read(&file);
     let Outcome { status, stderr, .. } = of.export(&format!("--format json -o {}", file.display()));
     assert_eq!((status, stderr.lines().count()), (2, 1), "{stderr}");
-    assert!(stderr.contains("exists; --force replaces it"), "{stderr}");
+    assert!(stderr.contains("exists; replace it with --force"), "{stderr}");
     of.to_file("--format json --force", "a.json");
     assert_eq!(first, read(&file));
     let Outcome { stdout, .. } = of.export("--format json");
@@ -75,10 +75,10 @@ fn what_a_format_cannot_have_is_said() {
         assert!(stderr.contains("recorded with --mode counters"), "{stderr}");
     }
     let of = Recorded::guest("peak.c", "foreign-zero", &[]);
-    let Outcome { status, stderr, .. } = of.export("--format flamegraph --measure failed");
+    let Outcome { status, stderr, .. } = of.export("--format flamegraph --metric failed");
     assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains("failed of pid ") && stderr.contains(" is 0"), "{stderr}");
-    for words in ["--format json --annotate", "--format pprof --per-lane"] {
+    for words in ["--format json --annotate", "--format pprof --per-thread"] {
         let Outcome { status, stderr, .. } = of.export(words);
         assert_eq!((status, stderr.lines().count()), (2, 1), "{words}: {stderr}");
     }
@@ -140,7 +140,7 @@ fn sums(raw: &str) -> Vec<i128> {
 fn pprof_has_the_known_numbers() {
     let of = Recorded::guest("exported.c", "foreign-pprof", &[]);
     let report = report(&of.recording, &of.place);
-    let file = of.to_file("--format pprof --measure requested_bytes", "a.pb.gz");
+    let file = of.to_file("--format pprof --metric requested_bytes", "a.pb.gz");
     assert_eq!(top(&of, &file, "requested_bytes", "even"), (3000, 9000));
     assert_eq!(top(&of, &file, "requested_bytes", "odd"), (6000, 8000));
     assert_eq!(top(&of, &file, "requested_bytes", "down"), (2000, 2000));
@@ -181,7 +181,7 @@ fn callgrind_has_the_known_numbers() {
     let of = Recorded::guest("exported.c", "foreign-callgrind", &[]);
     let report = report(&of.recording, &of.place);
     let totals = &list(&report, "processes")[0]["totals"];
-    let file = of.to_file("--format callgrind --measure requested_bytes", "callgrind.out.1");
+    let file = of.to_file("--format callgrind --metric requested_bytes", "callgrind.out.1");
     let annotate = ["callgrind_annotate", "--threshold=100", "--auto=no"];
     let own = tool(&of, &annotate, &file);
     let inclusive = tool(&of, &[&annotate[..], &["--inclusive=yes"]].concat(), &file);
@@ -194,7 +194,7 @@ fn callgrind_has_the_known_numbers() {
         assert_eq!(annotated(text, "PROGRAM TOTALS"), number(totals, "requested_bytes"));
     }
     assert!(own.contains("allocations") && own.contains("at_peak_bytes"), "{own}");
-    let file = of.to_file("--format callgrind --measure allocations --scopes-and-stacks", "scopes");
+    let file = of.to_file("--format callgrind --metric allocations --scopes-and-stacks", "scopes");
     let text = tool(&of, &[&annotate[..], &["--inclusive=yes"]].concat(), &file);
     assert_eq!([annotated(&text, "grow"), annotated(&text, "down")], [10, 4]);
 }
@@ -383,7 +383,7 @@ fn the_firefox_profiler_has_the_known_numbers() {
     let counters = profiler.prints("counter list");
     assert!(counters.contains("live bytes"), "{counters}");
     drop(profiler);
-    let file = of.to_file("--format firefox --measure requested_bytes", "b.json");
+    let file = of.to_file("--format firefox --metric requested_bytes", "b.json");
     let Some(profiler) = Profiler::open(&of, &file) else { return };
     profiler.prints("strategy timing");
     let samples: Value =
@@ -461,7 +461,7 @@ fn assert_totals(of: &Recorded) {
     let export = |format: &str, file: &str| {
         let path = of.place.join(file);
         let pid = number(process, "pid");
-        let words = format!("--format {format} --process {pid} --measure usable_bytes");
+        let words = format!("--format {format} --process {pid} --metric usable_bytes");
         assert_eq!(of.export(&format!("{words} -o {}", path.display())).status, 0, "{words}");
         path
     };

@@ -170,7 +170,7 @@ fn lines() -> Vec<Vec<String>> {
         "timeline --site inner --process all",
         "timeline --site inner --process all --format csv",
         "timeline --site inner --process all --format json",
-        "tree --scopes --per-lane",
+        "tree --scopes --per-thread",
         "report --snapshot 1",
         "info --snapshot 1",
         "leaks --process all",
@@ -179,7 +179,7 @@ fn lines() -> Vec<Vec<String>> {
     ];
     lines.extend(more.map(words));
     for format in formats() {
-        for more in ["", "--process all", "--per-lane", "--scopes", "--snapshot 1"] {
+        for more in ["", "--process all", "--per-thread", "--scopes", "--snapshot 1"] {
             lines.push(words(&format!("export --format {format} {more}")));
         }
     }
@@ -286,7 +286,7 @@ fn a_spreadsheet_runs_no_formula() {
 #[test]
 fn frames_of_folded_stacks_are_parts() {
     let place = scratch("hostile-folded");
-    let words = ["export", "--format", "folded", "--per-lane"].map(str::to_owned);
+    let words = ["export", "--format", "folded", "--per-thread"].map(str::to_owned);
     let outcome = ask(&words, &[&recording(&place)], &place);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert!(lines.len() >= 3, "{outcome:?}");

@@ -13,9 +13,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can stand in the place of a file, and how it is reported.
 const OTHERS: &[(&str, &str)] = &[
-    ("pipe", "it is a named pipe, expected a regular file"),
-    ("device", "it is a device, expected a regular file"),
-    ("directory", "it is a directory, expected a regular file"),
+    ("pipe", "is a named pipe, expected a regular file"),
+    ("device", "is a device, expected a regular file"),
+    ("directory", "is a directory, expected a regular file"),
     ("huge", ""),
 ];
 
@@ -73,7 +73,7 @@ fn files_of_a_recording() {
         let file = recorded.file(end);
         in_the_place_of(&file, &recorded.place, line, |says, outcome| {
             assert_eq!(outcome.status, 0, "{line:?} {outcome:?}");
-            let told = format!("heaptide: left out: {}: ", file.display());
+            let told = format!("heaptide: skipped: {}: ", file.display());
             let lines = outcome.stderr.lines().filter(|line| line.starts_with(&told));
             let lines: Vec<&str> = lines.collect();
             assert_eq!(lines.len(), 1, "{line:?}: {}", outcome.stderr);
@@ -136,8 +136,7 @@ fn files_that_options_name() {
     let mut command = heaptide();
     command.args(["tree", "--rules"]).arg(&sparse).arg(recording);
     let outcome = timed(&mut command, &recorded.place);
-    let says = "sparse.rules: cannot read rules: it has 1099511627776 bytes, at most 16777216 are \
-                read; put a smaller file in its place\n";
+    let says = "sparse.rules: cannot read rules: has 1099511627776 bytes, the limit is 16777216\n";
     assert!(outcome.stderr.ends_with(says), "{}", outcome.stderr);
 }
 
@@ -151,7 +150,7 @@ fn files_of_an_sdk() {
     let library = place.join("there/lib/libheaptide.so");
     in_the_place_of(&library, &place, &line, |_, outcome| {
         assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{outcome:?}");
-        assert!(outcome.stderr.contains("is there already and was not written by `heaptide sdk`"));
+        assert!(outcome.stderr.contains("exists and was not written by `heaptide sdk`"));
     });
 }
 

@@ -50,7 +50,7 @@ impl Temporary {
         let outcome = self.run_command();
         assert_eq!((outcome.status, &*outcome.stdout), (2, ""));
         assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
-        let start = format!("heaptide: no place for libheaptide.so: {}: ", self.own().display());
+        let start = format!("heaptide: cannot store libheaptide.so: {}: ", self.own().display());
         assert!(outcome.stderr.starts_with(&start), "{}", outcome.stderr);
         outcome.stderr
     }
@@ -89,16 +89,16 @@ fn a_link_is_not_followed() {
     let elsewhere = temporary.place.join("elsewhere");
     fs::create_dir(&elsewhere).expect("a directory");
     symlink(&elsewhere, temporary.own()).expect("a link");
-    assert!(temporary.refused().contains("is a link or no directory"));
+    assert!(temporary.refused().contains("a symbolic link, or not a directory"));
     if is_root() {
         std::os::unix::fs::lchown(temporary.own(), Some(NOBODY), Some(NOBODY)).expect("chown");
         set_mode(&elsewhere, 0o1777);
-        assert!(temporary.refused().contains("is a link or no directory"));
+        assert!(temporary.refused().contains("a symbolic link, or not a directory"));
     }
     assert_eq!(fs::read_dir(&elsewhere).expect("the directory").count(), 0);
     fs::remove_file(temporary.own()).expect("the link");
     fs::write(temporary.own(), "").expect("a file");
-    assert!(temporary.refused().contains("is a link or no directory"));
+    assert!(temporary.refused().contains("a symbolic link, or not a directory"));
 }
 
 #[test]

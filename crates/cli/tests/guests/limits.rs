@@ -57,7 +57,7 @@ fn full_disk() {
             assert!(evaluate(&report, "recording", "lost_events") >= 0);
             assert!(evaluate(&report, "function:branch", "allocations") > 0);
             let info = run(heaptide().arg("info").arg(&recording), &place);
-            let told = info.stdout.contains("no room") || info.stdout.contains("could not grow");
+            let told = info.stdout.contains("no space") || info.stdout.contains("could not grow");
             assert!(told, "info does not say what was lost:\n{}", info.stdout);
         }
     }

@@ -66,10 +66,7 @@ fn dash_is_no_directory() {
         let outcome = ask(&place, words);
         assert_eq!((outcome.status, &*outcome.stdout), (2, ""), "{words:?}");
         let first = outcome.stderr.lines().next().unwrap_or_default();
-        assert!(
-            first.contains("a directory is written, which standard output cannot be"),
-            "{first}"
-        );
+        assert!(first.contains("the output is a directory, not standard output"), "{first}");
         assert!(!place.join("-").exists(), "{words:?}");
     }
 }
@@ -84,10 +81,13 @@ fn numbers_that_make_no_sense_are_refused() {
         vec![command, "a.heaptide", option, value]
     };
     let cases = [
-        (run("--max-size", "0"), "expected bytes from 1 on; without --max-size there is no bound"),
-        (run("--stacks-below", "0"), "expected bytes from 1 on; --mode scopes records no stacks"),
-        (run("--snapshot-every", "0s"), "expected a time from 10ms on"),
-        (read("report", "--depth", "0"), "expected a number of levels from 1 on"),
+        (run("--max-size", "0"), "expected at least 1 byte; omit --max-size for no limit"),
+        (
+            run("--stacks-below", "0"),
+            "expected at least 1 byte; use --mode scopes to record no stacks",
+        ),
+        (run("--snapshot-every", "0s"), "expected a time of at least 10ms"),
+        (read("report", "--depth", "0"), "expected a number of levels, at least 1"),
         (read("tree", "--depth", "-1"), "unexpected argument '-1'"),
         (read("tree", "--min-percent", "101"), "expected 0 to 100"),
         (read("tree", "--min-percent", "nan"), "expected 0 to 100"),
@@ -102,7 +102,7 @@ fn numbers_that_make_no_sense_are_refused() {
             vec!["diff", "a.heaptide", "a.heaptide", "--fail-above", "-5%"],
             "unexpected argument '-5'",
         ),
-        (vec!["diff", "a.heaptide", "a.heaptide", "--fail-above", "1e9%"], "expected a share"),
+        (vec!["diff", "a.heaptide", "a.heaptide", "--fail-above", "1e9%"], "expected a percentage"),
     ];
     for (words, says) in cases {
         let outcome = ask(&place, &words);
@@ -150,7 +150,7 @@ fn odd_paths() {
     let same = ask(&place, &["diff", "a.heaptide/", "link"]);
     assert_eq!((same.status, &*same.stderr), (0, ""));
     let snapshot = ask(&place, &["diff", "a.heaptide/@1", "link/@1"]);
-    assert!(snapshot.stderr.contains("no snapshot 1; it has none"), "{}", snapshot.stderr);
+    assert!(snapshot.stderr.contains("no snapshot 1; available: none"), "{}", snapshot.stderr);
     // Drawn beside the recording, or where the command runs.
     let svgs = ["a.svg", "link.svg", "l.svg", "a.heaptide/a.svg"].map(|name| place.join(name));
     let there = svgs.each_ref().map(|svg| svg.exists());

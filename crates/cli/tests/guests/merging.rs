@@ -193,11 +193,14 @@ fn ranks_are_merged_and_told_apart() {
         guest.heaptide(&["merge", "0.heaptide", "1.heaptide", "2.heaptide", "-o", "all.heaptide"]);
     assert_eq!((outcome.status, &*outcome.stdout), (0, ""));
     // Each rank: the program, and what its fork became.
-    assert_eq!(outcome.stderr, "heaptide: all.heaptide: 6 process images of 3 recordings\n");
+    assert_eq!(
+        outcome.stderr,
+        "heaptide: all.heaptide: merged 6 process images from 3 recordings\n"
+    );
     let table = guest.prints(&["report", "--by", "rank", "all.heaptide"]);
     assert!(table.starts_with("all.heaptide: 3 ranks, 6 process images\n"), "{table}");
     assert_eq!(row(&table, "rank 2")[8], "2", "{table}");
-    assert!(table.contains("3 of the job's 4 ranks are here"), "{table}");
+    assert!(table.contains("3 of the job's 4 ranks are in this recording"), "{table}");
     let last = table.lines().last().unwrap_or_default();
     assert!(
         last.starts_with("peak_bytes: mean ") && last.contains(" (rank 2), which is "),
@@ -226,7 +229,7 @@ fn ranks_are_merged_and_told_apart() {
     let sites = list(process, "sites").iter().filter(live).count();
     assert_eq!(sites, 1, "of 1200 KiB that one line keeps");
 
-    let tree = guest.prints(&["tree", "--by", "rank", "--measure", "live_bytes", "all.heaptide"]);
+    let tree = guest.prints(&["tree", "--by", "rank", "--metric", "live_bytes", "all.heaptide"]);
     for (rank, share) in [("[rank 2]", "66."), ("[rank 0]", "16."), ("[rank 1]", "16.")] {
         let line =
             tree.lines().find(|line| line.contains(rank)).unwrap_or_else(|| panic!("{tree}"));
@@ -264,11 +267,11 @@ fn nothing_is_lost_or_overwritten() {
     let (status, said) = merge("a.heaptide missing.heaptide -o other.heaptide");
     assert!(status == 2 && said.contains("missing.heaptide: no such recording"), "{said}");
     let (status, said) = merge("a.heaptide ./a.heaptide -o other.heaptide");
-    assert!(status == 2 && said.contains("is given twice"), "{said}");
+    assert!(status == 2 && said.contains("given twice"), "{said}");
     fs::create_dir(guest.place.join("mine")).expect("a directory");
     fs::write(guest.place.join("mine/notes.txt"), "mine").expect("a file");
     let (status, said) = merge("a.heaptide -o mine --force");
-    assert!(status == 2 && said.contains("is no recording: `notes.txt` in it"), "{said}");
+    assert!(status == 2 && said.contains("not a recording: `notes.txt` in it"), "{said}");
     assert_eq!(files(), 3);
     // The place of the recording that is merged.
     let before = sums(&report(&guest.place.join("all.heaptide"), &guest.place));

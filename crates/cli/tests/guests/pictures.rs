@@ -249,7 +249,7 @@ fn speedscope_by_its_schema() {
     ];
     for of in recorded {
         let totals = of.largest()["totals"].clone();
-        for words in ["", "--per-lane", "--scopes-and-stacks --measure allocations"] {
+        for words in ["", "--per-thread", "--scopes-and-stacks --metric allocations"] {
             let text = of.export(&format!("speedscope {words}"));
             let file: Value = serde_json::from_str(&text).expect("JSON");
             schema::assert_valid(&schema, &file);
@@ -279,7 +279,7 @@ fn speedscope_by_its_schema() {
 #[test]
 fn graphs_of_scopes_keep_equal_names_apart() {
     let of = Recorded::guest("pictures-dot");
-    let words = "dot --scopes --measure requested_bytes";
+    let words = "dot --scopes --metric requested_bytes";
     let graph = of.export(words);
     // `load` and the `load` inside it, with the share of each.
     let loads = graph.lines().filter(|line| line.contains("[label=\"load\\n")).count();
@@ -289,9 +289,9 @@ fn graphs_of_scopes_keep_equal_names_apart() {
     let shares: Vec<f64> =
         graph.split("w=").skip(1).filter_map(|rest| rest.split_once('%')?.0.parse().ok()).collect();
     assert_eq!(shares.iter().filter(|share| (**share - 74.5).abs() < 0.5).count(), 3, "{shares:?}");
-    let lanes = of.export(&format!("{words} --per-lane"));
+    let lanes = of.export(&format!("{words} --per-thread"));
     assert_eq!(lanes.matches("subgraph cluster_").count(), 2, "{lanes}");
-    assert!(lanes.contains(r#"label="lane </script><i>, 1 thread""#), "{lanes}");
+    assert!(lanes.contains(r#"label="thread </script><i>, 1 thread""#), "{lanes}");
     for (graph, name) in [(graph, "merged.dot"), (lanes, "lanes.dot")] {
         fs::write(of.place.join(name), graph).expect("a graph");
         draw(&of, name);
@@ -312,7 +312,7 @@ fn draw(of: &Recorded, name: &str) -> Picture {
 #[test]
 fn graphs_of_real_programs() {
     for of in [Recorded::compiler("pictures-gxx-dot"), Recorded::python("pictures-py-dot")] {
-        for words in ["dot", "dot --per-lane --measure usable_bytes", "dot --depth 12"] {
+        for words in ["dot", "dot --per-thread --metric usable_bytes", "dot --depth 12"] {
             let graph = of.store(words, "a.dot");
             let text = fs::read_to_string(graph).expect("a graph");
             let boxes = text.matches("tooltip=").count();
@@ -386,10 +386,10 @@ fn flame_graphs_as_asked_for() {
     assert!(depth(&svg, "main (") > depth(&svg, "holds_more ("));
     let callers = of.export("flamegraph --bottom-up --icicle");
     assert!(depth(&callers, "main (") > depth(&callers, "holds_more ("));
-    let lanes = of.export("flamegraph --per-lane");
+    let lanes = of.export("flamegraph --per-thread");
     assert!(lanes.contains("<title>&lt;/script&gt;&lt;i&gt; (250,"), "{lanes}");
     let file = of.place.join("a.svg");
-    let words = format!("flamegraph --per-lane -o {}", file.display());
+    let words = format!("flamegraph --per-thread -o {}", file.display());
     assert_eq!(of.command(&words).status, 0);
     assert_eq!(fs::read_to_string(file).expect("a picture"), lanes);
     for words in ["export --format dot --icicle", "flamegraph --width 20"] {

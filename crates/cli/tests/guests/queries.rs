@@ -117,8 +117,8 @@ fn without_a_trace_there_are_no_events() {
         let outcome = run(&mut command, &place);
         assert_eq!((outcome.status, &*outcome.stdout), (1, ""));
         let expected = format!(
-            "heaptide: {}: it was recorded without a trace, which events and lifetimes are read \
-             from; `heaptide run --mode trace` records one\n",
+            "heaptide: {}: recorded without a trace, which the tables events and lifetimes \
+             require; record one with `heaptide run --mode trace`\n",
             recording.display()
         );
         assert_eq!(outcome.stderr, expected);

@@ -130,7 +130,7 @@ fn in_flight(process: &Value) -> i128 {
 /// Live is what was allocated and not freed, in totals and in every site; the peak is no lower.
 fn assert_balance(process: &Value) {
     let partial = in_flight(process) * number(&process["totals"], "largest_bytes");
-    // Counters have frees by the lane that made them, whosever blocks they were.
+    // Counters have frees by the lane that made them, regardless of the block.
     let sites = if process["mode"] == "counters" { &[] } else { list(process, "sites") };
     for row in sites.iter().chain([&process["totals"]]) {
         let of = |measure| number(row, measure);

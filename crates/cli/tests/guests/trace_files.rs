@@ -266,7 +266,7 @@ fn snapshots_have_no_events() {
     assert!(!open(&snapshot).processes[0].has_trace());
     let question = ["query", "SELECT count() FROM events", "--snapshot", "1"];
     let asked = run(heaptide().args(question).arg(&recording), &place);
-    assert_eq!((asked.status, asked.stderr.contains("leave out --snapshot")), (1, true));
+    assert_eq!((asked.status, asked.stderr.contains("omit --snapshot")), (1, true));
     assert_whole(&open(&recording).processes[0], 1);
 }
 

@@ -47,7 +47,7 @@ fn commands(recording: &Path) -> Vec<Vec<String>> {
         "timeline --format csv",
         "leaks --no-built-in",
         "flamegraph --force",
-        "export --format folded --annotate --per-lane",
+        "export --format folded --annotate --per-thread",
     ];
     let more = more.iter().map(|line| with(words(line), &[&shown]));
     let others = WITHOUT_RECORDING.iter().map(|line| words(line));
@@ -165,5 +165,5 @@ fn ctl_acts_although_nobody_reads_its_answers() {
     let codes = outcomes.each_ref().map(|outcome| outcome.status.code());
     assert_eq!(codes, [Some(0), Some(0), Some(2)], "{outcomes:?}");
     assert_eq!(String::from_utf8_lossy(&outcomes[2].stderr), FULL);
-    assert!(status.matches("off, by command").count() > PROCESSES, "{status}");
+    assert!(status.matches("off, by ctl").count() > PROCESSES, "{status}");
 }

@@ -92,7 +92,7 @@ impl Recorded {
         run(command.args(words.split_whitespace()).arg(&self.recording), &self.place)
     }
 
-    /// What a command prints, which may hold nothing that steers a terminal.
+    /// What a command prints, without anything that controls a terminal.
     fn prints(&self, words: &str) -> String {
         let Outcome { status, stdout, stderr } = self.command(words);
         assert_eq!((status, &*stderr), (0, ""), "{words}");
@@ -135,7 +135,7 @@ fn scopes_labels_and_lanes_as_tables() {
         let by_label = of.prints("report --by label --sort requested_bytes");
         assert_eq!(row(&by_label, r"named;\x1b[31m")[3..5], ["1", "1"]);
         assert!(row(&by_label, "arena").len() > 5);
-        let by_lane = of.prints("report --by lane");
+        let by_lane = of.prints("report --by thread");
         let helper = row(&by_lane, "helper");
         assert_eq!((helper[1], helper[2], helper[helper.len() - 2]), ("1", "1", "1"));
         let page = of.prints("report");
@@ -148,18 +148,18 @@ fn scopes_labels_and_lanes_as_tables() {
 #[test]
 fn scopes_as_a_tree() {
     let of = Recorded::new("views-tree", &[], &[]);
-    let tree = of.prints("tree --scopes --measure requested_bytes --min-percent 0");
+    let tree = of.prints("tree --scopes --metric requested_bytes --min-percent 0");
     let own = |tree: &str, name: &str| row(tree, name)[4..6].join(" ");
     assert_eq!((own(&tree, "A"), own(&tree, "  B")), ("1000 B".into(), "1.95 KiB".into()));
     assert_eq!(own(&tree, "    A"), "48.8 KiB");
     let folded =
-        of.prints("tree --scopes --fold-recursion --measure requested_bytes --min-percent 0");
+        of.prints("tree --scopes --fold-recursion --metric requested_bytes --min-percent 0");
     assert_eq!(own(&folded, "A"), "49.8 KiB");
     assert_eq!(row(&folded, "A")[6..8], ["2", "2"]);
     assert!(!folded.contains("    A\n"), "{folded}");
-    let lanes = of.prints("tree --scopes --per-lane --measure requested_bytes --min-percent 0");
-    let (main, helper) = lanes.split_once("lane helper, 1 thread\n").expect("two lanes");
-    assert!(main.contains("lane views, 1 thread\n") && !main.contains("release"), "{main}");
+    let lanes = of.prints("tree --scopes --per-thread --metric requested_bytes --min-percent 0");
+    let (main, helper) = lanes.split_once("thread helper, 1 thread\n").expect("two lanes");
+    assert!(main.contains("thread views, 1 thread\n") && !main.contains("release"), "{main}");
     assert_eq!(own(helper, "release"), "2.93 KiB");
 }
 
@@ -202,7 +202,7 @@ fn scopes_as_json() {
 fn scopes_as_pictures() {
     let of = Recorded::new("views-pictures", &[], &[]);
     for words in ["--scopes", "--scopes-and-stacks", "--scopes --fold-recursion"] {
-        let svg = of.picture(&format!("{words} --measure requested_bytes"));
+        let svg = of.picture(&format!("{words} --metric requested_bytes"));
         assert!(!svg.contains(|c: char| c.is_control() && !"\n\t\r".contains(c)), "{words}");
         // A number at the end of a name is no value, and a semicolon no border.
         assert!(svg.contains("step\u{a0}7 (") && svg.contains(r"red\x1b[31m:\x0a"), "{words}");
@@ -222,7 +222,7 @@ fn ten_thousand_scopes_inside_each_other() {
     let tree = of.prints("tree --scopes --min-percent 0");
     assert!(tree.contains("  level=9999\n"));
     of.prints("report --by scope --top 20000");
-    let folded = of.prints("tree --scopes --fold-recursion --min-percent 0 --per-lane");
+    let folded = of.prints("tree --scopes --fold-recursion --min-percent 0 --per-thread");
     assert!(folded.contains("  level=9999\n"));
     let svg = of.picture("--scopes");
     assert!(svg.contains("level=299 (") && !svg.contains("level=300 ("));
@@ -238,7 +238,7 @@ fn views_of_what_was_not_recorded() {
         assert!(stderr.contains("recorded with --mode counters"), "{stderr}");
     }
     for words in
-        ["report --by colour", "tree --per-lane", "flamegraph --scopes --scopes-and-stacks"]
+        ["report --by colour", "tree --per-thread", "flamegraph --scopes --scopes-and-stacks"]
     {
         let Outcome { status, stderr, .. } = of.command(words);
         assert_eq!(status, 2, "{words}: {stderr}");
@@ -278,7 +278,7 @@ fn stacks_by_threshold() {
         ("--stacks-below", "[not below the stack threshold]"),
     ] {
         let of = Recorded::new(&format!("views{option}"), &[option, "2K"], &[]);
-        for words in ["report --by function --sort allocations", "tree --measure allocations"] {
+        for words in ["report --by function --sort allocations", "tree --metric allocations"] {
             let text = of.prints(words);
             assert!(text.contains(&format!("{name}\n")), "{words}: {text}");
         }

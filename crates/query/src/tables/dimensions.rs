@@ -12,12 +12,12 @@ use crate::value::Kind;
 
 pub(super) const STACKS: Source = Source {
     name: "stacks",
-    says: "a stack, with what was allocated there over all scopes, labels and threads",
+    says: "call stacks, with metrics over all scopes, labels and threads",
     columns: || {
         let mut all = vec![
             stack_column(),
-            Info::text("frame", "the innermost function"),
-            Info::uint("depth", "frames", "how many functions it has"),
+            Info::text("frame", "innermost function"),
+            Info::uint("depth", "frames", "number of functions"),
         ];
         all.extend(of_rows().map(measure));
         all
@@ -38,15 +38,15 @@ pub(super) const STACKS: Source = Source {
 
 pub(super) const FRAMES: Source = Source {
     name: "frames",
-    says: "a place in a function that stacks go through",
+    says: "places in functions on stacks",
     columns: || {
         vec![
-            Info::text("function", "the function; module and offset if nothing names it"),
+            Info::text("function", "function, or module and offset without a name"),
             Info::text("module", "path of the file with its code"),
             Info::new("offset", Kind::Address, "", "address in that file"),
             Info::text("file", "source file"),
             Info::uint("line", "", "line of the call"),
-            Info::new("inlined", Kind::Bool, "", "whether it is inlined into its caller"),
+            Info::new("inlined", Kind::Bool, "", "inlined into its caller"),
         ]
     },
     records: Records::Tables(|filler, process| {
@@ -68,12 +68,12 @@ pub(super) const FRAMES: Source = Source {
 
 pub(super) const SCOPES: Source = Source {
     name: "scopes",
-    says: "a scope inside the scopes round it, with what was allocated just there",
+    says: "scope paths, with metrics of the scope itself",
     columns: || {
         let mut all = vec![
-            Info::text("attribute", "what kind of scope it is, such as region"),
-            Info::text("value", "its name"),
-            Info::uint("entered", "times", "how often it was entered"),
+            Info::text("attribute", "attribute of the scope, such as region"),
+            Info::text("value", "name"),
+            Info::uint("entered", "times", "number of times entered"),
         ];
         all.extend(of_rows().map(measure));
         all
@@ -94,12 +94,12 @@ pub(super) const SCOPES: Source = Source {
 
 pub(super) const LABELS: Source = Source {
     name: "labels",
-    says: "a label or a pool, with what it names",
+    says: "labels and pools, with metrics of their memory",
     columns: || {
         let mut all = vec![
-            Info::text("label", "its name"),
-            Info::new("pool", Kind::Bool, "", "whether it is a pool"),
-            Info::text("kind", "whose memory it names: heap, outside, pool_block, pool_chunk, …"),
+            Info::text("label", "name"),
+            Info::new("pool", Kind::Bool, "", "is a pool"),
+            Info::text("kind", "kind of memory: heap, outside, pool_block, pool_chunk, …"),
         ];
         all.extend(of_rows().map(measure));
         all
@@ -128,11 +128,11 @@ pub(super) const LABELS: Source = Source {
 
 pub(super) const LANES: Source = Source {
     name: "lanes",
-    says: "threads of one name that were there one after the other",
+    says: "threads, a row for threads with one name that never overlap (also `threads`)",
     columns: || {
         let mut all = vec![
-            Info::text("lane", "their name").also("thread"),
-            Info::uint("threads", "threads", "how many they were"),
+            Info::text("lane", "name of the threads").also("thread"),
+            Info::uint("threads", "threads", "number of threads"),
         ];
         all.extend(of_rows().map(measure));
         all
@@ -149,21 +149,29 @@ pub(super) const LANES: Source = Source {
 
 pub(super) const PROCESSES: Source = Source {
     name: "processes",
-    says: "a program in a process, from its start (or fork, or exec) to its end",
+    says: "programs in processes, from the start, fork or exec to the end",
     columns: || {
         let mut all = vec![
             Info::uint("parent", "", "process id of the parent"),
-            Info::new("forked", Kind::Bool, "", "whether it began as a fork of a recorded one"),
-            Info::text("command", "program and arguments"),
-            Info::uint("ranks", "", "processes of the parallel job"),
-            Info::text("job", "the parallel job"),
-            Info::text("mode", "what was recorded: counters, scopes or stacks"),
-            Info::text("end", "how it ended: exited, signaled, exec, running or unknown"),
-            Info::new("status", Kind::Int, "", "exit status, or number of the signal"),
+            Info::new("forked", Kind::Bool, "", "forked from a recorded process"),
+            Info::text("command", "command line"),
+            Info::uint("ranks", "", "number of ranks in the parallel job"),
+            Info::text("job", "parallel job"),
+            Info::text("mode", "recording mode: counters, scopes or stacks"),
+            Info::text("end", "end: exited, signaled, exec, running or unknown"),
+            Info::new("status", Kind::Int, "", "exit status or signal number"),
             Info::uint("start_ns", "ns", "start, from 1970-01-01 UTC"),
-            Info::uint("duration_ns", "ns", "from start to end, or to the last sign of life"),
-            Info::uint("peak_time_ns", "ns", "when most was live, from the start"),
-            Info::uint("unmatched_frees", "blocks", "frees of blocks never seen allocated"),
+            Info::uint(
+                "duration_ns",
+                "ns",
+                "time from the start to the end, or to the last sample",
+            ),
+            Info::uint("peak_time_ns", "ns", "time of the peak, from the start"),
+            Info::uint(
+                "unmatched_frees",
+                "blocks",
+                "frees of blocks whose allocation was not recorded",
+            ),
         ];
         all.extend(Measure::all().iter().copied().map(measure));
         all
@@ -209,14 +217,14 @@ fn process(filler: &mut Filler, process: &Process) {
 
 pub(super) const MODULES: Source = Source {
     name: "modules",
-    says: "a file with code that stacks go through",
+    says: "files with code on stacks",
     columns: || {
         let mut all = vec![
-            Info::text("module", "its path"),
-            Info::text("build_id", "its GNU build-id"),
+            Info::text("module", "path"),
+            Info::text("build_id", "GNU build id"),
             Info::new("start", Kind::Address, "", "first address"),
             Info::new("end", Kind::Address, "", "one past the last address"),
-            Info::new("unloaded", Kind::Bool, "", "whether it was unloaded before the end"),
+            Info::new("unloaded", Kind::Bool, "", "unloaded before the end"),
         ];
         all.extend(of_rows().map(measure));
         all

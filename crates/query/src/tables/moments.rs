@@ -7,24 +7,24 @@ use crate::value::Kind;
 
 pub(super) const WINDOWS: Source = Source {
     name: "windows",
-    says: "a named interval of the process, with what happened in it",
+    says: "named intervals of the process, with metrics of the interval",
     columns: || {
         let change = |name, unit, says| Info::new(name, Kind::Int, unit, says);
         vec![
-            Info::text("name", "what it was called"),
-            Info::new("open", Kind::Bool, "", "whether it has not ended"),
-            Info::uint("begin_ns", "ns", "when it began, from the start of the process"),
-            Info::uint("end_ns", "ns", "when it ended"),
+            Info::text("name", "name"),
+            Info::new("open", Kind::Bool, "", "has not ended"),
+            Info::uint("begin_ns", "ns", "begin, from the start of the process"),
+            Info::uint("end_ns", "ns", "end, from the start of the process"),
             Info::uint("allocations", "blocks", "blocks allocated"),
             Info::uint("frees", "blocks", "blocks freed"),
             Info::uint("reallocations", "events", "blocks reallocated"),
-            Info::uint("failed", "events", "allocations that failed"),
-            Info::uint("requested_bytes", "bytes", "bytes asked for"),
-            Info::uint("usable_bytes", "bytes", "bytes given"),
-            Info::uint("freed_bytes", "bytes", "bytes freed"),
+            Info::uint("failed", "events", "failed allocations"),
+            Info::uint("requested_bytes", "bytes", "requested bytes"),
+            Info::uint("usable_bytes", "bytes", "usable bytes"),
+            Info::uint("freed_bytes", "bytes", "usable bytes freed"),
             change("live_blocks", "blocks", "change of live blocks"),
             change("live_bytes", "bytes", "change of live bytes"),
-            Info::uint("peak_bytes", "bytes", "the most that was live in it"),
+            Info::uint("peak_bytes", "bytes", "peak of live bytes in the window"),
         ]
     },
     records: Records::Tables(|filler, process| {
@@ -52,15 +52,15 @@ pub(super) const WINDOWS: Source = Source {
 
 pub(super) const SNAPSHOTS: Source = Source {
     name: "snapshots",
-    says: "a moment: a mark, a snapshot, a reset, recording turned on or off",
+    says: "marks, snapshots, resets, recording turned on or off (also `marks`)",
     columns: || {
         vec![
-            Info::uint("time_ns", "ns", "when it was, from the start of the process"),
-            Info::text("kind", "what it was: mark, snapshot, reset, on or off"),
-            Info::text("name", "what it was called"),
-            Info::uint("number", "", "of snapshots and resets, which it was, from 1"),
-            Info::text("lane", "the thread it came from").also("thread"),
-            Info::uint("live_bytes", "bytes", "bytes that were live").also("mem.active"),
+            Info::uint("time_ns", "ns", "time from the start of the process"),
+            Info::text("kind", "kind: mark, snapshot, reset, on or off"),
+            Info::text("name", "name"),
+            Info::uint("number", "", "number of a snapshot or reset, from 1"),
+            Info::text("lane", "thread that set it").also("thread"),
+            Info::uint("live_bytes", "bytes", "live bytes").also("mem.active"),
         ]
     },
     records: Records::Tables(|filler, process| {
@@ -91,17 +91,17 @@ pub(super) const SNAPSHOTS: Source = Source {
 
 pub(super) const TIMELINE: Source = Source {
     name: "timeline",
-    says: "the state of the process at a moment",
+    says: "samples of the process over time",
     columns: || {
         vec![
-            Info::uint("time_ns", "ns", "when it was, from the start of the process"),
-            Info::uint("live_bytes", "bytes", "bytes that were live").also("mem.active"),
-            Info::uint("peak_bytes", "bytes", "the most that was live until then"),
-            Info::uint("allocations", "blocks", "blocks allocated until then"),
-            Info::uint("frees", "blocks", "blocks freed until then"),
-            Info::uint("usable_bytes", "bytes", "bytes given until then"),
-            Info::uint("resident_bytes", "bytes", "memory of the process"),
-            Info::uint("virtual_bytes", "bytes", "its address space"),
+            Info::uint("time_ns", "ns", "time from the start of the process"),
+            Info::uint("live_bytes", "bytes", "live bytes").also("mem.active"),
+            Info::uint("peak_bytes", "bytes", "peak of live bytes so far"),
+            Info::uint("allocations", "blocks", "blocks allocated so far"),
+            Info::uint("frees", "blocks", "blocks freed so far"),
+            Info::uint("usable_bytes", "bytes", "usable bytes allocated so far"),
+            Info::uint("resident_bytes", "bytes", "resident memory of the process"),
+            Info::uint("virtual_bytes", "bytes", "virtual memory of the process"),
         ]
     },
     records: Records::Tables(|filler, process| {
@@ -123,14 +123,14 @@ pub(super) const TIMELINE: Source = Source {
 
 pub(super) const HISTOGRAM: Source = Source {
     name: "histogram",
-    says: "a class of sizes",
+    says: "size classes",
     columns: || {
         vec![
-            Info::uint("size_min", "bytes", "its smallest size"),
-            Info::uint("size_max", "bytes", "its largest size"),
-            Info::uint("requested", "blocks", "blocks that were asked for with such a size"),
-            Info::uint("usable", "blocks", "blocks that have such a size"),
-            Info::uint("freed", "blocks", "those that were freed"),
+            Info::uint("size_min", "bytes", "smallest size"),
+            Info::uint("size_max", "bytes", "largest size"),
+            Info::uint("requested", "blocks", "blocks with a requested size in the class"),
+            Info::uint("usable", "blocks", "blocks with a usable size in the class"),
+            Info::uint("freed", "blocks", "freed blocks with a usable size in the class"),
         ]
     },
     records: Records::Tables(|filler, process| {

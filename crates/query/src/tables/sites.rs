@@ -9,7 +9,7 @@ use crate::value::{Bits, Kind};
 
 pub(super) const SITES: Source = Source {
     name: "sites",
-    says: "what was allocated at a stack, in a scope, of a label and a kind, on a thread",
+    says: "metrics by stack, scope, label, kind and thread",
     columns,
     records: Records::Tables(fill),
 };
@@ -17,35 +17,35 @@ pub(super) const SITES: Source = Source {
 /// What a block has of its site, in every table of blocks.
 pub(super) fn of_blocks() -> Vec<Info> {
     vec![
-        Info::text("stack", "functions from the outermost to the one that allocates")
+        Info::text("stack", "functions from the outermost to the allocating one")
             .form(Form::Stack)
             .also("function"),
-        Info::text("frame", "the innermost function"),
-        Info::text("allocator", "the innermost function that does more than hand allocations on"),
+        Info::text("frame", "innermost function"),
+        Info::text("allocator", "innermost function that is not an allocator wrapper"),
         Info::text("module", "path of the file with the innermost function"),
-        Info::text("file", "its source file"),
-        Info::uint("line", "", "its line"),
-        Info::text("label", "what the blocks are called, or their pool"),
-        Info::text("kind", "whose memory it is: heap, outside, pool_block, pool_chunk, …"),
+        Info::text("file", "source file of the innermost function"),
+        Info::uint("line", "", "source line of the innermost function"),
+        Info::text("label", "label or pool of the blocks"),
+        Info::text("kind", "kind of memory: heap, outside, pool_block, pool_chunk, …"),
     ]
 }
 
 fn columns() -> Vec<Info> {
     let mut all = of_blocks();
     all.extend([
-        Info::text("mem.alloc", "the label, else `malloc`; only where there are allocations"),
+        Info::text("mem.alloc", "label, or `malloc`; only with allocations"),
         Info::text("lane", "name of the threads").also("thread"),
-        Info::uint("size", "bytes", "bytes of each request, of a recording by size")
+        Info::uint("size", "bytes", "request size, in recordings made with --by-size")
             .also("alloc.total_size"),
-        Info::uint("count", "blocks", "what count() adds up: allocations").if_named(),
+        Info::uint("count", "blocks", "allocations; the column that count() sums").if_named(),
     ]);
     all.extend(of_rows().map(measure));
     all.extend([
-        Info::uint("slack_bytes", "bytes", "bytes given and not asked for"),
-        Info::uint("moved_blocks", "blocks", "allocations that came here by labelling"),
-        Info::uint("moved_usable_bytes", "bytes", "their bytes"),
-        Info::uint("moved_requested_bytes", "bytes", "bytes that were asked for them"),
-        Info::uint("lent_bytes", "bytes", "of chunks of a pool: bytes lent to its blocks"),
+        Info::uint("slack_bytes", "bytes", "usable bytes beyond the requested ones"),
+        Info::uint("moved_blocks", "blocks", "allocations moved here by labelling"),
+        Info::uint("moved_usable_bytes", "bytes", "usable bytes moved here by labelling"),
+        Info::uint("moved_requested_bytes", "bytes", "requested bytes moved here by labelling"),
+        Info::uint("lent_bytes", "bytes", "bytes of pool chunks used by pool blocks"),
     ]);
     all
 }

@@ -16,15 +16,15 @@ use crate::value::{Bits, Kind};
 
 pub(super) const EVENTS: Source = Source {
     name: "events",
-    says: "an event of a trace: an allocation, a free, a failure, a change of label",
+    says: "events of a trace: allocations, frees, failures, changes of label",
     columns: || columns(&What::Events),
     records: Records::Trace(What::Events),
 };
 
 pub(super) const LIFETIMES: Source = Source {
     name: "lifetimes",
-    says: "a block of a trace, from its allocation to its free; in order of their frees, then \
-           those never freed",
+    says: "blocks of a trace, from allocation to free; in order of the frees, unfreed blocks \
+           last",
     columns: || columns(&What::Lifetimes),
     records: Records::Trace(What::Lifetimes),
 };
@@ -50,32 +50,32 @@ const fn field(info: Info, value: fn(&Event, &Known) -> Option<Bits>) -> Field {
 }
 
 const OF_EVENTS: &[Field] = &[
-    field(Info::uint("number", "", "from 1, in order of time over the process"), |event, _| {
-        Some(Bits(event.number))
-    }),
-    field(Info::uint("time_ns", "ns", "when it was, from the start of the process"), |event, _| {
+    field(
+        Info::uint("number", "", "number from 1, in order of time within the process"),
+        |event, _| Some(Bits(event.number)),
+    ),
+    field(Info::uint("time_ns", "ns", "time from the start of the process"), |event, _| {
         Some(Bits(event.time_ns))
     }),
     field(Info::text("operation", "allocate, free, fail, relabel or unlabel"), |event, known| {
         Some(known.operations[event.operation as usize])
     }),
-    field(
-        Info::new("reallocated", Kind::Bool, "", "whether it is part of a reallocation"),
-        |event, _| Some(Bits(event.reallocated.into())),
-    ),
+    field(Info::new("reallocated", Kind::Bool, "", "part of a reallocation"), |event, _| {
+        Some(Bits(event.reallocated.into()))
+    }),
     UID,
     ADDRESS,
     SIZE,
     USABLE,
     field(
-        Info::text("mem.alloc", "of allocations and labels: the label, else `malloc`"),
+        Info::text("mem.alloc", "label, or `malloc`; of allocations and relabelling"),
         |event, known| match event.operation {
             Operation::Allocate | Operation::Relabel => known.label_or_malloc(event.site),
             _ => None,
         },
     ),
     field(
-        Info::text("mem.free", "of frees and labels taken off: the label, else `malloc`"),
+        Info::text("mem.free", "label, or `malloc`; of frees and unlabelling"),
         |event, known| match event.operation {
             Operation::Free => known.label_or_malloc(event.site),
             Operation::Unlabel => known.label_or_malloc(event.site_before),
@@ -83,18 +83,18 @@ const OF_EVENTS: &[Field] = &[
         },
     ),
     field(
-        Info::uint("live_bytes", "bytes", "bytes of the process that were live after it")
+        Info::uint("live_bytes", "bytes", "live bytes of the process after the event")
             .also("mem.active"),
         |event, _| Some(Bits(event.live_bytes)),
     ),
-    field(Info::text("lane", "name of the thread that did it").also("thread"), |event, known| {
+    field(Info::text("lane", "name of the thread").also("thread"), |event, known| {
         known.lane(event.lane?)
     }),
     field(Info::uint("tid", "", "number of that thread"), |event, _| {
         Some(Bits(event.thread.into())).filter(|tid| tid.0 > 0)
     }),
     field(
-        Info::text("allocated_lane", "name of the thread that allocated the block"),
+        Info::text("allocated_lane", "name of the allocating thread").also("allocated_thread"),
         |event, known| known.lane(known.site_lanes[event.site as usize]),
     ),
     LIFETIME,
@@ -109,81 +109,86 @@ const OF_LIFETIMES: &[Field] = &[
     ADDRESS,
     SIZE,
     USABLE,
-    field(Info::text("mem.alloc", "the label, else `malloc`"), |event, known| {
+    field(Info::text("mem.alloc", "label, or `malloc`"), |event, known| {
         known.label_or_malloc(event.site)
     }),
     field(
-        Info::uint("allocated_ns", "ns", "when it was allocated, from the start of the process"),
+        Info::uint("allocated_ns", "ns", "time of the allocation, from the start of the process"),
         |event, _| Some(Bits(event.allocated_ns)),
     ),
-    field(Info::uint("freed_ns", "ns", "when it was freed"), |event, _| {
-        freed(event).map(|event| Bits(event.time_ns))
-    }),
+    field(
+        Info::uint("freed_ns", "ns", "time of the free, from the start of the process"),
+        |event, _| freed(event).map(|event| Bits(event.time_ns)),
+    ),
     LIFETIME,
     LIFETIME_EVENTS,
-    field(Info::new("freed", Kind::Bool, "", "whether it was freed"), |event, _| {
+    field(Info::new("freed", Kind::Bool, "", "was freed"), |event, _| {
         Some(Bits(freed(event).is_some().into()))
     }),
-    field(
-        Info::new("reallocated", Kind::Bool, "", "whether a reallocation ended it"),
-        |event, _| freed(event).map(|event| Bits(event.reallocated.into())),
-    ),
+    field(Info::new("reallocated", Kind::Bool, "", "ended by a reallocation"), |event, _| {
+        freed(event).map(|event| Bits(event.reallocated.into()))
+    }),
     TEMPORARY,
     CROSS_THREAD,
-    field(
-        Info::text("lane", "name of the thread that allocated it").also("thread"),
-        |event, known| known.lane(known.site_lanes[event.site as usize]),
-    ),
-    field(Info::text("freed_lane", "name of the thread that freed it"), |event, known| {
-        known.lane(freed(event)?.lane?)
+    field(Info::text("lane", "name of the allocating thread").also("thread"), |event, known| {
+        known.lane(known.site_lanes[event.site as usize])
     }),
+    field(
+        Info::text("freed_lane", "name of the freeing thread").also("freed_thread"),
+        |event, known| known.lane(freed(event)?.lane?),
+    ),
     field(Info::uint("freed_tid", "", "number of that thread"), |event, _| {
         Some(Bits(freed(event)?.thread.into())).filter(|tid| tid.0 > 0)
     }),
     field(
-        Info::text("freed_in", "the scopes that thread was in, outermost first"),
+        Info::text("freed_in", "scopes of the freeing thread, outermost first"),
         |event, known| known.scope_texts.get(freed(event)?.scope.0 as usize).copied().flatten(),
     ),
     FREE_STACK,
 ];
 
 const UID: Field = field(
-    Info::uint("uid", "", "number of the block, from 1 in order of allocation over the process")
+    Info::uint("uid", "", "number of the block, from 1, in order of allocation within the process")
         .also("alloc.uid"),
     |event, _| Some(Bits(event.uid)).filter(|uid| uid.0 > 0),
 );
 const ADDRESS: Field = field(
-    Info::new("address", Kind::Address, "", "where the block begins").also("alloc.address"),
+    Info::new("address", Kind::Address, "", "address of the block").also("alloc.address"),
     |event, _| of_block(event).map(|event| Bits(event.address)),
 );
 const SIZE: Field =
-    field(Info::uint("size", "bytes", "bytes asked for").also("alloc.total_size"), |event, _| {
+    field(Info::uint("size", "bytes", "requested bytes").also("alloc.total_size"), |event, _| {
         of_block(event).map(|event| Bits(event.requested))
     });
-const USABLE: Field = field(Info::uint("usable_bytes", "bytes", "bytes given"), |event, _| {
+const USABLE: Field = field(Info::uint("usable_bytes", "bytes", "usable bytes"), |event, _| {
     of_block(event).map(|event| Bits(event.usable))
 });
-const LIFETIME: Field = field(
-    Info::uint("lifetime_ns", "ns", "from the block's allocation to its free"),
-    |event, _| freed(event).map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns))),
-);
+const LIFETIME: Field =
+    field(Info::uint("lifetime_ns", "ns", "time from the allocation to the free"), |event, _| {
+        freed(event).map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns)))
+    });
 const LIFETIME_EVENTS: Field = field(
-    Info::uint("lifetime_events", "events", "events of the process from the one to the other"),
+    Info::uint("lifetime_events", "events", "events of the process between allocation and free"),
     |event, _| freed(event).map(|event| Bits(event.number.saturating_sub(event.allocated_number))),
 );
 const TEMPORARY: Field = field(
-    Info::new("temporary", Kind::Bool, "", "of frees: the thread allocated nothing between"),
+    Info::new("temporary", Kind::Bool, "", "of frees: no allocation by the thread in between"),
     |event, _| freed(event).map(|event| Bits(event.temporary.into())),
 );
 const CROSS_THREAD: Field = field(
-    Info::new("cross_thread", Kind::Bool, "", "of frees: by another thread than allocated it"),
+    Info::new(
+        "cross_thread",
+        Kind::Bool,
+        "",
+        "of frees: freed by a thread other than the allocating one",
+    ),
     |event, known| {
         let allocated = known.site_lanes[event.site as usize];
         freed(event).map(|event| Bits(event.lane.is_some_and(|lane| lane != allocated).into()))
     },
 );
 const FREE_STACK: Field = field(
-    Info::text("free_stack", "functions that led to the free, of a trace with them")
+    Info::text("free_stack", "stack of the free, in recordings made with --free-stacks")
         .form(Form::Tree),
     |event, known| {
         let node = known.free_stacks.get(event.free_stack.0 as usize)?;

@@ -36,7 +36,7 @@ pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::R
     let found = match view.rows {
         Rows::Functions => {
             let rows = difference.functions();
-            let heading = format!("{name} by function: itself, and with what it calls");
+            let heading = format!("{name} by function: itself, and with its callees");
             functions(out, difference, &rows, view, &heading)?;
             rows.len()
         }
@@ -47,7 +47,7 @@ pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::R
         }
         Rows::Scopes => {
             let rows = difference.paths();
-            let heading = format!("{name} by scope: itself, and with what is inside it");
+            let heading = format!("{name} by scope: itself, and with inner scopes");
             scopes(out, difference, &rows, view, &heading)?;
             rows.len()
         }
@@ -90,7 +90,7 @@ fn write_totals(out: &mut dyn Write, difference: &Difference) -> io::Result<()> 
         [0, 0] => Ok(()),
         [before, after] => writeln!(
             out,
-            "  {:<18} {:>11} {:>11} {:>21}  missing from the figures or from their stacks",
+            "  {:<18} {:>11} {:>11} {:>21}  missing from the totals or from their stacks",
             "lost_events",
             short_count(before),
             short_count(after),

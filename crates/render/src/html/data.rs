@@ -123,7 +123,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
         ("started", date(process.start_realtime_ns)),
         ("ended", ended(process)),
     ];
-    facts.extend(process.part.iter().map(|part| ("figures", printable(part).into_owned())));
+    facts.extend(process.part.iter().map(|part| ("counts", printable(part).into_owned())));
     facts
 }
 

@@ -21,7 +21,7 @@ function totals() {
     card("Slack", percent(slack, t.usable_bytes), size(slack), bytes(slack)),
     card("Largest", bytes(t.largest_bytes), size(t.largest_bytes), "one request"),
     card("Freed elsewhere", shortCount(t.cross_thread_frees), count(t.cross_thread_frees),
-      "by another lane"),
+      "by another thread"),
   ];
   byId("totals").append(...cards);
 }

@@ -1,4 +1,4 @@
-// The tables: functions, stacks, scopes, labels, lanes and sizes; sorted by a click, cut by a search.
+// The tables: functions, stacks, scopes, labels, threads and sizes; sorted by a click, cut by a search.
 
 const table = { kind: "functions", sort: "own", falling: true, rows: 40 };
 
@@ -7,7 +7,7 @@ const kinds = [
   ["stacks", "Stacks", { both: false, text: "stack, innermost function first" }],
   ["scopes", "Scopes", { both: true, text: "scope", times: "entered" }],
   ["labels", "Labels", { both: false, text: "label" }],
-  ["lanes", "Lanes", { both: false, text: "lane", times: "threads" }],
+  ["lanes", "Threads", { both: false, text: "name", times: "threads" }],
   ["sizes", "Sizes", null],
 ];
 

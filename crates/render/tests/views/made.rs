@@ -163,8 +163,8 @@ pub fn process() -> Process {
         has_own_malloc: false,
         unmatched_frees: 3,
         losses: vec![
-            ("no_site", "allocations recorded without their stack: no room for a site", 2),
-            ("too_deep", "stacks deeper than the limit, cut at the outer end", 7),
+            ("no_site", "allocations recorded without their stack: no space for a site", 2),
+            ("too_deep", "stacks deeper than the limit, truncated at the outer end", 7),
         ],
         histogram: vec![
             SizeClass {

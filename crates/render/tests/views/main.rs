@@ -215,7 +215,7 @@ fn a_summary_says_what_is_missing() {
     let found = missing(&Recording { damaged, ..recording(vec![none, own, small()]) });
     assert_eq!(found.len(), 3);
     assert_eq!(found[0], "everything of 1 of 3 process images: no memory");
-    assert!(found[1].starts_with("perhaps memory of 1 of 3 process images: "), "{found:?}");
+    assert!(found[1].starts_with("some memory of 1 of 3 process images: "), "{found:?}");
     assert_eq!(found[2], "1 file that cannot be read");
 }
 
@@ -225,7 +225,7 @@ fn a_summary_of_nothing_says_why() {
     let unrecorded = "the program is static".to_owned();
     let nothing = summary(&Recording { unrecorded, ..recording(Vec::new()) }, path);
     assert_eq!(nothing, "heaptide: a.heaptide: nothing was recorded: the program is static\n");
-    assert!(summary(&recording(Vec::new()), path).contains("loaded no recorder"));
+    assert!(summary(&recording(Vec::new()), path).contains("the recorder was not loaded"));
 }
 
 #[test]

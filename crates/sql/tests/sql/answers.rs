@@ -63,13 +63,13 @@ fn errors_point_at_the_place() {
     let said = |sql: &str| refused(heaptide().args(["sql", sql]).arg(steps));
     let unknown = said("SELECT lane,\n  threds FROM lanes");
     let lines: Vec<&str> = unknown.lines().collect();
-    assert!(lines[0].starts_with("heaptide: query: no column is called `threds`; there are "));
+    assert!(lines[0].starts_with("heaptide: query: unknown column `threds`; available: "));
     assert_eq!(lines[1..], ["    threds FROM lanes", "    ^"], "{unknown}");
     assert!(said("SELECT lane FRM lanes").ends_with(&format!("\n{:18}^\n", "")));
     assert!(said("SELECT * FROM nowhere").contains("table 'nowhere' not found"));
     assert!(said("COPY lanes TO 'lanes.csv'").contains("COPY"));
     assert!(said("SELECT stack_contains(stack, '(') FROM sites").contains("regex `(`"));
-    assert!(said(" -- nothing").contains("nothing is asked"));
+    assert!(said(" -- nothing").contains("empty query"));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn answers_come_as_tables_csv_json_and_parquet() {
     };
     assert_eq!(output(&mut write()), "");
     assert!(fs::read(&file).expect("a file").starts_with(b"PAR1"));
-    assert!(refused(&mut write()).contains("exists; --force replaces it"));
+    assert!(refused(&mut write()).contains("exists; replace it with --force"));
     output(write().arg("--force"));
     let empty =
         output(heaptide().args(["sql", "SELECT lane FROM lanes WHERE threads < 0"]).arg(steps));

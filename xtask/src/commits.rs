@@ -1,0 +1,62 @@
+//! The subjects of commits: `area: imperative`, of a width that every log shows whole.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::chores::output;
+use crate::tidy::Problem;
+
+/// Older commits are as they are.
+const SINCE: &str = "e3099211d3fd174336ac5496f067a1461e19c29b";
+/// The longest subject, in characters.
+const SUBJECT: usize = 72;
+
+/// Returns the problems of subjects since a fixed commit. A shallow clone may not have it, and a
+/// tarball has no commits: there is nothing to check then.
+pub fn check(root: &Path) -> Vec<Problem> {
+    let mut git = Command::new("git");
+    git.args(["log", "--no-merges", "--format=%h %s", &format!("{SINCE}..HEAD")]);
+    let log = output(git.current_dir(root)).unwrap_or_default();
+    log.lines().filter_map(|line| line.split_once(' ')).filter_map(problem).collect()
+}
+
+fn problem((commit, subject): (&str, &str)) -> Option<Problem> {
+    let length = subject.chars().count();
+    let what = if length > SUBJECT {
+        format!("a subject of {length} characters, the limit is {SUBJECT}: {subject}")
+    } else if !has_area(subject) {
+        format!("expected `area: imperative` as the subject: {subject}")
+    } else {
+        return None;
+    };
+    Some(Problem::new(&format!("commit {commit}"), 0, what))
+}
+
+fn has_area(subject: &str) -> bool {
+    let is_of_area = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_/,".contains(c);
+    subject.split_once(": ").is_some_and(|(area, rest)| {
+        !area.is_empty() && area.chars().all(is_of_area) && !rest.trim().is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_have_an_area_and_a_width() {
+        let is_good = |subject: &str| problem(("abc", subject)).is_none();
+        assert!(is_good("unwind: keep return addresses in an array of their own"));
+        assert!(is_good("cli,docs: rename a flag"));
+        for bad in ["Clippy's wishes", "Docs: fix", "docs:fix", "docs: ", ": fix", "a b: fix"] {
+            assert!(!is_good(bad), "{bad}");
+        }
+        let wide = |length| format!("docs: {}", "é".repeat(length - 6));
+        assert!(is_good(&wide(SUBJECT)) && !is_good(&wide(SUBJECT + 1)));
+    }
+
+    #[test]
+    fn without_a_repository_there_is_nothing_to_check() {
+        assert!(check(Path::new("/")).is_empty());
+    }
+}
