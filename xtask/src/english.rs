@@ -37,6 +37,8 @@ const ALL: &Phrases = &[
 /// In help texts and messages. Documents explain the term for JSON, CalQL and the file format.
 const MESSAGES: &Phrases = &[("lane", "thread"), ("lanes", "threads"), ("guest", "program")];
 
+/// Where documents for users are, or their names.
+const DOCUMENTS: [&str; 3] = ["docs/", "README.md", "benches/README.md"];
 /// What the command prints as help.
 const HELP: &str = "docs/options.md";
 /// Sources whose texts users see.
@@ -56,7 +58,9 @@ pub fn check(text: &Text) -> Vec<Problem> {
     if text.path == HELP {
         let lines: Vec<_> = text.lines().map(|(n, line)| (n, line.to_owned())).collect();
         hold(&lines, &[USERS, ALL, MESSAGES]);
-    } else if text.path.starts_with("docs/") && text.path.ends_with(".md") {
+    } else if DOCUMENTS.iter().any(|start| text.path.starts_with(start))
+        && text.path.ends_with(".md")
+    {
         hold(&prose(text), &[USERS, ALL]);
     }
     if text.ends_with(SOURCES) {
@@ -65,7 +69,7 @@ pub fn check(text: &Text) -> Vec<Problem> {
         hold(&comments, &[ALL]);
     }
     let sees = |name: &&str| text.path.starts_with(&format!("crates/{name}/src/"));
-    if text.path.ends_with(".rs") && CRATES.iter().any(|name| sees(name)) {
+    if text.path.ends_with(".rs") && CRATES.iter().any(sees) {
         hold(&messages(&text.content), &[USERS, ALL, MESSAGES]);
     }
     problems
