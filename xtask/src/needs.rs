@@ -179,7 +179,8 @@ pub fn all_here(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// Installs what is missing: as root on Debian; other systems get the names of the packages.
+/// Installs what is missing and not named by [`ALLOW_SKIP`]: as root on Debian; other systems get
+/// the names of the packages.
 ///
 /// # Errors
 ///
@@ -191,8 +192,10 @@ pub fn install(root: &Path) -> Result<(), String> {
         })?;
     }
     install_packages()?;
-    for reader in READERS.iter().filter(|reader| !reader.is_here(root)) {
-        reader.install(root)?;
+    for reader in READERS {
+        if !may_be_missing(reader.name) && !reader.is_here(root) {
+            reader.install(root)?;
+        }
     }
     if has_musl_target() || may_be_missing(MUSL_TARGET) {
         return Ok(());
@@ -202,7 +205,8 @@ pub fn install(root: &Path) -> Result<(), String> {
 }
 
 fn install_packages() -> Result<(), String> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.probe.is_here()).collect();
+    let is_missing = |need: &&Need| !may_be_missing(need.probe.name()) && !need.probe.is_here();
+    let missing: Vec<&Need> = NEEDS.iter().filter(is_missing).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -1,5 +1,7 @@
 //! Numbers as people read them: bytes, counts, shares, durations, dates.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use heaptide_analysis::measure::Measure;
 
 /// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
@@ -138,19 +140,17 @@ pub fn seconds(nanoseconds: u64) -> f64 {
 /// assert_eq!(rfc3339(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123456Z");
 /// ```
 pub fn rfc3339(nanoseconds: u64) -> String {
-    let moment = timestamp(nanoseconds);
-    format!("{moment:.6}")
+    humantime::format_rfc3339_micros(time(nanoseconds)).to_string()
 }
 
 /// A moment as a page shows it: `2023-11-14 22:13:20 UTC`.
 pub fn date(nanoseconds: u64) -> String {
-    let text = format!("{:.0}", timestamp(nanoseconds));
+    let text = humantime::format_rfc3339_seconds(time(nanoseconds)).to_string();
     format!("{} UTC", text.trim_end_matches('Z').replace('T', " "))
 }
 
-/// Every u64 of nanoseconds lies within the years that a timestamp covers.
-fn timestamp(nanoseconds: u64) -> jiff::Timestamp {
-    jiff::Timestamp::from_nanosecond(i128::from(nanoseconds)).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+fn time(nanoseconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(nanoseconds)
 }
 
 /// Three significant digits, as long as the value is below 1000.
