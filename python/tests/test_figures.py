@@ -3,6 +3,7 @@
 import array
 import doctest
 import gc
+import os
 import threading
 import unittest
 
@@ -165,6 +166,8 @@ class Labels(unittest.TestCase):
         try:
             import numpy
         except ImportError:
+            if "numpy" not in os.environ.get("HEAPTIDE_ALLOW_SKIP", "").split(","):
+                self.fail("numpy is not installed; HEAPTIDE_ALLOW_SKIP=numpy skips this test")
             self.skipTest("numpy is not installed")
         data = numpy.zeros((300, 400))
         self.assertTrue(heaptide.label("numpy", data))

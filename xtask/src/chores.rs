@@ -8,35 +8,56 @@ use crate::{library, needs, options, stack, text, tidy};
 
 /// The recorder: it has no std and its own panic handler, so it cannot be built as a test.
 const CAPTURE: &str = "heaptide-capture";
-/// The SQL engine: built by itself, with the features of its own dependencies, and only once.
-const SQL: &str = "heaptide-sql";
 
-/// Everything a change has to pass.
+/// Everything that a change has to pass.
 pub fn test(root: &Path) -> Result<(), String> {
-    needs::install()?;
+    needs::all_here(root)?;
     cargo(root, &["fmt", "--all", "--check"])?;
-    let rest = ["--workspace", "--exclude", CAPTURE, "--exclude", SQL];
     let warnings = ["--", "-D", "warnings"];
-    cargo(root, &[&["clippy", "--all-targets"][..], &rest, &warnings].concat())?;
-    cargo(root, &["clippy", "--package", CAPTURE, "--", "-D", "warnings"])?;
-    self::tidy(root)?;
-    if has_nextest(root) {
-        cargo(root, &[&["nextest", "run", "--no-fail-fast"][..], &rest].concat())?;
-        cargo(root, &[&["test", "--doc"][..], &rest].concat())?;
+    cargo(root, &[&["clippy", "--package", CAPTURE][..], &warnings].concat())?;
+    let rest = ["--workspace", "--exclude", CAPTURE];
+    let skips = target(root).join("skipped-tests");
+    let tests = |arguments: &[&str]| {
+        let mut command = Command::new(cargo_program());
+        command.args(arguments).args(rest).env(SKIPPED, &skips);
+        lint_while_compiling(&mut command);
+        run(command.current_dir(root))
+    };
+    let (compile, start): (&[&str], &[&str]) = if has_nextest(root) {
+        (&["nextest", "run", "--no-run"], &["nextest", "run", "--no-fail-fast"])
     } else {
-        cargo(root, &[&["test", "--no-fail-fast"][..], &rest].concat())?;
-    }
-    sql(root)?;
+        (&["test", "--no-run"], &["test", "--no-fail-fast", "--all-targets"])
+    };
+    tests(compile)?;
+    tidy_with(root, &command(root))?;
+    std::fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
+    tests(start)?;
+    tests(&["test", "--doc"])?;
     models(root)?;
-    println!("\nall tests passed");
+    println!("\nall tests passed, {}", skipped(&skips)?);
     Ok(())
 }
 
-/// The SQL engine's crate: its tests run the command that was built before.
-fn sql(root: &Path) -> Result<(), String> {
-    cargo(root, &["clippy", "--package", SQL, "--all-targets", "--", "-D", "warnings"])?;
-    let test = if has_nextest(root) { &["nextest", "run"][..] } else { &["test"] };
-    cargo(root, &[test, &["--no-fail-fast", "--package", SQL]].concat())
+/// The variable that names a file to which each skipped test adds a line.
+const SKIPPED: &str = "HEAPTIDE_SKIPPED";
+
+/// Has cargo compile the crates of this workspace by clippy's driver, which is the compiler with
+/// more lints: so each crate is compiled once for lints and tests. `cargo clippy` passes options to
+/// the driver in the same way.
+fn lint_while_compiling(command: &mut Command) {
+    command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    command.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+}
+
+/// How many tests were skipped, and what each lacked.
+fn skipped(file: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let mut tests: Vec<&str> = text.lines().collect();
+    tests.sort_unstable();
+    Ok(match tests.len() {
+        0 => "0 skipped".to_owned(),
+        count => format!("{count} skipped: {}", tests.join("; ")),
+    })
 }
 
 /// The models of the insert-only tables: every order of their steps, in a build of its own.
@@ -49,11 +70,15 @@ fn models(root: &Path) -> Result<(), String> {
 
 /// The rules over sources and library; all problems are shown before it fails.
 pub fn tidy(root: &Path) -> Result<(), String> {
+    tidy_with(root, &heaptide(root)?)
+}
+
+fn tidy_with(root: &Path, heaptide: &Path) -> Result<(), String> {
     let mut problems = tidy::check(&text::all(root)?);
-    let library = built_library(root)?;
+    let library = built_library(heaptide)?;
     problems.extend(library::check(root, &library)?);
     problems.extend(stack::check(&library)?);
-    problems.extend(options::check(root)?);
+    problems.extend(options::check(root, heaptide)?);
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -66,6 +91,34 @@ pub fn tidy(root: &Path) -> Result<(), String> {
     }
 }
 
+/// The tests of what reads recordings, with another libc.
+pub fn musl(root: &Path) -> Result<(), String> {
+    let crates = ["format", "unwind", "trace", "analysis", "query", "render"];
+    let names = crates.map(|name| format!("heaptide-{name}"));
+    let packages = names.iter().flat_map(|name| ["--package", name]);
+    let start = ["test", "--target", needs::MUSL_TARGET];
+    cargo(root, &start.into_iter().chain(packages).collect::<Vec<_>>())
+}
+
+/// Unit tests under miri, by the nightly toolchain that runs this: of what asks nothing of the
+/// system. Miri knows none of the models' threads, and calls no C.
+pub fn miri(root: &Path) -> Result<(), String> {
+    let packages = ["--package", "heaptide-format", "--package", "heaptide-trace"];
+    cargo(root, &[&["miri", "test", "--lib"][..], &packages].concat())
+}
+
+/// The documentation of all crates.
+pub fn doc(root: &Path) -> Result<(), String> {
+    let mut command = Command::new(cargo_program());
+    command.args(["doc", "--no-deps", "--workspace", "--exclude", "heaptide-embedded"]);
+    run(command.env("RUSTDOCFLAGS", "-D warnings").current_dir(root))
+}
+
+/// What dependencies may be: `deny.toml`.
+pub fn deny(root: &Path) -> Result<(), String> {
+    cargo(root, &["deny", "check"])
+}
+
 /// The measurements, by the release build.
 pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
     let build = ["build", "--release", "--package", "heaptide", "--package", "heaptide-synthetic"];
@@ -76,16 +129,24 @@ pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
     run(runner.current_dir(root))
 }
 
-/// The command, as the tests build it.
-pub fn heaptide(root: &Path) -> Command {
-    let mut command = Command::new(cargo_program());
-    command.args(["run", "--quiet", "--package", "heaptide", "--"]).current_dir(root);
-    command
+/// Builds the command as the tests do, and returns its path.
+pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
+    output(
+        Command::new(cargo_program())
+            .args(["build", "--quiet", "--package", "heaptide"])
+            .current_dir(root),
+    )?;
+    Ok(command(root))
+}
+
+/// Where the command is when it has been built.
+fn command(root: &Path) -> PathBuf {
+    target(root).join("debug/heaptide")
 }
 
 /// The library that the command carries.
-fn built_library(root: &Path) -> Result<PathBuf, String> {
-    let path = output(heaptide(root).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
+fn built_library(heaptide: &Path) -> Result<PathBuf, String> {
+    let path = output(Command::new(heaptide).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
     Ok(PathBuf::from(path.trim()))
 }
 
@@ -124,7 +185,8 @@ fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
 }
 
-fn target(root: &Path) -> PathBuf {
+/// The target directory.
+pub fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 

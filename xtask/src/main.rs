@@ -7,6 +7,8 @@ mod interface;
 mod library;
 mod needs;
 mod options;
+mod readers;
+mod sanitizers;
 mod stack;
 mod text;
 mod tidy;
@@ -18,12 +20,17 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  test             installs or names what the tests need; then format, clippy, tidy, tests
+  setup [--check]  installs what the tests need; --check lists it and what is missing
+  test             format, lints, tidy and all tests; changes nothing outside the target directory
   tidy             the rules of the house, over the sources and over libheaptide.so
+  sanitizers       runs the test programs with UndefinedBehaviorSanitizer
+  musl             the tests of the readers' crates, built for musl
+  miri             the tests of what asks nothing of the system, under miri
+  doc              the crates' documentation, without a warning
+  deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from what the command says of itself
-  needs            what the tests need from the system, and whether it is here
 ";
 
 fn main() -> ExitCode {
@@ -31,12 +38,21 @@ fn main() -> ExitCode {
     let command = arguments.first().map_or("help", String::as_str);
     let root = root();
     let done = match command {
+        "setup" => match arguments.get(1).map(String::as_str) {
+            None => needs::install(&root),
+            Some("--check") => needs::check(&root),
+            Some(other) => Err(format!("setup: `{other}`: expected `--check` or nothing")),
+        },
         "test" => chores::test(&root),
         "tidy" => chores::tidy(&root),
+        "sanitizers" => sanitizers::run_programs(&root),
+        "musl" => chores::musl(&root),
+        "miri" => chores::miri(&root),
+        "doc" => chores::doc(&root),
+        "deny" => chores::deny(&root),
         "bench" => chores::bench(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root),
-        "needs" => needs::show(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -1,8 +1,10 @@
-//! What the tests need from the system: installed as root on Debian, else named exactly.
+//! What the tests need from the system: `setup` installs it, `setup --check` lists it.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::chores::{output, run};
+use crate::readers::READERS;
 
 /// How to see whether something is here.
 enum Probe {
@@ -14,6 +16,8 @@ enum Probe {
     PythonModule(&'static str),
     /// A file.
     File(&'static str),
+    /// Programs of gcc with this flag.
+    Gcc(&'static str),
 }
 
 /// One thing, and the Debian packages that bring it: the first that this release has is taken.
@@ -34,6 +38,9 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("ld.lld"), &["lld"], "the headers under another linker"),
     need(Probe::Program("pkg-config"), &["pkg-config"], "programs linked as `sdk` says"),
     need(Probe::Program("readelf"), &["binutils"], "the rules over libheaptide.so"),
+    need(Probe::Program("nm"), &["binutils"], "names that libraries export"),
+    need(Probe::Gcc("-m32"), &["gcc-multilib"], "programs that the recorder cannot be loaded into"),
+    need(Probe::Gcc("-fsanitize=undefined"), &["gcc"], "programs with a sanitizer"),
     need(Probe::Program("musl-gcc"), &["musl-tools"], "guests under another libc"),
     need(Probe::Program("gdb"), &["gdb"], "a second opinion on stacks"),
     need(Probe::Program("git"), &["git"], "a guest, and the list of sources"),
@@ -49,11 +56,7 @@ const NEEDS: &[Need] = &[
         &["libpython3-testsuite"],
         "python's own tests as a guest",
     ),
-    need(
-        Probe::PythonModule("ensurepip"),
-        &["python3-venv"],
-        "an environment with DuckDB, pandas and polars, readers of exports",
-    ),
+    need(Probe::PythonModule("ensurepip"), &["python3-venv"], "an environment of readers"),
     need(Probe::Program("chromium"), &["chromium"], "pages, looked at in a browser"),
     need(
         Probe::File("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
@@ -65,7 +68,7 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("node"), &["nodejs"], "the Firefox Profiler, a reader of exports"),
-    need(Probe::Program("npm"), &["npm"], "brings that profiler"),
+    need(Probe::Program("npm"), &["npm"], "installs that profiler"),
     need(Probe::Library("libjemalloc"), &["libjemalloc2"], "guests under jemalloc"),
     need(
         Probe::Library("libtcmalloc"),
@@ -94,7 +97,8 @@ impl Probe {
             Probe::Program(name)
             | Probe::Library(name)
             | Probe::PythonModule(name)
-            | Probe::File(name) => name,
+            | Probe::File(name)
+            | Probe::Gcc(name) => name,
         }
     }
 
@@ -106,7 +110,11 @@ impl Probe {
             Probe::Library(name) => {
                 LIBRARY_DIRECTORIES.iter().any(|directory| holds_library(directory, name))
             }
-            Probe::File(path) => std::path::Path::new(path).is_file(),
+            Probe::File(path) => Path::new(path).is_file(),
+            Probe::Gcc(flag) => {
+                let script = format!("echo 'int main(){{}}' | gcc {flag} -xc - -o /dev/null");
+                output(Command::new("sh").args(["-c", &script])).is_ok()
+            }
             Probe::PythonModule(name) => {
                 output(Command::new("python3").args(["-c", &format!("import {name}")])).is_ok()
             }
@@ -121,31 +129,88 @@ fn holds_library(directory: &str, name: &str) -> bool {
     files.map(|file| file.file_name()).any(|file| file.to_string_lossy().starts_with(&start))
 }
 
-/// Prints each need and whether it is met.
-pub fn show() -> Result<(), String> {
-    for need in NEEDS {
-        let state = if need.probe.is_here() { "here" } else { "missing" };
-        println!("{state:<8} {:<26} {:<24} {}", need.probe.name(), need.packages[0], need.purpose);
-    }
-    Ok(())
+/// A test that is skipped where something is missing names what, and this variable allows it.
+pub const ALLOW_SKIP: &str = "HEAPTIDE_ALLOW_SKIP";
+
+/// Whether tests may do without what has this name: a list of names with commas, or `all`.
+fn may_be_missing(name: &str) -> bool {
+    let allowed = std::env::var(ALLOW_SKIP).unwrap_or_default();
+    allowed.split(',').any(|word| word == "all" || word == name)
 }
 
-/// Installs what is missing, as root on Debian; else says what to install.
-pub fn install() -> Result<(), String> {
+/// Prints each need and whether it is met.
+///
+/// # Errors
+///
+/// Something is missing.
+pub fn check(root: &Path) -> Result<(), String> {
+    let line = |is_here, name: &str, package: &str, purpose: &str| {
+        let state = if is_here { "here" } else { "missing" };
+        println!("{state:<8} {name:<26} {package:<24} {purpose}");
+    };
+    for need in NEEDS {
+        line(need.probe.is_here(), need.probe.name(), need.packages[0], need.purpose);
+    }
+    for reader in READERS {
+        line(reader.is_here(root), reader.name, "tests/readers", reader.purpose);
+    }
+    line(has_musl_target(), MUSL_TARGET, "rustup target add", MUSL_PURPOSE);
+    all_here(root)
+}
+
+/// Whether all is here that the tests need.
+///
+/// # Errors
+///
+/// Something is missing that [`ALLOW_SKIP`] does not name: what, and how to install it.
+pub fn all_here(root: &Path) -> Result<(), String> {
+    let needs = NEEDS.iter().filter(|need| !need.probe.is_here()).map(|need| need.probe.name());
+    let readers = READERS.iter().filter(|reader| !reader.is_here(root)).map(|reader| reader.name);
+    let target = (!has_musl_target()).then_some(MUSL_TARGET);
+    let missing: Vec<&str> =
+        needs.chain(readers).chain(target).filter(|name| !may_be_missing(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(",");
+    Err(format!(
+        "the tests need {missing}, not found here; `cargo xtask setup` installs what it can, \
+         {ALLOW_SKIP}={missing} skips the tests that need it"
+    ))
+}
+
+/// Installs what is missing: as root on Debian; other systems get the names of the packages.
+///
+/// # Errors
+///
+/// Something could not be installed.
+pub fn install(root: &Path) -> Result<(), String> {
     for part in ["fmt", "clippy"] {
         output(Command::new("cargo").args([part, "--version"])).map_err(|e| {
-            format!("{e}; `rustup component add rustfmt clippy` brings what the tests need")
+            format!("{e}; `rustup component add rustfmt clippy` installs what the tests need")
         })?;
     }
+    install_packages()?;
+    for reader in READERS.iter().filter(|reader| !reader.is_here(root)) {
+        reader.install(root)?;
+    }
+    if has_musl_target() || may_be_missing(MUSL_TARGET) {
+        return Ok(());
+    }
+    run(Command::new("rustup").args(["target", "add", MUSL_TARGET]))
+        .map_err(|error| format!("{error}; {ALLOW_SKIP}={MUSL_TARGET} does without"))
+}
+
+fn install_packages() -> Result<(), String> {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.probe.is_here()).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let packages: Vec<&str> = missing.iter().map(|need| package(need)).collect();
     if !is_root() || !Probe::Program("apt-get").is_here() {
+        let packages: Vec<&str> = missing.iter().map(|need| package(need)).collect();
         let names: Vec<&str> = missing.iter().map(|need| need.probe.name()).collect();
         return Err(format!(
-            "the tests need {}, which are not here; `sudo apt-get install -y {}` brings them",
+            "the tests need {}, not found here; `sudo apt-get install -y {}` installs them",
             names.join(", "),
             packages.join(" ")
         ));
@@ -163,6 +228,16 @@ pub fn install() -> Result<(), String> {
             package(need)
         )),
     }
+}
+
+/// The Rust target of programs that are linked with musl, and what the tests do with it.
+pub const MUSL_TARGET: &str = "x86_64-unknown-linux-musl";
+const MUSL_PURPOSE: &str = "programs in Rust under another libc";
+
+fn has_musl_target() -> bool {
+    let mut rustc = Command::new("rustc");
+    let library = output(rustc.args(["--print", "target-libdir", "--target", MUSL_TARGET]));
+    library.is_ok_and(|path| Path::new(path.trim()).is_dir())
 }
 
 /// The package name that this release of Debian knows.

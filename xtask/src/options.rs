@@ -1,6 +1,7 @@
 //! The page of options, `docs/options.md`: what the command itself says of its commands.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::chores::{heaptide, output};
 use crate::tidy::Problem;
@@ -15,28 +16,28 @@ What `heaptide COMMAND --help` prints. `cargo xtask options` wrote it; `cargo xt
 
 /// Writes the page anew.
 pub fn write(root: &Path) -> Result<(), String> {
-    std::fs::write(root.join(PAGE), page(root)?).map_err(|e| format!("{PAGE}: {e}"))
+    std::fs::write(root.join(PAGE), page(&heaptide(root)?)?).map_err(|e| format!("{PAGE}: {e}"))
 }
 
 /// A problem if the page says something else than the command.
-pub fn check(root: &Path) -> Result<Vec<Problem>, String> {
+pub fn check(root: &Path, heaptide: &Path) -> Result<Vec<Problem>, String> {
     let written = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     let says = "differs from what the command says; `cargo xtask options` writes it";
-    let current = written == page(root)?;
+    let current = written == page(heaptide)?;
     Ok(if current { Vec::new() } else { vec![Problem::new(PAGE, 0, says)] })
 }
 
-fn page(root: &Path) -> Result<String, String> {
-    let overview = help(root, &["--help"])?;
+fn page(heaptide: &Path) -> Result<String, String> {
+    let overview = help(heaptide, &["--help"])?;
     let mut page = HEAD.to_string() + &section("heaptide", &overview);
     for command in commands(&overview) {
-        page += &section(&format!("heaptide {command}"), &help(root, &[command, "--help"])?);
+        page += &section(&format!("heaptide {command}"), &help(heaptide, &[command, "--help"])?);
     }
     Ok(page)
 }
 
-fn help(root: &Path, arguments: &[&str]) -> Result<String, String> {
-    output(heaptide(root).args(arguments).env("COLUMNS", "100"))
+fn help(heaptide: &Path, arguments: &[&str]) -> Result<String, String> {
+    output(Command::new(heaptide).args(arguments).env("COLUMNS", "100"))
 }
 
 fn section(title: &str, help: &str) -> String {

@@ -1,93 +1,93 @@
 //! Exact numbers under other allocators, preloaded and linked.
 
-use crate::harness::{check_with, skip};
-use std::path::Path;
+use crate::harness::check_with;
+use crate::skips::skip;
 
-/// Where Debian keeps them; the packages are libgoogle-perftools4, libjemalloc2 and libmimalloc2.0.
-pub const ALLOCATORS: [(&str, &str); 4] = [
-    ("tcmalloc", "libtcmalloc.so.4"),
-    ("tcmalloc_minimal", "libtcmalloc_minimal.so.4"),
-    ("jemalloc", "libjemalloc.so.2"),
-    ("mimalloc", "libmimalloc.so.2"),
-];
+/// The libraries, of any version.
+pub const ALLOCATORS: [&str; 4] =
+    ["libtcmalloc", "libtcmalloc_minimal", "libjemalloc", "libmimalloc"];
+
+/// Where Debian and others keep them.
+const DIRECTORIES: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
 
 /// Programs whose known numbers do not depend on how glibc treats a case that the standard leaves
 /// open.
 const PROGRAMS: [&str; 6] =
     ["peak.c", "leaks.c", "temporary.c", "proxies.cpp", "usable.c", "cross_thread.c"];
 
-/// Where an allocator is, if it is installed.
-pub fn library(file: &str) -> Option<String> {
-    let path = format!("/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH);
-    Path::new(&path).exists().then_some(path)
+/// The file of an allocator, its newest version. Without one the test is skipped.
+pub fn library(name: &str) -> Option<String> {
+    let start = format!("{name}.so.");
+    let files = DIRECTORIES.iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let paths = files.filter_map(|file| {
+        let is_it = file.file_name().to_str()?.starts_with(&start);
+        is_it.then(|| file.path().to_str().map(str::to_owned)).flatten()
+    });
+    let newest = paths.max();
+    if newest.is_none() {
+        skip(name);
+    }
+    newest
 }
 
 fn preloaded(allocator: &str) {
-    let (name, file) = ALLOCATORS.iter().find(|(name, _)| *name == allocator).expect("known");
-    let Some(path) = library(file) else {
-        return skip(&format!("{file} is not installed"));
-    };
+    let Some(path) = library(allocator) else { return };
     for program in PROGRAMS {
-        let variant = format!("{program}-preloaded-{name}");
+        let variant = format!("{program}-preloaded-{allocator}");
         check_with(program, &variant, &[], &[("LD_PRELOAD", &path)]);
     }
 }
 
 fn linked(allocator: &str) {
-    let (name, file) = ALLOCATORS.iter().find(|(name, _)| *name == allocator).expect("known");
-    let Some(path) = library(file) else {
-        return skip(&format!("{file} is not installed"));
-    };
+    let Some(path) = library(allocator) else { return };
     for program in PROGRAMS {
-        let variant = format!("{program}-linked-{name}");
+        let variant = format!("{program}-linked-{allocator}");
         check_with(program, &variant, &["-Wl,--no-as-needed", &path], &[]);
     }
 }
 
 #[test]
 fn tcmalloc_preloaded() {
-    preloaded("tcmalloc");
+    preloaded("libtcmalloc");
 }
 
 #[test]
 fn tcmalloc_minimal_preloaded() {
-    preloaded("tcmalloc_minimal");
+    preloaded("libtcmalloc_minimal");
 }
 
 #[test]
 fn jemalloc_preloaded() {
-    preloaded("jemalloc");
+    preloaded("libjemalloc");
 }
 
 #[test]
 fn mimalloc_preloaded() {
-    preloaded("mimalloc");
+    preloaded("libmimalloc");
 }
 
 #[test]
 fn tcmalloc_linked() {
-    linked("tcmalloc");
+    linked("libtcmalloc");
 }
 
 #[test]
 fn tcmalloc_minimal_linked() {
-    linked("tcmalloc_minimal");
+    linked("libtcmalloc_minimal");
 }
 
 #[test]
 fn jemalloc_linked() {
-    linked("jemalloc");
+    linked("libjemalloc");
 }
 
 #[test]
 fn mimalloc_linked() {
-    linked("mimalloc");
+    linked("libmimalloc");
 }
 
 #[test]
 fn extended_interface_of_jemalloc() {
-    let Some(path) = library("libjemalloc.so.2") else {
-        return skip("libjemalloc.so.2 is not installed");
-    };
+    let Some(path) = library("libjemalloc") else { return };
     check_with("extended.c", "extended-jemalloc", &[&path], &[]);
 }

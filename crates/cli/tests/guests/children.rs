@@ -3,9 +3,10 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, NOBODY, check, clean, heaptide, is_root, library, preloaded, profiles, recorded, report,
-    run, scratch, skip, until,
+    Guest, NOBODY, check, clean, heaptide, library, preloaded, profiles, recorded, report, run,
+    scratch, until,
 };
+use crate::skips::{ROOT, is_root, may_make_namespaces, skip};
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded, UnrecordedChild};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ fn unrecorded(recording: &Path, why: UnrecordedChild) -> u64 {
 #[test]
 fn rights_given_up_before_the_first_allocation() {
     if !is_root() {
-        return skip("giving up rights needs root");
+        return skip(ROOT);
     }
     check("gives_up_rights.c");
     let place = scratch("rights-given-up");
@@ -112,7 +113,7 @@ fn programs_that_cannot_be_recorded() {
 #[test]
 fn library_out_of_reach() {
     if !is_root() {
-        return skip("becoming another user needs root");
+        return skip(ROOT);
     }
     let place = scratch("library-out-of-reach");
     let own = place.join("libheaptide-own.so");
@@ -181,8 +182,8 @@ fn identity_of_processes() {
     let identity = |h: &FileHeader| (h.pid, h.pid_namespace, h.process_start_ticks);
     assert!(heads.len() > 1 && heads.iter().all(|h| identity(h) == identity(&heads[0])));
     assert!(heads[0].process_start_ticks > 0 && heads[0].pid_namespace > 0);
-    if !is_root() {
-        return skip("pid namespaces need root");
+    if !may_make_namespaces("children::identity_of_processes") {
+        return;
     }
     let recording = place.join("b.heaptide");
     let mut command = recorded(&recording, &[]);

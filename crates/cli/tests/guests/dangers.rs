@@ -1,6 +1,7 @@
 //! One test a danger of life inside a guest, each a program of `tests/programs`.
 
-use crate::harness::{check, is_root, programs, skip};
+use crate::harness::{check, programs};
+use crate::skips::{ROOT, is_root, skip};
 
 /// Names a test after its program; the numbers are in the program.
 macro_rules! dangers {
@@ -127,7 +128,7 @@ const ELSEWHERE: [&str; 22] = [
 #[test]
 fn directory_and_rights_change() {
     if !is_root() {
-        skip("chroot and giving up rights need root; the rest of moves_away.c runs");
+        return skip(ROOT);
     }
     check("moves_away.c");
 }

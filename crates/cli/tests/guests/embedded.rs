@@ -6,8 +6,9 @@
 
 use crate::expectations::{assert_met, parse};
 use crate::harness::{
-    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch, skip,
+    Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
+use crate::skips::skip;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -36,14 +37,8 @@ fn guest(linking: Linking, name: &str) -> Option<PathBuf> {
 /// Builds all programs; the directory they are in.
 fn build(linking: Linking) -> Option<PathBuf> {
     let target = directory("embedded").join(format!("{linking:?}"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", PACKAGE, "--manifest-path"]);
-    cargo.arg(root.join("Cargo.toml")).arg("--target-dir").arg(&target);
-    // Flags and wrappers of the outer build are not for guests.
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"] {
-        cargo.env_remove(name);
-    }
+    let mut cargo = cargo(&target);
+    cargo.args(["--package", PACKAGE]);
     let triple = match linking {
         Linking::Dynamic => None,
         Linking::Static => {
@@ -52,7 +47,7 @@ fn build(linking: Linking) -> Option<PathBuf> {
         }
         Linking::Musl if has_musl() => Some(MUSL),
         Linking::Musl => {
-            skip("no target x86_64-unknown-linux-musl; `rustup target add` gets it");
+            skip(MUSL);
             return None;
         }
     };
@@ -231,7 +226,7 @@ fn embedded_exports_nothing() {
     let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&program).output();
     let Ok(output) = output else {
-        return skip("nm is not installed");
+        return skip("nm");
     };
     let symbols = String::from_utf8_lossy(&output.stdout).into_owned();
     let found = symbols

@@ -2,10 +2,10 @@
 //! something is not recorded.
 
 use crate::harness::{
-    Guest, clean, heaptide, is_root, preloaded, profiles, recorded, report, run, scratch, skip,
-    until,
+    Guest, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, until,
 };
 use crate::recording::{list, number};
+use crate::skips::may_make_namespaces;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -65,8 +65,8 @@ fn an_end_that_nobody_saw_is_the_last_sign_of_life() {
 /// Every process is the second of a pid namespace of its own, and so they all have one pid.
 #[test]
 fn processes_of_one_pid_are_several() {
-    if !is_root() {
-        return skip("a pid namespace takes root");
+    if !may_make_namespaces("ends::processes_of_one_pid_are_several") {
+        return;
     }
     let place = scratch("ends-one-pid");
     let program = Guest::read("leaks.c").build("leaks.c", &[]);

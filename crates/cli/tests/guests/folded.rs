@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::harness::{Outcome, heaptide, recorded, run, scratch, skip};
+use crate::harness::{Outcome, heaptide, recorded, run, scratch};
 use crate::real::python;
 use crate::recording::{list, number};
+use crate::skips::skip;
 use serde_json::Value;
 
 /// What a line says: functions, and a value.
@@ -24,7 +25,7 @@ fn lines(out: &str) -> Vec<(Vec<&str>, i128)> {
 #[test]
 fn folded_stacks_of_python_add_up() {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let place = scratch("folded-python");
     let recording = place.join("a.heaptide");

@@ -1,11 +1,10 @@
 //! Exports, read by the tools they are for, on programs of known numbers and on real ones.
 
 use crate::expectations::evaluate;
-use crate::harness::{
-    Guest, Outcome, check, directory, heaptide, recorded, report, run, scratch, until,
-};
+use crate::harness::{Guest, Outcome, check, heaptide, recorded, report, run, scratch, until};
 use crate::real::python;
 use crate::recording::{list, number};
+use crate::skips::{reader, skip};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -259,7 +258,9 @@ fn trace_events_have_timeline_windows_and_marks() {
         assert!(names.iter().any(|event| event["args"]["name"] == name), "{names:?}");
     }
     // The Firefox Profiler reads trace events too.
-    let profiler = Profiler::open(&of, &of.to_file("--format chrome", "trace.json"));
+    let Some(profiler) = Profiler::open(&of, &of.to_file("--format chrome", "trace.json")) else {
+        return;
+    };
     profiler.prints("thread select t-0");
     let markers = profiler.prints("thread markers --list");
     assert!(markers.contains(" exported-c ") && markers.contains(" burst "), "{markers}");
@@ -280,10 +281,8 @@ fn the_program_is_what_it_says() {
     check("exported.c");
 }
 
-/// The package with the Firefox Profiler's own code for use without a browser.
-const PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
-
-/// The Firefox Profiler with a file opened in it, until it is dropped.
+/// The Firefox Profiler's own code for use without a browser, with a file opened in it, until it is
+/// dropped.
 struct Profiler<'a> {
     of: &'a Recorded,
     script: PathBuf,
@@ -291,8 +290,9 @@ struct Profiler<'a> {
 }
 
 impl<'a> Profiler<'a> {
-    fn open(of: &'a Recorded, file: &Path) -> Profiler<'a> {
-        let script = profiler_script();
+    /// None if the test is skipped.
+    fn open(of: &'a Recorded, file: &Path) -> Option<Profiler<'a>> {
+        let script = profiler_script()?;
         let mut command = Profiler::start(of, &script);
         command.arg("--daemon").arg(file).args(["--session", "s"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -306,7 +306,7 @@ impl<'a> Profiler<'a> {
             let log = fs::read_to_string(of.place.join("s.log")).unwrap_or_default();
             log.contains("Profile loaded successfully")
         });
-        profiler
+        Some(profiler)
     }
 
     fn start(of: &Recorded, script: &Path) -> Command {
@@ -343,22 +343,15 @@ impl Drop for Profiler<'_> {
     }
 }
 
-/// The profiler's program, fetched when it is first needed; tests that do so at once each fetch
-/// their own.
-fn profiler_script() -> PathBuf {
-    let place = directory("firefox-profiler");
-    let script = place.join("package/dist/profiler-cli.js");
+/// The profiler's program. Without it the test is skipped.
+fn profiler_script() -> Option<PathBuf> {
+    let script = reader("node").join("node_modules/@firefox-devtools/profiler-cli");
+    let script = script.join("dist/profiler-cli.js");
     if !script.exists() {
-        let fresh = scratch(&format!("firefox-profiler-{}", std::process::id()));
-        let line = format!("npm pack --silent {PROFILER} && tar -xf *.tgz");
-        let fetched = Command::new("sh").args(["-c", &line]).current_dir(&fresh).output();
-        let fetched = fetched.expect("a shell");
-        assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
-        if fs::rename(fresh.join("package"), place.join("package")).is_err() {
-            assert!(script.exists(), "no room for {script:?}");
-        }
+        skip("node-readers");
+        return None;
     }
-    script
+    Some(script)
 }
 
 /// The tables of the Firefox Profiler and the measures they hold.
@@ -376,7 +369,7 @@ fn the_firefox_profiler_has_the_known_numbers() {
     let lanes = list(&list(&report, "processes")[0], "lanes");
     let file = of.to_file("--format firefox", "a.json");
     assert_indices(&serde_json::from_str(&read(&file)).expect("JSON"));
-    let profiler = Profiler::open(&of, &file);
+    let Some(profiler) = Profiler::open(&of, &file) else { return };
     for (thread, lane) in lanes.iter().enumerate() {
         for (table, measure) in TABLES.into_iter().filter(|table| number(lane, table.1) > 0) {
             assert_eq!(profiler.total(thread, table), number(lane, measure), "{thread} {table}");
@@ -391,7 +384,7 @@ fn the_firefox_profiler_has_the_known_numbers() {
     assert!(counters.contains("live bytes"), "{counters}");
     drop(profiler);
     let file = of.to_file("--format firefox --measure requested_bytes", "b.json");
-    let profiler = Profiler::open(&of, &file);
+    let Some(profiler) = Profiler::open(&of, &file) else { return };
     profiler.prints("strategy timing");
     let samples: Value =
         serde_json::from_str(&profiler.prints("thread samples --json")).expect("JSON");
@@ -488,7 +481,7 @@ fn assert_totals(of: &Recorded) {
     assert!(snapshots.replace(',', "").contains(&format!(" {peak} ")), "no {peak}: {snapshots}");
     let file = export("firefox", "a.json");
     assert_indices(&serde_json::from_str(&read(&file)).expect("JSON"));
-    let profiler = Profiler::open(of, &file);
+    let Some(profiler) = Profiler::open(of, &file) else { return };
     let lanes = list(process, "lanes").iter().enumerate();
     for (thread, lane) in lanes.filter(|(_, lane)| number(lane, "live_bytes") > 0) {
         let retained = profiler.total(thread, "native-retained-allocations");

@@ -1,8 +1,9 @@
 //! Signals below `heaptide run`: each arrives once, whether it was sent to process or group, and
 //! program and command stop and continue together.
 
-use crate::harness::{Guest, clean, is_root, recorded, run, scratch, skip, until};
+use crate::harness::{Guest, clean, recorded, run, scratch, until};
 use crate::inheritance::is_running;
+use crate::skips::{ROOT, is_root, skip};
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -248,7 +249,7 @@ fn the_witness_goes_by_the_name_of_the_program() {
 #[test]
 fn without_room_for_a_witness_signals_of_processes_arrive() {
     if !is_root() {
-        return skip("another user with few processes needs root");
+        return skip(ROOT);
     }
     let place = scratch("no-witness");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);

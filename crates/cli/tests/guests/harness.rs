@@ -127,6 +127,27 @@ pub fn library() -> PathBuf {
     String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
 }
 
+/// What an outer build sets for itself, not for programs that tests build.
+pub const OF_OUTER_BUILD: [&str; 7] = [
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "CARGO_TARGET_DIR",
+    "CARGO_BUILD_TARGET_DIR",
+    "CARGO_BUILD_TARGET",
+];
+
+/// Cargo, to build programs of this workspace into a target directory of their own.
+pub fn cargo(target: &Path) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    OF_OUTER_BUILD.iter().for_each(|name| _ = cargo.env_remove(name));
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    cargo.args(["build", "--quiet", "--manifest-path"]).arg(manifest);
+    cargo.arg("--target-dir").arg(target);
+    cargo
+}
+
 /// A command that runs a program with the recorder's library preloaded, without `heaptide run`.
 pub fn preloaded(program: impl AsRef<OsStr>, recording: impl AsRef<OsStr>) -> Command {
     let mut command = clean(Command::new(program));
@@ -163,17 +184,6 @@ pub fn profiles(recording: &Path) -> Vec<PathBuf> {
 
 /// A user without rights, on every Linux.
 pub const NOBODY: u32 = 65534;
-
-/// Says why a test shows nothing on this machine.
-pub fn skip(what: &str) {
-    eprintln!("skipped: {what}");
-}
-
-/// Whether the tests run with root's rights, which mounts and chroot need.
-pub fn is_root() -> bool {
-    let own = fs::metadata("/proc/self").expect("/proc");
-    std::os::unix::fs::MetadataExt::uid(&own) == 0
-}
 
 /// Runs one program bare and recorded, with verified reuse and without: output and status must be
 /// the same, the known numbers met, the stack trees identical.

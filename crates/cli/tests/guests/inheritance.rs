@@ -1,9 +1,8 @@
 //! What a program inherits below `heaptide run`: all that exec hands on, as without it.
 
-use crate::harness::{
-    Guest, Outcome, heaptide, is_root, profiles, recorded, report, run, scratch, skip, until,
-};
+use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
+use crate::skips::{may_make_namespaces, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -220,7 +219,7 @@ fn the_program_dies_with_the_parent_if_the_command_would() {
         );
         let _ = fs::remove_file(place.join("out"));
         if run(&mut shell("setpriv --pdeathsig TERM true", &place), &place).status != 0 {
-            return skip("setpriv of util-linux sets the signal");
+            return skip("setpriv");
         }
         run(&mut shell(&script, &place), &place);
         let out = fs::read_to_string(place.join("out")).expect("the output");
@@ -277,8 +276,8 @@ fn monotonic_ns() -> i128 {
 
 #[test]
 fn the_first_process_of_a_pid_namespace_is_recorded() {
-    if !is_root() {
-        return skip("a pid namespace needs root");
+    if !may_make_namespaces("inheritance::the_first_process_of_a_pid_namespace_is_recorded") {
+        return;
     }
     let place = scratch("pid-namespace");
     let mut command = heaptide();

@@ -4,7 +4,7 @@
 use crate::expectations::{self, assert_met, evaluate};
 use crate::harness::{
     Guest, Outcome, check, check_with, clean, heaptide, library, preloaded, profiles, programs,
-    recorded, report, run, scratch, skip,
+    recorded, report, run, scratch,
 };
 use serde_json::Value;
 use std::fs;
@@ -128,10 +128,7 @@ fn with_counters_only() {
 
 /// Monitors are told the same of every allocator.
 fn monitored_under(allocator: &str) {
-    let path = format!("/usr/lib/{}-linux-gnu/{allocator}", std::env::consts::ARCH);
-    if !Path::new(&path).exists() {
-        return skip(&format!("{allocator} is not installed"));
-    }
+    let Some(path) = crate::allocators::library(allocator) else { return };
     for program in ["api_monitor.cpp", "api_monitor_forms.cpp"] {
         check_with(program, &format!("{program}-{allocator}"), &[], &[("LD_PRELOAD", &path)]);
         let linked = format!("{program}-linked-{allocator}");
@@ -141,12 +138,12 @@ fn monitored_under(allocator: &str) {
 
 #[test]
 fn monitors_under_tcmalloc() {
-    monitored_under("libtcmalloc_minimal.so.4");
+    monitored_under("libtcmalloc_minimal");
 }
 
 #[test]
 fn monitors_under_jemalloc() {
-    monitored_under("libjemalloc.so.2");
+    monitored_under("libjemalloc");
 }
 
 fn is_there(program: &str) -> bool {

@@ -5,10 +5,11 @@
 //! numbers here are read from the recording.
 
 use crate::harness::{
-    Outcome, clean, directory, heaptide, profiles, recorded, report, run, scratch, skip,
+    Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
 use crate::real::python;
 use crate::recording::{counted, list, number};
+use crate::skips::{reader, skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,18 +28,11 @@ fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let target = directory("languages");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--manifest-path"]).arg(root().join("Cargo.toml"));
-        cargo.arg("--target-dir").arg(&target);
+        let mut cargo = cargo(&target);
         cargo.args(["--package", "heaptide-api", "--features", "heaptide-api/tracing"]);
         cargo.args(["--example", "guest", "--lib", "--bins", "--package", "heaptide-example"]);
         for monitor in MONITORS {
             cargo.arg("--package").arg(format!("heaptide-monitor-{monitor}"));
-        }
-        // Flags and wrappers of the outer build are not for guests.
-        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"]
-        {
-            cargo.env_remove(name);
         }
         let output = cargo.output().expect("cargo runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -337,7 +331,7 @@ print('done')";
     let arguments = ["-c", script, library.to_str().expect("a path in UTF-8")];
     let recording = place.join("a.heaptide");
     let Some(outcome) = python_at(&place, recorded(&recording, &[]), &arguments) else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "done\n"), "{}", outcome.stderr);
     // Each saw its own megabyte and nothing of what came after.
@@ -368,11 +362,19 @@ fn rust_example() {
     assert_eq!(sums["region=histograms"].requested_bytes / 8000, 4);
 }
 
+/// Where numpy is, if the readers are installed.
+fn packages() -> Option<PathBuf> {
+    let mut versions = fs::read_dir(reader("python").join("lib")).ok()?.flatten();
+    Some(versions.next()?.path().join("site-packages"))
+}
+
 /// Runs Python with the package on its path, bare or recorded.
 fn python_at(place: &Path, command: Command, arguments: &[&str]) -> Option<Outcome> {
     let mut command = command;
     command.arg(python()?).args(arguments).current_dir(place);
-    command.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let path = std::iter::once(root().join("python")).chain(packages());
+    let path = std::env::join_paths(path).expect("paths without colons");
+    command.env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
     Some(run(&mut command, place))
 }
 
@@ -385,7 +387,7 @@ fn python_package() {
     let recording = place.join("a.heaptide");
     for command in [clean(Command::new("env")), recorded(&recording, &[])] {
         let Some(outcome) = python_at(&place, command, &arguments) else {
-            return skip("python3 is not installed");
+            return skip("python3");
         };
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);
         assert!(outcome.stderr.contains("\nOK"), "{}", outcome.stderr);
@@ -408,7 +410,7 @@ fn python_example() {
     let program = root().join("examples/python/pages.py");
     let program = program.to_str().expect("a path in UTF-8");
     let Some(bare) = python_at(&place, clean(Command::new("env")), &[program]) else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     assert_eq!((bare.status, bare.stdout.as_str()), (0, "bytes of all pages: 8388608\n"));
     let recording = place.join("a.heaptide");

@@ -1,7 +1,8 @@
 //! Where `heaptide library` puts the library: a directory and a file that no other user can
 //! replace. What other users own needs root, which can give files away.
 
-use crate::harness::{NOBODY, Outcome, heaptide, is_root, run, scratch, skip};
+use crate::harness::{NOBODY, Outcome, heaptide, run, scratch};
+use crate::skips::{ROOT, is_root, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ fn a_link_is_not_followed() {
 #[test]
 fn a_directory_of_another_user_is_not_used() {
     if !is_root() {
-        return skip("a directory of another user needs root");
+        return skip(ROOT);
     }
     let temporary = Temporary::new("library-foreign");
     fs::create_dir(temporary.own()).expect("a directory");
@@ -122,7 +123,7 @@ fn nobody_else_may_replace_a_directory_above() {
     set_mode(&temporary.path, 0o775);
     temporary.provided();
     if !is_root() {
-        return skip("groups and owners above need root");
+        return skip(ROOT);
     }
     chown(&temporary.path, None, Some(NOBODY)).expect("chown");
     assert!(temporary.refused().contains(&format!("other users can write to {shown}")));

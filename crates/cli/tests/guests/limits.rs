@@ -2,9 +2,9 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, NOBODY, Outcome, clean, heaptide, is_root, preloaded, profiles, recorded, report, run,
-    scratch, skip,
+    Guest, NOBODY, Outcome, clean, heaptide, preloaded, profiles, recorded, report, run, scratch,
 };
+use crate::skips::{ROOT, is_root, may_make_namespaces, skip};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,13 +14,14 @@ use std::{fs, os::unix::fs::chown};
 pub struct Mount(pub PathBuf);
 
 impl Mount {
-    /// Mounts one of these options; none without the right to.
-    pub fn new(place: &Path, options: &str) -> Option<Mount> {
+    /// Mounts one of these options, which takes root's rights.
+    pub fn new(place: &Path, options: &str) -> Mount {
         fs::create_dir_all(place).expect("a mount point");
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", options, "heaptide-test"]).arg(place);
-        let mounted = command.output().is_ok_and(|output| output.status.success());
-        mounted.then(|| Mount(place.to_owned()))
+        let mounted = command.output().expect("mount");
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        Mount(place.to_owned())
     }
 }
 
@@ -43,11 +44,12 @@ fn hungry(place: &Path) -> (PathBuf, Outcome) {
 
 #[test]
 fn full_disk() {
+    if !may_make_namespaces("limits::full_disk") {
+        return;
+    }
     let place = scratch("full-disk");
     for size in ["64k", "256k", "1m", "3m"] {
-        let Some(mount) = Mount::new(&place.join("disk"), &format!("size={size}")) else {
-            return skip("a small disk needs the right to mount");
-        };
+        let mount = Mount::new(&place.join("disk"), &format!("size={size}"));
         let (program, bare) = hungry(&place);
         let recording = mount.0.join("a.heaptide");
         let mut command = preloaded(&program, &recording);
@@ -68,10 +70,11 @@ fn full_disk() {
 
 #[test]
 fn full_disk_under_run() {
+    if !may_make_namespaces("limits::full_disk_under_run") {
+        return;
+    }
     let place = scratch("full-disk-under-run");
-    let Some(mount) = Mount::new(&place.join("disk"), "size=1m") else {
-        return skip("a small disk needs the right to mount");
-    };
+    let mount = Mount::new(&place.join("disk"), "size=1m");
     let (program, bare) = hungry(&place);
     let mut command = heaptide();
     command.args(["run", "-o"]).arg(mount.0.join("a.heaptide")).arg("--").arg(&program);
@@ -101,7 +104,7 @@ fn read_only_place() {
 #[test]
 fn set_user_id_program() {
     if !is_root() {
-        return skip("a program of another user needs root");
+        return skip(ROOT);
     }
     let place = scratch("set-user-id");
     let program = Guest::read("leaks.c").build("leaks.c-suid", &[]);

@@ -40,6 +40,7 @@ mod real;
 mod recording;
 mod replacing;
 mod schema;
+mod skips;
 mod stacks;
 mod trace;
 mod trace_files;

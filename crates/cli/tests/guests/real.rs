@@ -2,7 +2,8 @@
 //!
 //! Each test is a shell script, run bare and recorded with all its children.
 
-use crate::harness::{clean, profiles, recorded, report, run, scratch, skip};
+use crate::harness::{OF_OUTER_BUILD, clean, profiles, recorded, report, run, scratch};
+use crate::skips::skip;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +27,7 @@ pub fn python() -> Option<String> {
 /// Runs a script bare and recorded; at least so many processes must have been recorded.
 fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
     if let Some(missing) = needs.iter().find(|program| !is_installed(program)) {
-        return skip(&format!("{missing} is not installed"));
+        return skip(missing);
     }
     let place = scratch(name);
     let file = place.join("script.sh");
@@ -35,9 +36,7 @@ fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
         let within = place.join(within);
         fs::create_dir_all(&within).expect("a working directory");
         command.arg("bash").arg(&file).current_dir(within).env("LC_ALL", "C");
-        for own in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "RUSTFLAGS", "RUSTC_WRAPPER"] {
-            command.env_remove(own);
-        }
+        OF_OUTER_BUILD.iter().for_each(|name| _ = command.env_remove(name));
         run(&mut command, &place)
     };
     let bare = start(clean(Command::new("env")), "bare");
@@ -54,7 +53,7 @@ fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
 #[test]
 fn python_objects() {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let script = format!(
         r#"PYTHONMALLOC=malloc {python} - <<'END'
@@ -73,55 +72,58 @@ END"#
     same("python-objects", &[], 2, &script);
 }
 
-/// Runs modules of Python's own tests; a module that fails bare may fail recorded.
-fn python_tests(name: &str, modules: &str, processes: usize) {
+/// Runs modules of Python's own tests, each with options of its own.
+fn python_tests(name: &str, modules: &[&str], processes: usize) {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let has_tests = Command::new(&python).args(["-c", "import test.support"]).output();
     if !has_tests.is_ok_and(|output| output.status.success()) {
-        return skip("python3 comes without its test package");
+        return skip("test.test_json");
     }
-    let script = format!(
-        "for t in {modules}; do
-    {python} -m test -q $t > log 2>&1 && echo $t passes || echo $t fails
-done"
-    );
+    let line = |module: &&str| {
+        format!(
+            "{python} -m test -q {module} >log 2>&1 && echo {module} passes || {{ cat log; exit 1; }}\n"
+        )
+    };
+    let script: String = modules.iter().map(line).collect();
     same(name, &[], processes, &script);
 }
 
 #[test]
 fn python_tests_of_data() {
-    let modules = "test_json test_re test_dict test_list test_struct test_zlib test_queue \
-                   test_contextlib test_generators test_weakref";
-    python_tests("python-tests-of-data", modules, 11);
+    let modules = ["test_json", "test_dict", "test_struct", "test_zlib", "test_queue"];
+    python_tests("python-tests-of-data", &modules, 6);
 }
 
 #[test]
 fn python_tests_of_the_system() {
-    let modules = "test_ctypes test_thread test_fork1 test_wait4 test_posix test_mmap";
-    python_tests("python-tests-of-the-system", modules, 12);
+    let modules =
+        ["test_ctypes", "test_thread", "test_fork1", "test_wait4", "test_posix", "test_mmap"];
+    python_tests("python-tests-of-the-system", &modules, 12);
 }
 
 #[test]
 fn python_tests_of_threads() {
-    python_tests("python-tests-of-threads", "test_threading", 20);
+    python_tests("python-tests-of-threads", &["test_threading -m ThreadTests -m LockTests"], 10);
 }
 
 #[test]
 fn python_tests_of_subprocesses() {
-    python_tests("python-tests-of-subprocesses", "test_subprocess", 100);
+    let modules = ["test_subprocess -m POSIXProcessTestCase"];
+    python_tests("python-tests-of-subprocesses", &modules, 60);
 }
 
 #[test]
 fn python_tests_of_multiprocessing() {
-    python_tests("python-tests-of-multiprocessing", "test_multiprocessing_main_handling", 20);
+    let modules = ["test_multiprocessing_main_handling -m Fork*"];
+    python_tests("python-tests-of-multiprocessing", &modules, 20);
 }
 
 #[test]
 fn python_processes() {
     let Some(python) = python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let script = format!(
         r#"cat > work.py <<'END'

@@ -1,7 +1,8 @@
 //! Recorded stacks against those that the C++ runtime's unwinder finds at the same moment.
 
-use crate::harness::{Guest, clean, library, recorded, report, run, scratch, skip};
+use crate::harness::{Guest, clean, library, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, module, number, sites};
+use crate::skips::skip;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,7 +116,7 @@ const SHARE: f64 = 0.999;
 #[test]
 fn python_agrees_with_the_runtime() {
     let Some(python) = crate::real::python() else {
-        return skip("python3 is not installed");
+        return skip("python3");
     };
     let script =
         "import json; d = {str(i): [i] * 3 for i in range(2000)}; json.loads(json.dumps(d))";
@@ -126,7 +127,7 @@ fn python_agrees_with_the_runtime() {
 #[test]
 fn sqlite_agrees_with_the_runtime() {
     if !crate::real::is_installed("sqlite3") {
-        return skip("sqlite3 is not installed");
+        return skip("sqlite3");
     }
     let sql = "create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n \
                where i<3000) insert into t select i, hex(i) from n; create index x on t(b); \

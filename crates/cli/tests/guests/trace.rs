@@ -2,10 +2,11 @@
 
 use crate::allocators::{ALLOCATORS, library as allocator};
 use crate::harness::{
-    Guest, Trial, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, skip, until,
+    Guest, Trial, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, until,
 };
 use crate::limits::Mount;
 use crate::real::python;
+use crate::skips::may_make_namespaces;
 use crate::trace_model::{Ended, Log, assert_held};
 use crate::trace_sums::assert_add_up;
 use heaptide_analysis::model::{End, Process, Recording};
@@ -273,11 +274,12 @@ fn length(file: &Path) -> u64 {
 /// A disk that is full in the middle ends the trace; the program is unharmed.
 #[test]
 fn full_disk() {
+    if !may_make_namespaces("trace::full_disk") {
+        return;
+    }
     for (size, alone) in [("1m", true), ("3m", true), ("1m", false), ("3m", false)] {
         let mut random = Random::new(&format!("full-{size}-{alone}"), &["5", "3", "100000"]);
-        let Some(mount) = Mount::new(&random.place.join("disk"), &format!("size={size}")) else {
-            return skip("a small disk needs the right to mount");
-        };
+        let mount = Mount::new(&random.place.join("disk"), &format!("size={size}"));
         random.recording = mount.0.join("a.heaptide");
         let mut command = if alone { random.alone() } else { random.supervised(&[]) };
         let outcome = run(&mut command, &random.place);
@@ -332,10 +334,8 @@ fn kill(random: &Random) {
 /// Under every other allocator, preloaded.
 #[test]
 fn random_programs_under_other_allocators() {
-    for (name, file) in ALLOCATORS {
-        let Some(path) = allocator(file) else {
-            return skip(&format!("{file} is not installed"));
-        };
+    for name in ALLOCATORS {
+        let Some(path) = allocator(name) else { continue };
         let random = Random::new(&format!("under-{name}"), &["4", "3", "5000", "labels"]);
         let mut command = random.supervised(&[]);
         // Some complain of the requests that fail.

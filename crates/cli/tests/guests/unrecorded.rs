@@ -1,6 +1,7 @@
 //! Programs that cannot be recorded run as without `heaptide run`, and one line gives the reason.
 
-use crate::harness::{Guest, Outcome, clean, is_root, profiles, recorded, run, scratch, skip};
+use crate::harness::{Guest, Outcome, clean, profiles, recorded, run, scratch};
+use crate::skips::{ROOT, is_root, skip};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -76,7 +77,7 @@ fn sanitizers_that_replace_the_allocator() {
 fn a_sanitizer_that_leaves_the_allocator_alone_is_recorded() {
     let place = scratch("ubsan");
     let Some(program) = build(&place, "undefined", &["-fsanitize=undefined"]) else {
-        return skip("the compiler has no UBSan");
+        return skip("-fsanitize=undefined");
     };
     let outcome = run(recorded(&place.join("a"), &[]).arg(&program), &place);
     assert_eq!((outcome.status, &*outcome.stderr), (3, ""));
@@ -97,7 +98,7 @@ fn static_programs() {
 fn programs_of_another_class() {
     let place = scratch("other-class");
     let Some(program) = build(&place, "narrow", &["-m32"]) else {
-        return skip("32-bit programs need gcc-multilib");
+        return skip("-m32");
     };
     assert_told(&program, &place, &["32-bit x86"]);
 }
@@ -105,7 +106,7 @@ fn programs_of_another_class() {
 #[test]
 fn programs_with_rights_of_their_own() {
     if !is_root() {
-        return skip("a program of another user needs root");
+        return skip(ROOT);
     }
     let place = scratch("own-rights");
     let program = build(&place, "privileged", &[]).expect("a program");

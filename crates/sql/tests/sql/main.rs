@@ -4,3 +4,5 @@ mod answers;
 mod harness;
 mod judge;
 mod readers;
+#[path = "../../../cli/tests/guests/skips.rs"]
+mod skips;

@@ -1,11 +1,9 @@
 //! Other programs read a dataset: DuckDB, pandas and polars, each with the sums that CalQL has.
 
 use crate::harness::{heaptide, output, recordings, scratch};
-use std::path::{Path, PathBuf};
+use crate::skips::{reader, skip};
+use std::path::PathBuf;
 use std::process::Command;
-
-/// The readers, and what pandas reads Parquet with.
-const PACKAGES: [&str; 4] = ["duckdb>=1.4", "pandas>=2.2", "polars>=1.30", "pyarrow>=20"];
 
 /// Prints `READER RUN RANK SUM ROWS INNERMOST` for each run, and rows of all tables.
 const SCRIPT: &str = r#"
@@ -36,23 +34,19 @@ for table in sorted(os.listdir(root)):
     print("table", table, *rows)
 "#;
 
-/// A Python with the readers, made when it is first needed.
-fn python() -> PathBuf {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readers");
-    let python = place.join("bin/python");
-    if !place.join("complete").exists() {
-        let _ = std::fs::remove_dir_all(&place);
-        output(Command::new("python3").args(["-m", "venv"]).arg(&place));
-        let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        output(pip.args(PACKAGES));
-        std::fs::write(place.join("complete"), "").expect("a mark");
+/// A Python with the readers. Without it the test is skipped.
+fn python() -> Option<PathBuf> {
+    let python = reader("python").join("bin/python");
+    if !python.exists() {
+        skip("python-readers");
+        return None;
     }
-    python
+    Some(python)
 }
 
 #[test]
 fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
+    let Some(python) = python() else { return };
     let dataset = scratch("read by others");
     let mut expected = Vec::new();
     for (recording, run) in recordings().iter().zip(["steps", "compiler"]) {
@@ -70,7 +64,7 @@ fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
         expected.push(format!("{run} -1 {bytes} {} {}", last(&rows), last(&ends)));
     }
     expected.sort();
-    let said = output(Command::new(python()).args(["-c", SCRIPT]).arg(&dataset));
+    let said = output(Command::new(python).args(["-c", SCRIPT]).arg(&dataset));
     for reader in ["duckdb", "pandas", "polars"] {
         let start = format!("{reader} ");
         let own: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(&start)).collect();
