@@ -181,7 +181,7 @@ fn has_nextest(root: &Path) -> bool {
     output(&mut command).is_ok()
 }
 
-fn cargo_program() -> String {
+pub fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
 }
 

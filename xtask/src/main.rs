@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod chores;
+mod fuzz;
 mod interface;
 mod library;
 mod needs;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
+  fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from what the command says of itself
 ";
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         "doc" => chores::doc(&root),
         "deny" => chores::deny(&root),
         "bench" => chores::bench(&root, &arguments[1..]),
+        "fuzz" => fuzz::run(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root),
         "help" | "--help" | "-h" => {
