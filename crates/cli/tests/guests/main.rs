@@ -28,6 +28,7 @@ mod inheritance;
 mod inputs;
 mod interface;
 mod kill;
+mod known_totals;
 mod languages;
 mod library;
 mod limits;
