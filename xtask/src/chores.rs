@@ -1,7 +1,7 @@
 //! The chores: each a list of programs to run, stopping at the first that fails.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Instant;
 
 use crate::{commits, library, needs, options, stack, text, tidy};
@@ -32,10 +32,23 @@ pub fn test(root: &Path) -> Result<(), String> {
     tidy_with(root, &command(root))?;
     std::fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
     tests(start)?;
-    tests(&["test", "--doc"])?;
-    models(root)?;
+    let mut fuzz = start_fuzz(root)?;
+    let rest = tests(&["test", "--doc"]).and_then(|()| models(root));
+    let fuzzed = fuzz.wait().map_err(|error| format!("fuzz: {error}"))?;
+    rest?;
+    if !fuzzed.success() {
+        return Err(format!("fuzz: {fuzzed}"));
+    }
     println!("\nall tests passed, {}", skipped(&skips)?);
     Ok(())
+}
+
+/// Starts the fuzz targets, which need one core for some minutes, on the same inputs each time.
+fn start_fuzz(root: &Path) -> Result<Child, String> {
+    let mut runner = Command::new(target(root).join("debug/heaptide-fuzz"));
+    runner.args(["--seed", "1"]).current_dir(root);
+    println!("== {}", shown(&runner));
+    runner.spawn().map_err(|error| format!("{}: {error}", shown(&runner)))
 }
 
 /// The variable that names a file to which each skipped test adds a line.
@@ -181,7 +194,7 @@ fn has_nextest(root: &Path) -> bool {
     output(&mut command).is_ok()
 }
 
-fn cargo_program() -> String {
+pub fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
 }
 

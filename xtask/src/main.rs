@@ -5,6 +5,7 @@
 mod chores;
 mod commits;
 mod english;
+mod fuzz;
 mod interface;
 mod library;
 mod needs;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
+  fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command
 ";
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "doc" => chores::doc(&root),
         "deny" => chores::deny(&root),
         "bench" => chores::bench(&root, &arguments[1..]),
+        "fuzz" => fuzz::run(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root),
         "help" | "--help" | "-h" => {

@@ -243,7 +243,10 @@ fn resolve(from: &str, link: &str) -> String {
 fn variables(texts: &[Text]) -> Vec<Problem> {
     let page = texts.iter().find(|text| text.path == VARIABLES_PAGE);
     let explained = page.map(|text| variable_names(&text.content)).unwrap_or_default();
-    let read = |text: &&Text| text.path.starts_with("crates/") && text.path.contains("/src/");
+    let read = |text: &&Text| {
+        let is_of_tests = text.path.starts_with("crates/fixtures/");
+        text.path.starts_with("crates/") && text.path.contains("/src/") && !is_of_tests
+    };
     let mut problems = Vec::new();
     for text in texts.iter().filter(read) {
         for name in variable_names(&text.content).difference(&explained) {

@@ -8,7 +8,6 @@
 
 mod names;
 mod profile;
-mod random;
 
 use std::io;
 use std::path::Path;
@@ -18,7 +17,7 @@ use heaptide_analysis::symbols;
 use serde::Serialize;
 
 use crate::names::Function;
-use crate::random::Random;
+use heaptide_fixtures::Random;
 
 /// Frames of a stack.
 pub const DEPTH: usize = 40;

@@ -1,6 +1,6 @@
 //! Functions with the names that C++ gives them: namespaces, templates, arguments.
 
-use crate::random::Random;
+use heaptide_fixtures::Random;
 
 /// Characters of the names, on average.
 const MEAN: u64 = 200;

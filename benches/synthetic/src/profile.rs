@@ -8,8 +8,8 @@ use heaptide_format::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::names::{Function, LONG, NEW};
-use crate::random::{Random, mix};
 use crate::{CALLS, DEPTH, PID};
+use heaptide_fixtures::{Random, mix};
 
 /// The files that stacks go through.
 pub(crate) const MODULES: [&str; 2] = ["/opt/app/bin/synthetic", "/opt/app/lib/libstdc++.so.6"];

@@ -183,14 +183,9 @@ pub(crate) fn sweep(directory: &Path) {
 mod tests {
     use std::io::Write;
 
-    use super::*;
+    use heaptide_fixtures::Scratch;
 
-    fn directory(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("a directory");
-        path
-    }
+    use super::*;
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).expect("a directory").flatten();
@@ -210,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_draft_has_no_name_until_it_is_whole() {
-        let place = directory("draft");
+        let place = Scratch::new("draft");
         let target = place.join("a");
         for (make, there) in [
             (named as fn(&Path) -> Draft, 1),
@@ -234,12 +229,11 @@ mod tests {
             assert_eq!(names(&place), ["a", "b"]);
             names(&place).iter().for_each(|name| fs::remove_file(place.join(name)).expect("it"));
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn drafts_of_the_dead_are_swept() {
-        let place = directory("sweep");
+        let place = Scratch::new("sweep");
         let kept = ["1-0.baseline.new", "recording.json", "12.new.txt"];
         kept.iter().for_each(|name| fs::write(place.join(name), "x").expect("a file"));
         fs::write(place.join("symbols.json.7.new"), "x").expect("a file");
@@ -251,6 +245,5 @@ mod tests {
         all.sort_unstable();
         assert_eq!(names(&place), all);
         drop(alive);
-        fs::remove_dir_all(place).expect("the directory");
     }
 }

@@ -104,21 +104,19 @@ fn check_size(size: u64, limit: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use heaptide_fixtures::Scratch;
     use std::os::unix::net::UnixListener;
 
     #[test]
     fn only_regular_files_are_opened() {
-        let place = std::env::temp_dir().join(format!("heaptide-input-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir(&place).unwrap();
+        let place = Scratch::new("input");
         let (pipe, socket) = (place.join("pipe"), place.join("socket"));
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         let device = place.join("device");
         std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
         for (path, is) in [
-            (&place, "a directory"),
+            (&*place, "a directory"),
             (&pipe, "a named pipe"),
             (&socket, "a socket"),
             (&device, "a device"),
@@ -131,19 +129,17 @@ mod tests {
         }
         let missing = open(&place.join("missing")).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-        fs::remove_dir_all(&place).unwrap();
     }
 
     #[test]
     fn no_more_is_read_than_the_limit() {
-        let file = std::env::temp_dir().join(format!("heaptide-limit-{}", std::process::id()));
-        fs::write(&file, b"twelve bytes").unwrap();
+        let scratch = Scratch::new("limit");
+        let file = scratch.write("file", b"twelve bytes");
         assert_eq!(read(&file, 12).unwrap(), b"twelve bytes");
         let error = read(&file, 11).unwrap_err().to_string();
         let says = "has 12 bytes, the limit is 11";
         assert_eq!(error, says);
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&file, 1 << 20).unwrap_err().to_string().starts_with("has 1099511627776"));
-        fs::remove_file(&file).unwrap();
     }
 }

@@ -18,9 +18,10 @@ pub const SETS: [(&str, &str); 10] = [
 mod tests {
     use super::*;
     use crate::aggregate::Sum;
-    use crate::made::{self, lines, stack, with_stacks};
+    use crate::made::{lines, read, with_stacks};
     use crate::model::Process;
     use crate::rules::Rules;
+    use heaptide_fixtures::ProgramBuilder;
 
     /// Stacks as a set rewrites them, every sum kept.
     fn rewritten(set: &str, mut process: Process) -> Vec<String> {
@@ -63,7 +64,7 @@ mod tests {
         let task = "start_thread;tbb::detail::r1::thread_dispatcher::run();\
             tbb::detail::d1::function_task<edm::WaitingTaskHolder::doneWaiting(std::exception_ptr)::\
             {lambda()#1}>::execute(tbb::detail::d1::execution_data&)";
-        let mut process = made::process();
+        let mut program = ProgramBuilder::new();
         for (path, bytes) in [
             (format!("{start};{PRODUCE};{FILTER};{table};{buckets};{new}"), 121_384),
             (format!("{task};{PRODUCE};{FILTER};{allocate};{new}"), 727_104),
@@ -92,10 +93,8 @@ mod tests {
             ),
             (format!("{start};TClass::GetClass(char const*, bool);TCling::LoadText();{new}"), 64),
         ] {
-            let stack = stack(&mut process, &path).0;
-            process.sites.push(made::site(stack, 0, bytes));
+            program.block(&path, bytes);
         }
-        process.totals = Sum::over(&process.sites);
         let expected = [
             "BookMVA;TMVA 4",
             "ClusterShapeHitFilterESProducer:produce;ClusterShapeHitFilter:ClusterShapeHitFilter;\
@@ -109,7 +108,7 @@ mod tests {
              __new_allocator<__detail:_Hash_node<pair<uint, ClusterShapeHitFilter:StripData>, false> >:\
              allocate 727104",
         ];
-        assert_eq!(rewritten("mallocprofiler", process), expected);
+        assert_eq!(rewritten("mallocprofiler", read(&program)), expected);
         let ignored = Rules::built_in("mallocprofiler").expect("a set");
         assert_eq!(ignored.ignored().len(), 1);
     }

@@ -1,12 +1,10 @@
 //! Whatever the bytes are, reading ends with tables or with an error.
 
-mod builder;
-
 use std::path::Path;
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::{reader, scopes};
+use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format as format;
 
 /// A profile with several extents of each kind.
@@ -35,18 +33,6 @@ fn profile() -> ProfileBuilder {
     p.window("w", |window| window.open = 1);
     p.mark(format::Mark { time_ns: 1, name: 1, kind: 1, lane: 0, number: 0, live_bytes: 0 });
     p
-}
-
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
 }
 
 /// Reads, and if that works goes through everything that was read.
@@ -101,12 +87,12 @@ fn a_file_cut_anywhere_keeps_what_is_left() {
 #[test]
 fn flipped_bits_never_panic() {
     let whole = profile().finish();
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut read = 0;
     for _ in 0..4000 {
         let mut bytes = whole.clone();
         for _ in 0..1 + random.below(16) {
-            let at = random.below(bytes.len());
+            let at = random.index(bytes.len());
             bytes[at] ^= 1 << random.below(8);
         }
         read += u32::from(survives(&bytes));
@@ -117,7 +103,7 @@ fn flipped_bits_never_panic() {
 #[test]
 fn extreme_words_never_panic() {
     let whole = profile().finish();
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::new(0x2545_f491_4f6c_dd1d);
     let extremes = [0, 1, 7, 4096, u64::from(u32::MAX), 1 << 40, i64::MAX as u64, u64::MAX];
     let heads: Vec<usize> = (0..whole.len()).step_by(4096).collect();
     for _ in 0..4000 {
@@ -125,10 +111,10 @@ fn extreme_words_never_panic() {
         for _ in 0..1 + random.below(3) {
             // half of them where it hurts: in the head of the file or of an extent
             let at = match random.below(2) {
-                0 => heads[random.below(heads.len())] + 8 * random.below(32),
-                _ => 8 * random.below(bytes.len() / 8),
+                0 => random.one(&heads) + 8 * random.index(32),
+                _ => 8 * random.index(bytes.len() / 8),
             };
-            let word = extremes[random.below(extremes.len())];
+            let word = random.one(&extremes);
             bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
         survives(&bytes);
@@ -139,12 +125,12 @@ fn extreme_words_never_panic() {
 fn whole_recordings_of_noise_become_tables_or_errors() {
     let whole = profile().finish();
     let scratch = Scratch::new("noise");
-    let mut random = Random(0xda94_2042_e4dd_58b5);
+    let mut random = Random::new(0xda94_2042_e4dd_58b5);
     for _ in 0..50 {
         let mut bytes = whole.clone();
         for _ in 0..200 {
-            let at = 4096 + random.below(bytes.len() - 4096);
-            bytes[at] = random.below(256) as u8;
+            let at = 4096 + random.index(bytes.len() - 4096);
+            bytes[at] = random.byte();
         }
         let file = scratch.write("12-0.profile", &bytes);
         match Recording::open(&file) {

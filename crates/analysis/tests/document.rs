@@ -2,15 +2,13 @@
 //!
 //! `HEAPTIDE_UPDATE=1 cargo test -p heaptide-analysis --test document` writes the example anew.
 
-mod builder;
-
 use std::fmt::Write;
 use std::fs;
 use std::mem::offset_of;
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind, VERSION};
 use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
     ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample, Scope, Site,

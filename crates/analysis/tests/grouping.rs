@@ -1,12 +1,10 @@
 //! Groups and trees of a small process whose numbers are known.
 
-mod builder;
-
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::tree::{Recursion, Tree};
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
 const BASE: u64 = 0x7f00_0000_0000;

@@ -1,16 +1,14 @@
 //! Recordings merged into one: nothing lost, nothing mixed up, and where each is from is known.
 
-mod builder;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::merge::{Merged, merge};
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::{End, Measures, Rank, Recording, Run};
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::snapshot;
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format::{Mode, PAGE};
 
 const KEY: [u8; 3] = [7, 7, 7];

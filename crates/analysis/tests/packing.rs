@@ -1,17 +1,15 @@
 //! Sealing packs profiles: they read as before, and bytes that were changed since end in a note or
 //! an error.
 
-mod builder;
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::{reader, seal};
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -1,16 +1,14 @@
 //! Modules whose paths have line breaks, or are no UTF-8: their names are looked up and stored.
 
-mod builder;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::seal;
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
 /// Names that a file may have.

@@ -1,12 +1,10 @@
 //! Tables of processes that were killed in the middle of an event: the peak is no lower than what
 //! is live, and size classes and counts of frees add up to the totals.
 
-mod builder;
-
 use std::mem::offset_of;
 
-use builder::{ProfileBuilder, site};
 use heaptide_analysis::model::{End, Process};
+use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format as format;
 use heaptide_format::{FileHeader, Lane, PEAK_BATCH, size_class};
 use zerocopy::FromZeros;

@@ -1,13 +1,11 @@
 //! Profiles with known numbers, read back.
 
-mod builder;
-
-use builder::{NO_NODE, ProfileBuilder, Scratch, site};
 use heaptide_analysis::measure::{Combine, Measure};
 use heaptide_analysis::model::{
     Frame, LaneId, Measures, Mode, Process, Recording, Site, SizeClass,
 };
 use heaptide_analysis::{Error, aggregate, reader};
+use heaptide_fixtures::{NO_NODE, ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use zerocopy::FromZeros;
 

@@ -1,15 +1,13 @@
 //! Whole recordings: which files count, how images ended, and sealing with real debug info.
 
-mod builder;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::{newest, seal};
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
 fn image(pid: u32, image: u32, change: impl FnOnce(&mut format::FileHeader)) -> Vec<u8> {

@@ -1,10 +1,13 @@
 //! Which processes write a profile: those that have more of it mapped than its first page.
 
-mod builder;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use builder::{Mapping, ProfileBuilder, Scratch, site};
 use heaptide_analysis::model::{End, Recording};
 use heaptide_analysis::running;
+use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format::{Mode, PAGE};
 
 fn profile(pid: u32) -> Vec<u8> {
@@ -12,6 +15,74 @@ fn profile(pid: u32) -> Vec<u8> {
     p.site(0, site(0, 1, 16));
     p.lane(0, "app", |_| {});
     p.finish()
+}
+
+/// Maps the file that its first line of input names, and holds it until its input ends.
+const MAPS: &str = "#include <fcntl.h>\n\
+    #include <stdio.h>\n\
+    #include <sys/mman.h>\n\
+    int main(void) {\n\
+        char path[4096]; long offset, length;\n\
+        if (scanf(\"%4095s %ld %ld\", path, &offset, &length) != 3) return 1;\n\
+        int fd = open(path, O_RDWR);\n\
+        void *at = mmap(0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);\n\
+        puts(at == MAP_FAILED ? \"failed\" : \"mapped\");\n\
+        fflush(stdout);\n\
+        while (getchar() != EOF) {}\n\
+        return 0;\n\
+    }\n";
+
+/// A program that has a part of its profile mapped.
+struct Mapping {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    /// Its profile, the file that it maps.
+    profile: PathBuf,
+}
+
+impl Mapping {
+    /// Bytes of its profile.
+    const LENGTH: u64 = 8 * PAGE;
+
+    /// Starts one; `profile_of` makes its profile for a pid.
+    fn start(directory: &Path, profile_of: impl FnOnce(u32) -> Vec<u8>) -> Mapping {
+        let program = directory.join("maps");
+        if !program.exists() {
+            fs::write(directory.join("maps.c"), MAPS).unwrap();
+            let mut compiler = Command::new("cc");
+            compiler.arg("-o").arg(&program).arg(directory.join("maps.c"));
+            assert!(compiler.status().unwrap().success());
+        }
+        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let mut child = Command::new(&program).stdin(stdin).stdout(stdout).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let profile = directory.join(format!("{}-0.profile", child.id()));
+        let mut bytes = profile_of(child.id());
+        bytes.resize(Mapping::LENGTH as usize, 0);
+        fs::write(&profile, bytes).unwrap();
+        Mapping { child, input, output, profile }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it map a part of its profile.
+    fn map(&mut self, offset: u64, length: u64) {
+        let line = format!("{} {offset} {length}\n", self.profile.display());
+        self.input.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "mapped\n");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        self.child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Scopes, labels, pools, windows and marks of profiles with known numbers.
 
-mod builder;
-
-use builder::{ProfileBuilder, site};
 use heaptide_analysis::aggregate::{Functions, GroupBy, Key, Sum, group};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{MarkKind, Measures, Process, ScopeId, SiteKind};
 use heaptide_analysis::scopes;
+use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format as format;
 
 fn read(profile: &ProfileBuilder) -> Process {
@@ -343,26 +341,4 @@ fn version_1_has_stacks_and_nothing_else() {
     p.header.version = 1;
     let process = read(&p);
     assert_eq!(process.sites.iter().filter(|s| s.scope != ScopeId(0)).count(), 2, "frees only");
-}
-
-#[test]
-fn seeds_for_the_fuzzer() {
-    let mut first = two_lanes();
-    first.header.version = 1;
-    first.header.mode = format::Mode::Stacks as u32;
-    let mut second = two_lanes();
-    let name = second.name("label", "matrix");
-    for flags in 0..8 {
-        let key = second.key(0, |key| (key.label, key.flags, key.moved_blocks) = (name, flags, 1));
-        second.site(0, site(key, 2, 32));
-    }
-    second.window("w", |window| window.open = 1);
-    second.mark(format::Mark { time_ns: 1, name, kind: 2, lane: 0, number: 1, live_bytes: 9 });
-    for (seed, name) in [(first, "version-1"), (second, "version-2")] {
-        read(&seed);
-        if let Some(directory) = std::env::var_os("HEAPTIDE_SEEDS") {
-            let path = std::path::Path::new(&directory).join(name);
-            std::fs::write(path, seed.finish()).unwrap();
-        }
-    }
 }

@@ -1,16 +1,14 @@
 //! Events of traces written by hand, and of random programs against a model.
 
-mod builder;
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
-use builder::{ProfileBuilder, Scratch, site};
 use heaptide_analysis::filter::Filter;
 use heaptide_analysis::join::Apart;
 use heaptide_analysis::model::{LaneId, Process, Recording, ScopeId, StackId};
 use heaptide_analysis::trace::file::Appender;
 use heaptide_analysis::trace::{Event, Operation, Unpaired};
+use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format::{
     EXTENT_MAGIC, ExtentHeader, Kind, Mode, PAGE, TRACE_FREE_STACKS, TRACE_FULL, TRACE_MOVED,
     TRACE_NOBODY, TRACE_ON, TraceStart,
@@ -439,18 +437,6 @@ fn joined_processes_have_one_order_of_events() {
     assert_eq!(live, [3, 4]);
 }
 
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
 /// A block of the model.
 #[derive(Clone, Copy)]
 struct Model {
@@ -601,7 +587,7 @@ fn with_ids(record: Record, ids: &[u32]) -> Record {
 fn random_programs_come_out_as_they_were() {
     const SITES: u32 = 6;
     for seed in 1..40 {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let mut random = Random::new(seed);
         let lanes = 1 + random.below(5) as usize;
         let mut program = Program { written: vec![Vec::new(); lanes], ..Program::default() };
         let mut ticks = 1000;
@@ -696,7 +682,7 @@ fn whatever_the_bytes_reading_ends() {
     t.events(1, &[(21, Record::Moving { address: 0x1000 }), (22, reallocated(0x5000, b, 20))]);
     let whole = t.profile.finish();
     let scratch = Scratch::new("damaged-traces");
-    let mut random = Random(88);
+    let mut random = Random::new(88);
     let (mut replayed, mut given) = (0, 0);
     for _ in 0..1500 {
         let mut bytes = whole.clone();

@@ -356,14 +356,9 @@ fn exchange_by_renames(draft: &Path, path: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::*;
+    use heaptide_fixtures::Scratch;
 
-    fn directory(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("a directory");
-        path
-    }
+    use super::*;
 
     fn metadata(pid: u32) -> Metadata {
         Metadata { version: metadata::VERSION, root_pid: pid, ..Metadata::default() }
@@ -393,7 +388,7 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_refused_by_the_name_of_a_file() {
-        let place = directory("refused");
+        let place = Scratch::new("refused");
         let of = |name: &str| {
             let path = place.join(name);
             recording(&path, 7);
@@ -419,12 +414,11 @@ mod tests {
             assert!(refused(path, false).contains("exists"));
             assert!(path.exists());
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn every_spelling_of_a_path_is_one_place() {
-        let place = directory("spelling");
+        let place = Scratch::new("spelling");
         recording(&place.join("a"), 1);
         symlink("a", place.join("link")).expect("a link");
         symlink("nowhere", place.join("dangling")).expect("a link");
@@ -436,12 +430,11 @@ mod tests {
         assert!(Place::new(&place.join("dangling"), true).is_err());
         assert!(Place::new(Path::new("/"), true).is_err());
         assert!(Place::new(Path::new(""), true).is_err());
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn the_old_recording_stays_until_the_new_one_is_kept() {
-        let place = directory("kept");
+        let place = Scratch::new("kept");
         let path = place.join("a");
         recording(&path, 1);
         let mut draft =
@@ -458,12 +451,11 @@ mod tests {
         assert_eq!((pid(&path), kept.whereabouts()), (Some(3), Whereabouts::InPlace));
         assert_eq!(entries(&place), ["a"]);
         assert_eq!(entries(&path), [metadata::FILE]);
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn a_new_recording_that_is_dropped_leaves_nothing() {
-        let place = directory("dropped");
+        let place = Scratch::new("dropped");
         let path = place.join("a");
         for publish in [false, true] {
             let mut draft =
@@ -475,12 +467,11 @@ mod tests {
             drop(draft);
             assert!(entries(&place).is_empty());
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn a_place_has_one_writer() {
-        let place = directory("writer");
+        let place = Scratch::new("writer");
         let path = place.join("a");
         let mut draft =
             Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
@@ -498,12 +489,11 @@ mod tests {
         assert!(refused(&path, true).contains("another heaptide process is writing to it"));
         drop(kept);
         assert!(Place::new(&path, true).is_ok());
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn what_came_there_meanwhile_stays() {
-        let place = directory("meanwhile");
+        let place = Scratch::new("meanwhile");
         let path = place.join("a");
         let mut draft =
             Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
@@ -511,12 +501,11 @@ mod tests {
         assert!(draft.publish().is_err());
         drop(draft);
         assert_eq!((entries(&place), entries(&path)), (vec!["a".into()], vec![]));
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn what_a_killed_command_left_is_cleared_up() {
-        let place = directory("left");
+        let place = Scratch::new("left");
         let (path, draft, old) = (place.join("a"), place.join(".a.new"), place.join(".a.old"));
         let cases = [
             ("before the exchange", vec![(&path, 1), (&draft, 2)], 1),
@@ -545,24 +534,22 @@ mod tests {
         fs::write(draft.join("letter"), "x").expect("a file");
         clear_up(&path);
         assert!(draft.join("letter").exists());
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn two_renames_exchange_as_well() {
-        let place = directory("renames");
+        let place = Scratch::new("renames");
         let (path, draft) = (place.join("a"), place.join(".a.new"));
         recording(&path, 1);
         recording(&draft, 2);
         exchange_by_renames(&draft, &path).expect("to exchange");
         assert_eq!((pid(&path), pid(&draft)), (Some(2), Some(1)));
         assert_eq!(entries(&place), [".a.new", "a"]);
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn a_recording_that_was_moved_is_found() {
-        let place = directory("moved");
+        let place = Scratch::new("moved");
         let (path, moved) = (place.join("a"), place.join("b"));
         let mut draft =
             Place::new(&path, false).expect("a place").draft(&metadata(1)).expect("room");
@@ -574,6 +561,5 @@ mod tests {
         assert_eq!(kept.whereabouts(), Whereabouts::Moved(moved.clone()));
         fs::remove_dir_all(&moved).expect("to remove it");
         assert_eq!(kept.whereabouts(), Whereabouts::Removed);
-        fs::remove_dir_all(place).expect("the directory");
     }
 }

@@ -1,18 +1,10 @@
 //! However records are cut into batches, and whichever threads take them, the answer is the same.
 
+use heaptide_fixtures::Random;
 use heaptide_query::stream::Stream;
 use heaptide_query::table::{Form, Table};
 use heaptide_query::value::{Bits, Kind};
 use heaptide_query::{format, parse, parse_format, run};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % limit
-    }
-}
 
 /// Records with paths, stacks beside them, and values of all kinds, some of which are not there.
 fn table(random: &mut Random, rows: usize) -> Table {
@@ -33,7 +25,7 @@ fn table(random: &mut Random, rows: usize) -> Table {
     for _ in 0..rows {
         let row = table.add_row();
         for _ in 0..random.below(4) {
-            let name = names[random.below(names.len())];
+            let name = random.one(&names);
             let [path, other] = [table.paths[row], table.others[row]];
             match random.below(4) {
                 0 => table.paths[row] = table.node(path, step, Bits::int(name.0 as i64 - 2)),
@@ -49,8 +41,8 @@ fn table(random: &mut Random, rows: usize) -> Table {
                 Kind::Int => Bits::int(small - 4),
                 Kind::Double => Bits::double(random.below(1 << 20) as f64 / 3.0 - 1e5),
                 Kind::Bool => Bits(small as u64 & 1),
-                Kind::Text => names[random.below(names.len())],
-                Kind::Uint | Kind::Address => Bits(random.below(1 << 30) as u64 >> small),
+                Kind::Text => random.one(&names),
+                Kind::Uint | Kind::Address => Bits(random.below(1 << 30) >> small),
             };
             table.of_mut(id).column.set(row, value);
         }
@@ -87,15 +79,15 @@ const CLAUSES: [&str; 24] = [
 
 #[test]
 fn batches_do_not_matter() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let formats = ["json(separate-nested)", "tree", "expand"].map(parse_format);
     let formats = formats.map(|format| format.expect("a format"));
     let mut asked = 0;
     for _ in 0..250 {
-        let rows = [0, 1, 7, 300][random.below(4)];
+        let rows = random.one(&[0, 1, 7, 300]);
         let table = table(&mut random, rows);
         let clauses = 1 + random.below(5);
-        let text: String = (0..clauses).map(|_| CLAUSES[random.below(CLAUSES.len())]).collect();
+        let text: String = (0..clauses).map(|_| random.one(&CLAUSES)).collect();
         let Ok(query) = parse(&text) else {
             continue;
         };
@@ -109,7 +101,7 @@ fn batches_do_not_matter() {
             String::from_utf8(out).expect("text")
         };
         let whole = shown(usize::MAX);
-        for rows in [1, 2 + random.below(5), 10 + random.below(100)] {
+        for rows in [1, 2 + random.index(5), 10 + random.index(100)] {
             assert_eq!(shown(rows), whole, "{text}, {rows} rows a batch");
         }
     }

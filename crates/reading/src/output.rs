@@ -106,11 +106,14 @@ impl<W: Write> Write for Checked<W> {
 
 #[cfg(test)]
 mod tests {
+    use heaptide_fixtures::Scratch;
+
     use super::*;
 
     #[test]
     fn a_file_is_whole_or_not_there() {
-        let path = std::env::temp_dir().join(format!("heaptide-output-{}", std::process::id()));
+        let scratch = Scratch::new("output");
+        let path = scratch.join("file");
         let halfway = |out: &mut dyn Write| {
             out.write_all(&[0; 2 * BUFFER])?;
             Err(io::Error::other("no more"))
@@ -124,7 +127,6 @@ mod tests {
         assert_eq!(fs::read(&path).expect("the file"), b"first");
         store(b"2", true).expect("replaced");
         assert_eq!(fs::read(&path).expect("the file"), b"2");
-        fs::remove_file(&path).expect("removed");
     }
 
     #[test]

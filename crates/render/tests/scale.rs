@@ -2,12 +2,12 @@
 //! the tables, and pages that stay as narrow as ever.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use heaptide_analysis::aggregate::{GroupBy, by_stack};
 use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{Process, Recording, StackId};
+use heaptide_fixtures::Scratch;
 use heaptide_render::flamegraph::{self, Drawing, Lanes};
 use heaptide_render::folded::{self, Notes};
 use heaptide_render::quantity::count;
@@ -20,13 +20,10 @@ const STACKS: u32 = 500;
 const WIDTH: usize = 180;
 
 static RECORDING: LazyLock<Recording> = LazyLock::new(|| {
-    let name = format!("heaptide-scale-{}.heaptide", std::process::id());
-    let directory: PathBuf = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_dir_all(&directory); // of a process that had this number before
+    let scratch = Scratch::new("scale");
+    let directory = scratch.join("a.heaptide");
     write(&directory, &Plan { stacks: STACKS, seed: 7 }).expect("a place for a recording");
-    let recording = Recording::open(&directory).expect("a recording");
-    std::fs::remove_dir_all(&directory).expect("it can be removed");
-    recording
+    Recording::open(&directory).expect("a recording")
 });
 
 fn process() -> &'static Process {

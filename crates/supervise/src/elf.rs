@@ -161,7 +161,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::fixtures::{build, directory};
+    use crate::fixtures::build;
+    use heaptide_fixtures::{Random, Scratch};
 
     fn read(path: &Path) -> Elf {
         Elf::read(path).expect("a file").expect("an ELF file")
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn programs_and_libraries_are_told_apart() {
-        let place = directory("kinds");
+        let place = Scratch::new("kinds");
         let dynamic = read(&build(&place, "dynamic", &[]));
         assert!(dynamic.is_program() && !dynamic.is_static_program() && !dynamic.is_library());
         assert!(dynamic.is_of_this_machine());
@@ -183,7 +184,6 @@ mod tests {
         let library = read(&build(&place, "library.so", &["-shared", "-fPIC"]));
         assert!(library.is_library() && !library.is_program());
         assert!(library.names().any(|name| name == b"main"));
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
@@ -194,31 +194,29 @@ mod tests {
 
     #[test]
     fn other_machines_are_named() {
-        let place = directory("machines");
+        let place = Scratch::new("machines");
         let mut bytes = fs::read(build(&place, "program", &[])).expect("a program");
         bytes[18] = elf::EM_AARCH64 as u8;
         fs::write(place.join("arm"), &bytes).expect("a file");
         let arm = read(&place.join("arm"));
         assert!(!arm.is_of_this_machine());
         assert_eq!(arm.machine(), "64-bit AArch64");
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn what_is_no_elf_file_is_none_and_damage_does_no_harm() {
-        let place = directory("damaged");
+        let place = Scratch::new("damaged");
         let bytes = fs::read(build(&place, "program", &[])).expect("a program");
         for (name, bytes) in [("empty", &b""[..]), ("text", b"#!/bin/sh\n"), ("cut", &bytes[..40])]
         {
             fs::write(place.join(name), bytes).expect("a file");
             assert_eq!(Elf::read(&place.join(name)).expect("a file"), None, "{name}");
         }
-        let mut random = 1u64;
+        let mut random = Random::new(1);
         for _ in 0..200 {
             let mut bytes = bytes.clone();
             for _ in 0..20 {
-                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                bytes[(random >> 33) as usize % 4096] = (random >> 24) as u8;
+                bytes[random.index(4096)] = random.byte();
             }
             fs::write(place.join("mutated"), &bytes).expect("a file");
             if let Some(elf) = Elf::read(&place.join("mutated")).expect("a file") {
@@ -226,6 +224,5 @@ mod tests {
             }
         }
         assert!(Elf::read(&place.join("missing")).is_err());
-        fs::remove_dir_all(place).expect("the directory");
     }
 }

@@ -1,16 +1,8 @@
-//! Files for tests: directories of their own, programs made by the compiler.
+//! Programs for tests, made by the compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// An empty directory of this test run.
-pub(crate) fn directory(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir(&path).expect("a directory");
-    path
-}
 
 /// Builds a program that allocates, with these flags.
 pub(crate) fn build(place: &Path, name: &str, flags: &[&str]) -> PathBuf {

@@ -223,18 +223,17 @@ pub(crate) fn monotonic_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
 
+    use heaptide_fixtures::Scratch;
     use zerocopy::{FromZeros, IntoBytes};
 
     use super::*;
 
-    fn directory(name: &str) -> (PathBuf, File) {
-        let path = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("a directory");
+    fn directory(name: &str) -> (Scratch, File) {
+        let path = Scratch::new(name);
         let open = File::open(&path).expect("the directory");
         (path, open)
     }
@@ -289,7 +288,6 @@ mod tests {
         let all = images.finish(7);
         assert_eq!(all[0], ImageEnd { image: "1-1".to_owned(), monotonic_ns: 7 });
         assert_eq!(all.len(), 2);
-        fs::remove_dir_all(path).expect("the directory");
     }
 
     #[test]
@@ -305,7 +303,6 @@ mod tests {
             images.finish(7).iter().map(|end| &*end.image).collect::<Vec<_>>(),
             [format!("{pid}-10")]
         );
-        fs::remove_dir_all(path).expect("the directory");
     }
 
     #[test]
@@ -330,7 +327,6 @@ mod tests {
         fs::write(path.join("12-0.trace"), "x").expect("a file");
         images.look();
         assert_eq!((images.running.len(), ended(&images)), (0, vec![]));
-        fs::remove_dir_all(path).expect("the directory");
     }
 
     #[test]
@@ -343,7 +339,6 @@ mod tests {
         kill(child);
         images.look();
         assert_eq!(ended(&images), [format!("{pid}-0")]);
-        fs::remove_dir_all(path).expect("the directory");
     }
 
     #[test]
@@ -364,6 +359,5 @@ mod tests {
         assert_eq!(poll(&mut all, PollTimeout::from(60_000u16)), Ok(1));
         assert!(start.elapsed() >= Duration::from_millis(10));
         killer.join().expect("the killer");
-        fs::remove_dir_all(path).expect("the directory");
     }
 }

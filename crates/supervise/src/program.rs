@@ -256,7 +256,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use super::*;
-    use crate::fixtures::{build, can_build, directory};
+    use crate::fixtures::{build, can_build};
+    use heaptide_fixtures::Scratch;
 
     fn reason(program: &Path) -> Option<Reason> {
         Obstacle::of(program, None).map(|obstacle| obstacle.reason)
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn programs_are_found_as_execvp_finds_them() {
-        let place = directory("find");
+        let place = Scratch::new("find");
         let (first, second) = (place.join("first"), place.join("second"));
         for directory in [&first, &second] {
             fs::create_dir(directory).expect("a directory");
@@ -296,12 +297,11 @@ mod tests {
         assert_eq!(found("/no/such"), find(OsStr::new("/no/such"), None));
         assert!(found("/").is_err_and(|e| e.contains("is a directory")));
         assert!(find(OsStr::new("sh"), None).is_ok_and(|file| file.ends_with("bin/sh")));
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn an_ordinary_program_has_nothing_in_its_way() {
-        let place = directory("ordinary");
+        let place = Scratch::new("ordinary");
         let program = build(&place, "program", &[]);
         assert_eq!(Obstacle::of(&program, None), None);
         let own = format!("#! {} -x\n", program.display());
@@ -311,12 +311,11 @@ mod tests {
         if can_build(&place, "ubsan", &["-fsanitize=undefined"]) {
             assert_eq!(Obstacle::of(&place.join("ubsan"), None), None);
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn static_programs_and_scripts_for_them_are_static() {
-        let place = directory("static");
+        let place = Scratch::new("static");
         for flag in ["-static", "-static-pie"] {
             let program = build(&place, "program", &[flag]);
             let script = script(&place, "script", &format!("#!{}\n", program.display()));
@@ -325,12 +324,11 @@ mod tests {
             assert_eq!((&obstacle.file, obstacle.forbids_preloading()), (&program, false));
             assert!(obstacle.to_string().contains("program is statically linked"), "{obstacle}");
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn sanitizers_that_replace_the_allocator_are_found() {
-        let place = directory("sanitizers");
+        let place = Scratch::new("sanitizers");
         let mut found = 0;
         for flag in ["address", "thread", "leak", "hwaddress", "memory"] {
             let flag = format!("-fsanitize={flag}");
@@ -345,24 +343,22 @@ mod tests {
             }
         }
         assert!(found > 0, "the compiler has no sanitizer");
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn a_preloaded_sanitizer_is_one() {
-        let place = directory("preloaded");
+        let place = Scratch::new("preloaded");
         let program = build(&place, "program", &[]);
         let of = |preloaded: &str| Obstacle::of(&program, Some(OsStr::new(preloaded)));
         assert_eq!(of("/lib/libother.so:/lib/libasanitary.so"), None);
         for preloaded in ["/usr/lib/libasan.so.8", "x.so libclang_rt.asan-x86_64.so"] {
             assert!(of(preloaded).is_some_and(|o| o.forbids_preloading()), "{preloaded}");
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn programs_with_rights_of_their_own_are_privileged() {
-        let place = directory("privileged");
+        let place = Scratch::new("privileged");
         let program = build(&place, "program", &[]);
         if !getuid().is_root() {
             return; // giving files away is root's
@@ -380,12 +376,11 @@ mod tests {
             mode(bits).expect("a mode");
             assert_eq!(reason(&program), expected.map(Reason::Privileged), "{bits:o}");
         }
-        fs::remove_dir_all(place).expect("the directory");
     }
 
     #[test]
     fn libraries_are_checked_before_they_are_loaded() {
-        let place = directory("libraries");
+        let place = Scratch::new("libraries");
         let library = build(&place, "library.so", &["-shared", "-fPIC"]);
         assert!(check_library(&library).is_ok());
         let why = |path: &Path| check_library(path).expect_err("no library");
@@ -393,6 +388,5 @@ mod tests {
         assert!(why(&place).contains("no 64-bit ELF shared object"));
         assert!(why(&place.join("program.c")).contains("no 64-bit ELF shared object"));
         assert!(why(&place.join("missing")).contains("no such file"));
-        fs::remove_dir_all(place).expect("the directory");
     }
 }

@@ -5,6 +5,7 @@
 
 mod thread;
 
+use heaptide_fixtures::Random;
 use heaptide_unwind::Rule;
 use heaptide_unwind::rule::{Bp, Cfa, Step};
 use heaptide_unwind::stack::Registers;
@@ -19,26 +20,6 @@ const SITES: u64 = 4;
 const STACK: u64 = 1 << 15;
 const STACKS: u64 = 0x7f00_0000_0000;
 const COROUTINES: usize = 2;
-
-/// Numbers from a seed: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// How a function keeps its frame, and what its unwind rule says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

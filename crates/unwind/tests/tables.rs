@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use heaptide_fixtures::Random;
 use heaptide_unwind::rule::{Bp, Cfa, Step};
 use heaptide_unwind::table::{Sections, frames_address, step_at};
 
@@ -210,18 +211,6 @@ fn the_header_names_the_frames() {
     assert_eq!(step_of(&header, &tables.frames, START), Some(ENTRY));
 }
 
-/// Numbers from a seed: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n
-    }
-}
-
 #[test]
 fn a_cut_table_has_a_step_or_none() {
     let program =
@@ -240,25 +229,25 @@ fn a_cut_table_has_a_step_or_none() {
 
 #[test]
 fn garbage_has_a_step_or_none() {
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     let mut steps = 0;
     for _ in 0..20_000 {
         // A program of random instructions in a sound table, then bytes changed anywhere.
-        let program: Vec<u8> = (0..random.below(40)).map(|_| random.below(256) as u8).collect();
+        let program = random.bytes(39);
         let mut tables = Tables::usual(&program);
         for offset in [0, 7, 100, 255] {
             assert!(tables.step(offset).is_some(), "{program:x?} at {offset}");
         }
         for _ in 0..=random.below(4) {
-            let at = random.below(tables.frames.len());
-            tables.frames[at] = random.below(256) as u8;
+            let at = random.index(tables.frames.len());
+            tables.frames[at] = random.byte();
             if random.below(2) == 0 {
-                let at = random.below(tables.header.len());
-                tables.header[at] = random.below(256) as u8;
+                let at = random.index(tables.header.len());
+                tables.header[at] = random.byte();
             }
         }
         frames_address(&tables.header, HEADER);
-        steps += usize::from(tables.step(random.below(256) as u64).is_some());
+        steps += usize::from(tables.step(random.below(256)).is_some());
     }
     // Most still lead to the function's instructions.
     assert!(steps > 2000, "{steps} steps");
@@ -266,12 +255,9 @@ fn garbage_has_a_step_or_none() {
 
 #[test]
 fn wholly_random_sections_do_no_harm() {
-    let mut random = Random(0xbad);
+    let mut random = Random::new(0xbad);
     for _ in 0..20_000 {
-        let mut bytes = |most| -> Vec<u8> {
-            (0..random.below(most)).map(|_| random.below(256) as u8).collect()
-        };
-        let (mut header, frames) = (bytes(64), bytes(256));
+        let (mut header, frames) = (random.bytes(63), random.bytes(255));
         if let Some(version) = header.first_mut() {
             *version = 1;
         }

@@ -235,11 +235,17 @@ impl Unpacker {
             let expected = chunk.raw_length;
             return Err(format!("it decompresses to {length} bytes, expected {expected}"));
         }
-        match start(contents) {
-            Some(start) if start.number == chunk.number => Ok(()),
-            Some(start) => Err(format!("it holds number {}", start.number)),
-            None => Err("it holds no start".to_owned()),
+        let Some(start) = start(contents) else {
+            return Err("it holds no start".to_owned());
+        };
+        let head = (chunk.number, chunk.first_ticks, chunk.last_ticks);
+        if head != (start.number, start.ticks, start.last_ticks) {
+            let (number, ticks, last) = (start.number, start.ticks, start.last_ticks);
+            return Err(format!(
+                "it holds number {number} with ticks {ticks} to {last}, which its head does not"
+            ));
         }
+        Ok(())
     }
 }
 
@@ -374,16 +380,17 @@ fn belongs_to(file: &File, path: &Path, other: &fs::Metadata) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
+    use heaptide_fixtures::Scratch;
+
     use super::*;
 
     /// A profile's path in a directory of its own, with something there that is no profile.
-    fn profile(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("trace-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).unwrap();
-        let profile = directory.join("12-0.profile");
-        fs::write(&profile, b"").unwrap();
-        profile
+    fn profile(name: &str) -> (Scratch, PathBuf) {
+        let scratch = Scratch::new(&format!("trace-{name}"));
+        let profile = scratch.write("12-0.profile", b"");
+        (scratch, profile)
     }
 
     fn contents(number: u32, records: &[u8]) -> Vec<u8> {
@@ -404,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_was_appended_is_read() {
-        let profile = profile("appended");
+        let (_scratch, profile) = profile("appended");
         let long = contents(2, &vec![7; CONTENTS_MAX - size_of::<TraceStart>()]);
         let noise: Vec<u8> =
             (0..60_000u32).flat_map(|n| n.wrapping_mul(0x9e37).to_le_bytes()).collect();
@@ -425,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_torn_end_is_ignored_and_taken_away() {
-        let profile = profile("torn");
+        let (_scratch, profile) = profile("torn");
         let mut appender = Appender::of(&profile).unwrap();
         appender.append(0, &contents(1, b"one")).unwrap();
         let whole = appender.length();
@@ -447,7 +454,7 @@ mod tests {
 
     #[test]
     fn more_is_found_while_it_is_written() {
-        let profile = profile("more");
+        let (_scratch, profile) = profile("more");
         let mut appender = Appender::of(&profile).unwrap();
         let mut trace = TraceFile::of(&profile).unwrap().unwrap();
         assert_eq!(trace.look_for_more().unwrap(), 0);
@@ -457,29 +464,46 @@ mod tests {
         assert_eq!(trace.places()[1].chunk.number, 2);
     }
 
+    /// Whether a flipped bit at this offset within a chunk's head changes nothing that could be
+    /// checked: the lane is stored only there, and the reserved word means nothing.
+    fn is_unchecked(at: usize) -> bool {
+        let lane = offset_of!(TraceChunk, lane);
+        let reserved = offset_of!(TraceChunk, reserved);
+        (lane..lane + 4).contains(&at) || (reserved..reserved + 4).contains(&at)
+    }
+
     #[test]
-    fn damage_is_told_and_nothing_else() {
-        let profile = profile("damage");
+    fn flipped_bits_are_reported_or_change_nothing() {
+        let (_scratch, profile) = profile("damage");
+        let written = [contents(1, b"some records, some records"), contents(2, b"some more")];
         let mut appender = Appender::of(&profile).unwrap();
-        appender.append(0, &contents(1, b"some records, some records")).unwrap();
-        appender.append(0, &contents(2, b"some more")).unwrap();
+        let heads = written.each_ref().map(|contents| {
+            let head = appender.length() as usize;
+            appender.append(0, contents).unwrap();
+            head
+        });
         let all = fs::read(path_of(&profile)).unwrap();
         let mut unpacker = Unpacker::new().unwrap();
-        let mut contents = Vec::new();
-        for at in 0..all.len() {
-            for bit in [1, 0x80] {
-                let mut bytes = all.clone();
-                bytes[at] ^= bit;
-                fs::write(path_of(&profile), &bytes).unwrap();
-                let Ok(Some(trace)) = TraceFile::of(&profile) else {
-                    assert!(at < HEAD as usize, "{at}");
-                    continue;
-                };
-                for place in trace.places() {
-                    let read = trace.read(place, &mut unpacker, &mut contents);
-                    assert!(contents.len() <= CONTENTS_MAX);
-                    drop(read); // right or refused
+        for (at, bit) in (0..all.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut bytes = all.clone();
+            bytes[at] ^= 1 << bit;
+            fs::write(path_of(&profile), &bytes).unwrap();
+            let Ok(Some(trace)) = TraceFile::of(&profile) else {
+                assert!(at < HEAD as usize, "{at}");
+                continue;
+            };
+            let mut is_reported = trace.torn() > 0;
+            assert!(is_reported || trace.places().len() == written.len(), "bit {bit} of {at}");
+            for (place, expected) in trace.places().iter().zip(&written) {
+                let mut read = Vec::new();
+                match trace.read(place, &mut unpacker, &mut read) {
+                    Ok(()) => assert_eq!(&read, expected, "bit {bit} of byte {at}"),
+                    Err(_) => is_reported = true,
                 }
+            }
+            let in_head = heads.iter().find(|&&head| (head..head + CHUNK as usize).contains(&at));
+            if let Some(head) = in_head {
+                assert_eq!(is_reported, !is_unchecked(at - head), "bit {bit} of byte {at}");
             }
         }
         fs::write(path_of(&profile), b"HEAPTIDE").unwrap();

@@ -320,8 +320,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
+    use heaptide_fixtures::{ProfileBuilder, Scratch};
     use heaptide_format::TRACE_WRITING;
-    use zerocopy::{FromZeros, IntoBytes};
+    use zerocopy::IntoBytes;
 
     use super::super::file::{TraceFile, Unpacker};
     use super::*;
@@ -330,39 +331,30 @@ mod tests {
     const PAGES: u64 = 8;
 
     /// A profile with an extent of strings and extents of events of these states and numbers.
-    fn profile(name: &str, events: &[(u32, u32)]) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("live-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).unwrap();
-        let mut header = FileHeader::new_zeroed();
-        (header.magic, header.version) = (format::MAGIC, format::VERSION);
-        header.trace = TRACE_ON;
-        header.file_end = PAGE + PAGES * PAGE * (events.len() as u64 + 1);
-        let mut bytes = header.as_bytes().to_vec();
-        bytes.resize(PAGE as usize, 0);
-        extent(&mut bytes, Kind::Strings, 0, &[0xaa; 100]);
-        for (lane, &(state, number)) in events.iter().enumerate() {
-            extent(&mut bytes, Kind::Events, lane as u32, &contents(state, number));
+    fn built(events: &[(u32, u32)]) -> ProfileBuilder {
+        let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
+        p.header.trace = TRACE_ON;
+        p.extent_pages = PAGES;
+        p.record(Kind::Strings, 0, &[0xaa; 100]);
+        for (&(state, number), lane) in events.iter().zip(0..) {
+            p.events(lane, start(state, number), &records(number));
         }
-        let profile = directory.join("12-0.profile");
-        fs::write(&profile, &bytes).unwrap();
-        profile
+        p
     }
 
-    fn extent(bytes: &mut Vec<u8>, kind: Kind, lane: u32, contents: &[u8]) {
-        let begin = bytes.len();
-        let mut header = ExtentHeader::new_zeroed();
-        (header.magic, header.kind, header.lane) = (EXTENT_MAGIC, kind as u16, lane);
-        (header.length, header.committed) = (PAGES * PAGE, contents.len() as u64);
-        bytes.extend(header.as_bytes());
-        bytes.extend(contents);
-        bytes.resize(begin + (PAGES * PAGE) as usize, 0);
+    fn profile(name: &str, events: &[(u32, u32)]) -> (Scratch, PathBuf) {
+        let scratch = Scratch::new(&format!("live-{name}"));
+        let profile = scratch.write("12-0.profile", &built(events).finish());
+        (scratch, profile)
     }
 
-    fn contents(state: u32, number: u32) -> Vec<u8> {
+    fn start(state: u32, number: u32) -> TraceStart {
         let time_ns = u64::from(number) * 1000;
-        let start = TraceStart { state, number, time_ns, ..TraceStart::default() };
-        [start.as_bytes(), &vec![number as u8; 20_000]].concat()
+        TraceStart { state, number, time_ns, ..TraceStart::default() }
+    }
+
+    fn records(number: u32) -> Vec<u8> {
+        vec![number as u8; 20_000]
     }
 
     fn traced(profile: &Path) -> Box<Events> {
@@ -381,7 +373,7 @@ mod tests {
         let mut bytes = Vec::new();
         for place in trace.places() {
             trace.read(place, &mut unpacker, &mut bytes).unwrap();
-            assert_eq!(bytes[64..], vec![place.chunk.number as u8; 20_000]);
+            assert_eq!(bytes[64..], records(place.chunk.number));
         }
         trace.places().iter().map(|p| (p.chunk.lane, p.chunk.number)).collect()
     }
@@ -395,7 +387,8 @@ mod tests {
 
     #[test]
     fn full_extents_are_moved_and_the_rest_at_the_end() {
-        let profile = profile("moved", &[(TRACE_FULL, 1), (TRACE_WRITING, 3), (TRACE_MOVED, 2)]);
+        let (_scratch, profile) =
+            profile("moved", &[(TRACE_FULL, 1), (TRACE_WRITING, 3), (TRACE_MOVED, 2)]);
         let mut events = traced(&profile);
         let end = events.header().unwrap().file_end;
         assert_eq!(events.move_full(end).unwrap(), 1);
@@ -405,7 +398,8 @@ mod tests {
         // Its mover was killed before it could mark what it had appended.
         let at = PAGE * (1 + PAGES) + EXTENT_HEADER;
         let file = File::options().write(true).open(&profile).unwrap();
-        file.write_all_at(&contents(TRACE_FULL, 1), at).unwrap();
+        let contents = [start(TRACE_FULL, 1).as_bytes(), &records(1)].concat();
+        file.write_all_at(&contents, at).unwrap();
         let before = fs::metadata(&profile).unwrap();
         finish(&profile).unwrap();
         assert_eq!(moved(&profile), [(0, 1), (1, 3)]);
@@ -419,12 +413,14 @@ mod tests {
 
     #[test]
     fn extents_that_come_later_are_found() {
-        let profile = profile("later", &[(TRACE_FULL, 1)]);
+        let (_scratch, profile) = profile("later", &[(TRACE_FULL, 1)]);
         let mut events = traced(&profile);
         let end = events.header().unwrap().file_end;
         assert_eq!(events.move_full(end).unwrap(), 1);
         let mut bytes = fs::read(&profile).unwrap();
-        extent(&mut bytes, Kind::Events, 7, &contents(TRACE_FULL, 9));
+        let mut later = built(&[(TRACE_FULL, 1)]);
+        later.events(7, start(TRACE_FULL, 9), &records(9));
+        bytes.extend(&later.finish()[bytes.len()..]);
         fs::write(&profile, &bytes).unwrap();
         assert_eq!(events.move_full(end).unwrap(), 0);
         assert_eq!(events.move_full(end + PAGES * PAGE).unwrap(), 1);
@@ -438,7 +434,7 @@ mod tests {
     #[test]
     fn without_room_the_trace_ends_where_the_first_that_is_left_begins() {
         let states = [(TRACE_MOVED, 2), (TRACE_FULL, 5), (TRACE_WRITING, 4)];
-        let profile = profile("room", &states);
+        let (_scratch, profile) = profile("room", &states);
         let mut events = traced(&profile);
         events.finish_without_room().unwrap();
         assert_eq!(events.header().unwrap().trace_stopped_ns, 4000);
@@ -449,7 +445,8 @@ mod tests {
 
     #[test]
     fn damaged_lengths_are_no_trouble() {
-        let profile = profile("damaged", &[(TRACE_FULL, 1), (TRACE_FULL, 2), (TRACE_FULL, 3)]);
+        let (_scratch, profile) =
+            profile("damaged", &[(TRACE_FULL, 1), (TRACE_FULL, 2), (TRACE_FULL, 3)]);
         let file = File::options().write(true).open(&profile).unwrap();
         let extent = |n: u64| PAGE * (1 + n * PAGES);
         let committed = offset_of!(ExtentHeader, committed) as u64;

@@ -1,7 +1,7 @@
 //! Exact numbers under other allocators, preloaded and linked.
 
 use crate::harness::check_with;
-use crate::skips::skip;
+use heaptide_fixtures::skips::skip;
 
 /// The libraries, of any version.
 pub const ALLOCATORS: [&str; 4] =

@@ -6,7 +6,7 @@ use crate::harness::{
     Guest, NOBODY, check, clean, heaptide, library, preloaded, profiles, recorded, report, run,
     scratch, until,
 };
-use crate::skips::{ROOT, is_root, may_make_namespaces, skip};
+use heaptide_fixtures::skips::{ROOT, is_root, may_make_namespaces, skip};
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded, UnrecordedChild};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -638,7 +638,7 @@ fn built_with_the_sdk() {
         .env("PKG_CONFIG_PATH", place.join("it/lib/pkgconfig"))
         .output();
     let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
-        return crate::skips::skip("pkg-config");
+        return heaptide_fixtures::skips::skip("pkg-config");
     };
     let flags = String::from_utf8(flags.stdout).expect("UTF-8");
     let source = crate::harness::programs().join("leaks.c");

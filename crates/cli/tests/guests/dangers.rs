@@ -1,7 +1,7 @@
 //! One test a danger of life inside a guest, each a program of `tests/programs`.
 
 use crate::harness::{check, programs};
-use crate::skips::{ROOT, is_root, skip};
+use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
 /// Names a test after its program; the numbers are in the program.
 macro_rules! dangers {

@@ -2,7 +2,7 @@
 //! same bare and recorded, and name what they say they name.
 
 use crate::harness::{clean, programs, recorded, report, run, scratch};
-use crate::skips::skip;
+use heaptide_fixtures::skips::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

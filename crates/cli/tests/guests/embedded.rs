@@ -8,7 +8,7 @@ use crate::expectations::{assert_met, parse};
 use crate::harness::{
     Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
-use crate::skips::skip;
+use heaptide_fixtures::skips::skip;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use crate::harness::{
     Guest, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, until,
 };
 use crate::recording::{list, number};
-use crate::skips::may_make_namespaces;
+use heaptide_fixtures::skips::may_make_namespaces;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

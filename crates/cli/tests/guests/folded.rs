@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::harness::{Outcome, heaptide, recorded, run, scratch};
 use crate::real::python;
 use crate::recording::{list, number};
-use crate::skips::skip;
+use heaptide_fixtures::skips::skip;
 use serde_json::Value;
 
 /// What a line says: functions, and a value.

@@ -4,7 +4,7 @@ use crate::expectations::evaluate;
 use crate::harness::{Guest, Outcome, check, heaptide, recorded, report, run, scratch, until};
 use crate::real::python;
 use crate::recording::{list, number};
-use crate::skips::{reader, skip};
+use heaptide_fixtures::skips::{reader, skip};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 
 use crate::harness::{Guest, clean, recorded, run, scratch, until};
 use crate::inheritance::is_running;
-use crate::skips::{ROOT, is_root, skip};
+use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};

@@ -2,12 +2,9 @@
 //! control the terminal, to break lines, columns and markup, and to run as a formula: no output is
 //! broken by them.
 
-#[path = "../../../analysis/tests/builder/mod.rs"]
-mod builder;
-
 use crate::everything::{QUESTIONS, formats};
 use crate::harness::{Looping, Outcome, heaptide, run, scratch};
-use builder::{ProfileBuilder, site};
+use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format::{KEY_POOL_CHUNK, Mark, Mode, Request, Sample};
 use serde_json::{Value, json};
 use std::fs;

@@ -2,7 +2,7 @@
 
 use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
-use crate::skips::{may_make_namespaces, skip};
+use heaptide_fixtures::skips::{may_make_namespaces, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,6 +3,7 @@
 use crate::expectations::evaluate;
 use crate::harness::{Guest, clean, heaptide, library, profiles, report, scratch};
 use crate::recording::{assert_consistent, list, number};
+use heaptide_fixtures::Random;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -30,18 +31,9 @@ fn counters(page: &Path) -> [i128; 4] {
     [0, 1, 2, 3].map(|i| word(i).into())
 }
 
-/// Random delays, different in each run.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Random {
-        Random(u64::from(std::process::id()) | 1)
-    }
-
-    fn moment(&mut self) -> Duration {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        LATEST.mul_f64((self.0 >> 40) as f64 / f64::from(1 << 24))
-    }
+/// A random delay.
+fn moment(random: &mut Random) -> Duration {
+    LATEST.mul_f64(random.below(1 << 24) as f64 / f64::from(1 << 24))
 }
 
 fn wait(moment: Duration) {
@@ -93,9 +85,9 @@ fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
 
 #[test]
 fn tables_agree_whenever_killed() {
-    let (mut random, mut counted) = (Random::new(), 0);
+    let (mut random, mut counted) = (Random::unseeded(), 0);
     let kills = each("tables-agree-killed", |mut child, recording, place| {
-        wait(random.moment());
+        wait(moment(&mut random));
         end(&mut child.0);
         if recording.exists() && !profiles(recording).is_empty() {
             counted += check_tables(recording, place);
@@ -106,9 +98,9 @@ fn tables_agree_whenever_killed() {
 
 #[test]
 fn tables_agree_whenever_read() {
-    let (mut random, mut counted) = (Random::new(), 0);
+    let (mut random, mut counted) = (Random::unseeded(), 0);
     let reads = each("tables-agree-read", |mut child, recording, place| {
-        wait(random.moment());
+        wait(moment(&mut random));
         let is_there = recording.exists() && !profiles(recording).is_empty();
         counted += if is_there { check_tables(recording, place) } else { 0 };
         end(&mut child.0);
@@ -137,10 +129,10 @@ fn killed_at_any_moment() {
     let program = Guest::read("looping.c").build("looping.c", &[]);
     let (library, place) = (library(), scratch("killed-at-any-moment"));
     let page = place.join("page");
-    let mut random = Random::new();
+    let mut random = Random::unseeded();
     let mut counted = 0;
     for round in 0..KILLS {
-        let moment = random.moment();
+        let moment = moment(&mut random);
         fs::write(&page, [0; 4096]).expect("the shared page");
         let recording = place.join(format!("{round}.heaptide"));
         let mut command = clean(Command::new(&program));

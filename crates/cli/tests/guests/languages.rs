@@ -9,7 +9,7 @@ use crate::harness::{
 };
 use crate::real::python;
 use crate::recording::{counted, list, number};
-use crate::skips::{reader, skip};
+use heaptide_fixtures::skips::{reader, skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

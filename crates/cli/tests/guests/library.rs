@@ -2,7 +2,7 @@
 //! replace. What other users own needs root, which can give files away.
 
 use crate::harness::{NOBODY, Outcome, heaptide, run, scratch};
-use crate::skips::{ROOT, is_root, skip};
+use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use crate::expectations::evaluate;
 use crate::harness::{
     Guest, NOBODY, Outcome, clean, heaptide, preloaded, profiles, recorded, report, run, scratch,
 };
-use crate::skips::{ROOT, is_root, may_make_namespaces, skip};
+use heaptide_fixtures::skips::{ROOT, is_root, may_make_namespaces, skip};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +31,9 @@ impl Drop for Mount {
     }
 }
 
+/// How often `hungry.c` allocates.
+const HUNGRY_ALLOCATIONS: i128 = 100_000;
+
 /// A program that needs far more room than there is: 65 536 stacks of its own.
 fn hungry(place: &Path) -> (PathBuf, Outcome) {
     let program = Guest::read("hungry.c").build("hungry.c", &[]);
@@ -52,14 +55,16 @@ fn full_disk() {
         let mut command = preloaded(&program, &recording);
         let outcome = run(command.current_dir(&place), &place);
         assert_eq!(bare, outcome, "on a disk of {size}");
-        if size == "3m" {
-            let report = report(&recording, &place);
-            assert!(evaluate(&report, "recording", "lost_events") >= 0);
-            assert!(evaluate(&report, "function:branch", "allocations") > 0);
-            let info = run(heaptide().arg("info").arg(&recording), &place);
-            let told = info.stdout.contains("no space") || info.stdout.contains("could not grow");
-            assert!(told, "info does not say what was lost:\n{}", info.stdout);
-        }
+        // Each allocation is counted, with its stack or in a loss that is reported.
+        let report = report(&recording, &place);
+        let with_stack = evaluate(&report, "function:branch", "allocations");
+        let lost = evaluate(&report, "recording", "lost_events");
+        assert_eq!(evaluate(&report, "totals", "allocations"), HUNGRY_ALLOCATIONS, "{size}");
+        assert_eq!(with_stack + lost, HUNGRY_ALLOCATIONS, "{with_stack} with stacks on {size}");
+        assert!(with_stack > 0 && lost > 0, "{with_stack} with stacks, {lost} lost on {size}");
+        let info = run(heaptide().arg("info").arg(&recording), &place);
+        let told = info.stdout.contains("no space") || info.stdout.contains("could not grow");
+        assert!(told, "info does not say what was lost:\n{}", info.stdout);
     }
 }
 

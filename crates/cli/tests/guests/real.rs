@@ -3,7 +3,7 @@
 //! Each test is a shell script, run bare and recorded with all its children.
 
 use crate::harness::{OF_OUTER_BUILD, clean, profiles, recorded, report, run, scratch};
-use crate::skips::skip;
+use heaptide_fixtures::skips::skip;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

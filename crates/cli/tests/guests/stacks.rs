@@ -2,7 +2,7 @@
 
 use crate::harness::{Guest, clean, library, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, module, number, sites};
-use crate::skips::skip;
+use heaptide_fixtures::skips::skip;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,11 +6,12 @@ use crate::harness::{
 };
 use crate::limits::Mount;
 use crate::real::python;
-use crate::skips::may_make_namespaces;
 use crate::trace_model::{Ended, Log, assert_held};
 use crate::trace_sums::assert_add_up;
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::trace::{Event, Operation};
+use heaptide_fixtures::Random as Delays;
+use heaptide_fixtures::skips::may_make_namespaces;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -358,17 +359,16 @@ const KILLS: u64 = 12;
 
 /// Kills random programs at random moments after they have begun.
 fn killed(name: &str, start: impl Fn(&Random) -> Command, kill: impl Fn(&Random, &mut Child)) {
-    let mut moment = u64::from(std::process::id()) | 1;
+    let mut delays = Delays::unseeded();
     for round in 0..KILLS {
-        moment = moment.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let threads = round as usize % 4 + 1;
         let name = format!("{name}-{round}");
         let random =
             Random::new(&name, &[&round.to_string(), &threads.to_string(), "60000", "labels"]);
         let mut child = start(&random).stdin(Stdio::null()).spawn().expect("a program");
         until("the logs", || Log::all(&random.logs).len() == threads);
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_micros(moment >> 50) {
+        let (begun, delay) = (Instant::now(), Duration::from_micros(delays.below(1 << 14)));
+        while begun.elapsed() < delay {
             std::thread::yield_now();
         }
         kill(&random, &mut child);

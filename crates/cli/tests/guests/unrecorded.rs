@@ -1,7 +1,7 @@
 //! Programs that cannot be recorded run as without `heaptide run`, and one line gives the reason.
 
 use crate::harness::{Guest, Outcome, clean, profiles, recorded, run, scratch};
-use crate::skips::{ROOT, is_root, skip};
+use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -4,5 +4,3 @@ mod answers;
 mod harness;
 mod judge;
 mod readers;
-#[path = "../../../cli/tests/guests/skips.rs"]
-mod skips;

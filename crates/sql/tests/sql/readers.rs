@@ -1,7 +1,7 @@
 //! Other programs read a dataset: DuckDB, pandas and polars, each with the sums that CalQL has.
 
 use crate::harness::{heaptide, output, recordings, scratch};
-use crate::skips::{reader, skip};
+use heaptide_fixtures::skips::{reader, skip};
 use std::path::PathBuf;
 use std::process::Command;
 

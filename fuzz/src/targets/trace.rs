@@ -1,14 +1,10 @@
 //! Any bytes as extents of events, in a profile and moved out of it: they must end with events that
 //! hang together.
 //!
-//! `cargo fuzz run --sanitizer none trace -- -max_len=16384`. An input is a byte of flags, then
-//! extents: lane, where it is, two bytes of length, and so many bytes of contents.
-
-#![no_main]
+//! An input is a byte of flags, then extents: lane, where it is, two bytes of length, and so many
+//! bytes of contents.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::trace::file::{Appender, path_of};
@@ -16,31 +12,27 @@ use heaptide_format::{
     EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, Kind, Lane, MAGIC, Mode, PAGE, Site,
     TRACE_FREE_STACKS, TRACE_ON, TraceStart, VERSION,
 };
-use libfuzzer_sys::fuzz_target;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-static PROFILE: LazyLock<PathBuf> = LazyLock::new(|| {
-    let directory = std::env::temp_dir().join(format!("heaptide-fuzz-{}", std::process::id()));
-    fs::create_dir_all(&directory).expect("a directory");
-    directory.join("12-0.profile")
-});
+use super::in_scratch;
 
-fuzz_target!(|input: &[u8]| {
+/// Reads the extents of the input, some of them moved out of the profile.
+pub fn trace(input: &[u8]) -> bool {
     let Some((&flags, rest)) = input.split_first() else {
-        return;
+        return false;
     };
     let (profile, moved) = files(flags, rest);
-    let _ = fs::remove_file(path_of(&PROFILE));
-    fs::write(&*PROFILE, profile).expect("room");
+    let path = in_scratch(|scratch| scratch.write("12-0.profile", &profile));
+    let _ = fs::remove_file(path_of(&path));
     if !moved.is_empty() {
-        let mut appender = Appender::of(&PROFILE).expect("room");
+        let mut appender = Appender::of(&path).expect("room");
         for (lane, contents) in moved {
             let _ = appender.append(lane, &contents); // too short to have a start
         }
     }
-    let recording = Recording::open(Path::new(&*PROFILE)).expect("a profile");
-    check(&recording.processes[0]);
-});
+    let recording = Recording::open(&path).expect("a profile");
+    check(&recording.processes[0]) > 0
+}
 
 /// A profile with the extents that are in it, and the contents of those that are not.
 fn files(flags: u8, mut rest: &[u8]) -> (Vec<u8>, Vec<(u32, Vec<u8>)>) {
@@ -90,8 +82,9 @@ fn extent(bytes: &mut Vec<u8>, kind: Kind, lane: u32, contents: &[u8]) {
     bytes.resize(end, 0);
 }
 
-/// Numbers and times go up, and what is said of sites and blocks can be.
-fn check(process: &Process) {
+/// Numbers and times go up, and what is said of sites and blocks can be. Returns how many events
+/// there are.
+fn check(process: &Process) -> u64 {
     let mut replay = process.replay().expect("files that were just written");
     let (mut number, mut time_ns) = (0, 0);
     for event in replay.by_ref() {
@@ -106,4 +99,5 @@ fn check(process: &Process) {
     assert!(replay.events() >= number);
     replay.notes();
     replay.into_live();
+    number
 }

@@ -1,0 +1,156 @@
+//! What answers in every format are held to: the totals of the JSON report, whose own sums hold.
+
+use crate::harness::report;
+use crate::recording::{list, number};
+use serde_json::Value;
+use std::path::Path;
+
+/// The totals of a recording's processes.
+pub struct Known(Vec<Value>);
+
+impl Known {
+    /// Those of the report.
+    pub fn of(recording: &Path, place: &Path) -> Known {
+        let report = report(recording, place);
+        Known(list(&report, "processes").iter().map(|process| process["totals"].clone()).collect())
+    }
+
+    /// A measure's total of each process.
+    fn all(&self, measure: &str) -> impl Iterator<Item = i128> {
+        self.0.iter().map(move |totals| number(totals, measure))
+    }
+
+    fn assert_has(&self, measure: &str, value: i128, of: &str) {
+        let is_known = self.all(measure).any(|total| total == value);
+        assert!(is_known, "{of}: {measure} is {value}, no process has that");
+    }
+
+    /// Whether a text has a measure's total of one of the processes, as `12,345`.
+    fn assert_shown(&self, measure: &str, text: &str, of: &str) {
+        let is_shown = self.all(measure).any(|total| text.contains(&grouped(total)));
+        assert!(is_shown, "{of}: no {measure} in:\n{text:.2000}");
+    }
+
+    /// Holds the answer to a question against them: a page that shows a total in full, and every
+    /// total in JSON.
+    pub fn check_answer(&self, line: &str, answer: &str) {
+        match line {
+            "report" | "report --by size" | "histogram" => {
+                self.assert_shown("allocations", answer, line);
+            }
+            "info" | "peak" => self.assert_shown("peak_bytes", answer, line),
+            _ if line.contains("json") => {
+                self.check_json(line, &serde_json::from_str(answer).expect(line));
+            }
+            _ => {}
+        }
+    }
+
+    fn check_json(&self, line: &str, answer: &Value) {
+        let processes = list(answer, "processes");
+        assert_eq!(processes.len(), self.0.len(), "{line}: processes");
+        for (process, known) in processes.iter().zip(&self.0) {
+            let totals = process["totals"].as_object().or(process.as_object()).expect(line);
+            let measures = totals.iter().filter(|(name, _)| !known[*name].is_null());
+            let compared = measures.map(|(name, value)| assert_eq!(value, &known[name], "{line}"));
+            assert!(compared.count() > 0, "{line}: no totals in {process}");
+        }
+    }
+
+    /// Holds the answer to a query against them, where it is over whole processes.
+    pub fn check_query(&self, query: &str, answer: &str) {
+        if query.contains("FROM processes") {
+            for total in self.all("allocations") {
+                assert!(answer.contains(&format!(",allocations={total},")), "{total} in {answer}");
+            }
+        }
+        if query.starts_with("SELECT operation,count()") {
+            let allocated = answer.lines().find_map(|line| line.strip_prefix("allocate"));
+            let allocated = parsed(allocated.expect("allocations").trim());
+            assert_eq!(allocated, self.all("allocations").sum::<i128>(), "{query}");
+        }
+    }
+
+    /// Holds a file that was exported with the default measure, bytes at the peak, against them.
+    pub fn check_export(&self, format: &str, file: &[u8]) {
+        const MEASURE: &str = "at_peak_bytes";
+        let text = String::from_utf8_lossy(file);
+        let json =
+            || serde_json::from_str::<Value>(&text).unwrap_or_else(|e| panic!("{format}: {e}"));
+        let is_total = |value| self.assert_has(MEASURE, value, format);
+        match format {
+            "folded" => is_total(sum(text.lines().map(|line| line.rsplit(' ').next()))),
+            "csv" => is_total(column(&text, MEASURE)),
+            "callgrind" => is_total(sum(text.lines().filter_map(|line| {
+                line.strip_prefix("summary: ").map(|sums| sums.split(' ').next())
+            }))),
+            "massif" => {
+                let heap = text.lines().filter_map(|line| line.strip_prefix("mem_heap_B="));
+                let most = heap.map(parsed).max().expect("a snapshot");
+                self.assert_has("peak_bytes", most, format);
+            }
+            "json" => self.check_answer("report --format json", &text),
+            "speedscope" => {
+                let json = json();
+                let profile = list(&json, "profiles").iter().find(|profile| {
+                    profile["name"].as_str().is_some_and(|name| name.ends_with(MEASURE))
+                });
+                let weights = list(profile.expect(MEASURE), "weights").iter();
+                is_total(weights.map(integer).sum());
+            }
+            "chrome" => {
+                let json = json();
+                let processes = list(&json, "traceEvents").iter().filter(|e| e["cat"] == "process");
+                let found: Vec<_> = processes.map(|e| number(&e["args"], "allocations")).collect();
+                let known: Vec<_> = self.all("allocations").collect();
+                assert_eq!(found, known, "{format}");
+            }
+            "firefox" => {
+                let json = json();
+                let threads = list(&json, "threads").iter();
+                let weights = threads.flat_map(|thread| list(&thread["samples"], "weight"));
+                is_total(weights.map(integer).sum());
+            }
+            // Its numbers are rounded.
+            "dot" => {
+                assert!(text.starts_with("digraph ") && text.ends_with("}\n"), "{text}");
+                assert!(text.contains(MEASURE), "{text}");
+            }
+            "flamegraph" => self.assert_shown(MEASURE, &text, format),
+            "html" => {
+                let word =
+                    |total| format!(r#"{{"name":"{MEASURE}","bytes":true,"total":{total}}}"#);
+                assert!(self.all(MEASURE).any(|total| text.contains(&word(total))), "{format}");
+            }
+            // What pprof itself reads of it is in `foreign.rs`.
+            "pprof" => assert!(file.starts_with(&[0x1f, 0x8b]), "{format} is not packed by gzip"),
+            other => panic!("{other}: a format that no answer is known of"),
+        }
+    }
+}
+
+fn parsed(word: &str) -> i128 {
+    word.parse().unwrap_or_else(|_| panic!("`{word}` is not a number"))
+}
+
+fn integer(value: &Value) -> i128 {
+    value.as_i64().unwrap_or_else(|| panic!("{value} is not an integer")).into()
+}
+
+fn sum<'a>(words: impl Iterator<Item = Option<&'a str>>) -> i128 {
+    words.map(|word| parsed(word.expect("a word"))).sum()
+}
+
+/// The sum of a column, counted from the last one: texts with commas in them are before it.
+fn column(csv: &str, name: &str) -> i128 {
+    let mut lines = csv.lines();
+    let from_end = lines.next().and_then(|head| head.rsplit(',').position(|column| column == name));
+    sum(lines.map(|line| line.rsplit(',').nth(from_end.expect(name))))
+}
+
+/// A number with a comma between thousands.
+fn grouped(number: i128) -> String {
+    let digits = number.to_string();
+    let parts: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    parts.join(",")
+}

@@ -1,0 +1,30 @@
+//! Fuzz targets: functions that take any bytes and must neither panic nor take long.
+//!
+//! `cargo xtask fuzz` runs each on random changes of its corpus; the tests run the corpus itself.
+
+#![forbid(unsafe_code)]
+
+mod corpus;
+mod mutate;
+mod seeds;
+mod targets;
+
+pub use corpus::{Input, corpus, directory};
+pub use mutate::mutated;
+pub use seeds::{seeds, write_seeds};
+pub use targets::*;
+
+/// A target: the name of its corpus, and what runs it. It returns whether the input was read, and
+/// not just refused.
+pub type Target = (&'static str, fn(&[u8]) -> bool);
+
+/// All targets.
+pub const TARGETS: [Target; 7] = [
+    ("profile_reader", profile_reader),
+    ("query", query),
+    ("trace", trace),
+    ("eh_frame", eh_frame),
+    ("rules", rules),
+    ("suppressions", suppressions),
+    ("symbols", symbols),
+];

@@ -1,0 +1,31 @@
+//! Any bytes as `symbols.json`: an error, or names that are the same when they are written again.
+
+use std::sync::LazyLock;
+
+use heaptide_analysis::model::Recording;
+use heaptide_analysis::symbols::{FILE, Symbols};
+use heaptide_fixtures::ProgramBuilder;
+
+use super::in_scratch;
+use super::profile_reader::check;
+
+static PROFILE: LazyLock<Vec<u8>> =
+    LazyLock::new(|| ProgramBuilder::with_stacks(&["main;read;@malloc"]).profile.finish());
+
+/// Opens a recording with these names, then writes and reads the names.
+pub fn symbols(input: &[u8]) -> bool {
+    in_scratch(|scratch| {
+        scratch.write(FILE, input);
+        let profile = scratch.write("1-0.profile", &PROFILE);
+        let recording = Recording::open(&profile).expect("damaged names leave the profile");
+        check(&recording.processes[0]);
+        let Ok(Some(read)) = Symbols::read(scratch) else {
+            return false;
+        };
+        assert_eq!(recording.damaged, []);
+        read.write(scratch).expect("room");
+        let again = Symbols::read(scratch).expect("what was written").expect("a file");
+        assert_eq!(again.counts(), read.counts());
+        true
+    })
+}

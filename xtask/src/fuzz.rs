@@ -1,0 +1,13 @@
+//! `cargo xtask fuzz`: every fuzz target on random changes of its corpus.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::chores;
+
+/// Runs the targets; options are those of the runner, `fuzz/src/main.rs`.
+pub fn run(root: &Path, options: &[String]) -> Result<(), String> {
+    let mut runner = Command::new(chores::cargo_program());
+    runner.args(["run", "--quiet", "--package", "heaptide-fuzz", "--"]).args(options);
+    chores::run(runner.current_dir(root))
+}
