@@ -211,7 +211,7 @@ fn pages_of_real_programs() {
         assert!((100_000..4_000_000).contains(&size), "{size} bytes");
         let dom = browse(&page, &of.place, &["--dump-dom"]);
         let rows = dom.matches("<tr>").count();
-        assert!(rows >= 40 && dom.contains("branches too small to see"), "{rows} rows");
+        assert!(rows >= 40 && dom.contains("branches too small to draw"), "{rows} rows");
         let shot = of.place.join("a.png");
         browse(&page, &of.place, &[&format!("--screenshot={}", shot.display())]);
         let shot = Picture::open(&shot);

@@ -102,7 +102,7 @@ function exactly(measure, value) {
 }
 
 const wordsOf = {
-  at_peak_bytes: "at the peak", live_bytes: "live at the end", usable_bytes: "allocated bytes",
+  at_peak_bytes: "at peak", live_bytes: "live at the end", usable_bytes: "allocated bytes",
   allocations: "allocations", temporary: "temporary",
 };
 

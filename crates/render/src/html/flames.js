@@ -66,7 +66,7 @@ function flames(section) {
     drawFlames(canvas, graph);
     found.textContent = foundText(graph);
     const rest = graph.name.filter((name) => name < 0).reduce((sum, name) => sum - name, 0);
-    cut.textContent = rest === 0 ? "" : `${count(rest)} branches too small to see are put together`;
+    cut.textContent = rest === 0 ? "" : `${count(rest)} branches too small to draw are grouped`;
     canvas.setAttribute("aria-label",
       `${flame.view} by ${words(state.measure)}, ${exactly(state.measure, graph.sums[state.measure][0])}`);
   }
