@@ -88,7 +88,8 @@ def interrupt(words):
     terminal.until("ready")
     terminal.type("\x03")
     text, status = terminal.rest()
-    print(text.strip())
+    # The terminal's own echo is lost if the program ends before it is read.
+    print(text.replace("^C", "").strip())
     print("status", status)
 
 
