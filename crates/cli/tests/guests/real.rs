@@ -105,7 +105,9 @@ fn python_tests_of_the_system() {
 
 #[test]
 fn python_tests_of_threads() {
-    python_tests("python-tests-of-threads", &["test_threading -m ThreadTests -m LockTests"], 10);
+    // One of them fails wherever a `.pth` file imports `threading` at start.
+    let module = "test_threading -m ThreadTests -m LockTests -i test_import_from_another_thread";
+    python_tests("python-tests-of-threads", &[module], 10);
 }
 
 #[test]
