@@ -157,7 +157,7 @@ impl fmt::Display for Error {
             ),
             Error::Newer { path, version, known } => write!(
                 f,
-                "{}: unsupported profile version {version} (this build reads up to {known}); \
+                "{}: unsupported format version {version} (this build reads up to {known}); \
                  update heaptide",
                 path.display()
             ),

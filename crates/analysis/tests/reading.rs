@@ -318,7 +318,7 @@ fn foreign_and_newer_files_are_refused_with_a_reason() {
     p.header.version = 9;
     assert_eq!(
         says(&p.finish()),
-        "x.profile: unsupported profile version 9 (this build reads up to 2); update heaptide"
+        "x.profile: unsupported format version 9 (this build reads up to 2); update heaptide"
     );
     p.header.version = 0;
     assert!(says(&p.finish()).contains("version 0"));

@@ -385,8 +385,8 @@ mod tests {
         assert!(check_library(&library).is_ok());
         let why = |path: &Path| check_library(path).expect_err("no library");
         assert!(why(&build(&place, "program", &[])).contains("an executable, expected"));
-        assert!(why(&place).contains("no 64-bit ELF shared object"));
-        assert!(why(&place.join("program.c")).contains("no 64-bit ELF shared object"));
+        assert!(why(&place).contains("not a 64-bit ELF shared object"));
+        assert!(why(&place.join("program.c")).contains("not a 64-bit ELF shared object"));
         assert!(why(&place.join("missing")).contains("no such file"));
     }
 }

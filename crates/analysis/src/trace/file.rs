@@ -514,6 +514,6 @@ mod tests {
         later[8] = 9;
         fs::write(path_of(&profile), later).unwrap();
         let error = TraceFile::of(&profile).unwrap_err().to_string();
-        assert!(error.contains("it says version 9, this heaptide reads up to 1"), "{error}");
+        assert!(error.contains("version 9 (this build reads up to 1)"), "{error}");
     }
 }
