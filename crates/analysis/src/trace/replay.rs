@@ -67,7 +67,7 @@ impl Process {
     /// # use heaptide_analysis::model::Process;
     /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let Err(error) = process.replay() else { panic!("it has none") };
-    /// let says = "x: it has no events; `heaptide run --mode trace` records them";
+    /// let says = "x: no events recorded; record them with `heaptide run --mode trace`";
     /// assert_eq!(error.to_string(), says);
     /// ```
     pub fn replay(&self) -> Result<Replay, Error> {
