@@ -1,9 +1,8 @@
-//! What a program can tell Heaptide about itself, ask it, and have it do.
+//! The interface between a program and the recorder in its process.
 //!
-//! A program that is started with `heaptide run` has the recorder in it. With this crate it says
-//! what it is doing ([`scope!`]) and what its data is called ([`label`](label())), asks for its own
-//! figures ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`], [`threshold`],
-//! [`snapshot()`]) and has code of its own called for each allocation ([`Monitor`]).
+//! A program names what it does ([`scope!`]) and its data ([`label`](label())), reads its own
+//! statistics ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`], [`threshold`],
+//! [`snapshot()`]) and registers functions that are called on each allocation ([`Monitor`]).
 //!
 //! In a process without the recorder everything here does nothing: a load and a branch. The crate
 //! has no dependency, and needs no library at link time. Into a statically linked program no

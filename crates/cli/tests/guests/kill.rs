@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Moments at which a program is killed.
+/// How many programs are killed by default.
 const KILLS: u32 = 200;
 
-/// The latest moment, from the start of the program; loading it takes the first part.
+/// The longest delay, from the start of the program; loading it takes the first part.
 const LATEST: Duration = Duration::from_millis(60);
 
 /// How often a program of each mode, number of threads and kind is killed, or read while it runs.
@@ -32,13 +32,13 @@ fn counters(page: &Path) -> [i128; 4] {
 }
 
 /// A random delay.
-fn moment(random: &mut Random) -> Duration {
+fn delay(random: &mut Random) -> Duration {
     LATEST.mul_f64(random.below(1 << 24) as f64 / f64::from(1 << 24))
 }
 
-fn wait(moment: Duration) {
+fn wait(delay: Duration) {
     let start = Instant::now();
-    while start.elapsed() < moment {
+    while start.elapsed() < delay {
         std::thread::yield_now();
     }
 }
@@ -87,7 +87,7 @@ fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
 fn tables_agree_whenever_killed() {
     let (mut random, mut counted) = (Random::unseeded(), 0);
     let kills = each("tables-agree-killed", |mut child, recording, place| {
-        wait(moment(&mut random));
+        wait(delay(&mut random));
         end(&mut child.0);
         if recording.exists() && !profiles(recording).is_empty() {
             counted += check_tables(recording, place);
@@ -100,7 +100,7 @@ fn tables_agree_whenever_killed() {
 fn tables_agree_whenever_read() {
     let (mut random, mut counted) = (Random::unseeded(), 0);
     let reads = each("tables-agree-read", |mut child, recording, place| {
-        wait(moment(&mut random));
+        wait(delay(&mut random));
         let is_there = recording.exists() && !profiles(recording).is_empty();
         counted += if is_there { check_tables(recording, place) } else { 0 };
         end(&mut child.0);
@@ -132,14 +132,14 @@ fn killed_at_any_moment() {
     let mut random = Random::unseeded();
     let mut counted = 0;
     for round in 0..KILLS {
-        let moment = moment(&mut random);
+        let delay = delay(&mut random);
         fs::write(&page, [0; 4096]).expect("the shared page");
         let recording = place.join(format!("{round}.heaptide"));
         let mut command = clean(Command::new(&program));
         command.arg(&page).stdin(Stdio::null());
         command.env("LD_PRELOAD", &library).env("HEAPTIDE_OUTPUT", &recording);
         let mut child = command.spawn().expect("the looping program");
-        wait(moment);
+        wait(delay);
         end(&mut child);
         counted += assert_nothing_missing(&recording, &place, counters(&page), round);
         let _ = fs::remove_dir_all(&recording);
