@@ -9,24 +9,28 @@ use crate::process::{Process, process};
 use crate::real::Real;
 use crate::timeline;
 use crate::tls::tls;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use heaptide_format::{
-    COMMAND_OFF, COMMAND_REQUEST, CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE,
-    CONTROL_THRESHOLD, CONTROL_TIMED, FileHeader, MarkKind, Mode, REQUEST_TEXT, Request,
+    CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, CONTROL_TIMED,
+    FileHeader, MarkKind, Mode, REQUEST_TEXT, Request,
 };
 
-/// The two words that every event looks at, as one.
+/// The two words that every event looks at, as one: the recorder's, and the commands' bytes.
 #[inline(always)]
 pub fn words(header: *mut FileHeader) -> &'static AtomicU64 {
-    // SAFETY: the header stays mapped; `control` is 8-aligned and `command_bits` follows it.
+    // SAFETY: the header stays mapped; `control` is 8-aligned and the bytes follow it.
     unsafe { AtomicU64::from_ptr(&raw mut (*header).control as *mut u64) }
 }
 
 const _: () = assert!(core::mem::offset_of!(FileHeader, control) % 8 == 0);
 const _: () = assert!(
-    core::mem::offset_of!(FileHeader, command_bits)
+    core::mem::offset_of!(FileHeader, command_off)
         == core::mem::offset_of!(FileHeader, control) + 4
+);
+const _: () = assert!(
+    core::mem::offset_of!(FileHeader, command_request)
+        == core::mem::offset_of!(FileHeader, command_off) + 1
 );
 
 fn own(p: &Process) -> &'static AtomicU32 {
@@ -34,10 +38,16 @@ fn own(p: &Process) -> &'static AtomicU32 {
     unsafe { AtomicU32::from_ptr(&raw mut (*p.header()).control) }
 }
 
-/// The commands' half.
-fn commands(p: &Process) -> &'static AtomicU32 {
+/// Whether recording is off by command: stored whole, here and by commands.
+fn off_by_command(p: &Process) -> &'static AtomicU8 {
     // SAFETY: as above.
-    unsafe { AtomicU32::from_ptr(&raw mut (*p.header()).command_bits) }
+    unsafe { AtomicU8::from_ptr(&raw mut (*p.header()).command_off) }
+}
+
+/// Whether a request waits: the same.
+fn request_waits(p: &Process) -> &'static AtomicU8 {
+    // SAFETY: as above.
+    unsafe { AtomicU8::from_ptr(&raw mut (*p.header()).command_request) }
 }
 
 pub fn set(p: &Process, bit: u32) {
@@ -51,7 +61,7 @@ pub fn clear(p: &Process, bit: u32) {
 /// What the environment asks for, before the first event.
 pub fn prepare(p: &Process, options: &Options) {
     if options.start_off {
-        commands(p).fetch_or(COMMAND_OFF, AcqRel);
+        off_by_command(p).store(1, Release);
     }
     if let Some((bytes, below)) = options.threshold {
         threshold(bytes, below);
@@ -76,7 +86,7 @@ pub fn turn(lane: &LaneState, on: bool) {
     let was_off = lane.process_is_off();
     if on {
         clear(p, CONTROL_OFF);
-        commands(p).fetch_and(!COMMAND_OFF, AcqRel);
+        off_by_command(p).store(0, Release);
     } else {
         set(p, CONTROL_OFF);
     }
@@ -154,11 +164,11 @@ pub fn answer(lane: &mut LaneState) {
     perform(lane);
     answered.store(request, Release);
     // Its command may have given up and gone. The next one may just have come.
-    let commands = commands(process());
-    commands.fetch_and(!COMMAND_REQUEST, AcqRel);
+    let waits = request_waits(process());
+    waits.swap(0, SeqCst);
     // SAFETY: as above.
-    if unsafe { AtomicU32::from_ptr(&raw mut (*header).request).load(Acquire) } != request {
-        commands.fetch_or(COMMAND_REQUEST, AcqRel);
+    if unsafe { AtomicU32::from_ptr(&raw mut (*header).request).load(SeqCst) } != request {
+        waits.store(1, Release);
     }
 }
 

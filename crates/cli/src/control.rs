@@ -2,8 +2,9 @@
 //!
 //! They are written into the file, which the program has mapped: the program only has to keep
 //! running. Commands take turns by a lock of the file. A request is written fields first, then its
-//! number, then the bit that has the program look at it: wherever a command is killed, the program
-//! sees a whole request or none.
+//! number, then the byte that has the program look at it: wherever a command is killed, the program
+//! sees a whole request or none. No word is read, changed and written back: the program may change
+//! it in between.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -15,9 +16,7 @@ use std::time::{Duration, Instant};
 use heaptide_analysis::input;
 use heaptide_analysis::running::Running;
 use heaptide_analysis::snapshot;
-use heaptide_format::{
-    COMMAND_OFF, COMMAND_REQUEST, FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION,
-};
+use heaptide_format::{FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -106,7 +105,7 @@ impl Control {
     /// Turns recording on or off; it takes effect at the program's next allocation.
     pub fn turn(&self, on: bool) -> Result<(), Error> {
         let locked = self.lock()?;
-        locked.set_bits(COMMAND_OFF, !on)
+        locked.set(offset_of!(FileHeader, command_off), !on)
     }
 
     /// Asks the program for something.
@@ -182,8 +181,8 @@ impl Locked<'_> {
     ) -> Result<Answer, Error> {
         let before = self.word(offset_of!(FileHeader, request))?;
         if before != self.word(offset_of!(FileHeader, answered))? {
-            // Its command may have been killed before it set the bit.
-            self.set_bits(COMMAND_REQUEST, true)?;
+            // Its command may have been killed before it set the byte.
+            self.set_waiting(true)?;
         }
         match self.answer(before, wait)? {
             Answer::Done => {}
@@ -201,12 +200,12 @@ impl Locked<'_> {
         let number = before.wrapping_add(1);
         self.write(offset_of!(FileHeader, request_kind), &fields)?;
         self.write(offset_of!(FileHeader, request), &number.to_le_bytes())?;
-        self.set_bits(COMMAND_REQUEST, true)?;
+        self.set_waiting(true)?;
         self.answer(number, wait)
     }
 
-    /// What became of the request of this number. Once it is answered, or can never be, the bit is
-    /// taken back, so that the program need not look any more.
+    /// What became of the request of this number. Once it is answered, or can never be, none waits
+    /// any more, so that the program need not look any more.
     fn answer(&self, number: u32, wait: Wait) -> Result<Answer, Error> {
         let start = Instant::now();
         let answered = || Ok::<_, Error>(self.word(offset_of!(FileHeader, answered))? == number);
@@ -223,18 +222,18 @@ impl Locked<'_> {
             }
             std::thread::sleep(POLL);
         };
-        self.set_bits(COMMAND_REQUEST, false)?;
+        self.set_waiting(false)?;
         Ok(answer)
     }
 
-    fn set_bits(&self, bits: u32, set: bool) -> Result<(), Error> {
-        let at = offset_of!(FileHeader, command_bits);
-        let before = self.word(at)?;
-        let after = if set { before | bits } else { before & !bits };
-        if after == before {
-            return Ok(());
-        }
-        self.write(at, &after.to_le_bytes())
+    /// Whether the program is to look for a request.
+    fn set_waiting(&self, waiting: bool) -> Result<(), Error> {
+        self.set(offset_of!(FileHeader, command_request), waiting)
+    }
+
+    /// Stores a whole byte.
+    fn set(&self, at: usize, on: bool) -> Result<(), Error> {
+        self.write(at, &[u8::from(on)])
     }
 
     fn word(&self, at: usize) -> Result<u32, Error> {

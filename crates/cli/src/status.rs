@@ -7,8 +7,7 @@ use heaptide_analysis::snapshot::{self, Snapshot};
 use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::trace::file::path_of;
 use heaptide_format::{
-    COMMAND_OFF, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader,
-    MarkKind, TRACE_ON,
+    CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind, TRACE_ON,
 };
 use heaptide_render::quantity::bytes;
 
@@ -22,7 +21,7 @@ const SHOWN: usize = 20;
 pub fn on_or_off(header: &FileHeader) -> String {
     let pauses = header.control / CONTROL_PAUSE;
     let mut why = Vec::new();
-    if header.command_bits & COMMAND_OFF != 0 {
+    if header.command_off != 0 {
         why.push("by ctl".to_owned());
     }
     if header.control & CONTROL_OFF != 0 {

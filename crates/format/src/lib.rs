@@ -280,16 +280,21 @@ pub struct FileHeader {
     pub timeline_lock: u32,
     /// Resets so far: figures count from the newest baseline.
     pub resets: u32,
-    /// What every event looks at, with `command`: 0, or some of the `CONTROL_` bits, and pauses by
-    /// the program from [`CONTROL_PAUSE`] up. Written by the recorder only. Atomic.
+    /// What every event looks at, with the four bytes after it: 0, or some of the `CONTROL_` bits,
+    /// and pauses by the program from [`CONTROL_PAUSE`] up. Written by the recorder only. Atomic.
     pub control: u32,
-    /// The same from outside, some of the `COMMAND_` bits. Written by commands, one at a time (they
-    /// lock the file), and by a program that turns recording on.
-    pub command_bits: u32,
+    /// 1: recording is off, by command. Two processes write it, each the whole byte: a command
+    /// (one at a time, they lock the file) and a program that turns recording on. The last wins.
+    pub command_off: u8,
+    /// 1: a request waits, so the program looks at `request`. Set by commands; cleared by the
+    /// recorder, and by the command whose request is answered.
+    pub command_request: u8,
+    /// 0.
+    pub command_unused: [u8; 2],
     /// Requests below this many bytes (from this many on, with [`CONTROL_FEWER`]) get no stack.
     pub threshold_bytes: u64,
     /// The number of the last request from outside, raised once the fields below are set and before
-    /// [`COMMAND_REQUEST`] is.
+    /// `command_request` is.
     pub request: u32,
     /// The number of the request last answered; written by the recorder.
     pub answered: u32,
@@ -360,10 +365,10 @@ pub const CONTROL_BY_SIZE: u32 = 16;
 pub const CONTROL_TIMED: u32 = 32;
 /// One pause of the whole process by the program; they nest.
 pub const CONTROL_PAUSE: u32 = 1 << 16;
-/// [`FileHeader::command_bits`]: recording is off, by command.
+/// [`FileHeader::command_off`], in the four bytes after `control` read as one word.
 pub const COMMAND_OFF: u32 = 1;
-/// A request waits until `answered` is `request`; the command takes the bit back then.
-pub const COMMAND_REQUEST: u32 = 2;
+/// [`FileHeader::command_request`], in the same word.
+pub const COMMAND_REQUEST: u32 = 1 << 8;
 
 /// What a command asks a running program for; it is answered at the next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

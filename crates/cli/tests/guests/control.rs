@@ -227,6 +227,34 @@ fn the_last_word_counts() {
     assert_eq!((small, large), (10, 5));
 }
 
+/// A command and the program change the same word at the same time: neither undoes what the other
+/// did.
+#[test]
+fn a_command_keeps_what_the_program_turned_on() {
+    let mut guest = Steps::start("ctl-at-the-same-time", &[]);
+    guest.steps("a");
+    assert_eq!(guest.ctl(&["off"]).status, 0);
+    let shim = guest.place.join("libctl_delayed.so");
+    let source = crate::harness::programs().join("ctl_delayed.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&shim).arg(source);
+    assert!(compiler.status().expect("cc").success());
+    let waits = guest.place.join("waits");
+    let mut command = heaptide();
+    command.arg("ctl").arg(&guest.recording).args(["mark", "between"]).stdout(Stdio::null());
+    let mut command = command.env("LD_PRELOAD", &shim).env("DELAYED", &waits).spawn().expect("ctl");
+    until("the command to write", || waits.exists());
+    guest.steps("1");
+    fs::write(guest.place.join("waits.go"), "").expect("a file");
+    until("the mark", || {
+        guest.steps("t");
+        command.try_wait().expect("wait for heaptide ctl").is_some()
+    });
+    guest.steps("b");
+    let report = guest.end();
+    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
+}
+
 #[test]
 fn a_command_that_was_killed_is_made_up_for() {
     use heaptide_format::{FileHeader, Request};
