@@ -14,7 +14,9 @@
 //! program, round its allocator, for programs that no library can be loaded into. It has no hooks;
 //! what stands in their place is [`embedded`].
 
-#![no_std]
+// An unwinding profile, as of lints and tests, needs a personality function, which std has. The
+// library that is loaded into programs is built without unwinding and without std.
+#![cfg_attr(any(embedded, not(panic = "unwind")), no_std)]
 #![cfg_attr(embedded, allow(dead_code, reason = "some of it only hooks of the library use"))]
 #![allow(
     unsafe_code,
@@ -88,7 +90,7 @@ pub use embedded::{Recorder, interface};
 use {embedded as hooks, linked as real};
 
 // Without LTO core refers to it; hidden, so that it stands in front of nobody's.
-#[cfg(not(embedded))]
+#[cfg(all(not(embedded), panic = "abort"))]
 core::arch::global_asm!(
     ".weak rust_eh_personality",
     ".hidden rust_eh_personality",
@@ -96,7 +98,7 @@ core::arch::global_asm!(
     "ud2"
 );
 
-#[cfg(not(embedded))]
+#[cfg(all(not(embedded), panic = "abort"))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // Nothing here panics by intent. Whoever gets here by a mistake of ours stays: the other
