@@ -321,9 +321,14 @@ fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes a recording, or an empty directory, and nothing else. The file that marks it goes last.
+/// Removes a recording, or a directory that has no more than the beginning of one, and nothing
+/// else. The file that marks it goes last.
 fn remove(path: &Path) -> io::Result<()> {
-    if names(path).next().is_some() {
+    if names(path).all(|name| is_unfinished_marker(&name)) {
+        for name in names(path) {
+            fs::remove_file(path.join(name))?;
+        }
+    } else {
         check(path).map_err(io::Error::other)?;
         for name in names(path).filter(|name| name != metadata::FILE) {
             fs::remove_file(path.join(name))?;
@@ -331,6 +336,12 @@ fn remove(path: &Path) -> io::Result<()> {
         fs::remove_file(path.join(metadata::FILE))?;
     }
     fs::remove_dir(path)
+}
+
+/// Whether a file's name is that of the marker while it is written: the first file of a recording.
+fn is_unfinished_marker(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name != metadata::FILE && name.starts_with(metadata::FILE) && is_file_of_recording(&name)
 }
 
 /// Exchanges the draft and what is at a path: in one step where the file system can. Else the path
@@ -528,6 +539,11 @@ mod tests {
         fs::remove_file(path.join("2-0.profile")).expect("the profile");
         recording(&draft, 1);
         clear_up(&path);
+        assert_eq!((pid(&path), entries(&place)), (Some(1), vec!["a".into()]));
+        // It was killed while it wrote its first file.
+        fs::create_dir(&draft).expect("a directory");
+        fs::write(draft.join("recording.json.7.new"), "{").expect("a part of the marker");
+        assert!(clear_up(&path));
         assert_eq!((pid(&path), entries(&place)), (Some(1), vec!["a".into()]));
         // What is no recording is nobody's to remove.
         fs::create_dir(&draft).expect("a directory");
