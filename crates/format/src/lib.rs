@@ -27,9 +27,11 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod control;
 mod events;
 mod unrecorded;
 
+pub use control::*;
 pub use events::*;
 pub use unrecorded::*;
 
@@ -283,11 +285,11 @@ pub struct FileHeader {
     /// What every event looks at, with the four bytes after it: 0, or some of the `CONTROL_` bits,
     /// and pauses by the program from [`CONTROL_PAUSE`] up. Written by the recorder only. Atomic.
     pub control: u32,
-    /// 1: recording is off, by command. Two processes write it, each the whole byte: a command
-    /// (one at a time, they lock the file) and a program that turns recording on. The last wins.
+    /// 1: recording is off, by command. Written whole, the last wins: by commands, one at a time
+    /// (they lock the file), and by a program that turns recording on.
     pub command_off: u8,
-    /// 1: a request waits, so the program looks at `request`. Set by commands; cleared by the
-    /// recorder, and by the command whose request is answered.
+    /// 1: a request waits. Set by commands; cleared by the recorder, and by the command whose
+    /// request is answered.
     pub command_request: u8,
     /// 0.
     pub command_unused: [u8; 2],
@@ -347,44 +349,6 @@ pub struct FileHeader {
 /// Bytes that one thread allocates before it publishes them: with several threads the peak is exact
 /// within as many of these as threads ran at once.
 pub const PEAK_BATCH: u64 = 32 << 10;
-
-/// Bytes of a name in a request from outside.
-pub const REQUEST_TEXT: usize = 256;
-
-/// [`FileHeader::control`]: the program turned recording off.
-pub const CONTROL_OFF: u32 = 1;
-/// There are monitors.
-pub const CONTROL_MONITORS: u32 = 2;
-/// A stack threshold is set.
-pub const CONTROL_THRESHOLD: u32 = 4;
-/// With a threshold: stacks are for the requests below it.
-pub const CONTROL_FEWER: u32 = 8;
-/// Sites are told apart by the size requested.
-pub const CONTROL_BY_SIZE: u32 = 16;
-/// Snapshots are taken at an interval, so each event looks at the clock.
-pub const CONTROL_TIMED: u32 = 32;
-/// One pause of the whole process by the program; they nest.
-pub const CONTROL_PAUSE: u32 = 1 << 16;
-/// [`FileHeader::command_off`], in the four bytes after `control` read as one word.
-pub const COMMAND_OFF: u32 = 1;
-/// [`FileHeader::command_request`], in the same word.
-pub const COMMAND_REQUEST: u32 = 1 << 8;
-
-/// What a command asks a running program for; it is answered at the next event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Request {
-    /// Put a mark on the timeline.
-    Mark = 1,
-    /// Note a snapshot that the command took.
-    Snapshot = 2,
-    /// Count from here.
-    Reset = 3,
-    /// Publish what threads hold back, and take a sample.
-    Flush = 4,
-    /// Set the stack threshold; 0 for none.
-    Threshold = 5,
-}
 
 /// The head of an extent.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
