@@ -53,7 +53,7 @@ dangers! {
     signal_storm "signal_storm.c"
     smallest_stacks "small_stacks.c"
     two_thousand_threads "many_threads.c"
-    hundred_thousand_threads "thread_churn.c"
+    seventy_thousand_threads "thread_churn.c"
     cross_thread_frees "cross_thread.c"
     static_pie "static_pie.c"
     static_program "static.c"

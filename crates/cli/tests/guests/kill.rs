@@ -7,17 +7,18 @@ use heaptide_fixtures::Random;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::thread::sleep;
+use std::time::Duration;
 
-/// How many programs are killed by default.
-const KILLS: u32 = 200;
+/// How many programs are killed; `HEAPTIDE_KILLS` is another number.
+const KILLS: u32 = 60;
 
 /// The longest delay, from the start of the program; loading it takes the first part.
 const LATEST: Duration = Duration::from_millis(60);
 
 /// How often a program of each mode, number of threads and kind is killed, or read while it runs.
-/// `HEAPTIDE_KILLS` is another number for all of them together.
-const OF_EACH: u32 = 4;
+/// `HEAPTIDE_KILLS` is for all of them together.
+const OF_EACH: u32 = 2;
 
 /// What is recorded of programs that are killed: mode, threads, and whether they use the interface.
 const MODES: [&str; 4] = ["stacks", "scopes", "trace", "counters"];
@@ -31,16 +32,14 @@ fn counters(page: &Path) -> [i128; 4] {
     [0, 1, 2, 3].map(|i| word(i).into())
 }
 
+/// How often is to be killed, if that was asked for.
+fn kills() -> Option<u32> {
+    std::env::var("HEAPTIDE_KILLS").ok()?.parse().ok()
+}
+
 /// A random delay.
 fn delay(random: &mut Random) -> Duration {
     LATEST.mul_f64(random.below(1 << 24) as f64 / f64::from(1 << 24))
-}
-
-fn wait(delay: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < delay {
-        std::thread::yield_now();
-    }
 }
 
 fn end(child: &mut Child) {
@@ -64,8 +63,7 @@ fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
     let (program, library) = (Guest::read("endless.c").build("endless.c", &[]), library());
     let place = scratch(test);
     let combinations = (MODES.len() * THREADS.len() * KINDS.len()) as u32;
-    let all = std::env::var("HEAPTIDE_KILLS").ok().and_then(|all| all.parse().ok());
-    let rounds = all.map_or(OF_EACH, |all: u32| all.div_ceil(combinations));
+    let rounds = kills().map_or(OF_EACH, |all| all.div_ceil(combinations));
     for round in 0..rounds {
         for mode in MODES {
             for (threads, kind) in THREADS.iter().flat_map(|t| KINDS.map(|kind| (t, kind))) {
@@ -87,7 +85,7 @@ fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
 fn tables_agree_whenever_killed() {
     let (mut random, mut counted) = (Random::unseeded(), 0);
     let kills = each("tables-agree-killed", |mut child, recording, place| {
-        wait(delay(&mut random));
+        sleep(delay(&mut random));
         end(&mut child.0);
         if recording.exists() && !profiles(recording).is_empty() {
             counted += check_tables(recording, place);
@@ -100,7 +98,7 @@ fn tables_agree_whenever_killed() {
 fn tables_agree_whenever_read() {
     let (mut random, mut counted) = (Random::unseeded(), 0);
     let reads = each("tables-agree-read", |mut child, recording, place| {
-        wait(delay(&mut random));
+        sleep(delay(&mut random));
         let is_there = recording.exists() && !profiles(recording).is_empty();
         counted += if is_there { check_tables(recording, place) } else { 0 };
         end(&mut child.0);
@@ -130,8 +128,8 @@ fn killed_at_any_moment() {
     let (library, place) = (library(), scratch("killed-at-any-moment"));
     let page = place.join("page");
     let mut random = Random::unseeded();
-    let mut counted = 0;
-    for round in 0..KILLS {
+    let (kills, mut counted) = (kills().unwrap_or(KILLS), 0);
+    for round in 0..kills {
         let delay = delay(&mut random);
         fs::write(&page, [0; 4096]).expect("the shared page");
         let recording = place.join(format!("{round}.heaptide"));
@@ -139,12 +137,12 @@ fn killed_at_any_moment() {
         command.arg(&page).stdin(Stdio::null());
         command.env("LD_PRELOAD", &library).env("HEAPTIDE_OUTPUT", &recording);
         let mut child = command.spawn().expect("the looping program");
-        wait(delay);
+        sleep(delay);
         end(&mut child);
         counted += assert_nothing_missing(&recording, &place, counters(&page), round);
         let _ = fs::remove_dir_all(&recording);
     }
-    assert!(counted > KILLS / 2, "only {counted} kills came while the program allocated");
+    assert!(counted > kills / 2, "only {counted} kills came while the program allocated");
 }
 
 /// Holds a killed program's profile to the program's own counters; 1 if it had counted anything.
