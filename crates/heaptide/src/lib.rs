@@ -1,8 +1,9 @@
 //! The interface between a program and the recorder in its process.
 //!
 //! A program names what it does ([`scope!`]) and its data ([`label`](label())), reads its own
-//! statistics ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`], [`threshold`],
-//! [`snapshot()`]) and registers functions that are called on each allocation ([`Monitor`]).
+//! statistics ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`],
+//! [`threshold`], [`snapshot()`]) and registers functions that are called on each allocation
+//! ([`Monitor`]).
 //!
 //! In a process without the recorder everything here does nothing: a load and a branch. The crate
 //! has no dependency, and needs no library at link time. Into a statically linked program no

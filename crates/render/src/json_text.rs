@@ -1,7 +1,7 @@
 //! JSON whose texts are of printable characters: controls from U+007F on and what turns the
 //! direction of writing, which encoders of JSON leave as they are, are escaped, too.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use heaptide_analysis::text::is_unprintable;
 use serde::Serialize;
@@ -10,7 +10,10 @@ use serde::Serialize;
 ///
 /// Errors: those of `out`.
 pub(crate) fn write(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(PrintableJson(out), value).map_err(io::Error::from)
+    // The encoder writes a few bytes at a time, always whole characters, which the buffer keeps.
+    let mut buffer = BufWriter::new(PrintableJson(out));
+    let written = serde_json::to_writer(&mut buffer, value).map_err(io::Error::from);
+    written.and_then(|()| buffer.flush())
 }
 
 /// A writer of JSON, which comes in whole characters: outside of texts it has none of those that
