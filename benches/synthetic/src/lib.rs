@@ -12,7 +12,7 @@ mod profile;
 use std::io;
 use std::path::Path;
 
-use heaptide_analysis::metadata::{self, Metadata, Status, StatusKind};
+use heaptide_analysis::recording::metadata::{self, Metadata, Status, StatusKind};
 use heaptide_analysis::symbols;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::snapshot;
+use crate::recording::snapshot;
 
 /// Why a recording could not be read or sealed.
 #[derive(Debug)]

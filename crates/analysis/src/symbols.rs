@@ -18,8 +18,10 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::metadata::{check_version, read_if_there, replace};
-use crate::{Error, input, text};
+use crate::Error;
+use crate::files::input;
+use crate::recording::metadata::{check_version, read_if_there, replace};
+use crate::text;
 
 /// The file's name in a recording.
 pub const FILE: &str = "symbols.json";

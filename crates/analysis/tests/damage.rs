@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use heaptide_analysis::model::{Process, Recording};
-use heaptide_analysis::{reader, scopes};
+use heaptide_analysis::profile::reader;
+use heaptide_analysis::views::scopes;
 use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format as format;
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::mem::offset_of;
 
-use heaptide_analysis::metadata::{Metadata, Status, StatusKind, VERSION};
+use heaptide_analysis::recording::metadata::{Metadata, Status, StatusKind, VERSION};
 use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;

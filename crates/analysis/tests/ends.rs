@@ -1,11 +1,11 @@
 //! When and how images ended: by what `heaptide run` saw, by what they noted, by the last sign of
 //! life; and which of them are of one process.
 
-use heaptide_analysis::leaks;
-use heaptide_analysis::merge::merge;
-use heaptide_analysis::metadata::{ImageEnd, Metadata, Status, StatusKind};
 use heaptide_analysis::model::{End, Process, Recording};
-use heaptide_analysis::origin::{self, Origin};
+use heaptide_analysis::recording::merge::merge;
+use heaptide_analysis::recording::metadata::{ImageEnd, Metadata, Status, StatusKind};
+use heaptide_analysis::recording::origin::{self, Origin};
+use heaptide_analysis::views::leaks;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{FileHeader, Sample};

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::aggregate::Sum;
 use heaptide_analysis::model::{End, Measures, Process, Recording};
 use heaptide_analysis::trace::Operation;
+use heaptide_analysis::views::aggregate::Sum;
 use heaptide_format::{FileHeader, MAGIC, VERSION};
 use zerocopy::FromBytes;
 

@@ -1,9 +1,8 @@
 //! Groups and trees of a small process whose numbers are known.
 
-use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, Recording};
-use heaptide_analysis::tree::{Recursion, Tree};
+use heaptide_analysis::model::{Measure, Process, Recording};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::views::tree::{Recursion, Tree};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::merge::{Merged, merge};
-use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::{End, Measures, Rank, Recording, Run};
 use heaptide_analysis::recording::Choice;
-use heaptide_analysis::snapshot;
+use heaptide_analysis::recording::merge::{Merged, merge};
+use heaptide_analysis::recording::metadata::{Metadata, Status, StatusKind};
+use heaptide_analysis::recording::snapshot;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format::{Mode, PAGE};
 

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use heaptide_analysis::model::{End, Process, Recording};
-use heaptide_analysis::{reader, seal};
+use heaptide_analysis::profile::reader;
+use heaptide_analysis::seal;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 

@@ -1,10 +1,11 @@
 //! Profiles with known numbers, read back.
 
-use heaptide_analysis::measure::{Combine, Measure};
+use heaptide_analysis::Error;
 use heaptide_analysis::model::{
-    Frame, LaneId, Measures, Mode, Process, Recording, Site, SizeClass,
+    Combine, Frame, LaneId, Measure, Measures, Mode, Process, Recording, Site, SizeClass,
 };
-use heaptide_analysis::{Error, aggregate, reader};
+use heaptide_analysis::profile::reader;
+use heaptide_analysis::views::aggregate;
 use heaptide_fixtures::{NO_NODE, ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use zerocopy::FromZeros;

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use heaptide_analysis::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::model::{End, Process, Recording};
-use heaptide_analysis::{newest, seal};
+use heaptide_analysis::newest;
+use heaptide_analysis::recording::metadata::{Metadata, Status, StatusKind};
+use heaptide_analysis::seal;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use heaptide_analysis::model::{End, Recording};
-use heaptide_analysis::running;
+use heaptide_analysis::recording::running;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format::{Mode, PAGE};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
-use heaptide_analysis::filter::Filter;
-use heaptide_analysis::join::Apart;
 use heaptide_analysis::model::{LaneId, Process, Recording, ScopeId, StackId};
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::trace::file::Appender;
 use heaptide_analysis::trace::{Event, Operation, Unpaired};
 use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
@@ -398,7 +398,7 @@ fn selections_keep_events_true() {
     }
     assert_eq!(frames(&process, events[2].free_stack), freed_at);
     process.hide(&["scope:load".parse().unwrap()]);
-    process.scopes_to_frames(heaptide_analysis::scope_frames::Inside::Functions);
+    process.scopes_to_frames(heaptide_analysis::selection::scope_frames::Inside::Functions);
     let free = process.replay().unwrap().nth(2).unwrap();
     assert_eq!((free.scope, free.site), (ScopeId(0), 0));
     assert_eq!(frames(&process, free.free_stack), freed_at);

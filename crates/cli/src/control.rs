@@ -13,9 +13,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heaptide_analysis::input;
-use heaptide_analysis::running::Running;
-use heaptide_analysis::snapshot;
+use heaptide_analysis::files::input;
+use heaptide_analysis::recording::running::Running;
+use heaptide_analysis::recording::snapshot;
 use heaptide_format::{FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread::{Builder, ScopedJoinHandle};
 
-use heaptide_analysis::running::{self, Running};
+use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::text::of_path;
 use heaptide_format::Request;
 

@@ -4,9 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use heaptide_analysis::diff::{Comparison, Difference, Side};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process};
+use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::views::diff::{Comparison, Difference, Side};
 use heaptide_render::diff::graph::{self, Drawing, Scale};
 use heaptide_render::diff::text::{growth, signed};
 use heaptide_render::diff::{Rows, View, json, text};

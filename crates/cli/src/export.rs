@@ -5,8 +5,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use heaptide_analysis::measure::Combine;
-use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_analysis::model::{Combine, Mode, Process, Recording};
 use heaptide_render::flamegraph::{self, Lanes};
 use heaptide_render::folded::{self, Notes};
 use heaptide_render::{

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use heaptide_analysis::diff::Change;
+use heaptide_analysis::views::diff::Change;
 
 use crate::values;
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use heaptide_analysis::model::Process;
-use heaptide_analysis::snapshot::{self, Snapshot};
+use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_render::info;
 
 use crate::error::Error;

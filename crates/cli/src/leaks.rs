@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_analysis::input;
-use heaptide_analysis::suppressions::Suppressions;
+use heaptide_analysis::files::input;
+use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_render::leaks;
 
 use crate::NEGATIVE;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use heaptide_analysis::merge::{Doing, merge as merge_recordings};
-use heaptide_analysis::metadata::{self, Metadata};
+use heaptide_analysis::recording::merge::{Doing, merge as merge_recordings};
+use heaptide_analysis::recording::metadata::{self, Metadata};
 
 use crate::error::Error;
 use crate::guardian::Guardian;

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use heaptide_analysis::input;
+use heaptide_analysis::files::input;
 use heaptide_supervise::program::check_library;
 
 use crate::Error;

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use heaptide_analysis::running::{self, Running};
+use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::trace::live::{Events, Opened};
 use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::origin::Origin;
+use heaptide_analysis::model::Measure;
+use heaptide_analysis::recording::origin::Origin;
+use heaptide_analysis::views::aggregate::GroupBy;
 
 use crate::values;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Measure;
 use heaptide_render::peak;
 
 use crate::NEGATIVE;

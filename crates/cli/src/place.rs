@@ -12,9 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::draft::{exchange, rename_new};
-use heaptide_analysis::metadata::{self, Metadata};
-use heaptide_analysis::{is_file_of_recording, running};
+use heaptide_analysis::files::draft::{exchange, rename_new};
+use heaptide_analysis::is_file_of_recording;
+use heaptide_analysis::recording::metadata::{self, Metadata};
+use heaptide_analysis::recording::running;
 use heaptide_format::PROFILE_SUFFIX;
 use nix::fcntl::OFlag;
 

@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_analysis::input;
+use heaptide_analysis::files::input;
 use heaptide_analysis::model::Recording;
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::Stream;

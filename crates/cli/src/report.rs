@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_render::{json, origins, table, text};
 
 use crate::NEGATIVE;

@@ -5,8 +5,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
-use heaptide_analysis::metadata::{self, Metadata, Status, StatusKind};
 use heaptide_analysis::model::Recording;
+use heaptide_analysis::recording::metadata::{self, Metadata, Status, StatusKind};
 use heaptide_format::PROFILE_SUFFIX;
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_analysis::input;
+use heaptide_analysis::files::input;
 use heaptide_analysis::text::of_path;
 
 use crate::error::Error;

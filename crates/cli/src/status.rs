@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use heaptide_analysis::snapshot::{self, Snapshot};
+use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::trace::file::path_of;
 use heaptide_format::{
@@ -60,7 +60,7 @@ fn trace(header: &FileHeader, profile: &Path) -> String {
 pub fn of(control: &Control) -> Result<String, Error> {
     let header = control.header()?;
     let running = control.running();
-    let profile = heaptide_analysis::reader::read(&running.file)?;
+    let profile = heaptide_analysis::profile::reader::read(&running.file)?;
     let directory = running.file.parent().unwrap_or(Path::new("."));
     let mut snapshots = snapshot::all(directory)?;
     snapshots.retain(|s| (s.pid, s.image) == (header.pid, header.image));

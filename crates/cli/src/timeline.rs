@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_analysis::filter::Filter;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, Recording};
-use heaptide_analysis::pattern::BadPattern;
-use heaptide_analysis::snapshot::{self, Snapshot};
+use heaptide_analysis::model::{Measure, Process, Recording};
+use heaptide_analysis::recording::snapshot::{self, Snapshot};
+use heaptide_analysis::selection::filter::Filter;
+use heaptide_analysis::selection::pattern::BadPattern;
 use heaptide_render::timeline::{self, Moment};
 
 use crate::error::Error;

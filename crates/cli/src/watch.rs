@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use heaptide_analysis::running;
+use heaptide_analysis::recording::running;
 
 use crate::control::{Control, Wait};
 use crate::message::message;

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Measures, Process, Recording};
+use heaptide_analysis::model::{Measure, Measures, Process, Recording};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lexer::Word;

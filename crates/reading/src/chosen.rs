@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use heaptide_analysis::filter::{Filter, Only};
-use heaptide_analysis::input;
+use heaptide_analysis::files::input;
 use heaptide_analysis::model::{Process, Recording};
-use heaptide_analysis::pattern::Pattern;
-use heaptide_analysis::rules::{Rules, SETS};
+use heaptide_analysis::selection::filter::{Filter, Only};
+use heaptide_analysis::selection::pattern::Pattern;
+use heaptide_analysis::selection::rules::{Rules, SETS};
 
 use crate::error::Error;
 use crate::selection::Selection;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use heaptide_analysis::join::Apart;
-use heaptide_analysis::origin::Origin;
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::recording::origin::Origin;
 
 use crate::damage::Listed;
 use crate::values;

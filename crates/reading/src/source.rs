@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use heaptide_analysis::join::Apart;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_analysis::model::{Measure, Mode, Process, Recording};
 use heaptide_analysis::recording::Choice;
-use heaptide_analysis::scope_frames::Inside;
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_render::names::printable;
 use nix::fcntl::{FcntlArg, fcntl};
 

@@ -3,11 +3,10 @@
 
 use std::cmp::Reverse;
 
-use heaptide_analysis::aggregate::{FunctionId, Functions, Sum};
-use heaptide_analysis::glue::is_glue;
-use heaptide_analysis::growing::Growing;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Lane, LaneId, Process, ScopeId, Site};
+use heaptide_analysis::collections::trie::Trie;
+use heaptide_analysis::model::{FrameId, Lane, LaneId, Measure, Process, ScopeId, Site};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions, Sum};
+use heaptide_analysis::views::wrappers::is_wrapper;
 
 /// Levels of a picture; what is deeper counts as too small to see.
 pub(crate) const LEVELS: usize = 300;
@@ -57,7 +56,7 @@ impl<const N: usize> Branches<N> {
         measures: [Measure; N],
     ) -> Branches<N> {
         let mut tree = Branches::new(measures);
-        let mut known = Growing::with_room(process.stacks.len());
+        let mut known = Trie::with_room(process.stacks.len());
         tree.all.reserve(process.stacks.len());
         let mut of_stack = Vec::with_capacity(process.stacks.len());
         of_stack.push(0);
@@ -101,9 +100,9 @@ impl<const N: usize> Branches<N> {
     /// Functions that only hand allocations on are left out. What is below a part of the whole by
     /// every measure is put together on the way, so that the tree stays small.
     pub(crate) fn callers(&self, process: &Process, functions: &Functions, parts: u64) -> Self {
-        let glue: Vec<bool> = (0..functions.len() as u32)
+        let wrappers: Vec<bool> = (0..functions.len() as u32)
             .map(|id| &process.frames[functions.first_frame(FunctionId(id)).0 as usize])
-            .map(|frame| frame.function.as_deref().is_some_and(is_glue))
+            .map(|frame| frame.function.as_deref().is_some_and(is_wrapper))
             .collect();
         let function = |at: u32| match self.all[at as usize].what {
             What::Call(frame) => functions.of_frame(frame).0,
@@ -113,7 +112,7 @@ impl<const N: usize> Branches<N> {
         for (branch, start) in self.all.iter().zip(0..).skip(1) {
             let value = branch.own;
             let mut at = start;
-            while at != 0 && glue[function(at) as usize] {
+            while at != 0 && wrappers[function(at) as usize] {
                 at = self.all[at as usize].parent;
             }
             let at = if at == 0 { start } else { at };

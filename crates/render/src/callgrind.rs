@@ -7,9 +7,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{FunctionId, Functions, by_stack};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Measures, Process, StackId};
+use heaptide_analysis::model::{FrameId, Measure, Measures, Process, StackId};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions, by_stack};
 use rustc_hash::FxHashMap;
 
 use crate::names::printable;

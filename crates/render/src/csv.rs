@@ -3,9 +3,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::Functions;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Process, Site};
+use heaptide_analysis::model::{FrameId, Measure, Process, Site};
+use heaptide_analysis::views::aggregate::Functions;
 
 use crate::frames::module_path;
 use crate::names::printable;

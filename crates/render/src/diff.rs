@@ -1,8 +1,7 @@
 //! A difference as text, JSON or flame graph: what they have in common.
 
-use heaptide_analysis::diff::{By, Change, Difference, Side};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process};
+use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::views::diff::{By, Change, Difference, Side};
 
 pub mod graph;
 pub mod json;

@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::Functions;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{LaneId, Process};
+use heaptide_analysis::model::{LaneId, Measure, Process};
+use heaptide_analysis::views::aggregate::Functions;
 
 use crate::branches::{Branch, Branches, What, lanes_by};
 use crate::flamegraph::Lanes;

@@ -8,9 +8,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{FunctionId, Functions, Sum};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Frame, LaneId, Measures, Module, Process, Site, StackId};
+use heaptide_analysis::model::{Frame, LaneId, Measure, Measures, Module, Process, Site, StackId};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions, Sum};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};

@@ -3,9 +3,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{FunctionId, Functions};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Frame, Lane, LaneId, Process};
+use heaptide_analysis::model::{Frame, Lane, LaneId, Measure, Process};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use inferno::flamegraph;
 
 use crate::branches::{Branch, Branches, What, lanes_by};

@@ -9,9 +9,8 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
-use heaptide_analysis::aggregate::{FunctionId, Functions};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{LaneId, Process};
+use heaptide_analysis::model::{LaneId, Measure, Process};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 
 use crate::branches::{Branch, Branches, What, lanes_by};
 use crate::flamegraph::{Lanes, plain};

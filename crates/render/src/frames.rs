@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use heaptide_analysis::glue::is_glue;
 use heaptide_analysis::model::{Frame, FrameId, Process};
+use heaptide_analysis::views::wrappers::is_wrapper;
 
 use crate::names::{elide_middle, printable, shorten};
 
@@ -102,7 +102,7 @@ pub fn is_plumbing(frame: &Frame) -> bool {
     };
     let own = without_return_type(function);
     COPIERS.contains(&&**function)
-        || is_glue(function)
+        || is_wrapper(function)
         || is_blanket(function)
         || PLUMBING.iter().any(|library| own.starts_with(library))
 }

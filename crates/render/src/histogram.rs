@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, Recording};
-use heaptide_analysis::sizes::{Bounds, Class, Exact, Sizes};
+use heaptide_analysis::model::{Measure, Process, Recording};
+use heaptide_analysis::views::sizes::{Bounds, Class, Exact, Sizes};
 
 use crate::json_view::{self, MeasuresEntry};
 use crate::quantity::{bytes, count, counted, percent, short_count};

@@ -2,9 +2,8 @@
 
 use std::cmp::Reverse;
 
-use heaptide_analysis::aggregate::{FunctionId, Functions, by_stack};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Measures, ModuleId, Process, StackId};
+use heaptide_analysis::model::{FrameId, Measure, Measures, ModuleId, Process, StackId};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions, by_stack};
 use rustc_hash::FxHashMap;
 
 use crate::frames::is_plumbing;

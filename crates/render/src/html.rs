@@ -7,8 +7,7 @@ mod tables;
 
 use std::io::{self, Write};
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{Measure, Process};
 
 use crate::text::command_line;
 

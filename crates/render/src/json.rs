@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{
-    End, Frame, Lane, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
+    End, Frame, Lane, Measure, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
 };
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};

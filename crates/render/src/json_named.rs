@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use heaptide_analysis::aggregate::{Functions, GroupBy, Key, group};
 use heaptide_analysis::model::{
     Label, LabelId, Mark, MarkKind, Measures, Mode, Process, Scope, ScopeId, Site, SiteKind, Window,
 };
-use heaptide_analysis::scopes::{self, ScopeSums};
+use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, group};
+use heaptide_analysis::views::scopes::{self, ScopeSums};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::{seq, serialize_part};

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::model::{End, Mode, Process, Recording, StackId};
-use heaptide_analysis::suppressions::Suppressions;
+use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
+use heaptide_analysis::views::suppressions::Suppressions;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::frames;

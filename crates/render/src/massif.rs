@@ -4,10 +4,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::by_stack;
-use heaptide_analysis::glue::is_glue;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Frame, FrameId, Mode, Process, StackId};
+use heaptide_analysis::model::{Frame, FrameId, Measure, Mode, Process, StackId};
+use heaptide_analysis::views::aggregate::by_stack;
+use heaptide_analysis::views::wrappers::is_wrapper;
 
 use crate::frames::file_name;
 use crate::live;
@@ -127,7 +126,8 @@ struct Branch {
 impl<'a> Trunk<'a> {
     fn of(process: &'a Process, measure: Measure) -> Trunk<'a> {
         let rows = by_stack(process);
-        let way = |(stack, row)| Way { at: below_glue(process, stack), bytes: measure.of(&row) };
+        let way =
+            |(stack, row)| Way { at: below_wrappers(process, stack), bytes: measure.of(&row) };
         let ways: Vec<Way> = rows.map(way).filter(|way| way.bytes > 0).collect();
         let total = ways.iter().map(|way| way.bytes).fold(0, u64::saturating_add);
         Trunk { process, ways, total }
@@ -209,12 +209,12 @@ impl<'a> Trunk<'a> {
 }
 
 /// The stack without the functions that only hand allocations on; whole if there are no others.
-fn below_glue(process: &Process, stack: StackId) -> StackId {
+fn below_wrappers(process: &Process, stack: StackId) -> StackId {
     let mut at = stack;
     while at != StackId(0) {
         let node = &process.stacks[at.0 as usize];
         let function = &process.frames[node.frame.0 as usize].function;
-        if !function.as_deref().is_some_and(is_glue) {
+        if !function.as_deref().is_some_and(is_wrapper) {
             return at;
         }
         at = node.parent;

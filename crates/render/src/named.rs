@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mark, Process, ScopeId, SiteKind, Window};
+use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, SiteKind, Window};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
 
 use crate::json_named::{lent, mark_kind};
 use crate::names::elide_middle;

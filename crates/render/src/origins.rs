@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::joined_time::most_at_once;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Measures, Process, Recording};
-use heaptide_analysis::origin::{Group, Origin, groups};
+use heaptide_analysis::model::{Measure, Measures, Process, Recording};
+use heaptide_analysis::recording::join_timeline::most_at_once;
+use heaptide_analysis::recording::origin::{Group, Origin, groups};
 use heaptide_analysis::text::{of_path, printable};
 
 use crate::frames::file_name;

@@ -3,12 +3,11 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{Functions, GroupBy, Key, group};
-use heaptide_analysis::measure::Measure;
 use heaptide_analysis::model::{
-    LabelId, Measures, Mode, Process, Recording, ScopeId, Site, SiteKind,
+    LabelId, Measure, Measures, Mode, Process, Recording, ScopeId, Site, SiteKind,
 };
-use heaptide_analysis::peak::Moment;
+use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, group};
+use heaptide_analysis::views::peak::Moment;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::frames;

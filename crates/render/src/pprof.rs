@@ -7,9 +7,8 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use heaptide_analysis::aggregate::Sum;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Process, ScopeId, Site, StackNode};
+use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackNode};
+use heaptide_analysis::views::aggregate::Sum;
 use rustc_hash::FxHashMap;
 
 use crate::json::hex;

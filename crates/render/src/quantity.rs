@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Measure;
 
 /// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
 ///
@@ -61,7 +61,7 @@ pub fn short_count(n: u64) -> String {
 /// A value in the unit of its measure: bytes, or a count that fits a narrow column.
 ///
 /// ```
-/// use heaptide_analysis::measure::Measure;
+/// use heaptide_analysis::model::Measure;
 /// use heaptide_render::quantity::amount;
 /// assert_eq!(amount(Measure::LiveBytes, 1536), "1.50 KiB");
 /// assert_eq!(amount(Measure::LiveBlocks, 1536), "1,536");

@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{LaneId, Mode, Process, Scope, ScopeId};
-use heaptide_analysis::scopes::{self, ScopeSums};
+use heaptide_analysis::model::{LaneId, Measure, Mode, Process, Scope, ScopeId};
+use heaptide_analysis::views::scopes::{self, ScopeSums};
 
 use crate::names::{elide_middle, printable};
 use crate::quantity::{amount, counted, percent, short_count};

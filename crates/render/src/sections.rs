@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::Functions;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, FrameId, Process};
+use heaptide_analysis::model::{End, FrameId, Measure, Process};
+use heaptide_analysis::views::aggregate::Functions;
 
 use crate::frames;
 use crate::hotspots::{Charges, Hotspot};

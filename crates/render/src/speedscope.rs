@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{FunctionId, Functions};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Process};
+use heaptide_analysis::model::{FrameId, Measure, Process};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use serde::Serialize;
 
 use crate::branches::{Branch, Branches, What, lanes_by};

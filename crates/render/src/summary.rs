@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, Mode, Process, Recording, ScopeId};
+use heaptide_analysis::model::{End, Measure, Mode, Process, Recording, ScopeId};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
 
 use crate::frames;
 use crate::hotspots::Charges;

@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process, StackId};
+use heaptide_analysis::model::{Measure, Mode, Process, StackId};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
 
 use crate::frames;
 use crate::histogram;

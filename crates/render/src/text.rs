@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, Mode, Process, Recording};
+use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
 use heaptide_analysis::text::of_path;
 use heaptide_analysis::trace::OnDisk;
 

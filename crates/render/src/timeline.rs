@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Mark, MarkKind, Process, Recording, Window};
-use heaptide_analysis::snapshot::Snapshot;
-use heaptide_analysis::timeline::{Series, Timeline};
+use heaptide_analysis::recording::snapshot::Snapshot;
+use heaptide_analysis::views::timeline::{Series, Timeline};
 
 use crate::chart::{self, Piece};
 use crate::json::SampleEntry;

@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::aggregate::Functions;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process};
-use heaptide_analysis::tree::{Recursion, Tree, TreeNode};
+use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::views::aggregate::Functions;
+use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
 
 use crate::frames;
 use crate::quantity::{amount, percent};

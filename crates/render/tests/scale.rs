@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use heaptide_analysis::aggregate::{GroupBy, by_stack};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Process, Recording, StackId};
+use heaptide_analysis::model::{Measure, Process, Recording, StackId};
+use heaptide_analysis::views::aggregate::{GroupBy, by_stack};
 use heaptide_fixtures::Scratch;
 use heaptide_render::flamegraph::{self, Drawing, Lanes};
 use heaptide_render::folded::{self, Notes};

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::input;
+use heaptide_analysis::files::input;
 
 use crate::recordings::Part;
 

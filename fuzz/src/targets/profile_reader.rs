@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use heaptide_analysis::aggregate::{Functions, GroupBy, Sum, group};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Measures, Process};
-use heaptide_analysis::scopes;
-use heaptide_analysis::tree::{Recursion, Tree};
+use heaptide_analysis::model::{Measure, Measures, Process};
+use heaptide_analysis::views::aggregate::{Functions, GroupBy, Sum, group};
+use heaptide_analysis::views::scopes;
+use heaptide_analysis::views::tree::{Recursion, Tree};
 use heaptide_format::{FileHeader, MAGIC, Mode, VERSION};
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -1,6 +1,6 @@
 //! Any text as rules, applied to a process.
 
-use heaptide_analysis::rules::Rules;
+use heaptide_analysis::selection::rules::Rules;
 
 use super::profile_reader::check;
 

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use heaptide_analysis::leaks::Leaks;
 use heaptide_analysis::model::Process;
-use heaptide_analysis::suppressions::Suppressions;
+use heaptide_analysis::views::leaks::Leaks;
+use heaptide_analysis::views::suppressions::Suppressions;
 
 static PROCESS: LazyLock<Process> = LazyLock::new(super::process);
 

@@ -20,8 +20,10 @@ use zerocopy::FromBytes;
 
 use super::Trace;
 use super::file::{Place, TraceFile, Unpacker};
-use crate::extents::EventExtent;
-use crate::{Error, input, pack};
+use crate::Error;
+use crate::files::input;
+use crate::profile::extents::EventExtent;
+use crate::profile::pack;
 
 /// Bytes of an extent before its records.
 const HEAD: usize = EXTENT_HEADER as usize + size_of::<TraceStart>();

@@ -19,7 +19,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{self, CParameter};
 
-use crate::{Error, input};
+use crate::Error;
+use crate::files::input;
 
 /// Level 1 packs 256 KiB in about a millisecond and leaves 4.2 bytes an event of a compiler; level
 /// 3 takes two to three times as long and saves a tenth.

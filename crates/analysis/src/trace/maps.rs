@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
-use crate::by_id::ById;
-use crate::extents::EventExtent;
+use crate::collections::sparse_array::SparseArray;
 use crate::model::{LaneId, Process, ScopeId, StackId};
-use crate::reader::Profile;
-use crate::snapshot;
+use crate::profile::extents::EventExtent;
+use crate::profile::reader::Profile;
+use crate::recording::snapshot;
 
 /// The trace of one process image, not read yet, and what its ids are in the tables of the process.
 #[derive(Clone, Debug)]
@@ -31,11 +31,11 @@ pub struct Trace {
     /// The extents as they were then.
     pub(crate) extents: Vec<EventExtent>,
     /// Index plus one of a site.
-    sites: ById,
+    sites: SparseArray,
     /// Index plus one of the lane that counts what happens at a site.
-    owners: ById,
-    scopes: ById,
-    stacks: ById,
+    owners: SparseArray,
+    scopes: SparseArray,
+    stacks: SparseArray,
     lanes: FxHashMap<u32, LaneId>,
 }
 
@@ -72,10 +72,10 @@ impl Trace {
             end_ns,
             running,
             extents: profile.events.clone(),
-            sites: ById::default(),
-            owners: ById::default(),
-            scopes: ById::default(),
-            stacks: ById::default(),
+            sites: SparseArray::default(),
+            owners: SparseArray::default(),
+            scopes: SparseArray::default(),
+            stacks: SparseArray::default(),
             lanes: became.lanes.clone(),
         };
         for (site, index) in profile.sites.iter().zip(became.sites) {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use heaptide_analysis::join::Apart;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::scope_frames::Inside;
+use heaptide_analysis::model::Measure;
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
 
 use crate::growth::Limit;

@@ -1,9 +1,8 @@
 //! What sites are told apart by: stacks, frames, scopes, labels, lanes, processes, modules.
 
-use heaptide_analysis::aggregate::{Sum, by_stack};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{End, FrameId, Mode, Process, ScopeId};
-use heaptide_analysis::scopes;
+use heaptide_analysis::model::{End, FrameId, Measure, Mode, Process, ScopeId};
+use heaptide_analysis::views::aggregate::{Sum, by_stack};
+use heaptide_analysis::views::scopes;
 use rustc_hash::FxHashMap;
 
 use super::sites::{Places, stack_column, stack_nodes};

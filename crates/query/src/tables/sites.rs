@@ -1,7 +1,7 @@
 //! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
 
-use heaptide_analysis::aggregate::Functions;
 use heaptide_analysis::model::{FrameId, Process, ScopeId, Site, StackId};
+use heaptide_analysis::views::aggregate::Functions;
 
 use super::{Filler, Info, Records, Source, measure, of_rows};
 use crate::table::{AttributeId, Form, NodeId};
@@ -218,7 +218,7 @@ struct Of {
     lane: Column,
     size: Column,
     count: Column,
-    measures: Vec<(heaptide_analysis::measure::Measure, AttributeId)>,
+    measures: Vec<(heaptide_analysis::model::Measure, AttributeId)>,
     others: [Column; 5],
     lanes: Vec<Bits>,
     malloc: Bits,

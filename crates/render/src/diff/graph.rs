@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::diff::{Change, Difference, PathId, Paths, Side};
-use heaptide_analysis::measure::Combine;
+use heaptide_analysis::model::Combine;
+use heaptide_analysis::views::diff::{Change, Difference, PathId, Paths, Side};
 use inferno::flamegraph;
 
 use super::text::{growth, signed};

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::diff::{Change, Difference, FunctionChange, Name, PathChange};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::diff::{Change, Difference, FunctionChange, Name, PathChange};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{Rows, View};

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::diff::{Change, Difference, FunctionChange, Name, PathChange, PathId};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Frame, Process};
+use heaptide_analysis::model::{Frame, Measure, Process};
+use heaptide_analysis::views::diff::{
+    Change, Difference, FunctionChange, Name, PathChange, PathId,
+};
 
 use super::{Rows, View, totals};
 use crate::frames;
@@ -144,8 +145,8 @@ impl Cells {
 /// A change with its sign, in the unit of its measure: `+1.50 KiB`; nothing for none.
 ///
 /// ```
-/// use heaptide_analysis::diff::Change;
-/// use heaptide_analysis::measure::Measure;
+/// use heaptide_analysis::views::diff::Change;
+/// use heaptide_analysis::model::Measure;
 /// use heaptide_render::diff::text::signed;
 /// assert_eq!(signed(Measure::LiveBytes, Change { before: 0, after: 1536 }), "+1.50 KiB");
 /// assert_eq!(signed(Measure::Frees, Change { before: 7, after: 5 }), "-2");
@@ -162,7 +163,7 @@ pub fn signed(measure: Measure, change: Change) -> String {
 /// A change as a share of what was: `+12.3%`; nothing for none, or where nothing was.
 ///
 /// ```
-/// use heaptide_analysis::diff::Change;
+/// use heaptide_analysis::views::diff::Change;
 /// use heaptide_render::diff::text::growth;
 /// assert_eq!(growth(Change { before: 8, after: 9 }), "+12.5%");
 /// assert_eq!(growth(Change { before: 10_000, after: 9_999 }), "-<0.1%");

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use heaptide_analysis::aggregate::Functions;
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{Mode, Process};
+use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::views::aggregate::Functions;
 use heaptide_format::Sample;
 use serde::Serialize;
 

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use heaptide_analysis::aggregate::{FunctionId, Functions};
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Process, ScopeId};
+use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use serde::Serialize;
 
 use crate::branches::{Branches, What};

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use heaptide_analysis::aggregate::{Functions, Group, GroupBy, Key, group};
 use heaptide_analysis::model::{LaneId, Measures, Process, SizeClass, StackId};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, group};
 use serde::Serialize;
 
 use super::flames::{MEASURES, Names, Values};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
-use heaptide_analysis::snapshot::Snapshot;
-use heaptide_analysis::suppressions::Suppressions;
+use heaptide_analysis::recording::snapshot::Snapshot;
+use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_render::{histogram, leaks, peak, timeline};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Formats of other tools, against their pages, and of processes that have nothing, or too much.
 
-use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
 use heaptide_format::Sample;
 use heaptide_render::{callgrind, chrome, firefox, massif, pprof};

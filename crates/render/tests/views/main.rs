@@ -11,10 +11,10 @@ mod pictures;
 
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::measure::Measure;
+use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
-use heaptide_analysis::scope_frames::Inside;
+use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_render::flamegraph::Drawing;
 use heaptide_render::{flamegraph, info, json, scopes, summary, table, text, tree};
 use serde_json::Value;

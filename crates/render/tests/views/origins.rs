@@ -1,7 +1,7 @@
 //! Tables of ranks, hosts and processes, and what pages say of a process of a parallel job.
 
-use heaptide_analysis::join::Apart;
-use heaptide_analysis::origin::Origin;
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::recording::origin::Origin;
 use heaptide_render::origins::{self, Table};
 
 use super::*;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use heaptide_analysis::measure::Measure;
-use heaptide_analysis::model::{FrameId, Process};
+use heaptide_analysis::model::{FrameId, Measure, Process};
 use heaptide_render::dot::Tree;
 use heaptide_render::flamegraph::Lanes;
 use heaptide_render::{csv, dot, html, speedscope};

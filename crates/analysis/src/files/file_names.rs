@@ -1,0 +1,145 @@
+//! The names of a recording's files: `PID-IMAGE`, in a merged recording `rRUN-PID-IMAGE`, and what
+//! kind of file it is behind the first dot.
+
+use std::fmt;
+use std::path::Path;
+
+use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
+
+use crate::recording::metadata;
+use crate::symbols;
+
+/// Whose a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Image {
+    /// The recording it was merged from, from 1; 0 if it was recorded here.
+    pub(crate) run: u32,
+    pub(crate) pid: u32,
+    pub(crate) image: u32,
+}
+
+impl Image {
+    /// As the name of a profile, snapshot or baseline says; none if it says something else.
+    pub(crate) fn of(file: &Path) -> Option<Image> {
+        let name = file.file_name()?.to_str()?;
+        let (run, rest) = split(name.split('.').next()?);
+        let (pid, image) = rest.split_once('-')?;
+        Some(Image { run, pid: pid.parse().ok()?, image: image.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.run {
+            0 => {}
+            run => write!(f, "r{run}-")?,
+        }
+        write!(f, "{}-{}", self.pid, self.image)
+    }
+}
+
+/// The run in front of a name, 0 if there is none, and the rest.
+pub(crate) fn split(name: &str) -> (u32, &str) {
+    let digits = name.strip_prefix('r').and_then(|name| name.split_once('-'));
+    let run = digits.and_then(|(run, rest)| Some((run.parse().ok().filter(|&run| run > 0)?, rest)));
+    run.unwrap_or((0, name))
+}
+
+/// Whether a recording can contain a file of this name. In a merged recording the name behind the
+/// run may be any: single profiles may have been merged.
+///
+/// ```
+/// use heaptide_analysis::is_file_of_recording;
+/// assert!(is_file_of_recording("12-0.profile") && is_file_of_recording("recording.json"));
+/// assert!(!is_file_of_recording("photos.profile"));
+/// ```
+pub fn is_file_of_recording(name: &str) -> bool {
+    let name = name.strip_suffix(DRAFT_SUFFIX).map_or(name, without_number);
+    if [metadata::FILE, symbols::FILE].contains(&name) {
+        return true;
+    }
+    let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
+    let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX];
+    let image = of_image.iter().find_map(|suffix| name.strip_suffix(suffix));
+    let is_merged = split(name).0 > 0;
+    match (image, snapshot.and_then(|snapshot| snapshot.rsplit_once('.'))) {
+        (Some(image), _) => is_merged || is_image(image),
+        (_, Some((image, number))) => {
+            number.parse::<u32>().is_ok() && (is_merged || is_image(image))
+        }
+        _ => false,
+    }
+}
+
+/// What is behind the name of a file that is being written.
+pub(crate) const DRAFT_SUFFIX: &str = ".new";
+
+/// The name without the number of the process that writes it, if it has one.
+fn without_number(name: &str) -> &str {
+    let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u32>().is_ok());
+    numbered.map_or(name, |(name, _)| name)
+}
+
+/// `PID-IMAGE`.
+fn is_image(name: &str) -> bool {
+    let of_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    name.split_once('-').is_some_and(|(pid, image)| of_digits(pid) && of_digits(image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_recordings_are_told_from_others() {
+        for name in [
+            "12-0.profile",
+            "12-0.trace",
+            "12-3.4.snapshot",
+            "12-3.baseline",
+            "12-3.baseline.new",
+            "12-3.4.snapshot.99.new",
+            "12-0.profile.99.new",
+            "recording.json",
+            "recording.json.7.new",
+            "symbols.json",
+            "symbols.json.7.new",
+            "r1-12-0.profile",
+            "r2-12-3.4.snapshot",
+            "r1-odd.profile",
+        ] {
+            assert!(is_file_of_recording(name), "{name}");
+        }
+        for name in [
+            "photos.profile",
+            "12.profile",
+            "-0.profile",
+            "+1-0.profile",
+            "12-0.profile.bak",
+            "12-3.snapshot",
+            "a.jpg",
+            "new",
+            ".new",
+            "x.new",
+            "r1-odd",
+            "r0-odd.profile",
+            "",
+        ] {
+            assert!(!is_file_of_recording(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_tell_run_pid_and_image() {
+        let of = |name: &str| Image::of(Path::new(name)).map(|i| (i.run, i.pid, i.image));
+        assert_eq!(of("a/12-3.profile"), Some((0, 12, 3)));
+        assert_eq!(of("a/r7-12-3.4.snapshot"), Some((7, 12, 3)));
+        assert_eq!(of("r7-12-3.baseline"), Some((7, 12, 3)));
+        for other in ["12.profile", "r0-12-3.profile", "r-12-3.profile", "x-1.profile"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(Image { run: 7, pid: 12, image: 3 }.to_string(), "r7-12-3");
+        assert_eq!(split("r2-odd"), (2, "odd"));
+        assert_eq!(split("odd"), (0, "odd"));
+    }
+}

@@ -1,0 +1,210 @@
+//! The part of a profile that has names: scopes, keys of sites, windows, marks.
+//!
+//! As everything in a profile it is untrusted: ids may point anywhere, parents may form circles,
+//! and strings may lie over each other; what is kept of them is no longer than the file.
+
+use std::sync::Arc;
+
+use heaptide_format as format;
+use heaptide_format::{FileHeader, Kind};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::collections::sparse_array::SparseArray;
+use crate::profile::extents::Walk;
+use crate::profile::reader::{Strings, callers_first};
+use crate::text;
+
+/// An attribute and its value, as text. Equal texts of a profile are one and the same `Arc`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Name {
+    /// `region`, `function`, `label`, `pool`, …
+    pub attribute: Arc<str>,
+    /// The value; an integer in decimal.
+    pub value: Arc<str>,
+}
+
+/// A scope path of one lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// The record's id in the file.
+    pub id: u32,
+    /// Index of the path around it plus one, always at most this one's own index; 0 for a root.
+    pub parent: u32,
+    /// Index into [`Named::names`] plus one; 0 for a root.
+    pub name: u32,
+    /// The record.
+    pub counters: format::Scope,
+}
+
+/// A window and its name.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// What it was called.
+    pub name: Arc<str>,
+    /// The record.
+    pub record: format::Window,
+}
+
+/// A mark and its name.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// What it was called; empty if it was not.
+    pub name: Arc<str>,
+    /// The record.
+    pub record: format::Mark,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Named {
+    /// Names in order of the file.
+    pub names: Vec<Name>,
+    /// Scope paths of all lanes, outer ones first.
+    pub scopes: Vec<Scope>,
+    /// Windows in order of their begin.
+    pub windows: Vec<Window>,
+    /// Marks in order of time.
+    pub marks: Vec<Mark>,
+    /// The first scope that was ended out of turn, and the one that was open then.
+    pub mismatch: Option<(String, String)>,
+}
+
+/// The way from ids in the file to [`Named`] and to keys.
+pub(crate) struct Ids {
+    /// Indices plus one.
+    names: SparseArray,
+    scopes: SparseArray,
+    keys: SparseArray,
+    key_records: Vec<format::Key>,
+}
+
+impl Ids {
+    /// The key of a site; none if it has none, or one that is not there.
+    pub(crate) fn key(&self, site_key: u32) -> Option<&format::Key> {
+        let id = site_key & !(format::KEY_BIT | format::KEY_LABELLED);
+        let index = self.keys.get(id).checked_sub(1)?;
+        self.key_records.get(index as usize)
+    }
+
+    /// Index of a scope plus one, or 0.
+    pub(crate) fn scope(&self, id: u32) -> u32 {
+        self.scopes.get(id)
+    }
+
+    /// Index of a name plus one, or 0.
+    pub(crate) fn name(&self, id: u32) -> u32 {
+        self.names.get(id)
+    }
+}
+
+/// Reads it.
+pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Named, Ids) {
+    let mut texts = Texts::new(strings, walk.length());
+    let mut ids = Ids {
+        names: SparseArray::default(),
+        scopes: SparseArray::default(),
+        keys: SparseArray::default(),
+        key_records: Vec::new(),
+    };
+    let mut named = Named::default();
+    for (_, name, offset) in walk.records::<format::Name>(Kind::Names) {
+        let attribute = texts.get(name.attribute);
+        let value = match name.kind {
+            1 => texts.keep(&(name.value as i64).to_string()),
+            _ => texts.get(u32::try_from(name.value).unwrap_or(0)),
+        };
+        named.names.push(Name { attribute, value });
+        ids.names.set((offset / format::NAME_GRANULE) as u32, named.names.len() as u32);
+    }
+    for (_, key, offset) in walk.records::<format::Key>(Kind::Keys) {
+        ids.key_records.push(key);
+        ids.keys.set((offset / format::KEY_GRANULE) as u32, ids.key_records.len() as u32);
+    }
+    named.scopes = scopes(walk, &mut ids);
+    named.windows = walk
+        .records::<format::Window>(Kind::Windows)
+        .map(|(_, record, _)| Window { name: texts.get(record.name), record })
+        .collect();
+    named.windows.sort_by_key(|window| window.record.begin_time_ns);
+    named.marks = walk
+        .records::<format::Mark>(Kind::Marks)
+        .map(|(_, record, _)| Mark { name: texts.get(record.name), record })
+        .collect();
+    named.marks.sort_by_key(|mark| mark.record.time_ns);
+    named.mismatch = mismatch(&named, &ids, &mut texts, header);
+    (named, ids)
+}
+
+/// The scope paths with outer ones first; `ids` learns where each came to be.
+fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
+    let mut raw = Vec::new();
+    let mut raw_ids = Vec::new();
+    for (_, scope, offset) in walk.records::<format::Scope>(Kind::Scopes) {
+        let id = (offset / format::KEY_GRANULE) as u32;
+        raw.push(scope);
+        raw_ids.push(id);
+        ids.scopes.set(id, raw.len() as u32);
+    }
+    let parents: Vec<u32> = raw.iter().map(|scope| ids.scopes.get(scope.parent)).collect();
+    let mut position = vec![0u32; raw.len() + 1];
+    let mut scopes = Vec::with_capacity(raw.len());
+    for (index, parent) in callers_first(&parents) {
+        let counters = raw[index as usize];
+        let id = raw_ids[index as usize];
+        let name = ids.names.get(counters.name);
+        scopes.push(Scope { id, parent: position[parent as usize], name, counters });
+        position[index as usize + 1] = scopes.len() as u32;
+    }
+    ids.scopes.change(|index| position[index as usize]);
+    scopes
+}
+
+fn mismatch(
+    named: &Named,
+    ids: &Ids,
+    texts: &mut Texts,
+    header: &FileHeader,
+) -> Option<(String, String)> {
+    if header.losses[format::Loss::ScopeMismatch as usize] == 0 || header.mismatch_end == 0 {
+        return None;
+    }
+    let open = ids.scope(header.mismatch_open).checked_sub(1);
+    let name = open.and_then(|index| named.scopes[index as usize].name.checked_sub(1));
+    let open = name.map_or("", |index| &named.names[index as usize].value);
+    Some((texts.get(header.mismatch_end).to_string(), open.to_owned()))
+}
+
+/// Strings, each kept once, and all together no longer than the file that they come from.
+struct Texts<'a> {
+    strings: &'a Strings<'a>,
+    known: FxHashMap<u32, Arc<str>>,
+    kept: FxHashSet<Arc<str>>,
+    room: usize,
+}
+
+impl<'a> Texts<'a> {
+    fn new(strings: &'a Strings<'a>, room: usize) -> Texts<'a> {
+        Texts { strings, known: FxHashMap::default(), kept: FxHashSet::default(), room }
+    }
+
+    fn get(&mut self, reference: u32) -> Arc<str> {
+        if let Some(text) = self.known.get(&reference) {
+            return text.clone();
+        }
+        let bytes = self.strings.raw(reference);
+        let bytes = &bytes[..bytes.len().min(self.room)];
+        self.room -= bytes.len();
+        let text = self.keep(&text::from_bytes(bytes));
+        self.known.insert(reference, text.clone());
+        text
+    }
+
+    fn keep(&mut self, text: &str) -> Arc<str> {
+        if let Some(kept) = self.kept.get(text) {
+            return kept.clone();
+        }
+        let kept: Arc<str> = Arc::from(text);
+        self.kept.insert(kept.clone());
+        kept
+    }
+}

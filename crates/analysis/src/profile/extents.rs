@@ -1,0 +1,272 @@
+//! The extents of a profile, checked once, and the records in them. Those of events are only noted:
+//! there may be more of them than memory holds.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use heaptide_format as format;
+use heaptide_format::{ExtentHeader, FileHeader, Kind, TraceStart};
+use zerocopy::FromBytes;
+
+use crate::Error;
+use crate::profile::reader::FILE_LIMIT;
+
+/// Where a profile may end at most: what the recorder reserves.
+const END_LIMIT: u64 = 64 << 30;
+/// Bytes of an extent of events before its records.
+const EXTENT_HEADER: usize = format::EXTENT_HEADER as usize;
+const EVENTS_HEAD: usize = EXTENT_HEADER + size_of::<TraceStart>();
+
+/// An extent of events as it was when the profile was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventExtent {
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+    /// Bytes of it that were in use.
+    pub(crate) committed: u64,
+    /// The lane that writes it.
+    pub(crate) lane: u32,
+    /// What it began with.
+    pub(crate) start: TraceStart,
+}
+
+/// The bytes of a profile that are read: all, or those that are no extents of events.
+#[derive(Clone, Copy)]
+pub(crate) struct Contents<'a> {
+    pub(crate) bytes: &'a [u8],
+    cuts: &'a [Cut],
+}
+
+/// An extent of events that is not there.
+pub(crate) struct Cut {
+    offset: u64,
+    /// Bytes of it that the file has.
+    length: u64,
+    header: ExtentHeader,
+    start: TraceStart,
+}
+
+impl<'a> Contents<'a> {
+    /// All of a file.
+    pub(crate) fn whole(bytes: &'a [u8]) -> Contents<'a> {
+        Contents { bytes, cuts: &[] }
+    }
+
+    /// Adds to the first page of a file what follows it, without the extents of events.
+    ///
+    /// Errors: it cannot be read, or is too large without them.
+    pub(crate) fn without_events(
+        file: &File,
+        header: &FileHeader,
+        size: u64,
+        path: &Path,
+        kept: &'a mut (Vec<u8>, Vec<Cut>),
+    ) -> Result<Contents<'a>, Error> {
+        let too_large = |size, limit| Error::TooLarge { path: path.to_owned(), size, limit };
+        let end = header.file_end.min(size);
+        if end > END_LIMIT {
+            return Err(too_large(end, END_LIMIT));
+        }
+        let (bytes, cuts) = kept;
+        let mut at = bytes.len() as u64;
+        while at < end {
+            let (length, cut) = match next(file, at, end, header.file_end) {
+                Ok(found) => found,
+                Err(source) => {
+                    return Err(Error::Io { path: path.to_owned(), doing: "read", source });
+                }
+            };
+            match cut {
+                Some(cut) => cuts.push(cut),
+                None => {
+                    let before = bytes.len();
+                    let all = before as u64 + length;
+                    if all > FILE_LIMIT {
+                        return Err(too_large(all, FILE_LIMIT));
+                    }
+                    bytes.resize(all as usize, 0);
+                    let read = file.read_exact_at(&mut bytes[before..], at);
+                    read.map_err(|source| Error::Io {
+                        path: path.to_owned(),
+                        doing: "read",
+                        source,
+                    })?;
+                }
+            }
+            at += length;
+        }
+        Ok(Contents { bytes, cuts })
+    }
+}
+
+/// Bytes from `at` on that belong together, and whether they are an extent of events.
+fn next(file: &File, at: u64, end: u64, file_end: u64) -> io::Result<(u64, Option<Cut>)> {
+    let mut head = [0; EVENTS_HEAD];
+    let room = (end - at).min(EVENTS_HEAD as u64) as usize;
+    file.read_exact_at(&mut head[..room], at)?;
+    let header = ExtentHeader::read_from_prefix(&head).ok().map(|(header, _)| header);
+    let possible = |h: &ExtentHeader| {
+        let whole = h.length > 0 && h.length.is_multiple_of(format::PAGE);
+        h.magic == format::EXTENT_MAGIC && whole && h.length <= file_end - at
+    };
+    let Some(header) = header.filter(possible) else {
+        return Ok((format::PAGE.min(end - at), None));
+    };
+    if header.kind != Kind::Events as u16 {
+        return Ok((header.length.min(end - at), None));
+    }
+    let start = TraceStart::read_from_bytes(&head[EXTENT_HEADER..]).ok();
+    // It may be written anew just now: once its start says so, its lane is the new one.
+    file.read_exact_at(&mut head[..room.min(EXTENT_HEADER)], at)?;
+    let lane = ExtentHeader::read_from_prefix(&head).map_or(header.lane, |(now, _)| now.lane);
+    let header = ExtentHeader { lane, ..header };
+    let length = header.length.min(end - at);
+    Ok((length, start.map(|start| Cut { offset: at, length, header, start })))
+}
+
+/// The committed part of one extent.
+pub(crate) struct Extent {
+    kind: Kind,
+    pub(crate) lane: u32,
+    range: Range,
+}
+
+/// Bytes of the file that are there.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    /// Where they are in the file.
+    pub(crate) offset: u64,
+    /// Where they are in what was read.
+    pub(crate) start: usize,
+    /// One past the last of them there.
+    pub(crate) end: usize,
+}
+
+/// The extents of a file, checked once.
+pub(crate) struct Walk<'a> {
+    bytes: &'a [u8],
+    extents: Vec<Extent>,
+    pub(crate) events: Vec<EventExtent>,
+    pub(crate) notes: Vec<String>,
+    /// The file ends before its own end.
+    pub(crate) is_cut: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// Checks them; an error is what is damaged.
+    pub(crate) fn over(contents: Contents<'a>, header: &FileHeader) -> Result<Walk<'a>, String> {
+        let in_use = usize::try_from(header.file_end).unwrap_or(usize::MAX);
+        let bytes = &contents.bytes[..contents.bytes.len().min(in_use)];
+        let (extents, events, notes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut walk = Walk { bytes, extents, events, notes, is_cut: false };
+        // What was cut out ahead of `at`, and all of it.
+        let (mut gone, mut skipped) = (0, 0);
+        let cut = contents.cuts.iter().fold(0, |sum: u64, cut| sum + cut.length);
+        let have = bytes.len() as u64 + cut;
+        if have < header.file_end {
+            let end = header.file_end;
+            walk.is_cut = true;
+            walk.notes.push(format!("the file is truncated: {have} bytes of {end}"));
+        }
+        let mut cuts = contents.cuts.iter().peekable();
+        let mut at = format::PAGE;
+        loop {
+            if let Some(cut) = cuts.next_if(|cut| cut.offset == at) {
+                at = walk.admit(at, None, &cut.header, Some(cut.start), header.file_end)?;
+                gone += cut.header.length;
+                continue;
+            }
+            let start = (at - gone) as usize;
+            let Some(rest) = bytes.get(start..).and_then(|b| b.get(..EXTENT_HEADER)) else {
+                break;
+            };
+            let extent = ExtentHeader::read_from_bytes(rest).ok();
+            let Some(extent) = extent.filter(|e| e.magic == format::EXTENT_MAGIC) else {
+                skipped += format::PAGE;
+                at += format::PAGE;
+                continue;
+            };
+            let after = TraceStart::read_from_prefix(&bytes[start + EXTENT_HEADER..]).ok();
+            let start_of_trace = after.map(|(start, _)| start);
+            at = walk.admit(at, Some(start), &extent, start_of_trace, header.file_end)?;
+        }
+        if skipped > 0 {
+            walk.notes.push(format!("{skipped} bytes were reserved but not in use yet"));
+        }
+        Ok(walk)
+    }
+
+    /// Checks the extent at `at`, whose bytes are from `place` on if they are there, and returns
+    /// where the next one starts.
+    fn admit(
+        &mut self,
+        at: u64,
+        place: Option<usize>,
+        extent: &ExtentHeader,
+        start: Option<TraceStart>,
+        file_end: u64,
+    ) -> Result<u64, String> {
+        let ExtentHeader { length, committed, lane, .. } = *extent;
+        if length == 0 || length % format::PAGE != 0 {
+            return Err(format!(
+                "extent at byte {at} has length {length}, expected a multiple of 4096"
+            ));
+        }
+        let end = at.checked_add(length).filter(|&end| end <= file_end).ok_or_else(|| {
+            format!(
+                "extent at byte {at} has length {length}, expected an end at or before byte {file_end}"
+            )
+        })?;
+        let room = length - format::EXTENT_HEADER;
+        if committed > room {
+            return Err(format!(
+                "extent at byte {at} has {committed} bytes in use, expected at most {room}"
+            ));
+        }
+        match (Kind::from_number(extent.kind), place) {
+            (Some(Kind::Events), _) => {
+                let event_extent = |start| EventExtent { offset: at, committed, lane, start };
+                self.events.extend(start.map(event_extent));
+            }
+            (Some(kind), Some(place)) => {
+                let start = place + EXTENT_HEADER;
+                let end = (start as u64 + committed).min(self.bytes.len() as u64) as usize;
+                let range = Range { offset: at + format::EXTENT_HEADER, start, end };
+                self.extents.push(Extent { kind, lane, range });
+            }
+            _ => {}
+        }
+        Ok(end)
+    }
+
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &Extent> {
+        self.extents.iter().filter(move |extent| extent.kind == kind)
+    }
+
+    /// Bytes of the file that are there.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn ranges(&self, kind: Kind) -> Vec<Range> {
+        self.of(kind).map(|extent| extent.range).collect()
+    }
+
+    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
+    /// left out.
+    pub(crate) fn records<T: FromBytes>(
+        &self,
+        kind: Kind,
+    ) -> impl Iterator<Item = (&Extent, T, u64)> {
+        self.of(kind).flat_map(move |extent| {
+            let Range { offset, start, end } = extent.range;
+            let records = self.bytes[start..end].chunks_exact(size_of::<T>());
+            records.enumerate().filter_map(move |(i, record)| {
+                let record = T::read_from_bytes(record).ok()?;
+                Some((extent, record, offset + (i * size_of::<T>()) as u64))
+            })
+        })
+    }
+}

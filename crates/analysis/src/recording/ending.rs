@@ -1,0 +1,118 @@
+//! How a process image ended, and when: from what `heaptide run` saw, what the image noted, and the
+//! last sign of life.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heaptide_format as format;
+use heaptide_format::FileHeader;
+
+use crate::model::{End, Run};
+use crate::profile::reader::Profile;
+use crate::recording::identity::{Place, Start};
+
+/// How far the clocks of the recorder and of the command may be apart, in nanoseconds.
+const CLOCKS_APART_NS: u64 = 1_000_000;
+/// How far the wall clock may have been set while a program ran, in nanoseconds.
+const CLOCK_SET_NS: u64 = 60_000_000_000;
+
+/// How a process image ended, and what to say about how complete its profile is.
+pub(crate) struct Ending {
+    pub(crate) file: PathBuf,
+    pub(crate) run: Option<Run>,
+    pub(crate) end: End,
+    /// It became a program that has no profile, and nobody noted why.
+    pub(crate) became_unrecorded: bool,
+    pub(crate) lasted: Lasted,
+    pub(crate) process_number: u32,
+    pub(crate) execs: u32,
+    pub(crate) part: Option<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// From the start of an image to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lasted {
+    pub(crate) ns: u64,
+    /// Whether that is all of it; else it is known to have lasted at least so long.
+    pub(crate) is_known: bool,
+}
+
+/// What is known from outside of the end of an image.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outside {
+    /// When `heaptide run` saw the process end, on the monotonic clock.
+    pub(crate) ended_ns: Option<u64>,
+    /// The wall clock when nothing of the recording ran any more, or now.
+    pub(crate) latest_ns: u64,
+    /// When the next image of the process began.
+    pub(crate) next: Option<Start>,
+}
+
+/// The end as the image itself noted it.
+pub(crate) fn noted(header: &FileHeader) -> Option<End> {
+    match header.end_kind {
+        kind if kind == format::End::Exited as u32 => Some(End::Exited(header.end_code)),
+        kind if kind == format::End::Exec as u32 => Some(End::Exec),
+        _ => None,
+    }
+}
+
+/// Whether another program took the place of an image.
+pub(crate) fn is_exec(header: &FileHeader, place: Option<&Place>) -> bool {
+    place.is_some_and(|place| place.is_followed) || noted(header) == Some(End::Exec)
+}
+
+/// From start to end. Where no end was seen or noted: until the next image of the process began,
+/// until now while it runs, else until the last sign of life.
+pub(crate) fn lasted(profile: &Profile, end: End, outside: &Outside) -> Lasted {
+    let header = &profile.header;
+    let seen_ns = seen_ns(profile);
+    let known = |ns: u64| Lasted { ns: ns.max(seen_ns), is_known: true };
+    let since_start = |realtime_ns: u64| realtime_ns.saturating_sub(header.start_realtime_ns);
+    if let Some(ns) = seen_to_end(header, seen_ns, outside) {
+        return known(ns);
+    }
+    match outside.next {
+        _ if header.end_time_ns != 0 => known(header.end_time_ns),
+        _ if end == End::Running => known(since_start(now_ns())),
+        Some(next) => known(until(header, next)),
+        None => Lasted { ns: seen_ns, is_known: false },
+    }
+}
+
+/// When `heaptide run` saw it end, if that can be: not before the last sign of life, and not long
+/// after everything was over. A process may have another clock (a time namespace).
+fn seen_to_end(header: &FileHeader, seen_ns: u64, outside: &Outside) -> Option<u64> {
+    let ns = outside.ended_ns?.checked_sub(header.start_monotonic_ns)?;
+    let ended_ns = header.start_realtime_ns.checked_add(ns)?;
+    let is_late = ended_ns > outside.latest_ns.saturating_add(CLOCK_SET_NS);
+    (!is_late && ns.saturating_add(CLOCKS_APART_NS) >= seen_ns).then_some(ns)
+}
+
+/// From the start of an image to that of the next, by the clock that is not set, if both have it.
+fn until(header: &FileHeader, next: Start) -> u64 {
+    let own = Start::of(header);
+    match (own.monotonic_ns, next.monotonic_ns) {
+        (0, _) | (_, 0) => next.realtime_ns.saturating_sub(own.realtime_ns),
+        (own, next) => next.saturating_sub(own),
+    }
+}
+
+/// The last sign of life, nanoseconds from the start.
+pub(crate) fn seen_ns(profile: &Profile) -> u64 {
+    let header = &profile.header;
+    let named = &profile.named;
+    let sample = profile.timeline.last().map(|sample| sample.time_ns);
+    let mark = named.marks.last().map(|mark| mark.record.time_ns);
+    let windows = named.windows.iter().map(|w| w.record.begin_time_ns.max(w.record.end_time_ns));
+    let events = profile.events.iter().map(|e| e.start.time_ns.max(e.start.last_time_ns));
+    let own = [header.last_seen_ns, header.peak_time_ns, header.end_time_ns, header.reset_time_ns];
+    own.into_iter().chain(sample).chain(mark).chain(windows).chain(events).fold(0, u64::max)
+}
+
+/// The wall clock, nanoseconds since 1970-01-01 UTC.
+pub(crate) fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}

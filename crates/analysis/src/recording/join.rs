@@ -1,0 +1,509 @@
+//! The tables of several process images joined to those of one.
+//!
+//! What has the same content is the same: frames by function, module and place, modules by path and
+//! build-id, lanes by name, stacks and scope paths by what they are made of. Every sum over the
+//! joined sites is the sum over those of the parts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{
+    End, Entered, Frame, FrameId, Label, LabelId, Lane, LaneId, Measures, Mode, Module, ModuleId,
+    Process, Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode,
+};
+use crate::recording::join_timeline;
+use crate::recording::origin::{self, Origin};
+
+/// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
+/// frame or scope of what it allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Apart {
+    /// In no tree: what is the same in several processes is one.
+    Nowhere,
+    /// By frames such as `[rank 3]`.
+    InStacks(Origin),
+    /// By scopes such as `rank=3`.
+    InScopes(Origin),
+}
+
+impl Recording {
+    /// Joins all process images to one. Its peak, and what is at the peak, are sums of each one's
+    /// own; timeline, windows and marks are on the clock of all.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::join::Apart;
+    /// use heaptide_analysis::model::{Process, Recording};
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let read = || Process::from_bytes(&bytes, "12-0.profile".as_ref()).unwrap();
+    /// let processes = vec![read(), read()];
+    /// let path = "a.heaptide".into();
+    /// let mut recording = Recording { path, processes, ..Recording::default() };
+    /// recording.join(Apart::Nowhere);
+    /// assert_eq!(recording.processes[0].images, 2);
+    /// ```
+    pub fn join(&mut self, apart: Apart) {
+        if self.processes.len() > 1 || apart != Apart::Nowhere && !self.processes.is_empty() {
+            let processes = std::mem::take(&mut self.processes);
+            self.processes.extend(join(processes, apart, &self.path));
+        }
+    }
+}
+
+fn join(processes: Vec<Process>, apart: Apart, path: &Path) -> Option<Process> {
+    let heading = heading(&processes, path)?;
+    let mut joining = Joining::new(heading);
+    let mut places = vec![None; processes.len()];
+    if let Apart::InStacks(by) | Apart::InScopes(by) = apart {
+        for group in origin::groups(&processes, by) {
+            group.members.iter().for_each(|&member| places[member] = Some(group.name.clone()));
+        }
+    }
+    let mut time = join_timeline::Joining::of(&processes);
+    for (index, (mut process, place)) in processes.into_iter().zip(places).enumerate() {
+        let lanes = joining.lanes(&process.lanes);
+        time.add(index, &mut process, &lanes);
+        let outermost = match (apart, place) {
+            (Apart::InStacks(_), Some(place)) => Outermost::Frame(place),
+            (Apart::InScopes(by), Some(place)) => Outermost::Scope(by, place),
+            _ => Outermost::Nothing,
+        };
+        joining.add(process, &lanes, outermost);
+    }
+    let mut joined = joining.joined;
+    time.finish(&mut joined);
+    Some(joined)
+}
+
+/// What is put round all that a process allocated.
+enum Outermost {
+    Nothing,
+    Frame(Arc<str>),
+    Scope(Origin, Arc<str>),
+}
+
+/// What makes sites the same.
+type Key = (StackId, ScopeId, Option<LabelId>, LaneId, Option<u64>, SiteKind);
+
+/// The joined tables as processes are added, and where what is in them.
+struct Joining {
+    joined: Process,
+    modules: FxHashMap<(String, Vec<u8>), ModuleId>,
+    frames: FxHashMap<Frame, FrameId>,
+    stacks: FxHashMap<(StackId, FrameId), StackId>,
+    scopes: FxHashMap<(ScopeId, Arc<str>, Arc<str>), ScopeId>,
+    entered: FxHashMap<(ScopeId, LaneId), usize>,
+    labels: FxHashMap<Label, LabelId>,
+    lanes: FxHashMap<String, LaneId>,
+    sites: FxHashMap<Key, usize>,
+}
+
+impl Joining {
+    fn new(joined: Process) -> Joining {
+        Joining {
+            joined,
+            modules: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+            scopes: FxHashMap::default(),
+            entered: FxHashMap::default(),
+            labels: FxHashMap::default(),
+            lanes: FxHashMap::default(),
+            sites: FxHashMap::default(),
+        }
+    }
+
+    /// Adds the lanes of a process and says which each is.
+    fn lanes(&mut self, lanes: &[Lane]) -> Vec<LaneId> {
+        let joined = &mut self.joined.lanes;
+        let add = |lane: &Lane| {
+            let id = *self.lanes.entry(lane.name.clone()).or_insert_with(|| {
+                let nothing = Measures::default();
+                joined.push(Lane { name: lane.name.clone(), threads: 0, measures: nothing });
+                LaneId((joined.len() - 1) as u32)
+            });
+            let sums = &mut joined[id.0 as usize];
+            sums.threads = sums.threads.saturating_add(lane.threads);
+            sums.measures.add(&lane.measures);
+            id
+        };
+        lanes.iter().map(add).collect()
+    }
+
+    fn add(&mut self, process: Process, lanes: &[LaneId], outermost: Outermost) {
+        self.sums(&process);
+        let (bottom, root) = self.outermost(outermost);
+        let stacks = self.stacks(&process, bottom);
+        let scopes = self.scopes(process.scopes, root);
+        let labels: Vec<LabelId> = process.labels.into_iter().map(|l| self.label(l)).collect();
+        for Entered { scope, lane, times } in process.entered {
+            let (scope, lane) = (scopes[scope.0 as usize], lanes[lane.0 as usize]);
+            let rows = &mut self.joined.entered;
+            let at = *self.entered.entry((scope, lane)).or_insert_with(|| {
+                rows.push(Entered { scope, lane, times: 0 });
+                rows.len() - 1
+            });
+            rows[at].times = rows[at].times.saturating_add(times);
+        }
+        self.sites.reserve(process.sites.len());
+        let mut sites = Vec::with_capacity(process.sites.len());
+        for site in process.sites {
+            let index = self.site(Site {
+                stack: stacks[site.stack.0 as usize],
+                scope: scopes[site.scope.0 as usize],
+                label: site.label.map(|label| labels[label.0 as usize]),
+                lane: lanes[site.lane.0 as usize],
+                ..site
+            });
+            sites.push(index as u32);
+        }
+        for mut trace in process.traces {
+            trace.move_sites(|site| Some(sites[site as usize]));
+            trace.move_scopes(|scope| scopes[scope.0 as usize]);
+            trace.move_stacks(|stack| stacks[stack.0 as usize]);
+            trace.move_lanes(|lane| lanes[lane.0 as usize]);
+            self.joined.traces.push(trace);
+        }
+    }
+
+    /// What adds up.
+    fn sums(&mut self, process: &Process) {
+        let joined = &mut self.joined;
+        let peak_bytes = joined.totals.peak_bytes.saturating_add(process.totals.peak_bytes);
+        joined.totals.add(&process.totals);
+        joined.totals.peak_bytes = peak_bytes;
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut joined.peak_bound_bytes, process.peak_bound_bytes);
+        add(&mut joined.unmatched_frees, process.unmatched_frees);
+        add(&mut joined.unwinder.0, process.unwinder.0);
+        add(&mut joined.unwinder.1, process.unwinder.1);
+        joined.lanes_at_once = joined.lanes_at_once.saturating_add(process.lanes_at_once);
+        for &(name, meaning, count) in &process.losses {
+            match joined.losses.iter_mut().find(|loss| loss.0 == name) {
+                Some(loss) => add(&mut loss.2, count),
+                None => joined.losses.push((name, meaning, count)),
+            }
+        }
+        for class in &process.histogram {
+            let classes = &mut joined.histogram;
+            match classes.binary_search_by_key(&class.size_min, |c| c.size_min) {
+                Ok(at) => {
+                    let SizeClass { requested, usable, freed, .. } = &mut classes[at];
+                    add(requested, class.requested);
+                    add(usable, class.usable);
+                    add(freed, class.freed);
+                }
+                Err(at) => classes.insert(at, *class),
+            }
+        }
+    }
+
+    /// The stack and the scope below which a process's own are.
+    fn outermost(&mut self, outermost: Outermost) -> (StackId, ScopeId) {
+        match outermost {
+            Outermost::Nothing => (StackId(0), ScopeId(0)),
+            Outermost::Frame(name) => {
+                let function = Some(format!("[{name}]").into());
+                let (module, file, line) = (None, None, None);
+                let frame =
+                    self.frame(Frame { function, module, offset: 0, file, line, inlined: false });
+                (self.stack(StackId(0), frame), ScopeId(0))
+            }
+            Outermost::Scope(by, name) => {
+                let value = name.strip_prefix(by.name()).map_or(&*name, str::trim_start);
+                let scope = Scope {
+                    parent: ScopeId(0),
+                    attribute: by.name().into(),
+                    value: value.into(),
+                    entered: 0,
+                    frees_here: 0,
+                    freed_here_bytes: 0,
+                };
+                (StackId(0), self.scope(scope))
+            }
+        }
+    }
+
+    fn stacks(&mut self, process: &Process, bottom: StackId) -> Vec<StackId> {
+        let modules: Vec<ModuleId> = process.modules.iter().map(|m| self.module(m)).collect();
+        let frame = |frame: &Frame| {
+            let module = frame.module.map(|module| modules[module.0 as usize]);
+            self.frame(Frame { module, ..frame.clone() })
+        };
+        let frames: Vec<FrameId> = process.frames.iter().map(frame).collect();
+        self.stacks.reserve(process.stacks.len());
+        let mut stacks = Vec::with_capacity(process.stacks.len());
+        stacks.push(bottom);
+        for node in process.stacks.iter().skip(1) {
+            let parent = stacks[node.parent.0 as usize];
+            stacks.push(self.stack(parent, frames[node.frame.0 as usize]));
+        }
+        stacks
+    }
+
+    fn module(&mut self, module: &Module) -> ModuleId {
+        let all = &mut self.joined.modules;
+        let key = (module.path.clone(), module.build_id.clone());
+        let id = *self.modules.entry(key).or_insert_with(|| {
+            all.push(module.clone());
+            ModuleId((all.len() - 1) as u32)
+        });
+        all[id.0 as usize].unloaded &= module.unloaded;
+        id
+    }
+
+    fn frame(&mut self, frame: Frame) -> FrameId {
+        if let Some(&id) = self.frames.get(&frame) {
+            return id;
+        }
+        let id = FrameId(self.joined.frames.len() as u32);
+        self.joined.frames.push(frame.clone());
+        self.frames.insert(frame, id);
+        id
+    }
+
+    fn stack(&mut self, parent: StackId, frame: FrameId) -> StackId {
+        let all = &mut self.joined.stacks;
+        *self.stacks.entry((parent, frame)).or_insert_with(|| {
+            all.push(StackNode { parent, frame });
+            StackId((all.len() - 1) as u32)
+        })
+    }
+
+    fn scopes(&mut self, scopes: Vec<Scope>, root: ScopeId) -> Vec<ScopeId> {
+        let mut ids: Vec<ScopeId> = Vec::with_capacity(scopes.len());
+        for (index, scope) in scopes.into_iter().enumerate() {
+            let (frees, bytes, times) = (scope.frees_here, scope.freed_here_bytes, scope.entered);
+            let id = match index {
+                0 => root,
+                _ => self.scope(Scope { parent: ids[scope.parent.0 as usize], ..scope }),
+            };
+            ids.push(id);
+            let sums = &mut self.joined.scopes[id.0 as usize];
+            sums.entered = sums.entered.saturating_add(times);
+            sums.frees_here = sums.frees_here.saturating_add(frees);
+            sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(bytes);
+        }
+        ids
+    }
+
+    /// The path of a parent and a name, without what it counts.
+    fn scope(&mut self, scope: Scope) -> ScopeId {
+        let all = &mut self.joined.scopes;
+        let key = (scope.parent, scope.attribute.clone(), scope.value.clone());
+        *self.scopes.entry(key).or_insert_with(|| {
+            all.push(Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope });
+            ScopeId((all.len() - 1) as u32)
+        })
+    }
+
+    fn label(&mut self, label: Label) -> LabelId {
+        let all = &mut self.joined.labels;
+        *self.labels.entry(label.clone()).or_insert_with(|| {
+            all.push(label);
+            LabelId((all.len() - 1) as u32)
+        })
+    }
+
+    /// Adds a site and says which it is.
+    fn site(&mut self, site: Site) -> usize {
+        let Site { stack, scope, label, lane, size, kind, .. } = site;
+        let all = &mut self.joined.sites;
+        let at = *self.sites.entry((stack, scope, label, lane, size, kind)).or_insert(all.len());
+        let Some(sum) = all.get_mut(at) else {
+            all.push(site);
+            return at;
+        };
+        // What a label says is no request: of a sum only real ones count.
+        let largest_bytes = match (sum.only_said(), site.only_said()) {
+            (true, false) => site.measures.largest_bytes,
+            (false, true) => sum.measures.largest_bytes,
+            _ => sum.measures.largest_bytes.max(site.measures.largest_bytes),
+        };
+        sum.measures.add(&site.measures);
+        sum.measures.largest_bytes = largest_bytes;
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut sum.moved.blocks, site.moved.blocks);
+        add(&mut sum.moved.usable_bytes, site.moved.usable_bytes);
+        add(&mut sum.moved.requested_bytes, site.moved.requested_bytes);
+        add(&mut sum.lent_bytes, site.lent_bytes);
+        at
+    }
+}
+
+impl Site {
+    /// Whether all its blocks came by labelling, so that its requests are what labels say.
+    pub(crate) fn only_said(&self) -> bool {
+        self.moved.blocks > 0 && self.moved.blocks >= self.measures.allocations
+    }
+}
+
+/// What the joined process is called, without tables; none of no processes.
+fn heading(processes: &[Process], path: &Path) -> Option<Process> {
+    let first = processes.first()?;
+    let alone = processes.len() == 1;
+    let numbers = (first.pid, first.ppid, first.image, first.process_number, first.execs);
+    let numbers = if alone { numbers } else { (0, 0, 0, 0, 0) };
+    let images = processes.iter().map(|p| p.images).fold(0, u32::saturating_add);
+    let notes = notes(processes);
+    Some(Process {
+        file: if alone { first.file.clone() } else { path.to_owned() },
+        pid: numbers.0,
+        ppid: numbers.1,
+        image: numbers.2,
+        process_number: numbers.3,
+        execs: numbers.4,
+        forked: alone && first.forked,
+        program: common(processes, |p| &p.program).cloned().unwrap_or_default(),
+        command: command(processes),
+        host: hosts(processes),
+        rank: first.rank.filter(|_| processes.iter().all(|p| p.rank == first.rank)),
+        job: common(processes, |p| &p.job).cloned().unwrap_or_default(),
+        run: first.run.clone().filter(|_| processes.iter().all(|p| p.run == first.run)),
+        images,
+        start_realtime_ns: 0,
+        duration_ns: 0,
+        duration_is_known: processes.iter().all(|p| p.duration_is_known),
+        end: end(processes),
+        mode: most_told(processes),
+        totals: Measures::default(),
+        peak_time_ns: first.peak_time_ns,
+        peak_bound_bytes: 0,
+        unmatched_frees: 0,
+        unrecorded: common(processes, |p| &p.unrecorded).copied().flatten(),
+        has_own_malloc: processes.iter().any(|p| p.has_own_malloc),
+        losses: Vec::new(),
+        histogram: Vec::new(),
+        lanes: Vec::new(),
+        modules: Vec::new(),
+        frames: Vec::new(),
+        stacks: vec![StackNode { parent: StackId(0), frame: FrameId(0) }],
+        scopes: first.scopes.first().map(nothing_counted).into_iter().collect(),
+        entered: Vec::new(),
+        labels: Vec::new(),
+        sites: Vec::new(),
+        windows: Vec::new(),
+        marks: Vec::new(),
+        timeline: Vec::new(),
+        traces: Vec::new(),
+        unwinder: (0, 0),
+        lanes_at_once: 0,
+        part: first.part.clone().filter(|_| alone),
+        notes,
+    })
+}
+
+fn nothing_counted(scope: &Scope) -> Scope {
+    Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope.clone() }
+}
+
+/// What is the same of all.
+fn common<'a, T: PartialEq + ?Sized>(
+    processes: &'a [Process],
+    of: impl Fn(&'a Process) -> &'a T,
+) -> Option<&'a T> {
+    let first = of(processes.first()?);
+    processes.iter().all(|p| of(p) == first).then_some(first)
+}
+
+/// The command of one process, else the programs.
+fn command(processes: &[Process]) -> Vec<String> {
+    /// Programs that are named.
+    const NAMED: usize = 3;
+    if let [process] = processes {
+        return process.command.clone();
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for process in processes {
+        let path = process.command.first().unwrap_or(&process.program);
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = match names.len().checked_sub(NAMED) {
+        None | Some(0) => String::new(),
+        Some(n) => format!(" and {n} more"),
+    };
+    let named = names[..names.len().min(NAMED)].join(", ");
+    vec![format!("{named}{more}")]
+}
+
+fn hosts(processes: &[Process]) -> String {
+    if let Some(host) = common(processes, |p| &p.host) {
+        return host.clone();
+    }
+    let mut hosts: Vec<&str> = processes.iter().map(|p| p.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    format!("{} hosts", hosts.len())
+}
+
+/// The mode of those that tell most.
+fn most_told(processes: &[Process]) -> Mode {
+    let has = |mode| processes.iter().any(|p| p.mode == mode);
+    match () {
+        () if has(Mode::Stacks) => Mode::Stacks,
+        () if has(Mode::Scopes) => Mode::Scopes,
+        () => Mode::Counters,
+    }
+}
+
+/// How it ended as a whole: it runs while one does; else as the processes that were started first
+/// in each run, the one that ended worst.
+fn end(processes: &[Process]) -> End {
+    if processes.iter().any(|p| p.end == End::Running) {
+        return End::Running;
+    }
+    let run = |p: &Process| p.run.as_ref().map(|run| run.number);
+    let mut roots: FxHashMap<Option<u32>, (u32, End)> = FxHashMap::default();
+    for process in processes {
+        let number = process.process_number;
+        let root = roots.entry(run(process)).or_insert((number, process.end));
+        if root.0 == number {
+            root.1 = process.end;
+        }
+    }
+    let badness = |end: &End| match end {
+        End::Signaled(signal) => (4, *signal),
+        End::Exited(status) if *status != 0 => (3, *status),
+        End::Unknown => (2, 0),
+        End::Exec => (1, 0),
+        End::Exited(_) | End::Running => (0, 0),
+    };
+    roots.into_values().map(|root| root.1).max_by_key(badness).unwrap_or(End::Unknown)
+}
+
+/// What was said of each, once, with how many it is said of.
+fn notes(processes: &[Process]) -> Vec<String> {
+    if let [process] = processes {
+        return process.notes.clone();
+    }
+    let mut said: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut at: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut say = |note, pid| {
+        let index = *at.entry(note).or_insert(said.len());
+        match said.get_mut(index) {
+            Some((_, pids)) => pids.push(pid),
+            None => said.push((note, vec![pid])),
+        }
+    };
+    let mode = most_told(processes);
+    for process in processes {
+        process.notes.iter().for_each(|note| say(note, process.pid));
+        match process.mode {
+            other if other == mode => {}
+            Mode::Counters => say("recorded with --mode counters: in the totals only", process.pid),
+            _ => say("recorded with --mode scopes: without stacks", process.pid),
+        }
+        process.part.iter().for_each(|part| say(part, process.pid));
+    }
+    let line = |(note, pids): (&str, Vec<u32>)| match &*pids {
+        [pid] => format!("pid {pid}: {note}"),
+        _ => format!("{} processes: {note}", pids.len()),
+    };
+    said.into_iter().map(line).collect()
+}

@@ -1,0 +1,227 @@
+//! Timeline, windows and marks of several processes on one clock, from the start of the first.
+//!
+//! What a process holds is a step function: it is what its last sample said, its peak at the time
+//! of its peak (and no longer), and nothing after its end. The joined timeline is their sum.
+
+use std::sync::Arc;
+
+use heaptide_format::Sample;
+
+use crate::model::{LaneId, Mark, Process, Window};
+use crate::recording::origin::{self, Origin};
+
+/// Samples of a joined timeline at most: of more, those with most live are kept.
+const SAMPLES_MAX: usize = 1 << 15;
+
+/// The joined times as processes are added.
+pub(crate) struct Joining {
+    start_ns: u64,
+    end_ns: u64,
+    images: usize,
+    /// What each process is called, where there are several.
+    names: Vec<Option<Arc<str>>>,
+    /// What each process says from when on.
+    steps: Vec<(u32, Sample)>,
+    windows: Vec<Window>,
+    marks: Vec<Mark>,
+}
+
+impl Joining {
+    pub(crate) fn of(processes: &[Process]) -> Joining {
+        let start = processes.iter().map(|p| p.start_realtime_ns).min();
+        let mut names = vec![None; processes.len()];
+        let ranked = processes.iter().all(|p| p.rank.is_some());
+        let by = if ranked { Origin::Rank } else { Origin::Process };
+        let groups = match processes {
+            [_] => Vec::new(),
+            _ => origin::groups(processes, by),
+        };
+        for group in groups {
+            group.members.iter().for_each(|&member| names[member] = Some(group.name.clone()));
+        }
+        Joining {
+            start_ns: start.unwrap_or(0),
+            end_ns: processes.iter().map(end_ns).max().unwrap_or(0),
+            images: processes.len(),
+            names,
+            steps: Vec::new(),
+            windows: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// Takes the times of a process; `lanes` are those of the joined tables by its own.
+    pub(crate) fn add(&mut self, index: usize, process: &mut Process, lanes: &[LaneId]) {
+        let after_ns = process.start_realtime_ns.saturating_sub(self.start_ns);
+        let name = self.names[index].clone();
+        let named = |own: &Arc<str>| match &name {
+            Some(process) if own.is_empty() => Arc::from(format!("[{process}]")),
+            Some(process) => Arc::from(format!("{own} [{process}]")),
+            None => own.clone(),
+        };
+        self.windows.extend(std::mem::take(&mut process.windows).into_iter().map(|window| {
+            let end_time_ns = match window.open {
+                true => 0,
+                false => window.end_time_ns.saturating_add(after_ns),
+            };
+            let begin_time_ns = window.begin_time_ns.saturating_add(after_ns);
+            Window { name: named(&window.name), begin_time_ns, end_time_ns, ..window }
+        }));
+        self.marks.extend(std::mem::take(&mut process.marks).into_iter().map(|mark| Mark {
+            time_ns: mark.time_ns.saturating_add(after_ns),
+            name: named(&mark.name),
+            lane: mark.lane.map(|lane| lanes[lane.0 as usize]),
+            ..mark
+        }));
+        for trace in &mut process.traces {
+            trace.after_ns = trace.after_ns.saturating_add(after_ns);
+        }
+        let ended = end_ns(process) < self.end_ns;
+        let timeline = std::mem::take(&mut process.timeline);
+        let steps = match self.images {
+            1 => timeline,
+            _ => steps(process, timeline, ended),
+        };
+        self.steps.extend(steps.into_iter().map(|sample| {
+            let time_ns = sample.time_ns.saturating_add(after_ns);
+            (index as u32, Sample { time_ns, ..sample })
+        }));
+    }
+
+    /// Gives the joined process its times.
+    pub(crate) fn finish(mut self, joined: &mut Process) {
+        joined.start_realtime_ns = self.start_ns;
+        joined.duration_ns = self.end_ns.saturating_sub(self.start_ns);
+        self.windows.sort_by_key(|window| window.begin_time_ns);
+        self.marks.sort_by_key(|mark| mark.time_ns);
+        joined.windows = self.windows;
+        joined.marks = self.marks;
+        self.steps.sort_by_key(|(_, sample)| sample.time_ns);
+        let timeline = sums(&self.steps, self.images);
+        if self.images > 1 {
+            let most = timeline.iter().rev().max_by_key(|sample| sample.live_bytes);
+            let (time_ns, bytes) = most.map_or((0, 0), |most| (most.time_ns, most.live_bytes));
+            joined.peak_time_ns = time_ns;
+            joined.part = Some(format!(
+                "the peak is the sum of each image's own; at most {bytes} bytes were live at once"
+            ));
+        }
+        joined.timeline = thinned(timeline);
+    }
+}
+
+/// The most bytes that processes had live at once, as far as samples and peaks tell; of one, its
+/// peak.
+///
+/// ```
+/// use heaptide_analysis::recording::join_timeline::most_at_once;
+/// # let mut bytes = vec![0; 4096];
+/// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+/// # (bytes[8], bytes[12], bytes[65], bytes[72]) = (1, 2, 16, 5);
+/// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+/// assert_eq!(most_at_once(&[&process]), process.totals.peak_bytes);
+/// ```
+pub fn most_at_once(processes: &[&Process]) -> u64 {
+    let last_ns = processes.iter().map(|p| end_ns(p)).max().unwrap_or(0);
+    let mut all: Vec<(u32, Sample)> = Vec::new();
+    for (process, index) in processes.iter().zip(0..) {
+        let start_ns = process.start_realtime_ns;
+        let steps = steps(process, process.timeline.clone(), end_ns(process) < last_ns);
+        all.extend(steps.into_iter().map(|sample| {
+            (index, Sample { time_ns: sample.time_ns.saturating_add(start_ns), ..sample })
+        }));
+    }
+    all.sort_by_key(|(_, sample)| sample.time_ns);
+    let sums = sums(&all, processes.len());
+    let most = sums.iter().map(|sum| sum.live_bytes).max().unwrap_or(0);
+    match processes {
+        [process] => process.totals.peak_bytes,
+        _ => most,
+    }
+}
+
+fn end_ns(process: &Process) -> u64 {
+    process.start_realtime_ns.saturating_add(process.duration_ns)
+}
+
+/// The samples of a process, its peak, and its end if others went on.
+fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> {
+    let totals = &process.totals;
+    let peak_at = steps.partition_point(|sample| sample.time_ns <= process.peak_time_ns);
+    let before = peak_at.checked_sub(1).map_or(NOTHING, |at| steps[at]);
+    let (time_ns, peak_bytes) = (process.peak_time_ns, totals.peak_bytes);
+    let next = steps.get(peak_at).map_or(totals.live_bytes, |next| next.live_bytes);
+    // What it had just after its peak is not known: no more than it had before, or has next.
+    let after = Sample { peak_bytes, live_bytes: before.live_bytes.max(next), ..before };
+    let after = Sample { time_ns: time_ns.saturating_add(1), ..after };
+    let peak = Sample { time_ns, live_bytes: peak_bytes, peak_bytes, ..before };
+    steps.splice(peak_at..peak_at, [peak, after]);
+    let last = steps.last().copied().unwrap_or(NOTHING);
+    let living = match ended {
+        true => Sample { live_bytes: 0, resident_bytes: 0, virtual_bytes: 0, ..last },
+        false => Sample { live_bytes: totals.live_bytes, ..last },
+    };
+    let time_ns = process.duration_ns.max(last.time_ns);
+    let peak_bytes = totals.peak_bytes.max(last.peak_bytes);
+    let at_end = Sample { time_ns, peak_bytes, ..living };
+    steps.push(match process.duration_is_known {
+        true => Sample {
+            allocations: totals.allocations.max(last.allocations),
+            frees: totals.frees.max(last.frees),
+            usable_bytes: totals.usable_bytes.max(last.usable_bytes),
+            ..at_end
+        },
+        // When the rest was is not known.
+        false => at_end,
+    });
+    steps
+}
+
+const NOTHING: Sample = Sample {
+    time_ns: 0,
+    live_bytes: 0,
+    peak_bytes: 0,
+    allocations: 0,
+    frees: 0,
+    usable_bytes: 0,
+    resident_bytes: 0,
+    virtual_bytes: 0,
+};
+
+/// The sum of all step functions after each step.
+fn sums(steps: &[(u32, Sample)], images: usize) -> Vec<Sample> {
+    let mut now = vec![NOTHING; images];
+    let mut sum = NOTHING;
+    let mut sums: Vec<Sample> = Vec::with_capacity(steps.len());
+    for &(index, step) in steps {
+        let was = std::mem::replace(&mut now[index as usize], step);
+        let change = |sum: u64, is: u64, was: u64| sum.wrapping_sub(was).wrapping_add(is);
+        sum = Sample {
+            time_ns: step.time_ns,
+            live_bytes: change(sum.live_bytes, step.live_bytes, was.live_bytes),
+            peak_bytes: change(sum.peak_bytes, step.peak_bytes, was.peak_bytes),
+            allocations: change(sum.allocations, step.allocations, was.allocations),
+            frees: change(sum.frees, step.frees, was.frees),
+            usable_bytes: change(sum.usable_bytes, step.usable_bytes, was.usable_bytes),
+            resident_bytes: change(sum.resident_bytes, step.resident_bytes, was.resident_bytes),
+            virtual_bytes: change(sum.virtual_bytes, step.virtual_bytes, was.virtual_bytes),
+        };
+        match sums.last_mut() {
+            Some(last) if last.time_ns == sum.time_ns && last.live_bytes <= sum.live_bytes => {
+                *last = sum;
+            }
+            _ => sums.push(sum),
+        }
+    }
+    sums
+}
+
+/// Of too many samples the highest of each few, and the last.
+fn thinned(samples: Vec<Sample>) -> Vec<Sample> {
+    let Some(last) = samples.last().copied().filter(|_| samples.len() > SAMPLES_MAX) else {
+        return samples;
+    };
+    let few = samples.len().div_ceil(SAMPLES_MAX - 1);
+    let highest = |few: &[Sample]| few.iter().max_by_key(|sample| sample.live_bytes).copied();
+    samples.chunks(few).filter_map(highest).chain([last]).collect()
+}

@@ -1,0 +1,385 @@
+//! Several recordings copied into one: files as they are, names of all, and where each is from.
+//!
+//! Profiles are not decoded. Files of the first run get `r1-` in front of their name, of the second
+//! `r2-`, so that equal pids stay apart and snapshots and baselines stay beside their profile.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heaptide_format as format;
+use rustc_hash::FxHashSet;
+
+use crate::Error;
+use crate::files::file_names;
+use crate::files::input;
+use crate::profile::pack;
+use crate::profile::reader::FILE_LIMIT;
+use crate::recording::metadata::{self, MergedRun, Metadata};
+use crate::recording::open::{names, profiles_in};
+use crate::recording::running::maps_file;
+use crate::recording::snapshot;
+use crate::symbols::{Blazesym, Engine, Symbols};
+use crate::trace;
+
+/// What is being done to how much of how much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    /// Files are copied.
+    Copying,
+    /// Addresses of an unsealed recording are looked up.
+    Naming,
+}
+
+/// What merging did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Merged {
+    /// Runs that the merged recording is of: recordings that were merged themselves count as those
+    /// they were made of.
+    pub runs: usize,
+    /// Process images in it.
+    pub images: usize,
+    /// A line for each file that could not be read and is there as it was, and for each module
+    /// without names.
+    pub notes: Vec<String>,
+}
+
+/// Copies recordings into a directory that is there and empty. Unsealed ones get names on the way;
+/// of processes that run the copy is as they are now. The recordings are only read. `progress` is
+/// told what is being done, how much of it is done, and how much there is.
+///
+/// Errors: a recording is not there, has nothing that can be read or is given twice, or something
+/// cannot be copied. What was copied before then stays in the directory.
+///
+/// ```
+/// let mut quiet = |_, _, _| {};
+/// let inputs = ["missing.heaptide".into()];
+/// assert!(heaptide_analysis::recording::merge::merge(&inputs, "all".as_ref(), &mut quiet).is_err());
+/// ```
+pub fn merge(
+    recordings: &[PathBuf],
+    directory: &Path,
+    progress: &mut dyn FnMut(Doing, usize, usize),
+) -> Result<Merged, Error> {
+    merge_with(recordings, directory, &Blazesym, progress)
+}
+
+/// The same with an engine for names.
+pub fn merge_with(
+    recordings: &[PathBuf],
+    directory: &Path,
+    engine: &dyn Engine,
+    progress: &mut dyn FnMut(Doing, usize, usize),
+) -> Result<Merged, Error> {
+    let inputs = recordings.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut given = FxHashSet::default();
+    let mut again = recordings.iter().filter(|path| {
+        fs::canonicalize(path).is_ok_and(|whole| !given.insert(whole)) // one that is gone is said
+    });
+    if let Some(path) = again.next() {
+        return Err(Error::Twice { path: path.clone() });
+    }
+    let mut merging = Merging::of(directory);
+    merging.total = inputs.iter().map(|input| input.profiles.len() + input.copies.len()).sum();
+    for input in inputs {
+        merging.add(input, engine, progress)?;
+    }
+    merging.finish()
+}
+
+/// A recording to be merged.
+struct Input {
+    /// As it was named.
+    path: PathBuf,
+    metadata: Option<Metadata>,
+    profiles: Vec<PathBuf>,
+    /// Snapshots and baselines.
+    copies: Vec<PathBuf>,
+    notes: Vec<String>,
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Input, Error> {
+        let kind = fs::metadata(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
+            _ => Error::Io { path: path.to_owned(), doing: "read", source },
+        })?;
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (directory, mut profiles) = match kind.is_dir() {
+            true => (path, profiles_in(path)?),
+            false => (parent, vec![path.to_owned()]),
+        };
+        let all = profiles.len();
+        let mut notes = Vec::new();
+        let mut first = None;
+        profiles.retain(|file| match uncopied(file) {
+            Some(error) => {
+                notes.push(left_out(&error));
+                first.get_or_insert(error);
+                false
+            }
+            None => true,
+        });
+        let heads = profiles.iter().map(|file| snapshot::head(file));
+        for error in heads.filter_map(Result::err) {
+            notes.push(format!("{error}; copied as is"));
+            first.get_or_insert(error);
+        }
+        match first {
+            Some(first) if notes.len() == all => {
+                let (path, first) = (path.to_owned(), Box::new(first));
+                return Err(Error::NothingReadable { path, profiles: all, first });
+            }
+            _ => {}
+        }
+        let metadata = Metadata::read(directory).unwrap_or_else(|error| {
+            notes.push(format!("{error}; the exit statuses of its processes are unknown"));
+            None
+        });
+        let copies = snapshot::copies(directory).into_iter();
+        let of_one = |name: &str| profiles.iter().any(|p| snapshot::process_of(p) == name);
+        let mut copies: Vec<PathBuf> = copies
+            .filter(|(name, _)| kind.is_dir() || of_one(name))
+            .flat_map(|(_, copies)| copies)
+            .collect();
+        copies.retain(|file| {
+            let error = uncopied(file);
+            notes.extend(error.as_ref().map(left_out));
+            error.is_none()
+        });
+        copies.sort();
+        Ok(Input { path: path.to_owned(), metadata, profiles, copies, notes })
+    }
+
+    /// The runs it is of: those that were merged into it, or itself.
+    fn runs(&self) -> Vec<MergedRun> {
+        let metadata = self.metadata.as_ref();
+        match metadata.filter(|m| !m.runs.is_empty()) {
+            Some(merged) => merged.runs.clone(),
+            None => vec![MergedRun {
+                recording: self.path.to_string_lossy().into_owned(),
+                command: metadata.map_or_else(Vec::new, |m| m.command.clone()),
+                root_pid: metadata.map_or(0, |m| m.root_pid),
+                status: metadata.and_then(|m| m.status),
+                ends: metadata.map_or_else(Vec::new, |m| m.ends.clone()),
+                ..MergedRun::default()
+            }],
+        }
+    }
+
+    fn sealed_symbols(&mut self) -> Option<Symbols> {
+        let sealed = self.metadata.as_ref().is_none_or(|m| m.sealed);
+        let directory = match self.path.is_dir() {
+            true => &*self.path,
+            false => self.path.parent().unwrap_or(Path::new(".")),
+        };
+        let symbols = Symbols::read(directory).unwrap_or_else(|error| {
+            self.notes.push(format!("{error}; looking up symbols again"));
+            None
+        });
+        symbols.filter(|_| sealed)
+    }
+}
+
+/// The merged recording as others are added.
+struct Merging<'a> {
+    directory: &'a Path,
+    symbols: Symbols,
+    runs: Vec<MergedRun>,
+    commands: Vec<Vec<String>>,
+    images: usize,
+    copied: usize,
+    total: usize,
+    notes: Vec<String>,
+}
+
+impl<'a> Merging<'a> {
+    fn of(directory: &'a Path) -> Merging<'a> {
+        Merging {
+            directory,
+            symbols: Symbols::default(),
+            runs: Vec::new(),
+            commands: Vec::new(),
+            images: 0,
+            copied: 0,
+            total: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn add(
+        &mut self,
+        mut input: Input,
+        engine: &dyn Engine,
+        progress: &mut dyn FnMut(Doing, usize, usize),
+    ) -> Result<(), Error> {
+        match input.sealed_symbols() {
+            Some(symbols) => self.symbols.absorb(symbols),
+            None => {
+                let naming = &mut |done, total| progress(Doing::Naming, done, total);
+                let (symbols, refused) = names(&input.path, engine, naming)?;
+                self.symbols.absorb(symbols);
+                self.notes.extend(refused);
+            }
+        }
+        let before = self.runs.len();
+        self.runs.append(&mut input.runs());
+        for profile in &input.profiles {
+            let (run, name) = self.named(&input, profile, before);
+            let to = self.directory.join(&name);
+            let copied = copy(profile, &to)?;
+            if copied.is_some_and(|copied| copied.runs) {
+                let run = &mut self.runs[run - 1];
+                run.copied_realtime_ns = now_ns();
+                let image = snapshot::process_of(profile);
+                run.running.push(file_names::split(&image).1.to_owned());
+            }
+            // After the profile: what is moved there meanwhile is in one of them, or both.
+            let trace = trace::file::path_of(profile);
+            match trace::file::TraceFile::of(profile) {
+                Err(error) => self.notes.push(left_out(&error)),
+                Ok(Some(there)) => {
+                    let (_, name) = self.named(&input, &trace, before);
+                    // What is torn at its end is not copied.
+                    copy_whole(&trace, &self.directory.join(name), there.length())?;
+                }
+                Ok(None) => {}
+            }
+            copied.into_iter().for_each(|copied| copied.finish(&to));
+            self.step(progress);
+        }
+        for file in &input.copies {
+            let (_, name) = self.named(&input, file, before);
+            let to = self.directory.join(name);
+            copy(file, &to)?.into_iter().for_each(|copied| copied.pack(&to));
+            self.step(progress);
+        }
+        self.images += input.profiles.len();
+        self.notes.append(&mut input.notes);
+        self.commands.extend(input.metadata.map(|m| m.command).filter(|c| !c.is_empty()));
+        Ok(())
+    }
+
+    /// The run of a file of the input whose runs were added last, from 1, and its name in the
+    /// merged recording; `before` runs are not the input's.
+    fn named(&self, input: &Input, file: &Path, before: usize) -> (usize, String) {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let merged = input.metadata.as_ref().is_some_and(|m| !m.runs.is_empty());
+        // Only a merged recording's files have runs; another's may have any name.
+        let (run, rest) = match file_names::split(&name) {
+            (run, rest) if merged && (1..=self.runs.len() - before).contains(&(run as usize)) => {
+                (run, rest)
+            }
+            _ => (1, &*name),
+        };
+        let run = before + run as usize;
+        (run, format!("r{run}-{rest}"))
+    }
+
+    fn step(&mut self, progress: &mut dyn FnMut(Doing, usize, usize)) {
+        self.copied += 1;
+        progress(Doing::Copying, self.copied, self.total);
+    }
+
+    fn finish(mut self) -> Result<Merged, Error> {
+        let mut said = FxHashSet::default();
+        self.notes.retain(|note| said.insert(note.clone())); // a module may be of several
+        self.symbols.write(self.directory)?;
+        let first = self.commands.first().cloned().unwrap_or_default();
+        let same = self.commands.iter().all(|command| *command == first);
+        let runs = self.runs.len();
+        let metadata = Metadata {
+            version: metadata::VERSION,
+            heaptide: env!("CARGO_PKG_VERSION").to_owned(),
+            command: if same { first } else { Vec::new() },
+            sealed: true,
+            sealed_realtime_ns: now_ns(),
+            runs: self.runs,
+            ..Metadata::default()
+        };
+        metadata.write(self.directory)?;
+        Ok(Merged { runs, images: self.images, notes: self.notes })
+    }
+}
+
+/// What was copied and is not packed.
+#[derive(Clone, Copy)]
+struct Copied {
+    /// Whether its process runs.
+    runs: bool,
+    /// Bytes in use.
+    file_end: u64,
+}
+
+impl Copied {
+    /// Packs the copy of a profile. What is left of events in one of a process that is over goes to
+    /// its trace.
+    fn finish(self, copy: &Path) {
+        // On a full disk it stays as it is.
+        if self.runs || trace::live::finish(copy).is_ok() {
+            self.pack(copy);
+        }
+    }
+
+    /// Packs the copy.
+    fn pack(self, copy: &Path) {
+        let _ = pack::pack(copy, self.file_end); // likewise
+    }
+}
+
+/// Copies a profile, snapshot or baseline; of a process that runs as it is now. What is no profile,
+/// or packed, is copied as it is, and that is all there is to do: none.
+fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
+    let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
+    let head = match first_word(from).map_err(read)? == format::MAGIC {
+        true => snapshot::head(from).ok(),
+        false => None,
+    };
+    let Some(head) = head else {
+        copy_whole(from, to, FILE_LIMIT)?;
+        return Ok(None);
+    };
+    let runs = head.end_kind == format::End::Unknown as u32 && maps_file(head.pid, from);
+    let file_end = snapshot::copy_now(from, to)?;
+    Ok(Some(Copied { runs, file_end }))
+}
+
+/// Why a profile, snapshot or baseline is not copied: it is no regular file, or it is too large and
+/// has no head that bounds what is copied of it.
+fn uncopied(path: &Path) -> Option<Error> {
+    if first_word(path).is_ok_and(|word| word == format::MAGIC) {
+        return None;
+    }
+    let source = input::open_up_to(path, FILE_LIMIT).err()?;
+    // What the system refuses is an error of the copy.
+    let is_refused = source.kind() == io::ErrorKind::Other;
+    is_refused.then(|| Error::Io { path: path.to_owned(), doing: "read", source })
+}
+
+/// The first bytes of a file, as many as tell what it is.
+fn first_word(path: &Path) -> io::Result<Vec<u8>> {
+    let mut magic = Vec::new();
+    input::open(path)?.take(format::MAGIC.len() as u64).read_to_end(&mut magic)?;
+    Ok(magic)
+}
+
+fn left_out(error: &Error) -> String {
+    format!("{error}; omitted from the merged recording")
+}
+
+/// Copies the first `length` bytes of a file, and its rights.
+fn copy_whole(from: &Path, to: &Path, length: u64) -> Result<(), Error> {
+    let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
+    let write = |source| Error::Io { path: to.to_owned(), doing: "write", source };
+    let file = input::open(from).map_err(read)?;
+    let rights = file.metadata().map_err(read)?.permissions();
+    let mut copy = File::create(to).map_err(write)?;
+    io::copy(&mut file.take(length), &mut copy).map_err(write)?;
+    copy.set_permissions(rights).map_err(write)
+}
+
+fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,163 @@
+//! `recording.json`: what `heaptide run` knows and no profile does.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::files::draft::{self, Draft};
+use crate::files::input;
+
+/// The file's name in a recording.
+pub const FILE: &str = "recording.json";
+/// The version of its layout; larger ones are refused.
+pub const VERSION: u32 = 1;
+/// The largest file that is read, in bytes: the command lines of ten thousand merged recordings.
+const LIMIT: u64 = 256 << 20;
+
+/// The content of `recording.json`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Metadata {
+    /// [`VERSION`] of the writer.
+    pub version: u32,
+    /// The heaptide that wrote it.
+    #[serde(default)]
+    pub heaptide: String,
+    /// The program and its arguments, as given.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The process that was started.
+    pub root_pid: u32,
+    /// How it ended; none while it runs.
+    #[serde(default)]
+    pub status: Option<Status>,
+    /// When processes ended, as `heaptide run` saw it: their last images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<ImageEnd>,
+    /// Why nothing of the started process was recorded; empty if it was, or if nobody knows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unrecorded: String,
+    /// Whether symbols are stored with the recording.
+    #[serde(default)]
+    pub sealed: bool,
+    /// When they were stored, nanoseconds since 1970-01-01 UTC; 0 if that is not known.
+    #[serde(default)]
+    pub sealed_realtime_ns: u64,
+    /// Images that still ran then, `PID-IMAGE`: functions that they reached later have no stored
+    /// names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_when_sealed: Vec<String>,
+    /// The recordings that were merged into it: files of the first begin with `r1-`, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<MergedRun>,
+}
+
+/// When a process image ended, as `heaptide run` saw it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ImageEnd {
+    /// `PID-IMAGE`.
+    pub image: String,
+    /// Monotonic clock, nanoseconds: the clock of `start_monotonic_ns` in the profile.
+    pub monotonic_ns: u64,
+}
+
+/// A recording that was merged into another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MergedRun {
+    /// What it was called.
+    pub recording: String,
+    /// The program and its arguments, as given.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The process that was started; 0 if nobody noted it.
+    #[serde(default)]
+    pub root_pid: u32,
+    /// How it ended; none if it ran or nobody noted it.
+    #[serde(default)]
+    pub status: Option<Status>,
+    /// When its processes ended, as in [`Metadata::ends`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<ImageEnd>,
+    /// When it was copied, nanoseconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub copied_realtime_ns: u64,
+    /// Images that ran then: `PID-IMAGE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running: Vec<String>,
+}
+
+/// How the started process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// By itself or not.
+    pub kind: StatusKind,
+    /// Exit status or number of the signal.
+    pub code: i32,
+}
+
+/// What [`Status::code`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusKind {
+    /// An exit status.
+    Exited,
+    /// A signal.
+    Signaled,
+}
+
+impl Metadata {
+    /// Reads it from a recording's directory; none if the recording has no such file.
+    pub fn read(directory: &Path) -> Result<Option<Metadata>, Error> {
+        let path = directory.join(FILE);
+        let Some(bytes) = read_if_there(&path, LIMIT)? else {
+            return Ok(None);
+        };
+        check_version(&path, &bytes, VERSION)?;
+        match serde_json::from_slice(&bytes) {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(source) => Err(Error::Json { path, source }),
+        }
+    }
+
+    /// Writes it into a recording's directory, replacing what is there in one step.
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(FILE);
+        let text = serde_json::to_vec(self)
+            .map_err(|source| Error::Json { path: path.clone(), source })?;
+        replace(&path, &text)
+    }
+}
+
+/// The bytes of a file of `limit` bytes at most, none if there is no such file.
+pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    match input::read(path, limit) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io { path: path.to_owned(), doing: "read", source }),
+    }
+}
+
+/// Refuses a JSON file of a later version before its other fields are looked at.
+pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let path = path.to_owned();
+    match serde_json::from_slice::<Versioned>(bytes) {
+        Ok(Versioned { version }) if version > known => Err(Error::Newer { path, version, known }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(Error::Json { path, source }),
+    }
+}
+
+/// Writes a file beside its place and puts it there: a reader sees the old one or the new one.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let write = || {
+        let draft = Draft::of(path, draft::OPEN)?;
+        draft.file().write_all(bytes)?;
+        draft.replace()
+    };
+    write().map_err(|source| Error::Io { path: path.to_owned(), doing: "write", source })
+}

@@ -1,0 +1,198 @@
+//! Which processes have a profile mapped now, beyond its first page: those that still write to it.
+//!
+//! A forked child that has no recorder of its own yet keeps the first page of its parent's profile
+//! mapped, and does not write to it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use heaptide_format::{PAGE, PROFILE_SUFFIX};
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::recording::open::profiles_in;
+
+/// A profile that a process writes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// The process, as it is called here; inside a container it may have another pid.
+    pub pid: u32,
+    /// The profile.
+    pub file: PathBuf,
+}
+
+impl Running {
+    /// Whether the process still writes to it.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::running::Running;
+    /// let nobody = Running { pid: u32::MAX, file: "12-0.profile".into() };
+    /// assert!(!nobody.is_there() && !nobody.is_stopped());
+    /// ```
+    pub fn is_there(&self) -> bool {
+        maps_file(self.pid, &self.file)
+    }
+
+    /// Whether the process is stopped, by a signal or a debugger, and so answers nobody.
+    pub fn is_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
+        state.is_some_and(|state| state.starts_with(b"T") || state.starts_with(b"t"))
+    }
+}
+
+/// What runs of a recording, a directory or a single profile, in order of pid.
+///
+/// Errors: there is no such recording, or it cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::recording::running::of_recording("missing.heaptide".as_ref()).is_err());
+/// ```
+pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
+    let kind = fs::metadata(path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
+        _ => Error::Io { path: path.to_owned(), doing: "read", source },
+    })?;
+    let files = if kind.is_dir() { profiles_in(path)? } else { vec![path.to_owned()] };
+    let mut by_inode: FxHashMap<String, PathBuf> = FxHashMap::default();
+    for file in files {
+        if let Ok(inode) = fs::metadata(&file).map(|m| m.ino().to_string()) {
+            by_inode.insert(inode, file);
+        }
+    }
+    let mut running = Vec::new();
+    for pid in pids() {
+        let maps = maps(pid).unwrap_or_default();
+        let lines = maps.lines().filter(|line| is_of_profile(line));
+        let file = |line| by_inode.get(inode(line)?).filter(|file| names(line, file));
+        if let Some(file) = lines.filter_map(file).next() {
+            running.push(Running { pid, file: file.clone() });
+        }
+    }
+    running.sort_by_key(|r| r.pid);
+    Ok(running)
+}
+
+/// The profile that a process writes to; none if it is not recorded, or the file is out of reach.
+///
+/// Errors: there is no such process, or it may not be looked at.
+///
+/// ```
+/// assert!(heaptide_analysis::recording::running::of_process(std::process::id()).unwrap().is_none());
+/// ```
+pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    let file = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let inode = inode(&text).filter(|_| is_of_profile(&text))?;
+        let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+        // It may have the characters of the escape itself.
+        let paths =
+            [unescaped(path), path.to_vec()].map(|path| PathBuf::from(OsString::from_vec(path)));
+        // A process in a container has it below another root.
+        let beyond = |path: &PathBuf| {
+            PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path))
+        };
+        let beyond = paths.each_ref().map(beyond);
+        let mut places = paths.into_iter().chain(beyond);
+        places.find(|place| fs::metadata(place).is_ok_and(|m| m.ino().to_string() == inode))
+    };
+    let mut files = maps.split(|&byte| byte == b'\n').filter_map(file);
+    Ok(files.next().map(|file| Running { pid, file }))
+}
+
+/// The mappings of a process. A file of any of them may have a name that is no UTF-8.
+fn maps(pid: u32) -> io::Result<String> {
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(String::from_utf8_lossy(&maps).into_owned())
+}
+
+/// A path of `/proc/PID/maps`, where line breaks stand as `\012`.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match rest.strip_prefix(b"\\012") {
+            Some(after) => (b'\n', after),
+            None => (*first, after),
+        };
+        plain.push(byte);
+        rest = after;
+    }
+    plain
+}
+
+/// Whether a live process has this profile mapped beyond its first page: pids come round again,
+/// files do not.
+pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
+    let Ok(maps) = maps(pid) else {
+        return false;
+    };
+    let Ok(number) = fs::metadata(file).map(|m| m.ino().to_string()) else {
+        return false;
+    };
+    let is_of_file = |line| inode(line) == Some(number.as_str()) && names(line, file);
+    maps.lines().any(|line| is_of_file(line) && is_beyond_first_page(line))
+}
+
+/// The same of any process that can be looked at.
+pub(crate) fn anyone_maps_file(file: &Path) -> bool {
+    pids().any(|pid| maps_file(pid, file))
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.file_name());
+    names.filter_map(|name| name.to_str()?.parse().ok())
+}
+
+/// Whether a line of `/proc/PID/maps` is of a profile that the process writes to.
+fn is_of_profile(line: &str) -> bool {
+    line.ends_with(PROFILE_SUFFIX) && is_beyond_first_page(line)
+}
+
+/// Whether a mapping has more of its file than the first page.
+fn is_beyond_first_page(line: &str) -> bool {
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut fields = line.split_ascii_whitespace();
+    let range = fields.next().and_then(|range| range.split_once('-'));
+    let length = range.and_then(|(from, to)| number(to)?.checked_sub(number(from)?));
+    let offset = fields.nth(1).and_then(number);
+    length.is_some_and(|length| length > PAGE) || offset.is_some_and(|offset| offset > 0)
+}
+
+/// The inode of a line of `/proc/PID/maps`.
+fn inode(line: &str) -> Option<&str> {
+    line.split_ascii_whitespace().nth(4)
+}
+
+/// Whether the line is of a file with this name.
+fn names(line: &str, file: &Path) -> bool {
+    line.ends_with(file.file_name().unwrap_or_default().to_string_lossy().as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_file_is_told_from_others() {
+        let me = std::process::id();
+        assert!(maps_file(me, &std::env::current_exe().unwrap()));
+        assert!(!maps_file(me, Path::new("/proc/self/status")));
+        assert!(!maps_file(u32::MAX, &std::env::current_exe().unwrap()));
+    }
+
+    #[test]
+    fn line_breaks_in_paths() {
+        assert_eq!(unescaped(b"/a\\012b/\xff\\01"), b"/a\nb/\xff\\01");
+    }
+
+    #[test]
+    fn who_is_not_there_is_an_error() {
+        assert!(of_process(u32::MAX).is_err());
+        assert_eq!(of_process(std::process::id()).unwrap(), None);
+    }
+}

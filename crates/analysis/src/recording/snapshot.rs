@@ -1,0 +1,419 @@
+//! Snapshots: copies of a profile at some moment, `PID-IMAGE.NUMBER.snapshot` beside it.
+//!
+//! A snapshot is taken without its process: that may be stopped, idle or busy. What a busy one adds
+//! while it is copied is left out, by the `committed` of each extent from before. Events are left
+//! out, too: a snapshot has no trace.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::mem::offset_of;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use heaptide_format as format;
+use heaptide_format::{
+    BASELINE_SUFFIX, ExtentHeader, FileHeader, Kind, MarkKind, PROFILE_SUFFIX, Request,
+    SNAPSHOT_SUFFIX, TraceStart,
+};
+use rustc_hash::FxHashMap;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Error;
+use crate::files::draft::{self, Draft};
+use crate::files::file_names::Image;
+use crate::files::input;
+use crate::profile::pack;
+use crate::profile::reader::FILE_LIMIT;
+use crate::recording::open::list;
+use crate::text;
+use crate::trace;
+
+/// Snapshots that one process image may have.
+const NUMBER_MAX: u32 = 1_000_000;
+
+/// A snapshot that is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// The recording it was merged from, from 1; 0 if it was recorded here.
+    pub run: u32,
+    /// The process.
+    pub pid: u32,
+    /// The number of its image.
+    pub image: u32,
+    /// The snapshot's number, from 1.
+    pub number: u32,
+    /// The name it was given; empty if it was given none.
+    pub name: String,
+    /// When it was taken, nanoseconds from the start of the recording; as far as it is known.
+    pub time_ns: u64,
+    /// The file.
+    pub file: PathBuf,
+    /// Why its head cannot be read, if so.
+    pub damaged: Option<String>,
+}
+
+/// The snapshots in a recording's directory, by process, image and number. Names and times are
+/// those that the snapshots tell of themselves; one that the program took has its name in a mark of
+/// the profile.
+///
+/// Errors: the directory cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::recording::snapshot::all("src".as_ref()).unwrap().is_empty());
+/// ```
+pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
+    let mut snapshots: Vec<Snapshot> = list(directory)?.into_iter().filter_map(read).collect();
+    snapshots.sort_by_key(|s| (s.run, s.pid, s.image, s.number));
+    Ok(snapshots)
+}
+
+/// Gives snapshots that the program took the names and times of their marks, in a profile or in the
+/// tables made of it: of each mark its kind, number, name and time.
+///
+/// ```
+/// use heaptide_analysis::model::MarkKind;
+/// use heaptide_analysis::recording::snapshot::{Snapshot, name_by_marks};
+/// let (name, file) = (String::new(), "12-0.1.snapshot".into());
+/// let (run, pid, image, damaged) = (0, 12, 0, None);
+/// let mut snapshots = [Snapshot { run, pid, image, number: 1, name, time_ns: 0, file, damaged }];
+/// name_by_marks(&mut snapshots, [(MarkKind::Snapshot, 1, "loaded", 7)].into_iter());
+/// assert_eq!((snapshots[0].name.as_str(), snapshots[0].time_ns), ("loaded", 7));
+/// ```
+pub fn name_by_marks<'a>(
+    snapshots: &mut [Snapshot],
+    marks: impl Iterator<Item = (MarkKind, u32, &'a str, u64)> + Clone,
+) {
+    for snapshot in snapshots.iter_mut().filter(|s| s.name.is_empty()) {
+        let is_its = |mark: &(MarkKind, u32, &str, u64)| {
+            (mark.0, mark.1) == (MarkKind::Snapshot, snapshot.number)
+        };
+        if let Some((_, _, name, time_ns)) = marks.clone().find(is_its) {
+            (snapshot.name, snapshot.time_ns) = (name.to_owned(), time_ns);
+        }
+    }
+}
+
+/// The snapshot in a file, if it has the name of one.
+fn read(file: PathBuf) -> Option<Snapshot> {
+    let (Image { run, pid, image }, number) = numbers(&file)?;
+    let header = head(&file);
+    let seen = |header: &FileHeader| (String::new(), header.last_seen_ns);
+    let moment = |header: &FileHeader| noted(header, number).unwrap_or_else(|| seen(header));
+    let (name, time_ns) = header.as_ref().map(moment).unwrap_or_default();
+    let damaged = header.err().map(|e| e.to_string());
+    Some(Snapshot { run, pid, image, number, name, time_ns, file, damaged })
+}
+
+/// Name and time, as the head of a snapshot tells; none if the program took it.
+fn noted(header: &FileHeader, number: u32) -> Option<(String, u64)> {
+    let own = header.request_kind == Request::Snapshot as u32
+        && header.request_value == u64::from(number);
+    if !own {
+        return None;
+    }
+    let length = header.request_text.len().min(header.request_length as usize);
+    let name = text::from_bytes(&header.request_text[..length]);
+    Some((name, header.request_time_ns))
+}
+
+/// What a snapshot says of its moment.
+pub(crate) struct Taken {
+    /// For a person.
+    pub(crate) says: String,
+    /// Nanoseconds from the start of the recording.
+    pub(crate) time_ns: u64,
+    /// Whether it notes that, and it is not the last sign of life.
+    pub(crate) is_noted: bool,
+}
+
+/// The moment of a snapshot; none if the file is none. Where it is not noted it is that of the last
+/// sign of life, `seen_ns`.
+pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Taken> {
+    let (_, number) = numbers(file)?;
+    let noted = noted(header, number);
+    let is_noted = noted.is_some();
+    let (name, time_ns) = noted.unwrap_or((String::new(), seen_ns));
+    let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
+    let seconds = time_ns as f64 / 1e9;
+    let says = format!("snapshot {number}{name}, {seconds:.3} s after the start");
+    Some(Taken { says, time_ns, is_noted })
+}
+
+/// The snapshots of a number: of each of these profiles that has one.
+///
+/// Errors: none has.
+pub(crate) fn of_number(
+    path: &Path,
+    directory: &Path,
+    profiles: &[PathBuf],
+    number: u32,
+) -> Result<Vec<PathBuf>, Error> {
+    let mut all = copies(directory);
+    let of = |file: &PathBuf| all.remove(&process_of(file)).unwrap_or_default();
+    let copies: Vec<PathBuf> = profiles.iter().flat_map(of).collect();
+    let mut there: Vec<u32> = copies.iter().filter_map(|c| Some(numbers(c)?.1)).collect();
+    there.sort_unstable();
+    there.dedup();
+    let is_it = |copy: &PathBuf| numbers(copy).is_some_and(|(_, n)| n == number);
+    let found: Vec<PathBuf> = copies.into_iter().filter(is_it).collect();
+    match found.is_empty() {
+        true => Err(Error::NoSnapshot { path: path.to_owned(), number, there }),
+        false => Ok(found),
+    }
+}
+
+/// The snapshots and baselines in a directory, by the `PID-IMAGE` of their process.
+pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
+    let mut copies: FxHashMap<String, Vec<PathBuf>> = FxHashMap::default();
+    for path in list(directory).unwrap_or_default() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let numbered = name.strip_suffix(SNAPSHOT_SUFFIX).and_then(|n| n.rsplit_once('.'));
+        let process = numbered.map(|(process, _)| process).or(name.strip_suffix(BASELINE_SUFFIX));
+        if let Some(process) = process {
+            copies.entry(process.to_owned()).or_default().push(path);
+        }
+    }
+    copies
+}
+
+/// The `PID-IMAGE` of a profile.
+pub(crate) fn process_of(profile: &Path) -> String {
+    let name = profile.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(PROFILE_SUFFIX).unwrap_or(&name).to_owned()
+}
+
+/// Whose it is and the number, by a snapshot's file name.
+pub(crate) fn numbers(file: &Path) -> Option<(Image, u32)> {
+    let name = file.file_name()?.to_str()?.strip_suffix(SNAPSHOT_SUFFIX)?;
+    let (_, number) = name.split_once('.')?;
+    Some((Image::of(file)?, number.parse().ok()?))
+}
+
+/// The head of a profile or snapshot, packed or not.
+///
+/// Errors: as those of reading it whole.
+pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
+    let io = |source| Error::Io { path: file.to_owned(), doing: "read", source };
+    let bytes = pack::first(input::open(file).map_err(io)?, format::PAGE).map_err(io)?;
+    crate::profile::reader::header(&bytes, file)
+}
+
+/// Takes a snapshot of a live profile, packs it, and returns its number and file. `name` and
+/// `time_ns`, nanoseconds from the start of the recording, are noted in it.
+///
+/// Errors: the profile cannot be read or is none, or the copy cannot be written. The profile is
+/// never touched.
+///
+/// ```
+/// use heaptide_analysis::recording::snapshot::take;
+/// assert!(take("missing.heaptide/12-0.profile".as_ref(), "before", 0).is_err());
+/// ```
+pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), Error> {
+    let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
+    let live = input::open(profile).map_err(read)?;
+    let (mut header, extents) = moment(&live, profile)?;
+    let process = process_of(profile);
+    let file = |number| profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
+    let is_free = |number: &u32| file(*number).symlink_metadata().is_err();
+    // Again if another one takes the number meanwhile.
+    for number in (1..=NUMBER_MAX).filter(is_free) {
+        note(&mut header, number, name, time_ns);
+        let file = file(number);
+        let taken = copy_packed(&live, &file, &header, &extents).and_then(|copy| copy.take(&file));
+        match taken {
+            Ok(true) => return Ok((number, file)),
+            Ok(false) => {}
+            Err(source) => return Err(Error::Io { path: file, doing: "write", source }),
+        }
+    }
+    let source = io::Error::other(format!("there are {NUMBER_MAX} snapshots already"));
+    Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
+}
+
+/// A copy that is to be a snapshot at this path. On a full disk it is not packed.
+fn copy_packed(
+    live: &File,
+    path: &Path,
+    header: &FileHeader,
+    extents: &[Extent],
+) -> io::Result<Draft> {
+    let draft = Draft::of(path, draft::PRIVATE)?;
+    copy(live, draft.file(), header, extents, Events::Left)?;
+    belongs_to_owner_of(live, draft.file())?;
+    Ok(pack::packed(draft.file(), path, header.file_end).ok().flatten().unwrap_or(draft))
+}
+
+/// Copies a profile that may be written to as it is now, to a file that is made, and returns the
+/// bytes in use. What it has of events is copied, too.
+///
+/// Errors: the profile cannot be read or is none, or the copy cannot be written.
+pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<u64, Error> {
+    let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
+    let live = input::open(profile).map_err(read)?;
+    let (header, extents) = moment(&live, profile)?;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+    let copied = made.and_then(|to| copy(&live, &to, &header, &extents, Events::Kept));
+    copied.map_err(|source| Error::Io { path: to.to_owned(), doing: "write", source })?;
+    Ok(header.file_end)
+}
+
+/// An extent as it was when a copy was begun.
+struct Extent {
+    offset: u64,
+    header: ExtentHeader,
+    /// Of events, the number of its contents.
+    number: u32,
+}
+
+impl Extent {
+    fn has_events(&self) -> bool {
+        self.header.kind == Kind::Events as u16
+    }
+}
+
+/// Whether a copy has events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Events {
+    Kept,
+    Left,
+}
+
+/// The head of a profile now, and its extents.
+fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<Extent>), Error> {
+    let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
+    let mut page = vec![0; format::PAGE as usize];
+    live.read_exact_at(&mut page, 0).map_err(read)?;
+    let mut header = crate::profile::reader::header(&page, profile)?;
+    let size = live.metadata().map_err(read)?.len();
+    header.file_end = header.file_end.min(size);
+    let extents = extents(live, header.file_end).map_err(read)?;
+    let of_events = extents.iter().filter(|extent| extent.has_events());
+    let of_events = of_events.fold(0u64, |sum, extent| sum.saturating_add(extent.header.length));
+    let size = header.file_end.saturating_sub(of_events);
+    if size > FILE_LIMIT {
+        let path = profile.to_owned();
+        return Err(Error::TooLarge { path, size, limit: FILE_LIMIT });
+    }
+    Ok((header, extents))
+}
+
+/// Notes in the head of a snapshot what it is.
+fn note(header: &mut FileHeader, number: u32, name: &str, time_ns: u64) {
+    let name = cut(name, format::REQUEST_TEXT);
+    header.request_kind = Request::Snapshot as u32;
+    header.request_value = number.into();
+    header.request_time_ns = time_ns;
+    header.request_length = name.len() as u32;
+    header.request_text = [0; format::REQUEST_TEXT];
+    header.request_text[..name.len()].copy_from_slice(name.as_bytes());
+}
+
+/// The first bytes of a text, up to so many, ending at a whole character.
+///
+/// ```
+/// assert_eq!(heaptide_analysis::recording::snapshot::cut("flöte", 3), "fl");
+/// ```
+pub fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// The extents, as far as the file has them whole.
+fn extents(live: &File, file_end: u64) -> io::Result<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut at = format::PAGE;
+    while at + format::EXTENT_HEADER <= file_end {
+        let mut bytes = [0; size_of::<(ExtentHeader, TraceStart)>()];
+        let length = bytes.len().min((file_end - at) as usize);
+        live.read_exact_at(&mut bytes[..length], at)?;
+        let (head, start) = bytes.split_at(format::EXTENT_HEADER as usize);
+        let extent = ExtentHeader::read_from_bytes(head).ok();
+        let number = TraceStart::read_from_bytes(start).map_or(0, |start| start.number);
+        let whole = |e: &ExtentHeader| {
+            e.length > 0 && e.length.is_multiple_of(format::PAGE) && e.length <= file_end - at
+        };
+        at = match extent.filter(|e| e.magic == format::EXTENT_MAGIC).filter(whole) {
+            Some(header) => {
+                found.push(Extent { offset: at, header, number });
+                at + header.length
+            }
+            None => at + format::PAGE,
+        };
+    }
+    Ok(found)
+}
+
+/// Copies the profile up to its end, and puts head and lengths of extents as they were before.
+/// Extents of events without events take no room.
+fn copy(
+    live: &File,
+    copy: &File,
+    header: &FileHeader,
+    extents: &[Extent],
+    events: Events,
+) -> io::Result<()> {
+    let mut at = 0;
+    for extent in extents.iter().filter(|extent| extent.has_events()) {
+        copy_part(live, copy, at..extent.offset)?;
+        let contents = match events {
+            Events::Kept => trace::contents_at(live, extent.offset, extent.number)?,
+            Events::Left => None,
+        };
+        // Those that were moved meanwhile are in the trace file.
+        let mut contents = contents.unwrap_or_default();
+        contents.truncate(extent.header.committed as usize);
+        let committed = contents.len() as u64;
+        let head = ExtentHeader { committed, ..extent.header };
+        copy.write_all_at(head.as_bytes(), extent.offset)?;
+        copy.write_all_at(&contents, extent.offset + format::EXTENT_HEADER)?;
+        at = extent.offset + extent.header.length;
+    }
+    copy_part(live, copy, at..header.file_end)?;
+    copy.set_len(header.file_end)?;
+    copy.write_all_at(header.as_bytes(), 0)?;
+    for extent in extents.iter().filter(|extent| !extent.has_events()) {
+        let word = extent.offset + offset_of!(ExtentHeader, committed) as u64;
+        copy.write_all_at(&extent.header.committed.to_le_bytes(), word)?;
+    }
+    Ok(())
+}
+
+fn copy_part(mut live: &File, mut copy: &File, part: Range<u64>) -> io::Result<()> {
+    live.seek(SeekFrom::Start(part.start))?;
+    copy.seek(SeekFrom::Start(part.start))?;
+    let length = part.end.saturating_sub(part.start);
+    match io::copy(&mut live.take(length), &mut copy)? {
+        copied if copied < length => {
+            Err(io::Error::other("the profile was truncated during the copy"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives the copy the owner and rights of the profile: another user may take the snapshot.
+fn belongs_to_owner_of(live: &File, copy: &File) -> io::Result<()> {
+    let (was, is) = (live.metadata()?, copy.metadata()?);
+    if (is.uid(), is.gid()) != (was.uid(), was.gid()) {
+        fchown(copy, Some(was.uid()), Some(was.gid()))?;
+    }
+    copy.set_permissions(was.permissions())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_tell_process_and_number() {
+        let image = Image { run: 0, pid: 12, image: 3 };
+        assert_eq!(numbers(Path::new("a/12-3.4.snapshot")), Some((image, 4)));
+        for other in ["12-3.snapshot", "12-3.profile", "12.4.snapshot", "12-3.4.snapshot.9.new"] {
+            assert_eq!(numbers(Path::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_is_not_cut() {
+        assert_eq!(cut("tide", 8), "tide");
+    }
+}

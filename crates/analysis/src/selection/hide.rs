@@ -1,0 +1,142 @@
+//! Names taken out of a process: what is counted under them stays.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Lane, LaneId, Moved, Process, Scope, ScopeId, Site, SiteKind};
+use crate::selection::pattern::{Kind, Pattern};
+use crate::views::aggregate::Sum;
+
+impl Process {
+    /// Takes names out and keeps what is counted under them: frames out of stacks, scopes out of
+    /// paths, labels off their blocks; lanes that match become one.
+    ///
+    /// ```
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let mut process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// let totals = process.totals;
+    /// process.hide(&["^std::".parse().unwrap(), "lane:^worker".parse().unwrap()]);
+    /// assert_eq!(process.totals, totals);
+    /// ```
+    pub fn hide(&mut self, patterns: &[Pattern]) {
+        let of = |kinds: &[Kind]| -> Vec<&Pattern> {
+            patterns.iter().filter(|pattern| kinds.contains(&pattern.kind())).collect()
+        };
+        let any = |patterns: Vec<&Pattern>, hits: &dyn Fn(&Pattern) -> Vec<bool>| {
+            let all = patterns.into_iter().map(hits);
+            all.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a | b).collect())
+        };
+        if let Some(hidden) =
+            any(of(&[Kind::Function, Kind::Module, Kind::File]), &|p| p.frames(self))
+        {
+            self.restack((), |stacks, (caller, ()), frame| match hidden[frame.0 as usize] {
+                true => (caller, ()),
+                false => (stacks.child(caller, frame), ()),
+            });
+        }
+        if let Some(hidden) = any(of(&[Kind::Scope]), &|p| p.scopes(self)) {
+            self.hide_scopes(&hidden);
+        }
+        if let Some(hidden) = any(of(&[Kind::Lane]), &|p| p.lanes(self)) {
+            self.join_lanes(&hidden);
+        }
+        let labels = any(of(&[Kind::Label]), &|p| p.labels(self));
+        if let Some(hidden) = &labels {
+            let is_hidden = |site: &&mut Site| site.label.is_some_and(|id| hidden[id.0 as usize]);
+            self.sites.iter_mut().filter(is_hidden).for_each(|site| site.label = None);
+        }
+        self.settle();
+        // A block whose label was taken off is in one site now: there it is one block.
+        let both = |site: &&mut Site| site.label.is_none() && site.kind == SiteKind::Heap;
+        for site in self.sites.iter_mut().filter(both) {
+            if site.moved != Moved::default() {
+                site.measures = Sum::over([&*site]);
+                site.moved = Moved::default();
+            }
+        }
+    }
+
+    /// What was in a hidden scope is in the one around it; paths that are equal then are one.
+    fn hide_scopes(&mut self, hidden: &[bool]) {
+        let mut ids = FxHashMap::default();
+        let mut scopes: Vec<Scope> = self.scopes.iter().take(1).cloned().collect();
+        let mut new = vec![ScopeId(0)];
+        for (scope, &hidden) in self.scopes.iter().zip(hidden).skip(1) {
+            let parent = new[scope.parent.0 as usize];
+            if hidden {
+                let around: &mut Scope = &mut scopes[parent.0 as usize];
+                around.free_as(scope);
+                new.push(parent);
+                continue;
+            }
+            let key = (parent, scope.attribute.clone(), scope.value.clone());
+            let id = *ids.entry(key).or_insert(ScopeId(scopes.len() as u32));
+            new.push(id);
+            match scopes.get_mut(id.0 as usize) {
+                Some(same) => {
+                    same.free_as(scope);
+                    same.entered = same.entered.saturating_add(scope.entered);
+                }
+                None => scopes.push(Scope { parent, ..scope.clone() }),
+            }
+        }
+        self.scopes = scopes;
+        self.entered.retain(|row| !hidden[row.scope.0 as usize]);
+        self.entered.iter_mut().for_each(|row| row.scope = new[row.scope.0 as usize]);
+        self.sites.iter_mut().for_each(|site| site.scope = new[site.scope.0 as usize]);
+        for trace in &mut self.traces {
+            trace.move_scopes(|scope| new[scope.0 as usize]);
+        }
+    }
+
+    /// The lanes of a set become the first of them, called by what their names start with.
+    fn join_lanes(&mut self, set: &[bool]) {
+        let mut new = Vec::new();
+        let mut lanes: Vec<Lane> = Vec::new();
+        let mut joined: Option<LaneId> = None;
+        for (lane, &in_set) in self.lanes.drain(..).zip(set) {
+            match joined.filter(|_| in_set) {
+                Some(id) => {
+                    let one = &mut lanes[id.0 as usize];
+                    one.name = common_name(&one.name, &lane.name);
+                    one.threads = one.threads.saturating_add(lane.threads);
+                    new.push(id);
+                }
+                None => {
+                    let id = LaneId(lanes.len() as u32);
+                    joined = joined.or(in_set.then_some(id));
+                    new.push(id);
+                    lanes.push(lane);
+                }
+            }
+        }
+        self.lanes = lanes;
+        self.sites.iter_mut().for_each(|site| site.lane = new[site.lane.0 as usize]);
+        self.entered.iter_mut().for_each(|row| row.lane = new[row.lane.0 as usize]);
+        let lanes = self.marks.iter_mut().filter_map(|mark| mark.lane.as_mut());
+        lanes.for_each(|lane| *lane = new[lane.0 as usize]);
+        for trace in &mut self.traces {
+            trace.move_lanes(|lane| new[lane.0 as usize]);
+        }
+        self.sum_up_lanes();
+    }
+}
+
+impl Scope {
+    /// Adds the second ledger of another.
+    fn free_as(&mut self, other: &Scope) {
+        self.frees_here = self.frees_here.saturating_add(other.frees_here);
+        self.freed_here_bytes = self.freed_here_bytes.saturating_add(other.freed_here_bytes);
+    }
+}
+
+/// The name of several lanes: `worker-1` and `worker-12` are `worker-1*`.
+fn common_name(a: &str, b: &str) -> String {
+    if a == b {
+        return a.to_owned();
+    }
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b && *a != '*');
+    same.map(|(c, _)| c).chain(['*']).collect()
+}

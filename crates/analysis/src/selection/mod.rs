@@ -1,0 +1,12 @@
+//! Selections map the tables of a process to tables: filters, hidden names, rules that rewrite
+//! names and stacks, scopes as frames.
+
+pub mod brackets;
+pub(crate) mod builtin_sets;
+pub mod filter;
+pub(crate) mod hide;
+pub mod pattern;
+pub(crate) mod rebuild_stacks;
+pub(crate) mod rewrite;
+pub mod rules;
+pub mod scope_frames;

@@ -1,0 +1,181 @@
+//! Stack trees made anew: frames taken out, put in or folded into one, and sites moved along.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Frame, FrameId, Process, Site, StackId, StackNode};
+use crate::trace::Trace;
+
+/// A stack tree as it grows: equal frames below one caller are one node.
+pub(crate) struct Stacks {
+    nodes: Vec<StackNode>,
+    ids: FxHashMap<(StackId, FrameId), StackId>,
+}
+
+impl Stacks {
+    /// The empty stack, and room for as many more.
+    pub(crate) fn with_capacity(nodes: usize) -> Stacks {
+        let mut stacks = Stacks { nodes: Vec::with_capacity(nodes), ids: FxHashMap::default() };
+        stacks.nodes.push(StackNode { parent: StackId(0), frame: FrameId(0) });
+        stacks.ids.reserve(nodes);
+        stacks
+    }
+
+    /// A stack with a frame more.
+    pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
+        *self.ids.entry((parent, frame)).or_insert_with(|| {
+            self.nodes.push(StackNode { parent, frame });
+            StackId((self.nodes.len() - 1) as u32)
+        })
+    }
+
+    /// The innermost frame of a stack.
+    pub(crate) fn frame(&self, stack: StackId) -> Option<FrameId> {
+        let node = self.nodes.get(stack.0 as usize).filter(|_| stack != StackId(0))?;
+        Some(node.frame)
+    }
+
+    /// The nodes; the first is the empty stack, parents come before children.
+    pub(crate) fn into_nodes(self) -> Vec<StackNode> {
+        self.nodes
+    }
+}
+
+impl Process {
+    /// Makes the stack tree anew, each node once and after its parent: `step` tells of a frame,
+    /// from what its caller has become, what it becomes itself, with a state for those inside it.
+    pub(crate) fn restack<S: Copy>(
+        &mut self,
+        outermost: S,
+        mut step: impl FnMut(&mut Stacks, (StackId, S), FrameId) -> (StackId, S),
+    ) {
+        let mut stacks = Stacks::with_capacity(self.stacks.len());
+        let mut new = Vec::with_capacity(self.stacks.len());
+        new.push((StackId(0), outermost));
+        for node in self.stacks.iter().skip(1) {
+            new.push(step(&mut stacks, new[node.parent.0 as usize], node.frame));
+        }
+        for site in &mut self.sites {
+            site.stack = new[site.stack.0 as usize].0;
+        }
+        for trace in &mut self.traces {
+            trace.move_stacks(|stack| new[stack.0 as usize].0);
+        }
+        self.stacks = stacks.into_nodes();
+    }
+
+    /// Cuts stacks to their outermost frames; what is deeper counts for the last of them.
+    ///
+    /// ```
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let mut process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// process.cut_stacks(3);
+    /// assert!(process.sites.iter().all(|site| process.path_of(site.stack).len() <= 3));
+    /// ```
+    pub fn cut_stacks(&mut self, depth: usize) {
+        self.restack(0, |stacks, (caller, level), frame| match level < depth {
+            true => (stacks.child(caller, frame), level + 1),
+            false => (caller, level),
+        });
+        self.settle();
+    }
+
+    /// After stacks or sites were changed: sites that differ in nothing are one, and stacks and
+    /// frames that no site has are gone.
+    pub(crate) fn settle(&mut self) {
+        self.join_sites();
+        self.forget_stacks();
+        self.forget_frames();
+    }
+
+    fn join_sites(&mut self) {
+        let mut first = FxHashMap::default();
+        first.reserve(self.sites.len());
+        let mut sites: Vec<Site> = Vec::with_capacity(self.sites.len());
+        let mut new = Vec::with_capacity(self.sites.len());
+        for site in self.sites.drain(..) {
+            let key = (site.stack, site.scope, site.label, site.lane, site.size, site.kind);
+            let at = *first.entry(key).or_insert(sites.len());
+            new.push(at as u32);
+            match sites.get_mut(at) {
+                Some(same) => same.join(&site),
+                None => sites.push(site),
+            }
+        }
+        self.sites = sites;
+        for trace in &mut self.traces {
+            trace.move_sites(|site| new.get(site as usize).copied());
+        }
+    }
+
+    fn forget_stacks(&mut self) {
+        let mut used = vec![false; self.stacks.len()];
+        used[0] = true;
+        self.sites.iter().for_each(|site| used[site.stack.0 as usize] = true);
+        let of_frees = self.traces.iter().flat_map(Trace::stacks);
+        of_frees.for_each(|stack| used[stack.0 as usize] = true);
+        for index in (1..self.stacks.len()).rev() {
+            used[self.stacks[index].parent.0 as usize] |= used[index];
+        }
+        let mut new = vec![StackId(0); self.stacks.len()];
+        let mut kept = 0;
+        for index in (0..self.stacks.len()).filter(|&index| used[index]) {
+            let StackNode { parent, frame } = self.stacks[index];
+            self.stacks[kept] = StackNode { parent: new[parent.0 as usize], frame };
+            new[index] = StackId(kept as u32);
+            kept += 1;
+        }
+        self.stacks.truncate(kept);
+        self.sites.iter_mut().for_each(|site| site.stack = new[site.stack.0 as usize]);
+        for trace in &mut self.traces {
+            trace.move_stacks(|stack| new[stack.0 as usize]);
+        }
+    }
+
+    fn forget_frames(&mut self) {
+        let mut used = vec![false; self.frames.len()];
+        self.stacks.iter().skip(1).for_each(|node| used[node.frame.0 as usize] = true);
+        let mut new = vec![FrameId(0); self.frames.len()];
+        let mut kept: Vec<Frame> = Vec::new();
+        for (index, frame) in self.frames.drain(..).enumerate().filter(|&(index, _)| used[index]) {
+            new[index] = FrameId(kept.len() as u32);
+            kept.push(frame);
+        }
+        self.frames = kept;
+        self.stacks.iter_mut().skip(1).for_each(|node| node.frame = new[node.frame.0 as usize]);
+    }
+}
+
+impl Site {
+    /// Adds what another site counted.
+    pub(crate) fn join(&mut self, other: &Site) {
+        let sum = u64::saturating_add;
+        self.measures.add(&other.measures);
+        self.moved.blocks = sum(self.moved.blocks, other.moved.blocks);
+        self.moved.usable_bytes = sum(self.moved.usable_bytes, other.moved.usable_bytes);
+        self.moved.requested_bytes = sum(self.moved.requested_bytes, other.moved.requested_bytes);
+        self.lent_bytes = sum(self.lent_bytes, other.lent_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixtures::{lines, with_stacks};
+
+    #[test]
+    fn what_is_deeper_counts_for_the_last_that_is_left() {
+        let mut process = with_stacks(&["", "main", "main;a", "main;a;b", "main;a;c", "other;d;e"]);
+        let totals = process.totals;
+        process.cut_stacks(2);
+        assert_eq!(lines(&process), [" 1", "main 2", "main;a 28", "other;d 32"]);
+        assert_eq!((process.stacks.len(), process.frames.len()), (5, 4));
+        assert_eq!(
+            crate::views::aggregate::Sum::over(&process.sites).live_bytes,
+            totals.live_bytes
+        );
+        process.cut_stacks(1);
+        assert_eq!(lines(&process), [" 1", "main 30", "other 32"]);
+    }
+}

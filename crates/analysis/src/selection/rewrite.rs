@@ -1,0 +1,404 @@
+//! Rules applied to a process: each function once, then the stack tree in one pass.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use regex::Regex;
+use rustc_hash::FxHashMap;
+
+use crate::model::{Frame, FrameId, ModuleId, Process, StackId};
+use crate::selection::brackets::{without_argument, without_signature};
+use crate::selection::rebuild_stacks::Stacks;
+use crate::selection::rules::{Action, Name, Rules};
+
+impl Process {
+    /// Rewrites names and stacks by rules; every sum stays what it is.
+    ///
+    /// Rules are held against each distinct function once, in order, each against the name that the
+    /// rules before it left. What they do to stacks is done after that, for all rules at once, from
+    /// the outermost frame of a stack to the innermost. Stacks that rules ignore are still there
+    /// (see [`Rules::ignored`]).
+    ///
+    /// Linear in the names for each rule, and in the stacks for all rules.
+    ///
+    /// ```
+    /// use heaptide_analysis::selection::rules::Rules;
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let mut process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// let totals = process.totals;
+    /// process.rewrite(&Rules::built_in("std").unwrap());
+    /// assert_eq!(process.totals, totals);
+    /// ```
+    pub fn rewrite(&mut self, rules: &Rules) {
+        let mut naming = Naming::of(rules, self);
+        let count = self.frames.len();
+        let fates: Vec<usize> =
+            (0..count as u32).map(|id| naming.frame(self, FrameId(id))).collect();
+        let fates_of_functions = naming.fates;
+        if fates_of_functions.iter().all(Fate::keeps_stacks) {
+            return;
+        }
+        let stand_ins = self.frames[count..].iter().map(|frame| frame.function.clone()).collect();
+        let mut tree = Rewriting { opened: Vec::new(), first: count as u32, stand_ins };
+        self.restack(State::default(), |stacks, caller, frame| {
+            let fate = fates.get(frame.0 as usize).and_then(|&fate| fates_of_functions.get(fate));
+            match fate {
+                Some(fate) => tree.step(stacks, caller, frame, fate),
+                None => caller,
+            }
+        });
+        self.settle();
+    }
+}
+
+/// What rules make of a function's frames.
+#[derive(Default)]
+struct Fate {
+    /// Its new name, if it has one.
+    name: Option<Arc<str>>,
+    /// The frame that stands for it and for others of its name, if it does.
+    stands: Option<FrameId>,
+    /// Whether frames that stand together are one.
+    folds: bool,
+    drops: bool,
+    cuts_below: bool,
+    cuts_above: bool,
+    /// Rules whose ranges it begins.
+    opens: Vec<u32>,
+    /// Rules whose ranges it ends, and the frame that stands for the range.
+    closes: Vec<(u32, FrameId)>,
+}
+
+impl Fate {
+    fn keeps_stacks(&self) -> bool {
+        let bends = self.drops || self.cuts_below || self.cuts_above || self.stands.is_some();
+        !bends && self.opens.is_empty() && self.closes.is_empty()
+    }
+}
+
+/// Functions as rules are held against them.
+struct Naming<'a> {
+    rules: &'a Rules,
+    /// For each rule, whether it is for each module; none if it is for all.
+    modules: Vec<Option<Vec<bool>>>,
+    fates: Vec<Fate>,
+    /// By where the name is kept: frames of one function share it.
+    known: FxHashMap<(*const u8, Option<ModuleId>), usize>,
+    names: FxHashMap<String, Arc<str>>,
+    stand_ins: FxHashMap<(Arc<str>, Option<ModuleId>), FrameId>,
+}
+
+impl<'a> Naming<'a> {
+    fn of(rules: &'a Rules, process: &Process) -> Naming<'a> {
+        let matching =
+            |regex: &Regex| process.modules.iter().map(|m| regex.is_match(&m.path)).collect();
+        Naming {
+            rules,
+            modules: rules.rules.iter().map(|rule| rule.module.as_ref().map(matching)).collect(),
+            fates: Vec::new(),
+            known: FxHashMap::default(),
+            names: FxHashMap::default(),
+            stand_ins: FxHashMap::default(),
+        }
+    }
+
+    /// The fate of a frame, which gets its name.
+    fn frame(&mut self, process: &mut Process, id: FrameId) -> usize {
+        let Frame { function, module, .. } = &process.frames[id.0 as usize];
+        let key = function.as_ref().map(|function| (function.as_ptr(), *module));
+        let known = key.and_then(|key| self.known.get(&key).copied());
+        let fate = known.unwrap_or_else(|| {
+            let name = process.label(id).into_owned();
+            let fate = self.decide(process, &name, process.frames[id.0 as usize].module);
+            self.fates.push(fate);
+            self.fates.len() - 1
+        });
+        if let Some(key) = key {
+            self.known.insert(key, fate);
+        }
+        if let Some(name) = &self.fates[fate].name {
+            process.frames[id.0 as usize].function = Some(name.clone());
+        }
+        fate
+    }
+
+    fn decide(&mut self, process: &mut Process, whole: &str, module: Option<ModuleId>) -> Fate {
+        let mut fate = Fate::default();
+        let mut name = Name::new(whole);
+        let mut stands = false;
+        for (index, rule) in self.rules.rules.iter().enumerate() {
+            let module_fits = |modules: &Vec<bool>| {
+                module.is_some_and(|id| modules.get(id.0 as usize) == Some(&true))
+            };
+            if !self.modules[index].as_ref().is_none_or(module_fits) {
+                continue;
+            }
+            match &rule.action {
+                Action::Shorten(regex, text) => {
+                    if let Some(new) = replaced(name.whole(), regex, text) {
+                        name.set(new);
+                    }
+                }
+                Action::Signature(regex) => {
+                    if regex.as_ref().is_none_or(|regex| regex.is_match(&name)) {
+                        name.set(without_signature(name.whole()).to_owned());
+                    }
+                }
+                Action::RemoveArgument(argument) => {
+                    if let Cow::Owned(new) = without_argument(name.whole(), argument) {
+                        name.set(new);
+                    }
+                }
+                Action::Drop(regex) if regex.is_match(&name) => {
+                    return Fate { drops: true, ..fate };
+                }
+                Action::Fold(regex, text) => {
+                    if let Some(new) = regex.renamed(&name, text) {
+                        name.set(new);
+                        (stands, fate.folds) = (true, true);
+                    }
+                }
+                Action::FoldRange(from, to, text) => {
+                    if let Some(range) = to.renamed(&name, text) {
+                        let frame = self.stand_in(process, &range, module);
+                        fate.closes.push((index as u32, frame));
+                    }
+                    if from.is_match(&name) {
+                        fate.opens.push(index as u32);
+                    }
+                }
+                Action::CutBelow(regex, None) => fate.cuts_below |= regex.is_match(&name),
+                Action::CutBelow(regex, Some(text)) => {
+                    if let Some(new) = regex.renamed(&name, text) {
+                        name.set(new);
+                        (stands, fate.cuts_below) = (true, true);
+                    }
+                }
+                Action::CutAbove(regex) => fate.cuts_above |= regex.is_match(&name),
+                Action::Drop(_) => {}
+            }
+        }
+        fate.name = (name.whole() != whole).then(|| self.name(name.whole()));
+        fate.stands = stands.then(|| self.stand_in(process, name.whole(), module));
+        fate
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        match self.names.get(name) {
+            Some(name) => name.clone(),
+            None => {
+                let shared: Arc<str> = name.into();
+                self.names.insert(name.to_owned(), shared.clone());
+                shared
+            }
+        }
+    }
+
+    /// A frame of this name that is no place in the code.
+    fn stand_in(&mut self, process: &mut Process, name: &str, module: Option<ModuleId>) -> FrameId {
+        let name = self.name(name);
+        *self.stand_ins.entry((name.clone(), module)).or_insert_with(|| {
+            let function = Some(name);
+            let (file, line) = (None, None);
+            process.frames.push(Frame { function, module, offset: 0, file, line, inlined: false });
+            FrameId((process.frames.len() - 1) as u32)
+        })
+    }
+}
+
+/// The name with all that matches replaced, if anything does and anything is left.
+fn replaced(name: &str, regex: &Regex, text: &str) -> Option<String> {
+    match regex.replace_all(name, text) {
+        Cow::Owned(new) if !new.trim().is_empty() => Some(new),
+        _ => None,
+    }
+}
+
+/// A range that has begun and may end.
+struct Opened {
+    rule: u32,
+    /// Where the range is put if it ends.
+    around: (StackId, State),
+}
+
+/// Index plus one into what was opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct OpenedId(NonZeroU32);
+
+/// Where in a stack frames are.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// The innermost range that may end; its surroundings have those around it.
+    opened: Option<OpenedId>,
+    /// Whether the frame before folds with its like.
+    folds: bool,
+    /// Whether nothing comes any more.
+    ended: bool,
+}
+
+struct Rewriting {
+    opened: Vec<Opened>,
+    /// The first frame that stands for others, and the names of those from there on.
+    first: u32,
+    stand_ins: Vec<Option<Arc<str>>>,
+}
+
+impl Rewriting {
+    fn step(
+        &mut self,
+        stacks: &mut Stacks,
+        caller: (StackId, State),
+        frame: FrameId,
+        fate: &Fate,
+    ) -> (StackId, State) {
+        let (mut stack, mut state) = caller;
+        if state.ended || fate.drops {
+            return caller;
+        }
+        if fate.cuts_above {
+            (stack, state) = (StackId(0), State::default());
+        }
+        if let Some((range, (around, before))) = self.closed(state.opened, fate) {
+            let stack = self.folded(stacks, (around, before), range);
+            let mut state = State { folds: true, ended: fate.cuts_below, ..before };
+            self.open(fate, (around, before), &mut state);
+            return (stack, state);
+        }
+        let around = (stack, state);
+        stack = match fate.stands {
+            Some(frame) if fate.folds => self.folded(stacks, around, frame),
+            stands => stacks.child(stack, stands.unwrap_or(frame)),
+        };
+        state = State { folds: fate.folds, ended: fate.cuts_below, ..state };
+        self.open(fate, around, &mut state);
+        (stack, state)
+    }
+
+    /// Begins the ranges that a frame begins, those that have not begun.
+    fn open(&mut self, fate: &Fate, around: (StackId, State), state: &mut State) {
+        for &rule in &fate.opens {
+            if self.chain(state.opened).all(|opened| opened.rule != rule) {
+                let around = (around.0, State { opened: state.opened, ..around.1 });
+                self.opened.push(Opened { rule, around });
+                state.opened = NonZeroU32::new(self.opened.len() as u32).map(OpenedId);
+            }
+        }
+    }
+
+    /// The outermost open range that a frame ends, as the frame that stands for it, and where.
+    fn closed(&self, opened: Option<OpenedId>, fate: &Fate) -> Option<(FrameId, (StackId, State))> {
+        let ends = |opened: &Opened| {
+            let range = fate.closes.iter().find(|(rule, _)| *rule == opened.rule)?;
+            Some((range.1, opened.around))
+        };
+        if fate.closes.is_empty() {
+            return None;
+        }
+        self.chain(opened).filter_map(ends).last()
+    }
+
+    /// The open ranges, innermost first; at most one a rule.
+    fn chain(&self, opened: Option<OpenedId>) -> impl Iterator<Item = &Opened> {
+        let mut at = opened;
+        std::iter::from_fn(move || {
+            let opened = &self.opened[at?.0.get() as usize - 1];
+            at = opened.around.1.opened;
+            Some(opened)
+        })
+    }
+
+    /// A frame that is one with its caller, if that has the same name and folds, too.
+    fn folded(&self, stacks: &mut Stacks, caller: (StackId, State), frame: FrameId) -> StackId {
+        let (stack, state) = caller;
+        let name = |frame: FrameId| {
+            let index = frame.0.checked_sub(self.first)?;
+            self.stand_ins.get(index as usize)
+        };
+        let before = stacks.frame(stack).filter(|_| state.folds);
+        match before.is_some_and(|before| name(before) == name(frame)) {
+            true => stack,
+            false => stacks.child(stack, frame),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{lines, with_stacks};
+    use crate::views::aggregate::Sum;
+
+    fn rewritten(rules: &str, stacks: &[&str]) -> Vec<String> {
+        let mut process = with_stacks(stacks);
+        let totals = process.totals;
+        process.rewrite(&Rules::parse(rules).expect("rules"));
+        let peak_bytes = totals.peak_bytes;
+        let sum = crate::model::Measures { peak_bytes, ..Sum::over(&process.sites) };
+        assert_eq!(sum, totals);
+        lines(&process)
+    }
+
+    #[test]
+    fn names() {
+        let rules = "shorten ^std::(\\w+) => $1!\nshorten vector! => V\nsignature ^f\n\
+                     shorten ^gone$ =>";
+        let stacks = ["std::vector<std::x>;f(int);g(int)", "gone"];
+        assert_eq!(rewritten(rules, &stacks), ["V<std::x>;f;g(int) 1", "gone 2"]);
+    }
+
+    #[test]
+    fn dropped_and_cut_frames() {
+        let stacks = ["main;a;b;a;c", "main;a", "b;c", "malloc"];
+        assert_eq!(rewritten("drop ^a$", &stacks), ["b;c 4", "main 2", "main;b;c 1", "malloc 8"]);
+        assert_eq!(rewritten("drop malloc", &stacks)[0], " 8");
+        let cut = rewritten("cut-below ^a$", &stacks);
+        assert_eq!(cut, ["b;c 4", "main;a 3", "malloc 8"]);
+        let cut = rewritten("cut-below ^(a|m.*c) => [$1]", &stacks);
+        assert_eq!(cut, ["[malloc] 8", "b;c 4", "main;[a] 3"]);
+        let cut = rewritten("cut-above ^a$", &stacks);
+        assert_eq!(cut, ["a 2", "a;c 1", "b;c 4", "malloc 8"]);
+    }
+
+    #[test]
+    fn runs_of_frames_are_one() {
+        let stacks = ["main;p1;p2;f;p1;p1;x", "p2;glue;p1", "main;p2"];
+        let runs = rewritten("fold ^p => [p]", &stacks);
+        assert_eq!(runs, ["[p];glue;[p] 2", "main;[p] 4", "main;[p];f;[p];x 1"]);
+        let runs = rewritten("drop glue\nfold ^p1$ => [p]\nfold ^p2$ => [p]", &stacks);
+        assert_eq!(runs, ["[p] 2", "main;[p] 4", "main;[p];f;[p];x 1"]);
+        let names = rewritten("fold ^p(\\d) => q$1", &stacks);
+        assert_eq!(names, ["main;q1;q2;f;q1;x 1", "main;q2 4", "q2;glue;q1 2"]);
+    }
+
+    #[test]
+    fn ranges_are_one_if_they_end() {
+        let rule = "fold ^from$ .. ^to$ => [range]";
+        let stacks = ["main;from;a;to;x", "main;from;a;b", "main;from;a;from;to;to;y", "to;from"];
+        let expected = ["main;[range];to;y 4", "main;[range];x 1", "main;from;a;b 2", "to;from 8"];
+        assert_eq!(rewritten(rule, &stacks), expected);
+        let chain = ["a;eval;b;eval;c;eval;d", "eval"];
+        assert_eq!(rewritten("fold ^eval$ .. ^eval$ => E", &chain), ["a;E;d 1", "eval 2"]);
+        let inside = ["o;i;x;I;y;O;z", "o;i;x;I;y"];
+        let both = "fold ^o$ .. ^O$ => [o]\nfold ^i$ .. ^I$ => [i]";
+        assert_eq!(rewritten(both, &inside), ["[o];z 1", "o;[i];y 2"]);
+        let cut = "fold ^o$ .. ^O$ => [o]\ncut-above ^x$";
+        assert_eq!(rewritten(cut, &inside), ["x;I;y 2", "x;I;y;O;z 1"]);
+    }
+
+    #[test]
+    fn rules_for_one_module() {
+        let stacks = ["main;@f;f;@g"];
+        assert_eq!(rewritten("drop f in module:libc", &stacks), ["main;f;g 1"]);
+        assert_eq!(rewritten("shorten f => F in module:/bin", &stacks), ["main;f;F;g 1"]);
+        assert_eq!(
+            rewritten("fold . => [libc] in module:libc", &stacks),
+            ["main;[libc];f;[libc] 1"]
+        );
+        // A run may go through several modules.
+        assert_eq!(rewritten("fold ^f|^g => [f]", &stacks), ["main;[f] 1"]);
+    }
+}

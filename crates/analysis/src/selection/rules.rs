@@ -1,0 +1,303 @@
+//! Rules that rewrite names and stacks: files of lines, and the sets that are built in.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::fmt;
+
+use regex::Regex;
+
+use crate::selection::brackets;
+pub use crate::selection::builtin_sets::SETS;
+use crate::selection::pattern::{self, Pattern};
+
+/// Rules in order.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    pub(crate) rules: Vec<Rule>,
+    /// Stacks that match are left out.
+    pub(crate) ignore: Vec<Pattern>,
+}
+
+/// What happens to a function, if it matches and is in a module that does.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) action: Action,
+    pub(crate) module: Option<Regex>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Whatever matches is replaced.
+    Shorten(Regex, String),
+    /// Arguments and return type go.
+    Signature(Option<Match>),
+    /// Template arguments of this type go.
+    RemoveArgument(String),
+    /// The frame goes.
+    Drop(Match),
+    /// Frames that follow each other and get the same name are one.
+    Fold(Match, String),
+    /// From a frame to one inside it, all are one.
+    FoldRange(Match, Match, String),
+    /// Frames inside go.
+    CutBelow(Match, Option<String>),
+    /// Callers go.
+    CutAbove(Match),
+}
+
+/// A regex on names of functions.
+#[derive(Clone, Debug)]
+pub(crate) struct Match {
+    /// Whether it is held against the bare name.
+    bare: bool,
+    regex: Regex,
+}
+
+impl Match {
+    /// Whether a function has such a name.
+    pub(crate) fn is_match(&self, name: &Name) -> bool {
+        self.regex.is_match(self.held(name))
+    }
+
+    /// The text with what matched in it, if a function has such a name. It is not empty.
+    pub(crate) fn renamed(&self, name: &Name, text: &str) -> Option<String> {
+        let groups = self.regex.captures(self.held(name))?;
+        let mut new = String::new();
+        groups.expand(text, &mut new);
+        Some(if new.trim().is_empty() { name.whole().to_owned() } else { new })
+    }
+
+    fn held<'n>(&self, name: &'n Name) -> &'n str {
+        if self.bare { name.bare() } else { name.whole() }
+    }
+}
+
+/// The name of a function on its way through the rules.
+pub(crate) struct Name<'a> {
+    whole: Cow<'a, str>,
+    /// Found when it is asked for.
+    bare: OnceCell<String>,
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn new(whole: &'a str) -> Name<'a> {
+        Name { whole: Cow::Borrowed(whole), bare: OnceCell::new() }
+    }
+
+    pub(crate) fn whole(&self) -> &str {
+        &self.whole
+    }
+
+    fn bare(&self) -> &str {
+        self.bare.get_or_init(|| brackets::bare(&self.whole).into_owned())
+    }
+
+    /// Gives it another name.
+    pub(crate) fn set(&mut self, new: String) {
+        if new != self.whole {
+            *self = Name { whole: Cow::Owned(new), bare: OnceCell::new() };
+        }
+    }
+}
+
+/// A line that is no rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadRule {
+    /// The line, from 1.
+    pub line: usize,
+    /// What was expected, and what found.
+    pub what: String,
+}
+
+impl fmt::Display for BadRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for BadRule {}
+
+/// The actions as they are written, for a line of none of them.
+const ACTIONS: &str =
+    "shorten, signature, remove-argument, drop, fold, cut-below, cut-above or ignore";
+
+impl Rules {
+    /// Reads lines: an action and what it is about. Empty lines, and what comes after `#` at the
+    /// start of a line, are for people.
+    ///
+    /// ```
+    /// use heaptide_analysis::selection::rules::Rules;
+    /// let text = "# wrappers\ndrop ^xmalloc$\nshorten ^std:: =>\nfold ^main$ .. ^run => start\n";
+    /// assert_eq!(Rules::parse(text).unwrap().len(), 3);
+    /// let error = Rules::parse("\nfold ^main").unwrap_err();
+    /// assert_eq!(error.line, 2);
+    /// ```
+    pub fn parse(text: &str) -> Result<Rules, BadRule> {
+        let mut rules = Rules::default();
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            rules.add(line).map_err(|what| BadRule { line: number, what })?;
+        }
+        Ok(rules)
+    }
+
+    /// A built-in set by its name.
+    ///
+    /// ```
+    /// use heaptide_analysis::selection::rules::Rules;
+    /// assert!(Rules::built_in("std").is_some_and(|rules| !rules.is_empty()));
+    /// assert!(Rules::built_in("./std").is_none());
+    /// ```
+    pub fn built_in(name: &str) -> Option<Rules> {
+        let (_, text) = SETS.into_iter().find(|(set, _)| *set == name)?;
+        // Each is read in a test.
+        Rules::parse(text).ok()
+    }
+
+    /// Adds rules after these.
+    pub fn append(&mut self, rules: Rules) {
+        self.rules.extend(rules.rules);
+        self.ignore.extend(rules.ignore);
+    }
+
+    /// What stacks are left out by, after they are rewritten.
+    pub fn ignored(&self) -> &[Pattern] {
+        &self.ignore
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rules.len() + self.ignore.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let (rest, module) = match rest.rsplit_once(" in module:") {
+            Some((rest, module)) => (rest, Some(regex(module)?)),
+            None => (rest.strip_prefix("in module:").map_or(rest, |_| ""), None),
+        };
+        let rest = rest.trim();
+        let action = match word {
+            "ignore" if module.is_none() => {
+                let pattern = expect(rest, "ignore [KIND:]REGEX")?;
+                self.ignore.push(pattern.parse().map_err(|error| format!("{error}"))?);
+                return Ok(());
+            }
+            _ => action(word, rest)?,
+        };
+        self.rules.push(Rule { action, module });
+        Ok(())
+    }
+}
+
+fn action(word: &str, rest: &str) -> Result<Action, String> {
+    Ok(match word {
+        "shorten" => {
+            let (from, to) = arrow(rest, "shorten REGEX => TEXT")?;
+            Action::Shorten(regex(from)?, to.to_owned())
+        }
+        "signature" if rest.is_empty() => Action::Signature(None),
+        "signature" => Action::Signature(Some(matching(rest)?)),
+        "remove-argument" => {
+            Action::RemoveArgument(expect(rest, "remove-argument TYPE")?.to_owned())
+        }
+        "drop" => Action::Drop(matching(expect(rest, "drop REGEX")?)?),
+        "fold" => {
+            let form = "fold REGEX => NAME or fold REGEX .. REGEX => NAME";
+            let (from, name) = arrow(rest, form)?;
+            let name = expect(name, form)?.to_owned();
+            match from.split_once(" .. ") {
+                Some((from, to)) => Action::FoldRange(matching(from)?, matching(to)?, name),
+                None => Action::Fold(matching(from)?, name),
+            }
+        }
+        "cut-below" => {
+            let form = "cut-below REGEX [=> NAME]";
+            match rest.contains("=>") {
+                true => {
+                    let (from, name) = arrow(rest, form)?;
+                    Action::CutBelow(matching(from)?, Some(expect(name, form)?.to_owned()))
+                }
+                false => Action::CutBelow(matching(expect(rest, form)?)?, None),
+            }
+        }
+        "cut-above" => Action::CutAbove(matching(expect(rest, "cut-above REGEX")?)?),
+        _ => return Err(format!("expected {ACTIONS}, found `{word}`")),
+    })
+}
+
+/// The two sides of the last arrow.
+fn arrow<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
+    let sides = rest.rsplit_once("=>").filter(|(from, _)| !from.trim().is_empty());
+    let (from, to) = sides.ok_or_else(|| format!("expected `{form}`, found `{rest}`"))?;
+    Ok((from.trim(), to.trim()))
+}
+
+fn expect<'a>(text: &'a str, form: &str) -> Result<&'a str, String> {
+    match text.is_empty() {
+        true => Err(format!("expected `{form}`, found the end of the line")),
+        false => Ok(text),
+    }
+}
+
+/// `REGEX` or `bare:REGEX`.
+fn matching(text: &str) -> Result<Match, String> {
+    let text = text.trim();
+    let (bare, text) = match text.strip_prefix("bare:") {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    Ok(Match { bare, regex: regex(text)? })
+}
+
+fn regex(text: &str) -> Result<Regex, String> {
+    pattern::regex(text.trim()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        for (text, told) in [
+            ("\n# x\nshorten a", "3: expected `shorten REGEX => TEXT`, found `a`"),
+            ("shorten", "1: expected `shorten REGEX => TEXT`, found ``"),
+            ("shorten => b", "1: expected `shorten REGEX => TEXT`, found `=> b`"),
+            ("drop ", "1: expected `drop REGEX`, found the end of the line"),
+            ("drop a(", "1: `a(`: unclosed group, at character 2"),
+            ("drop a in module:[", "1: `[`: unclosed character class, at character 1"),
+            (
+                "fold a =>",
+                "1: expected `fold REGEX => NAME or fold REGEX .. REGEX => NAME`, found the end of \
+                 the line",
+            ),
+            (
+                "cut-below a =>",
+                "1: expected `cut-below REGEX [=> NAME]`, found the end of the line",
+            ),
+            ("cut-above", "1: expected `cut-above REGEX`, found the end of the line"),
+            ("remove-argument", "1: expected `remove-argument TYPE`, found the end of the line"),
+            (
+                "ignore colour:x",
+                "1: `colour:x`: unknown kind `colour`; expected one of function module file scope \
+                 label thread, or `function:colour:x` to match functions against the whole text",
+            ),
+            (
+                "Drop a",
+                "1: expected shorten, signature, remove-argument, drop, fold, cut-below, cut-above \
+                 or ignore, found `Drop`",
+            ),
+        ] {
+            assert_eq!(Rules::parse(text).unwrap_err().to_string(), told, "{text}");
+        }
+    }
+}

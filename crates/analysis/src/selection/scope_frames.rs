@@ -1,0 +1,194 @@
+//! Scopes as frames: the path of each site becomes the outer part of its stack, so that whatever
+//! draws or writes stacks draws or writes scopes.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Frame, FrameId, Mode, Process, Scope, ScopeId, StackId};
+use crate::selection::rebuild_stacks::Stacks;
+use crate::trace::Trace;
+
+/// What is inside the scopes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inside {
+    /// Nothing: a stack is a path of scopes.
+    Nothing,
+    /// The functions, outermost first, of the stack of each allocation.
+    Functions,
+}
+
+/// What allocations in no scope are below.
+const NO_SCOPE: &str = "(no scope)";
+/// The attribute that needs no mention.
+const PLAIN: &str = "region";
+/// The address of frames that are scopes, where no code is.
+const NOWHERE: u64 = u64::MAX;
+
+impl Scope {
+    /// What it is called: `load`, `phase=2`; `""` if its name is empty.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::{Scope, ScopeId};
+    /// let parent = ScopeId(0);
+    /// let (attribute, value) = ("phase".into(), "2".into());
+    /// let scope =
+    ///     Scope { parent, attribute, value, entered: 1, frees_here: 0, freed_here_bytes: 0 };
+    /// assert_eq!(scope.name(), "phase=2");
+    /// ```
+    pub fn name(&self) -> String {
+        called(&self.attribute, &self.value)
+    }
+}
+
+/// What a scope of this attribute and value is called.
+pub(crate) fn called(attribute: &str, value: &str) -> String {
+    match (attribute, value) {
+        (PLAIN, "") => "\"\"".to_owned(),
+        (PLAIN, _) => value.to_owned(),
+        _ => format!("{attribute}={value}"),
+    }
+}
+
+impl Frame {
+    /// A frame that stands for a scope; its function is the scope's name.
+    pub fn of_scope(name: &str) -> Frame {
+        let function = Some(Arc::from(name));
+        Frame { function, module: None, offset: NOWHERE, file: None, line: None, inlined: false }
+    }
+
+    /// Whether it stands for a scope: its name is no function's, and has nothing to be taken off.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::Frame;
+    /// assert!(Frame::of_scope("step 7").is_scope());
+    /// ```
+    pub fn is_scope(&self) -> bool {
+        self.module.is_none() && self.offset == NOWHERE
+    }
+}
+
+impl Process {
+    /// Makes scopes frames, outermost in the stacks: a stack is then a path of scopes, if asked for
+    /// with the functions that allocate inside it. Sites keep their scopes. What is in no scope is
+    /// below a frame `(no scope)`. A recording without stacks has
+    /// some then.
+    ///
+    /// Linear in the stacks that come out.
+    ///
+    /// ```
+    /// use heaptide_analysis::selection::scope_frames::Inside;
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let mut process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// process.scopes_to_frames(Inside::Functions);
+    /// let outermost = |site| process.path_of(site).first().copied();
+    /// let is_scope = |frame: heaptide_analysis::model::FrameId| {
+    ///     process.frames[frame.0 as usize].is_scope()
+    /// };
+    /// assert!(process.sites.iter().all(|site| outermost(site.stack).is_some_and(is_scope)));
+    /// ```
+    pub fn scopes_to_frames(&mut self, inside: Inside) {
+        let mut stacks = Stacks::with_capacity(self.stacks.len());
+        let of_scope = self.stacks_of_scopes(&mut stacks);
+        let mut known = FxHashMap::default();
+        let mut way = Vec::new();
+        for index in 0..self.sites.len() {
+            let (scope, mut at) = (self.sites[index].scope, self.sites[index].stack);
+            if inside == Inside::Nothing {
+                at = StackId(0);
+            }
+            let mut stack = loop {
+                match known.get(&(scope, at)) {
+                    _ if at == StackId(0) => break of_scope[scope.0 as usize],
+                    Some(&stack) => break stack,
+                    None => way.push(at),
+                }
+                at = self.stacks[at.0 as usize].parent;
+            };
+            for at in way.drain(..).rev() {
+                stack = stacks.child(stack, self.stacks[at.0 as usize].frame);
+                known.insert((scope, at), stack);
+            }
+            self.sites[index].stack = stack;
+        }
+        self.move_stacks_of_frees(&mut stacks, inside);
+        self.stacks = stacks.into_nodes();
+        if self.mode == Mode::Scopes {
+            self.mode = Mode::Stacks;
+        }
+        self.settle();
+    }
+
+    /// Who frees is in no scope of the block's; a stack of a free stays what it is.
+    fn move_stacks_of_frees(&mut self, stacks: &mut Stacks, inside: Inside) {
+        let mut new = vec![StackId(0); self.stacks.len()];
+        let any = self.traces.iter().flat_map(Trace::stacks).next().is_some();
+        if any && inside == Inside::Functions {
+            for (index, node) in self.stacks.iter().enumerate().skip(1) {
+                new[index] = stacks.child(new[node.parent.0 as usize], node.frame);
+            }
+        }
+        for trace in &mut self.traces {
+            trace.move_stacks(|stack| new[stack.0 as usize]);
+        }
+    }
+
+    /// The stack that stands for each scope path, with a frame for each name.
+    fn stacks_of_scopes(&mut self, stacks: &mut Stacks) -> Vec<StackId> {
+        let mut frames: FxHashMap<String, FrameId> = FxHashMap::default();
+        let mut of_scope: Vec<StackId> = Vec::with_capacity(self.scopes.len().max(1));
+        for (index, scope) in self.scopes.iter().enumerate() {
+            let none = index == 0;
+            let name = if none { NO_SCOPE.to_owned() } else { scope.name() };
+            let frame = match frames.get(&name) {
+                Some(&frame) => frame,
+                None => {
+                    self.frames.push(Frame::of_scope(&name));
+                    let frame = FrameId((self.frames.len() - 1) as u32);
+                    frames.insert(name, frame);
+                    frame
+                }
+            };
+            let outermost = none || scope.parent == ScopeId(0);
+            let around = if outermost { StackId(0) } else { of_scope[scope.parent.0 as usize] };
+            of_scope.push(stacks.child(around, frame));
+        }
+        of_scope
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{path_names, process, site};
+
+    #[test]
+    fn scopes_are_outside_of_functions() {
+        // load, and parse in it; main, and read in it.
+        let mut process = process();
+        process.sites =
+            vec![site(2, 2, 10), site(2, 0, 20), site(1, 1, 30), site(0, 1, 40), site(2, 2, 50)];
+        process.scopes_to_frames(Inside::Functions);
+        let lines: Vec<_> = process
+            .sites
+            .iter()
+            .map(|site| (path_names(&process, site.stack), site.measures.live_bytes))
+            .collect();
+        let expected = [
+            ("load;parse=3;main;read", 60),
+            ("(no scope);main;read", 20),
+            ("load;main", 30),
+            ("load", 40),
+        ];
+        let expected = expected.map(|(line, bytes)| (line.to_owned(), bytes));
+        assert_eq!(lines, expected);
+        process.scopes_to_frames(Inside::Nothing);
+        let paths: Vec<_> = process.sites.iter().map(|s| path_names(&process, s.stack)).collect();
+        assert_eq!(paths, ["load;parse=3", "(no scope)", "load"]);
+        assert_eq!(process.sites[2].measures.live_bytes, 70);
+        assert_eq!((process.stacks.len(), process.frames.len()), (4, 3));
+    }
+}

@@ -1,0 +1,171 @@
+//! Scopes merged over lanes, labels, windows and marks: from [`crate::profile::annotations`] to the tables.
+
+use std::sync::Arc;
+
+use heaptide_format as format;
+use heaptide_format::Sums;
+use rustc_hash::FxHashMap;
+
+use crate::model::{Entered, Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Window};
+use crate::profile::annotations::Name;
+use crate::profile::reader::Profile;
+
+/// Two texts as what they are kept at: equal texts of a profile are one.
+type Identity = (*const u8, *const u8);
+
+fn identity(name: &Name) -> Identity {
+    (name.attribute.as_ptr(), name.value.as_ptr())
+}
+
+/// The scope tree over all lanes, and the scope of each path by its index plus one.
+pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
+    let nameless = Name { attribute: Arc::from(""), value: Arc::from("") };
+    let lost = Name { attribute: Arc::from("region"), value: Arc::from("[name lost]") };
+    let mut scopes = vec![scope(ScopeId(0), &nameless)];
+    let mut of_path = vec![ScopeId(0)];
+    let mut ids: FxHashMap<(ScopeId, Identity), ScopeId> = FxHashMap::default();
+    let named = &profile.named;
+    for path in &named.scopes {
+        let parent = of_path[path.parent as usize];
+        let is_root = path.parent == 0 && path.counters.name == 0;
+        let name = path.name.checked_sub(1).map_or(&lost, |index| &named.names[index as usize]);
+        let id = match is_root {
+            true => ScopeId(0),
+            false => *ids.entry((parent, identity(name))).or_insert_with(|| {
+                scopes.push(scope(parent, name));
+                ScopeId((scopes.len() - 1) as u32)
+            }),
+        };
+        of_path.push(id);
+        let sums = &mut scopes[id.0 as usize];
+        let record = &path.counters;
+        sums.entered = sums.entered.saturating_add(record.entered);
+        sums.frees_here = sums.frees_here.saturating_add(record.frees_here);
+        sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(record.freed_here_bytes);
+    }
+    (scopes, of_path)
+}
+
+/// How often each lane entered each path.
+pub(crate) fn entered(
+    profile: &Profile,
+    scope_of_path: &[ScopeId],
+    lanes: &FxHashMap<u32, LaneId>,
+) -> Vec<Entered> {
+    let paths = profile.named.scopes.iter().zip(&scope_of_path[1..]);
+    let entered = |(path, &scope): (&crate::profile::annotations::Scope, &ScopeId)| {
+        let lane = *lanes.get(&path.counters.lane)?;
+        let times = path.counters.entered;
+        (times > 0).then_some(Entered { scope, lane, times })
+    };
+    paths.filter_map(entered).collect()
+}
+
+fn scope(parent: ScopeId, name: &Name) -> Scope {
+    Scope {
+        parent,
+        attribute: name.attribute.clone(),
+        value: name.value.clone(),
+        entered: 0,
+        frees_here: 0,
+        freed_here_bytes: 0,
+    }
+}
+
+/// The labels and pools that sites have, and the label of each name by its index plus one.
+pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
+    let names = &profile.named.names;
+    let mut of_name = vec![None; names.len() + 1];
+    let mut labels = Vec::new();
+    let mut ids: FxHashMap<Identity, LabelId> = FxHashMap::default();
+    for site in profile.sites.iter().filter(|site| site.label != 0) {
+        let name = &names[site.label as usize - 1];
+        let id = *ids.entry(identity(name)).or_insert_with(|| {
+            let pool = &*name.attribute == "pool";
+            labels.push(Label { name: name.value.clone(), pool });
+            LabelId((labels.len() - 1) as u32)
+        });
+        of_name[site.label as usize] = Some(id);
+    }
+    (labels, of_name)
+}
+
+/// The windows; an open one ends with what the lanes have now.
+pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
+    let window = |window: &crate::profile::annotations::Window| {
+        let record = &window.record;
+        let open = record.open != 0;
+        let end = if open { now(profile) } else { record.end };
+        let begin = &record.begin;
+        let net = |up: u64, down: u64| up.wrapping_sub(down) as i64;
+        let blocks = |sums: &Sums| net(sums.allocations, sums.frees);
+        let bytes = |sums: &Sums| net(sums.usable_bytes, sums.freed_bytes);
+        let live = |sums: &Sums| u64::try_from(bytes(sums)).unwrap_or(0);
+        Window {
+            name: window.name.clone(),
+            open,
+            begin_time_ns: record.begin_time_ns,
+            end_time_ns: if open { 0 } else { record.end_time_ns },
+            allocations: end.allocations.saturating_sub(begin.allocations),
+            frees: end.frees.saturating_sub(begin.frees),
+            reallocations: end.reallocations.saturating_sub(begin.reallocations),
+            failed: end.failed.saturating_sub(begin.failed),
+            requested_bytes: end.requested_bytes.saturating_sub(begin.requested_bytes),
+            usable_bytes: end.usable_bytes.saturating_sub(begin.usable_bytes),
+            freed_bytes: end.freed_bytes.saturating_sub(begin.freed_bytes),
+            live_blocks: blocks(&end).wrapping_sub(blocks(begin)),
+            live_bytes: bytes(&end).wrapping_sub(bytes(begin)),
+            // What was live at both ends is known, even if no thread has published it.
+            peak_bytes: record.peak_bytes.max(live(begin)).max(live(&end)),
+            peak_bound_bytes: match open {
+                true => record.peak_bound_bytes.max(profile.unpublished_bytes()),
+                false => record.peak_bound_bytes,
+            },
+        }
+    };
+    profile.named.windows.iter().map(window).collect()
+}
+
+/// The process's sums as the profile was read, from its start.
+fn now(profile: &Profile) -> Sums {
+    let mut sums = Sums::default();
+    let add = |sum: &mut u64, n| *sum = sum.wrapping_add(n);
+    for lane in &profile.lanes {
+        let classes = |classes: &[u64]| classes.iter().fold(0, |a: u64, &b| a.wrapping_add(b));
+        add(&mut sums.allocations, classes(&lane.requested_classes));
+        add(&mut sums.frees, classes(&lane.freed_classes));
+        add(&mut sums.reallocations, lane.reallocations);
+        add(&mut sums.failed, lane.failed);
+        add(&mut sums.requested_bytes, lane.requested_bytes);
+        add(&mut sums.usable_bytes, lane.usable_bytes);
+        if profile.mode == format::Mode::Counters {
+            add(&mut sums.freed_bytes, lane.freed_here_bytes);
+        }
+    }
+    let uncounted = format::KEY_OUTSIDE | format::KEY_POOL_BLOCK;
+    for site in profile.sites.iter().filter(|site| site.flags & uncounted == 0) {
+        let freed = site.counters.freed_bytes.wrapping_add(site.counters.remote_freed_bytes);
+        let taken_off = site.moved[1].wrapping_add(site.lent_bytes as u64);
+        add(&mut sums.freed_bytes, freed.wrapping_sub(taken_off));
+    }
+    sums
+}
+
+/// The marks of kinds that this version knows.
+pub(crate) fn marks(profile: &Profile, lanes: &FxHashMap<u32, LaneId>) -> Vec<Mark> {
+    let mark = |mark: &crate::profile::annotations::Mark| {
+        let record = &mark.record;
+        let kinds =
+            [MarkKind::Mark, MarkKind::Snapshot, MarkKind::Reset, MarkKind::On, MarkKind::Off];
+        let kind = kinds.into_iter().find(|&kind| kind as u32 == record.kind)?;
+        Some(Mark {
+            time_ns: record.time_ns,
+            name: mark.name.clone(),
+            kind,
+            lane: lanes.get(&record.lane).copied(),
+            number: record.number,
+            live_bytes: record.live_bytes,
+        })
+    };
+    profile.named.marks.iter().filter_map(mark).collect()
+}

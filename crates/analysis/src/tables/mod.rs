@@ -1,0 +1,7 @@
+//! The tables of one process image, built from its profile and the names of its addresses.
+
+pub(crate) mod annotation_tables;
+pub(crate) mod process;
+pub(crate) mod reconcile;
+pub(crate) mod site_table;
+pub(crate) mod unrecorded;

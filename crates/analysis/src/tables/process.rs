@@ -1,0 +1,266 @@
+//! One profile and its names into the tables of [`crate::model`].
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use heaptide_format as format;
+
+use crate::collections::trie::{Trie, TrieNode};
+use crate::model::{
+    End, Frame, FrameId, Measures, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId,
+    StackNode,
+};
+use crate::profile::reader::{self, NO_MODULE, Profile};
+use crate::recording::ending::Ending;
+use crate::symbols::{ModuleKey, Symbols};
+use crate::tables::annotation_tables;
+use crate::tables::reconcile;
+use crate::tables::site_table::{self, SiteTable};
+use crate::tables::unrecorded;
+use crate::text;
+use crate::threads;
+use crate::trace::{Became, Trace};
+use crate::views::aggregate::Sum;
+
+/// Builds a process image's tables.
+pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
+    let (scopes, scope_of_path) = annotation_tables::scopes(&profile);
+    let (labels, label_of_name) = annotation_tables::labels(&profile);
+    let of =
+        site_table::Dimensions { scope_of_path: &scope_of_path, label_of_name: &label_of_name };
+    let stacks = || {
+        let (frames, frames_of_place) = frames(&profile, symbols);
+        let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
+        (frames, stacks, stack_of_node)
+    };
+    let ((frames, stacks, stack_of_node), table) =
+        threads::both(stacks, || SiteTable::of(&profile, &of));
+    let SiteTable { mut lanes, mut sites, ids, of_site } = table;
+    sites.iter_mut().for_each(|site| site.stack = stack_of_node[site.stack.0 as usize]);
+    let mut totals = Sum::default();
+    sites.iter().for_each(|site| totals.add(site));
+    let mut totals = totals.total();
+    let entered = annotation_tables::entered(&profile, &scope_of_path, &ids);
+    let windows = annotation_tables::windows(&profile);
+    let marks = annotation_tables::marks(&profile, &ids);
+    let became =
+        Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
+    let running = (ending.end == End::Running, ending.lasted.ns);
+    let traces = Trace::of(&profile, &ending.file, running, &became).into_iter().collect();
+    let header = &profile.header;
+    let peak = Peak::of(&profile, &totals, ending.lasted.ns);
+    totals.peak_bytes = peak.bytes;
+    if peak.is_now && profile.has_sites() {
+        let all = lanes.iter_mut().map(|lane| &mut lane.measures);
+        let all = all.chain(sites.iter_mut().map(|site| &mut site.measures)).chain([&mut totals]);
+        all.for_each(|measures| {
+            measures.at_peak_blocks = measures.live_blocks;
+            measures.at_peak_bytes = measures.live_bytes;
+        });
+    }
+    Process {
+        file: ending.file,
+        pid: header.pid,
+        ppid: header.ppid,
+        image: header.image,
+        process_number: ending.process_number,
+        execs: ending.execs,
+        forked: header.forked != 0,
+        start_realtime_ns: header.start_realtime_ns,
+        duration_ns: ending.lasted.ns,
+        duration_is_known: ending.lasted.is_known,
+        end: ending.end,
+        mode: match profile.mode {
+            format::Mode::Counters => Mode::Counters,
+            format::Mode::Stacks => Mode::Stacks,
+            format::Mode::Scopes => Mode::Scopes,
+        },
+        totals,
+        peak_time_ns: peak.time_ns,
+        peak_bound_bytes: peak.bound_bytes,
+        unmatched_frees: header.unmatched_frees,
+        unrecorded: unrecorded::reason(header),
+        has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
+        losses: losses(header, ending.became_unrecorded),
+        histogram: histogram(&profile, &totals),
+        lanes,
+        frames,
+        stacks,
+        scopes,
+        entered,
+        labels,
+        sites,
+        windows,
+        marks,
+        unwinder: (header.frames_stepped, header.rules_evaluated),
+        lanes_at_once: header.lanes_at_once,
+        modules: profile.modules.into_iter().map(module).collect(),
+        program: profile.program,
+        command: profile.command,
+        host: profile.host,
+        rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
+        job: profile.job,
+        run: ending.run,
+        images: 1,
+        timeline: profile.timeline,
+        traces,
+        part: ending.part,
+        notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),
+    }
+}
+
+/// The highest live bytes.
+struct Peak {
+    bytes: u64,
+    time_ns: u64,
+    /// How exact this is, and what sites have of it.
+    bound_bytes: u64,
+    /// It is the live bytes at the end, which the recorder had not recorded as a peak.
+    is_now: bool,
+}
+
+impl Peak {
+    /// Bytes that threads had not published at the end are in no recorded peak.
+    fn of(profile: &Profile, totals: &Measures, now_ns: u64) -> Peak {
+        let header = &profile.header;
+        let bound_bytes = header.peak_bound_bytes.max(profile.unpublished_bytes());
+        if totals.live_bytes > header.peak_bytes {
+            return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
+        }
+        // Of an event that a kill cut short, the site may lack what the peak has.
+        let off = match profile.has_sites() && profile.may_be_reconciled() {
+            true => totals.at_peak_bytes.abs_diff(header.peak_bytes),
+            false => 0,
+        };
+        Peak {
+            bytes: header.peak_bytes,
+            time_ns: header.peak_time_ns,
+            bound_bytes: bound_bytes.max(off),
+            is_now: false,
+        }
+    }
+}
+
+fn module(module: reader::Module) -> Module {
+    Module {
+        path: text::from_bytes(module.path.as_os_str().as_bytes()),
+        start: module.start,
+        end: module.end,
+        bias: module.bias,
+        build_id: module.build_id,
+        unloaded: module.unloaded,
+    }
+}
+
+fn losses(
+    header: &format::FileHeader,
+    became_unrecorded: bool,
+) -> Vec<(&'static str, &'static str, u64)> {
+    const LATER: (&str, &str) = ("other", "losses of a kind unknown to this version of heaptide");
+    let named = header.losses.iter().enumerate();
+    let named = named.map(|(i, &count)| (format::LOSS_NAMES.get(i).unwrap_or(&LATER), count));
+    let named = named.filter(|&(_, count)| count > 0);
+    let named = named.map(|(name, count)| (name.0, name.1, count));
+    let children = unrecorded::children(header);
+    named.chain(children).chain(became_unrecorded.then_some(unrecorded::SUCCESSOR)).collect()
+}
+
+/// The size classes of all lanes.
+fn histogram(profile: &Profile, totals: &Measures) -> Vec<SizeClass> {
+    let lanes = match &profile.before {
+        Some(before) => &before.counts(&profile.lanes),
+        None => &profile.lanes,
+    };
+    let [mut requested, mut usable, mut freed] = [[0u64; format::SIZE_CLASSES]; 3];
+    let mut bytes = [0u64; 2];
+    for lane in lanes {
+        add(&mut requested, &lane.requested_classes);
+        add(&mut usable, &lane.usable_classes);
+        add(&mut freed, &lane.freed_classes);
+        add(&mut bytes, &[lane.requested_bytes, lane.usable_bytes]);
+    }
+    if profile.may_be_reconciled() {
+        let average = totals.usable_bytes / totals.allocations.max(1);
+        let fit = |classes, blocks, bytes: u64, has: u64| {
+            let lacking = i128::from(bytes) - i128::from(has);
+            reconcile::classes(classes, blocks, lacking, average);
+        };
+        fit(&mut requested, totals.allocations, totals.requested_bytes, bytes[0]);
+        fit(&mut usable, totals.allocations, totals.usable_bytes, bytes[1]);
+        let scopes = profile.named.scopes.iter().map(|scope| scope.counters.freed_here_bytes);
+        let freed_bytes = scopes.fold(0, u64::saturating_add);
+        fit(&mut freed, totals.frees, totals.freed_bytes, freed_bytes);
+    }
+    let class = |class| {
+        let (size_min, size_max) = format::class_bounds(class);
+        let (requested, usable) = (requested[class], usable[class]);
+        SizeClass { size_min, size_max, requested, usable, freed: freed[class] }
+    };
+    let occurs = |c: &SizeClass| c.requested | c.usable | c.freed != 0;
+    (0..format::SIZE_CLASSES).map(class).filter(occurs).collect()
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
+    sums.iter_mut().zip(more).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+}
+
+/// The frames of all places, and the range of each place's, outermost first.
+fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>) {
+    let names: Vec<_> = profile
+        .modules
+        .iter()
+        .map(|m| symbols.module(&ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() }))
+        .collect();
+    let mut frames = Vec::with_capacity(profile.places.len());
+    let mut ranges = Vec::with_capacity(profile.places.len());
+    for place in &profile.places {
+        let start = frames.len();
+        let offset = place.offset;
+        let module = (place.module != NO_MODULE).then_some(ModuleId(place.module));
+        let known = module.and_then(|id| names[id.0 as usize]).and_then(|m| m.get(offset));
+        frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
+            function: name.function.cloned(),
+            module,
+            offset,
+            file: name.file.cloned(),
+            line: name.line,
+            inlined: depth > 0,
+        }));
+        if frames.len() == start {
+            let function = mark(place).map(Arc::from);
+            frames.push(Frame { function, module, offset, file: None, line: None, inlined: false });
+        }
+        ranges.push((start as u32, frames.len() as u32));
+    }
+    (frames, ranges)
+}
+
+/// What a pseudo frame stands for.
+fn mark(place: &reader::Place) -> Option<&'static str> {
+    match place.offset {
+        _ if place.module != NO_MODULE => None,
+        mark if mark == format::Gap::TooDeep as u64 => Some("[deeper frames cut]"),
+        mark if mark == format::Gap::NoRoom as u64 => Some("[frames not stored]"),
+        mark if mark == format::Gap::BelowThreshold as u64 => Some("[below the stack threshold]"),
+        mark if mark == format::Gap::AboveThreshold as u64 => {
+            Some("[not below the stack threshold]")
+        }
+        _ => None,
+    }
+}
+
+/// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
+/// the same frame are one stack.
+fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
+    let mut tree = Trie::with_room(profile.nodes.len());
+    let mut of_node = Vec::with_capacity(profile.nodes.len() + 1);
+    of_node.push(StackId(0)); // by node plus one; 0 has no stack
+    for node in &profile.nodes {
+        let (first, end) = frames_of_place[node.place as usize];
+        let caller = of_node[node.parent as usize].0;
+        of_node.push(StackId((first..end).fold(caller, |stack, frame| tree.child(stack, frame))));
+    }
+    let stack =
+        |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.thing) };
+    (tree.into_nodes().into_iter().map(stack).collect(), of_node)
+}

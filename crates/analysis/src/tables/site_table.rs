@@ -1,0 +1,337 @@
+//! The table of sites: a row for each site of a profile, and the sums of its lanes.
+
+use heaptide_format as format;
+use rustc_hash::FxHashMap;
+
+use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId};
+use crate::profile::reader::{self, Profile};
+use crate::tables::reconcile::{self, FreedHere};
+use crate::text;
+use crate::views::aggregate::Sum;
+
+/// What the ids of a profile's sites have become.
+pub(crate) struct Dimensions<'a> {
+    /// By index of the scope path plus one.
+    pub(crate) scope_of_path: &'a [ScopeId],
+    /// By index of the name plus one.
+    pub(crate) label_of_name: &'a [Option<LabelId>],
+}
+
+/// Sites and lanes as they are put together.
+pub(crate) struct SiteTable {
+    /// Each with the index of its node plus one in the place of its stack, which is not known yet.
+    pub(crate) sites: Vec<Site>,
+    pub(crate) lanes: Vec<Lane>,
+    /// Lanes by their index in the file.
+    pub(crate) ids: FxHashMap<u32, LaneId>,
+    /// The index of each site of the profile; none of one that says nothing.
+    pub(crate) of_site: Vec<Option<u32>>,
+}
+
+impl SiteTable {
+    /// Puts them together.
+    pub(crate) fn of(profile: &Profile, of: &Dimensions) -> SiteTable {
+        let (sites, lanes, of_site) = (Vec::new(), Vec::new(), Vec::new());
+        let mut table = SiteTable { sites, lanes, ids: FxHashMap::default(), of_site };
+        for lane in &profile.lanes {
+            let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
+            let name = text::from_bytes(name);
+            let id = table.lane(lane.index, || name);
+            table.lanes[id.0 as usize].threads = lane.threads;
+        }
+        match profile.mode {
+            format::Mode::Counters => table.add_lane_sites(profile),
+            format::Mode::Stacks | format::Mode::Scopes => {
+                table.add_sites(profile, of);
+                if profile.may_be_reconciled() {
+                    reconcile::lent(&mut table.sites);
+                }
+                table.add_frees_here(profile, of);
+            }
+        }
+        if profile.header.trace != 0 {
+            table.find_sites(profile.sites.len());
+        }
+        table.finish()
+    }
+
+    /// The lane of an index; one that has sites but no record (its extent was lost) gets a
+    /// synthetic name.
+    fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
+        *self.ids.entry(index).or_insert_with(|| {
+            self.lanes.push(Lane { name: name(), threads: 0, measures: Measures::default() });
+            LaneId((self.lanes.len() - 1) as u32)
+        })
+    }
+
+    /// A row for each site.
+    fn add_sites(&mut self, profile: &Profile, of: &Dimensions) {
+        self.sites.reserve(profile.sites.len());
+        for site in &profile.sites {
+            let lane = self.lane(site.lane, || format!("thread {}", site.lane));
+            let [blocks, usable_bytes, requested_bytes] = site.moved;
+            let record = &site.counters;
+            let mut moved = Moved {
+                blocks: blocks.min(record.allocations),
+                usable_bytes: usable_bytes.min(record.usable_bytes),
+                requested_bytes: requested_bytes.min(record.requested_bytes),
+            };
+            let measures_of = |site: &reader::Site| site_measures(site, profile.header.epoch);
+            let mut measures = measures_of(site);
+            if let Some(before) = &profile.before {
+                before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
+            }
+            self.sites.push(Site {
+                stack: StackId(site.node),
+                scope: of.scope_of_path[site.scope as usize],
+                label: of.label_of_name[site.label as usize],
+                lane,
+                size: (site.flags & format::KEY_SIZED != 0).then_some(site.size),
+                kind: kind(site.flags),
+                measures,
+                moved,
+                lent_bytes: lent(site),
+            });
+        }
+    }
+
+    /// What was freed in each lane and scope, on the row of that lane and scope that has no stack
+    /// and no label, so that both ledgers add up by lane and by scope.
+    fn add_frees_here(&mut self, profile: &Profile, of: &Dimensions) {
+        let mut rows: FxHashMap<(LaneId, ScopeId), usize> = FxHashMap::default();
+        for (site, index) in self.sites.iter().zip(0..) {
+            let plain = site.stack == StackId(0) && site.label.is_none();
+            if plain && site.kind == SiteKind::Heap {
+                rows.entry((site.lane, site.scope)).or_insert(index);
+            }
+        }
+        let mut here = self.freed_here(profile, of);
+        if profile.may_be_reconciled() {
+            reconcile::freed_here(&mut here, &Sum::over(&self.sites));
+        }
+        here.into_iter().for_each(|freed| self.add_here(&mut rows, freed));
+    }
+
+    /// What each scope of a lane freed, and what a lane freed in no scope.
+    fn freed_here(&mut self, profile: &Profile, of: &Dimensions) -> Vec<FreedHere> {
+        let mut here = Vec::new();
+        let mut left = FxHashMap::default();
+        let lanes = match &profile.before {
+            Some(before) => before.counts(&profile.lanes),
+            None => profile.lanes.clone(),
+        };
+        for record in &lanes {
+            let lane = self.lane(record.index, String::new);
+            left.insert(lane, lane_frees(profile, record));
+        }
+        for (path, &scope) in profile.named.scopes.iter().zip(&of.scope_of_path[1..]) {
+            let index = path.counters.lane;
+            let lane = self.lane(index, || format!("thread {index}"));
+            let (frees, bytes) = (path.counters.frees_here, path.counters.freed_here_bytes);
+            here.push(FreedHere { lane, scope, frees, bytes });
+            if let Some(left) = left.get_mut(&lane) {
+                *left = (left.0.saturating_sub(frees), left.1.saturating_sub(bytes));
+            }
+        }
+        // Version 1 had no scopes; else what no scope had room for.
+        for record in &profile.lanes {
+            let lane = self.lane(record.index, String::new);
+            let (frees, bytes) = left.remove(&lane).unwrap_or_default();
+            here.push(FreedHere { lane, scope: ScopeId(0), frees, bytes });
+        }
+        here
+    }
+
+    fn add_here(
+        &mut self,
+        rows: &mut FxHashMap<(LaneId, ScopeId), usize>,
+        FreedHere { lane, scope, frees: frees_here, bytes: freed_here_bytes }: FreedHere,
+    ) {
+        if frees_here == 0 && freed_here_bytes == 0 {
+            return;
+        }
+        let row = *rows.entry((lane, scope)).or_insert_with(|| {
+            self.sites.push(Site { scope, ..row(lane, Measures::default()) });
+            self.sites.len() - 1
+        });
+        let here = Measures { frees_here, freed_here_bytes, ..Measures::default() };
+        self.sites[row].measures.add(&here);
+    }
+
+    /// Mode counters: a row for each lane. Frees are known where they were made, not whose blocks
+    /// they were: where a lane freed more than it allocated, the excess is taken off other lanes'
+    /// live, in order.
+    fn add_lane_sites(&mut self, profile: &Profile) {
+        let first = self.sites.len();
+        let (mut blocks, mut bytes) = (0, 0);
+        for record in &profile.lanes {
+            let lane = self.lane(record.index, String::new);
+            let measures_of = |lane: &format::Lane| lane_measures(profile, lane);
+            let mut measures = measures_of(record);
+            if let Some(before) = &profile.before {
+                before.take_off_lane(record.index, &mut measures, measures_of);
+            }
+            let all = measures_of(record);
+            blocks += i128::from(all.frees.saturating_sub(all.allocations));
+            bytes += i128::from(all.freed_bytes.saturating_sub(all.usable_bytes));
+            self.sites.push(row(lane, measures));
+        }
+        for Site { measures, .. } in &mut self.sites[first..] {
+            take(&mut measures.live_blocks, &mut blocks);
+            take(&mut measures.live_bytes, &mut bytes);
+        }
+    }
+
+    /// Notes what becomes of the first so many rows, which are the profile's sites in order.
+    fn find_sites(&mut self, count: usize) {
+        let mut kept = 0;
+        self.of_site.extend(self.sites.iter().take(count).map(|site| {
+            let index = kept;
+            let says = says_something(site);
+            kept += u32::from(says);
+            says.then_some(index)
+        }));
+    }
+
+    /// Sums lanes up and leaves out rows that say nothing.
+    fn finish(mut self) -> SiteTable {
+        self.sites.retain(says_something);
+        let mut sums = vec![Sum::default(); self.lanes.len()];
+        self.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
+        for (lane, sum) in self.lanes.iter_mut().zip(sums) {
+            lane.measures = sum.total();
+        }
+        self
+    }
+}
+
+fn says_something(site: &Site) -> bool {
+    site.measures != Measures::default()
+}
+
+fn row(lane: LaneId, measures: Measures) -> Site {
+    Site {
+        stack: StackId(0),
+        scope: ScopeId(0),
+        label: None,
+        lane,
+        size: None,
+        kind: SiteKind::Heap,
+        measures,
+        moved: Moved::default(),
+        lent_bytes: 0,
+    }
+}
+
+fn kind(flags: u32) -> SiteKind {
+    let has = |flag| flags & flag != 0;
+    match has(format::KEY_OUTSIDE) {
+        _ if has(format::KEY_POOL_BLOCK) && has(format::KEY_OUTSIDE) => SiteKind::OutsidePoolBlock,
+        _ if has(format::KEY_POOL_BLOCK) => SiteKind::PoolBlock,
+        true if has(format::KEY_POOL_CHUNK) => SiteKind::OutsidePoolChunk,
+        false if has(format::KEY_POOL_CHUNK) => SiteKind::PoolChunk,
+        true => SiteKind::Outside,
+        false => SiteKind::Heap,
+    }
+}
+
+fn take(from: &mut u64, excess: &mut i128) {
+    let part = i128::from(*from).min(*excess);
+    *from -= part as u64;
+    *excess -= part;
+}
+
+/// A difference of two counters that may be of slightly different moments, or of one that is below
+/// zero: what was put back into a site by another lane is a negative free.
+fn difference(up: u64, down: u64) -> u64 {
+    not_negative(up.wrapping_sub(down))
+}
+
+fn not_negative(n: u64) -> u64 {
+    if n > i64::MAX as u64 { 0 } else { n }
+}
+
+/// Bytes lent to blocks of a pool, which are in the bytes that are gone.
+fn lent(site: &reader::Site) -> u64 {
+    (site.lent_bytes.max(0) as u64).min(gone(&site.counters).1)
+}
+
+/// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than
+/// the allocations, there may be more.
+fn gone(record: &format::Site) -> (u64, u64) {
+    let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
+    let bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));
+    (frees.min(record.allocations), bytes.min(record.usable_bytes))
+}
+
+/// A site's row. No difference goes below 0.
+fn site_measures(site: &reader::Site, epoch: u32) -> Measures {
+    let record = &site.counters;
+    let (frees, gone_bytes) = gone(record);
+    let (owner_blocks, owner_bytes) = match record.epoch >= epoch {
+        true => (record.peak_blocks, record.peak_bytes),
+        false => (
+            record.allocations.wrapping_sub(record.frees),
+            record.usable_bytes.wrapping_sub(record.freed_bytes),
+        ),
+    };
+    let (remote_blocks, remote_bytes) = match record.remote_epoch >= epoch {
+        true => (record.remote_peak_frees, record.remote_peak_freed_bytes),
+        false => (record.remote_frees, record.remote_freed_bytes),
+    };
+    Measures {
+        allocations: record.allocations,
+        frees,
+        reallocations: record.reallocations,
+        failed: record.failed.into(),
+        requested_bytes: record.requested_bytes,
+        usable_bytes: record.usable_bytes,
+        freed_bytes: gone_bytes - lent(site),
+        live_blocks: difference(record.allocations, frees),
+        live_bytes: difference(record.usable_bytes, gone_bytes),
+        peak_bytes: 0,
+        at_peak_blocks: difference(owner_blocks, remote_blocks),
+        at_peak_bytes: difference(owner_bytes, remote_bytes),
+        temporary: record.temporary,
+        cross_thread_frees: not_negative(record.remote_frees),
+        largest_bytes: record.largest_bytes,
+        frees_here: 0,
+        freed_here_bytes: 0,
+    }
+}
+
+/// Frees made by a lane, and their bytes as far as the lane knows them.
+fn lane_frees(profile: &Profile, lane: &format::Lane) -> (u64, u64) {
+    match profile.header.version {
+        1 => (lane.frees_here, lane.freed_here_bytes),
+        _ => (sum(&lane.freed_classes), lane.freed_here_bytes),
+    }
+}
+
+fn sum(classes: &[u64]) -> u64 {
+    classes.iter().fold(0, |a, &b| a.saturating_add(b))
+}
+
+fn lane_measures(profile: &Profile, lane: &format::Lane) -> Measures {
+    let (frees_here, freed_here_bytes) = lane_frees(profile, lane);
+    let allocations = match profile.header.version {
+        1 => lane.allocations,
+        _ => sum(&lane.requested_classes),
+    };
+    Measures {
+        allocations,
+        frees: frees_here,
+        reallocations: lane.reallocations,
+        failed: lane.failed,
+        requested_bytes: lane.requested_bytes,
+        usable_bytes: lane.usable_bytes,
+        freed_bytes: freed_here_bytes,
+        live_blocks: allocations.saturating_sub(frees_here),
+        live_bytes: lane.usable_bytes.saturating_sub(freed_here_bytes),
+        temporary: lane.temporary,
+        largest_bytes: lane.largest_bytes,
+        frees_here,
+        freed_here_bytes,
+        ..Measures::default()
+    }
+}

@@ -1,0 +1,180 @@
+//! The names that paths go through, numbered over both recordings.
+
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::Name;
+use super::stable_names::{file_in_every_build, name_in_every_build};
+use crate::model::{Frame, FrameId, Module, ModuleId, Process, Scope};
+use crate::views::aggregate::{FunctionId, Functions};
+
+/// The program itself, whatever its file is called.
+const PROGRAM: &str = "/";
+
+/// The names so far.
+#[derive(Default)]
+pub(super) struct Names {
+    names: Vec<Name>,
+    /// Of each name, what it is in every build.
+    keys: Vec<Key>,
+    index: HashTable<u32>,
+    /// Files by what they are in every build.
+    files: FxHashMap<Box<str>, FileId>,
+    /// By file.
+    builds: Vec<Build>,
+}
+
+/// Index into [`Names::builds`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FileId(u32);
+
+/// Which builds of a file there are: of just one, addresses tell calls apart.
+enum Build {
+    One(Vec<u8>),
+    /// Or not known.
+    Several,
+}
+
+/// By what names are the same.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    /// A function's name and file.
+    Function(Arc<str>, FileId),
+    /// Functions without names of a file.
+    Nameless(FileId),
+    /// An address in a file of one build.
+    Place(FileId, u64),
+    /// Attribute and value of a scope.
+    Scope(Arc<str>, Arc<str>),
+}
+
+fn hash(key: &Key) -> u64 {
+    BuildHasherDefault::<FxHasher>::default().hash_one(key)
+}
+
+impl Names {
+    /// The name of each frame of a process. Names given before may have to be merged now.
+    pub(super) fn of_frames(&mut self, process: &Process) -> Vec<u32> {
+        let nowhere = (self.file("", &[]), Arc::from(""));
+        let files: Vec<(FileId, Arc<str>)> =
+            process.modules.iter().map(|module| self.module(process, module)).collect();
+        let functions = Functions::of(process);
+        let of_function: Vec<u32> = (0..functions.len() as u32)
+            .map(|id| {
+                let frame = &process.frames[functions.first_frame(FunctionId(id)).0 as usize];
+                let of_module = |ModuleId(id)| &files[id as usize];
+                let (file, module) = frame.module.map_or(&nowhere, of_module);
+                self.of_frame(frame, *file, module)
+            })
+            .collect();
+        let frames = (0..process.frames.len() as u32).map(FrameId);
+        frames.map(|frame| of_function[functions.of_frame(frame).0 as usize]).collect()
+    }
+
+    /// Of names given before, those that stand for them now: in a file that turned out to be of
+    /// several builds, addresses tell nothing. None if all stay.
+    pub(super) fn merge_places(&mut self) -> Option<Vec<u32>> {
+        let is_merged = |key: &Key| matches!(key, Key::Place(file, _) if !self.is_one_build(*file));
+        if !self.keys.iter().any(is_merged) {
+            return None;
+        }
+        let mut new: Vec<u32> = (0..self.names.len() as u32).collect();
+        for (id, stands) in new.iter_mut().enumerate() {
+            let (Key::Place(file, _), Name::Place { module, .. }) =
+                (&self.keys[id], &self.names[id])
+            else {
+                continue;
+            };
+            if !self.is_one_build(*file) {
+                *stands = self.number(Key::Nameless(*file), Name::Nameless(module.clone()));
+            }
+        }
+        Some(new)
+    }
+
+    /// The name of a scope.
+    pub(super) fn of_scope(&mut self, scope: &Scope) -> u32 {
+        let (attribute, value) = (scope.attribute.clone(), scope.value.clone());
+        let key = Key::Scope(attribute.clone(), value.clone());
+        self.number(key, Name::Scope { attribute, value })
+    }
+
+    /// Whether it stands for functions without names.
+    pub(super) fn is_nameless(&self, name: u32) -> bool {
+        matches!(self.keys[name as usize], Key::Nameless(_))
+    }
+
+    pub(super) fn finish(self) -> Vec<Name> {
+        self.names
+    }
+
+    fn of_frame(&mut self, frame: &Frame, file: FileId, module: &Arc<str>) -> u32 {
+        let (module, offset) = (module.clone(), frame.offset);
+        match &frame.function {
+            Some(name) => self.function(name, file, module),
+            None if self.is_one_build(file) => {
+                self.number(Key::Place(file, offset), Name::Place { module, offset })
+            }
+            None => self.number(Key::Nameless(file), Name::Nameless(module)),
+        }
+    }
+
+    fn function(&mut self, name: &Arc<str>, file: FileId, module: Arc<str>) -> u32 {
+        let plain = name_in_every_build(name);
+        let key = if plain.len() == name.len() { name.clone() } else { Arc::from(plain) };
+        let new = Name::Function { name: name.clone(), module };
+        let number = self.number(Key::Function(key, file), new);
+        // The name of the whole function, where another build has parts of it.
+        if let Name::Function { name: shown, .. } = &mut self.names[number as usize]
+            && name.len() < shown.len()
+        {
+            *shown = name.clone();
+        }
+        number
+    }
+
+    /// The number of what is the same, or of the new name.
+    fn number(&mut self, key: Key, name: Name) -> u32 {
+        let same = |&id: &u32| self.keys[id as usize] == key;
+        let of = |&id: &u32| hash(&self.keys[id as usize]);
+        let vacant = match self.index.entry(hash(&key), same, of) {
+            Entry::Occupied(found) => return *found.get(),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let id = self.names.len() as u32;
+        vacant.insert(id);
+        self.keys.push(key);
+        self.names.push(name);
+        id
+    }
+
+    /// The file of a module, and what it is called.
+    fn module(&mut self, process: &Process, module: &Module) -> (FileId, Arc<str>) {
+        let name = module.file_name();
+        let is_program = process.program.rsplit('/').next() == Some(name);
+        let in_every_build = if is_program { PROGRAM } else { file_in_every_build(name) };
+        (self.file(in_every_build, &module.build_id), Arc::from(name))
+    }
+
+    /// A file, of which this build was seen.
+    fn file(&mut self, name: &str, build_id: &[u8]) -> FileId {
+        let next = FileId(self.builds.len() as u32);
+        let file = *self.files.entry(name.into()).or_insert(next);
+        if file == next {
+            self.builds.push(Build::One(build_id.to_vec()));
+        }
+        let build = &mut self.builds[file.0 as usize];
+        if build_id.is_empty() || matches!(build, Build::One(known) if known != build_id) {
+            *build = Build::Several;
+        }
+        file
+    }
+
+    fn is_one_build(&self, file: FileId) -> bool {
+        matches!(self.builds[file.0 as usize], Build::One(_))
+    }
+}

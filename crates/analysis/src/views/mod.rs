@@ -1,0 +1,13 @@
+//! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, the peak,
+//! the timeline, and the difference between two processes.
+
+pub mod aggregate;
+pub mod diff;
+pub mod leaks;
+pub mod peak;
+pub mod scopes;
+pub mod sizes;
+pub mod suppressions;
+pub mod timeline;
+pub mod tree;
+pub mod wrappers;
