@@ -12,6 +12,7 @@ mod profile;
 use std::io;
 use std::path::Path;
 
+use heaptide_analysis::files::file_names::SYMBOLS_FILE;
 use heaptide_analysis::recording::metadata::{self, Metadata, Status, StatusKind};
 use heaptide_analysis::symbols;
 use serde::Serialize;
@@ -55,7 +56,7 @@ pub fn write(directory: &Path, plan: &Plan) -> io::Result<()> {
     let functions = names::functions(plan.stacks.clamp(100, FUNCTIONS), &mut random);
     let profile = profile::make(plan.stacks, &functions, &mut random);
     std::fs::write(directory.join(format!("{PID}-0.profile")), profile)?;
-    let file = io::BufWriter::new(std::fs::File::create(directory.join(symbols::FILE))?);
+    let file = io::BufWriter::new(std::fs::File::create(directory.join(SYMBOLS_FILE))?);
     serde_json::to_writer(file, &Symbols::of(&functions))?;
     let metadata = Metadata {
         version: metadata::VERSION,

@@ -4,8 +4,6 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::recording::snapshot;
-
 /// Why a recording could not be read or sealed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -39,6 +37,11 @@ pub enum Error {
     /// A process whose events were not recorded.
     NoTrace {
         /// Its profile.
+        path: PathBuf,
+    },
+    /// A snapshot, which never has events.
+    NoTraceInSnapshot {
+        /// Its file.
         path: PathBuf,
     },
     /// No process has a snapshot of this number.
@@ -130,7 +133,7 @@ impl fmt::Display for Error {
                  name a recording made by `heaptide run`",
                 path.display()
             ),
-            Error::NoTrace { path } if snapshot::numbers(path).is_some() => write!(
+            Error::NoTraceInSnapshot { path } => write!(
                 f,
                 "{}: snapshots contain no events; omit --snapshot to read the events of the whole run",
                 path.display()

@@ -1,4 +1,4 @@
-//! A small process made by hand, for the tests of what turns tables into tables.
+//! Small synthetic processes for the unit tests of selections and views.
 
 use heaptide_fixtures::{ProgramBuilder, Scratch};
 

@@ -1,10 +1,13 @@
 //! Recordings to tables: read profiles as untrusted input, give addresses names, aggregate.
 //!
 //! ```text
-//! PID-IMAGE.profile ──reader──▶ Profile ─┐
-//! recording.json ────metadata───────────▶├─recording─▶ Recording (model) ──▶ groups, trees
-//! symbols.json / modules ──symbols──────▶┘
+//! PID-IMAGE.profile ──profile─▶ Profile ─┐
+//! symbols.json / modules ──symbols───────┴─tables─▶ Process ─┐
+//! recording.json ──────────────────────────────────recording─┴─▶ Recording ─selection─▶ views
 //! ```
+//!
+//! A folder imports only from those before it: `collections`, `files`, `model`, `profile`,
+//! `tables`, `trace`, `recording`, `selection`, `views`. `cargo xtask tidy` checks that.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command

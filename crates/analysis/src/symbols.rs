@@ -18,13 +18,12 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::error::Error;
+use crate::files::file_names::SYMBOLS_FILE;
 use crate::files::input;
-use crate::recording::metadata::{check_version, read_if_there, replace};
+use crate::files::json::{check_version, read_if_there, replace};
 use crate::text;
 
-/// The file's name in a recording.
-pub const FILE: &str = "symbols.json";
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
 /// The largest file that is read, in bytes: names of some ten million functions.
@@ -268,7 +267,7 @@ impl Symbols {
     ///
     /// Errors: the file cannot be read, does not parse, or is of a later version.
     pub fn read(directory: &Path) -> Result<Option<Symbols>, Error> {
-        let path = directory.join(FILE);
+        let path = directory.join(SYMBOLS_FILE);
         let Some(bytes) = read_if_there(&path, LIMIT)? else {
             return Ok(None);
         };
@@ -283,7 +282,7 @@ impl Symbols {
 
     /// Stores them with a recording, replacing what is there in one step.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
-        let path = directory.join(FILE);
+        let path = directory.join(SYMBOLS_FILE);
         let mut modules: Vec<_> =
             self.modules.iter().map(|(k, m)| StoredModule::pack(k, m)).collect();
         modules.sort_by(|a, b| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));

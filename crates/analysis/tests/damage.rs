@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use heaptide_analysis::model::{Process, Recording};
-use heaptide_analysis::profile::reader;
+use heaptide_analysis::profile::{parsed, reader};
 use heaptide_analysis::views::scopes;
 use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format as format;
@@ -58,7 +58,7 @@ fn survives(bytes: &[u8]) -> bool {
     assert_eq!(scopes::sums(&process, None).len(), process.scopes.len());
     for place in &profile.places {
         assert!(
-            place.module == reader::NO_MODULE || (place.module as usize) < profile.modules.len()
+            place.module == parsed::NO_MODULE || (place.module as usize) < profile.modules.len()
         );
     }
     true

@@ -5,9 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use heaptide_analysis::model::{End, Measures, Process, Recording};
+use heaptide_analysis::model::{End, Measures, Process, Recording, Sum};
 use heaptide_analysis::trace::Operation;
-use heaptide_analysis::views::aggregate::Sum;
 use heaptide_format::{FileHeader, MAGIC, VERSION};
 use zerocopy::FromBytes;
 

@@ -1,9 +1,9 @@
 //! Several processes joined to one: what is the same is one, sums stay sums, clocks agree.
 
-use heaptide_analysis::model::{End, Process, Rank, Recording, Run, StackId};
+use heaptide_analysis::model::{End, Process, Rank, Recording, Run, StackId, Sum};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::{Origin, groups};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Sum, group};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, group};
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format::{Mark, MarkKind, Mode, Sample};
 use zerocopy::FromZeros;

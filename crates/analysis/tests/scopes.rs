@@ -1,7 +1,7 @@
 //! Scopes, labels, pools, windows and marks of profiles with known numbers.
 
-use heaptide_analysis::model::{MarkKind, Measure, Measures, Process, ScopeId, SiteKind};
-use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, Sum, group};
+use heaptide_analysis::model::{MarkKind, Measure, Measures, Process, ScopeId, SiteKind, Sum};
+use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, group};
 use heaptide_analysis::views::scopes;
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format as format;

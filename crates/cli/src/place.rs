@@ -13,8 +13,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use heaptide_analysis::files::draft::{exchange, rename_new};
+use heaptide_analysis::files::file_names::METADATA_FILE;
 use heaptide_analysis::is_file_of_recording;
-use heaptide_analysis::recording::metadata::{self, Metadata};
+use heaptide_analysis::recording::metadata::Metadata;
 use heaptide_analysis::recording::running;
 use heaptide_format::PROFILE_SUFFIX;
 use nix::fcntl::OFlag;
@@ -313,10 +314,10 @@ fn check(path: &Path) -> Result<(), String> {
             let what = if is_file { "not a file of a recording" } else { "not a regular file" };
             return Err(format!("not a recording: `{name}` in it is {what}"));
         }
-        has_marker |= name == metadata::FILE;
+        has_marker |= name == METADATA_FILE;
     }
     match Metadata::read(path) {
-        _ if !has_marker => Err(format!("not a recording: it has no {}", metadata::FILE)),
+        _ if !has_marker => Err(format!("not a recording: it has no {}", METADATA_FILE)),
         Ok(_) => Ok(()),
         Err(e) => Err(format!("not a recording ({e})")),
     }
@@ -331,10 +332,10 @@ fn remove(path: &Path) -> io::Result<()> {
         }
     } else {
         check(path).map_err(io::Error::other)?;
-        for name in names(path).filter(|name| name != metadata::FILE) {
+        for name in names(path).filter(|name| name != METADATA_FILE) {
             fs::remove_file(path.join(name))?;
         }
-        fs::remove_file(path.join(metadata::FILE))?;
+        fs::remove_file(path.join(METADATA_FILE))?;
     }
     fs::remove_dir(path)
 }
@@ -342,7 +343,7 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Whether a file's name is that of the marker while it is written: the first file of a recording.
 fn is_unfinished_marker(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    name != metadata::FILE && name.starts_with(metadata::FILE) && is_file_of_recording(&name)
+    name != METADATA_FILE && name.starts_with(METADATA_FILE) && is_file_of_recording(&name)
 }
 
 /// Exchanges the draft and what is at a path: in one step where the file system can. Else the path
@@ -369,6 +370,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use heaptide_fixtures::Scratch;
+
+    use heaptide_analysis::recording::metadata;
 
     use super::*;
 
@@ -416,9 +419,9 @@ mod tests {
         fs::write(notes.join("notes.trace"), "x").expect("a file");
         assert!(refused(&notes, true).contains("`notes.trace` in it is not a file of a recording"));
         let (unmarked, odd) = (of("unmarked"), of("odd"));
-        fs::remove_file(unmarked.join(metadata::FILE)).expect("the marker");
+        fs::remove_file(unmarked.join(METADATA_FILE)).expect("the marker");
         assert!(refused(&unmarked, true).contains("it has no recording.json"));
-        fs::write(odd.join(metadata::FILE), "{}").expect("another file");
+        fs::write(odd.join(METADATA_FILE), "{}").expect("another file");
         assert!(refused(&odd, true).contains("not a recording"));
         fs::write(place.join("file"), "x").expect("a file");
         assert!(refused(&place.join("file"), true).contains("not a directory"));
@@ -462,7 +465,7 @@ mod tests {
         let kept = draft.keep();
         assert_eq!((pid(&path), kept.whereabouts()), (Some(3), Whereabouts::InPlace));
         assert_eq!(entries(&place), ["a"]);
-        assert_eq!(entries(&path), [metadata::FILE]);
+        assert_eq!(entries(&path), [METADATA_FILE]);
     }
 
     #[test]

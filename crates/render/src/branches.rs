@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 
 use heaptide_analysis::collections::trie::Trie;
-use heaptide_analysis::model::{FrameId, Lane, LaneId, Measure, Process, ScopeId, Site};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions, Sum};
+use heaptide_analysis::model::{FrameId, Lane, LaneId, Measure, Process, ScopeId, Site, Sum};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use heaptide_analysis::views::wrappers::is_wrapper;
 
 /// Levels of a picture; what is deeper counts as too small to see.

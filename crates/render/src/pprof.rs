@@ -7,8 +7,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackNode};
-use heaptide_analysis::views::aggregate::Sum;
+use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackNode, Sum};
 use rustc_hash::FxHashMap;
 
 use crate::json::hex;

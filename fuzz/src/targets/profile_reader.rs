@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::{Measure, Measures, Process};
-use heaptide_analysis::views::aggregate::{Functions, GroupBy, Sum, group};
+use heaptide_analysis::model::{Measure, Measures, Process, Sum};
+use heaptide_analysis::views::aggregate::{Functions, GroupBy, group};
 use heaptide_analysis::views::scopes;
 use heaptide_analysis::views::tree::{Recursion, Tree};
 use heaptide_format::{FileHeader, MAGIC, Mode, VERSION};

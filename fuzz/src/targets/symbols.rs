@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
+use heaptide_analysis::files::file_names::SYMBOLS_FILE;
 use heaptide_analysis::model::Recording;
-use heaptide_analysis::symbols::{FILE, Symbols};
+use heaptide_analysis::symbols::Symbols;
 use heaptide_fixtures::ProgramBuilder;
 
 use super::in_scratch;
@@ -15,7 +16,7 @@ static PROFILE: LazyLock<Vec<u8>> =
 /// Opens a recording with these names, then writes and reads the names.
 pub fn symbols(input: &[u8]) -> bool {
     in_scratch(|scratch| {
-        scratch.write(FILE, input);
+        scratch.write(SYMBOLS_FILE, input);
         let profile = scratch.write("1-0.profile", &PROFILE);
         let recording = Recording::open(&profile).expect("damaged names leave the profile");
         check(&recording.processes[0]);

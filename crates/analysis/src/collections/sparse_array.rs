@@ -1,5 +1,5 @@
-//! Numbers by the ids of a profile's records: ids are places in the file, so they are many and lie
-//! together in extents.
+//! A sparse array of numbers. Its indices are the ids of a profile's records, which are places in
+//! the file: large, and close together within an extent.
 
 /// Ids whose numbers are kept together.
 const PAGE: usize = 64;

@@ -1,4 +1,4 @@
-//! A tree as it grows: the node below another that stands for a thing.
+//! A trie: a tree whose nodes are found by their parent and a key.
 
 use rustc_hash::FxHashMap;
 
@@ -8,10 +8,10 @@ pub struct TrieNode {
     /// Index of the node above; the root's is its own.
     pub parent: u32,
     /// What it stands for.
-    pub thing: u32,
+    pub key: u32,
 }
 
-/// A tree of things, each once below one node. Node 0 is the root; nodes come after their parents.
+/// A tree of keys, each once below one node. Node 0 is the root; nodes come after their parents.
 ///
 /// Most nodes have one below them, or none. Only further ones are in a map, which would be far from
 /// any cache with all of millions.
@@ -41,12 +41,12 @@ impl Trie {
             first_below: Vec::with_capacity(nodes + 1),
             further: FxHashMap::default(),
         };
-        tree.push(TrieNode { parent: 0, thing: 0 });
+        tree.push(TrieNode { parent: 0, key: 0 });
         tree
     }
 
-    /// The node of a thing below another; new unless it is there.
-    pub fn child(&mut self, parent: u32, thing: u32) -> u32 {
+    /// The node of a key below another; new unless it is there.
+    pub fn child(&mut self, parent: u32, key: u32) -> u32 {
         let new = self.nodes.len() as u32;
         let first = &mut self.first_below[parent as usize];
         let child = match *first {
@@ -54,11 +54,11 @@ impl Trie {
                 *first = new;
                 new
             }
-            first if self.nodes[first as usize].thing == thing => first,
-            _ => *self.further.entry((parent, thing)).or_insert(new),
+            first if self.nodes[first as usize].key == key => first,
+            _ => *self.further.entry((parent, key)).or_insert(new),
         };
         if child == new {
-            self.push(TrieNode { parent, thing });
+            self.push(TrieNode { parent, key });
         }
         child
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
-use crate::files::file_names::DRAFT_SUFFIX;
+use super::file_names::DRAFT_SUFFIX;
 
 /// Where the kernel has names for open files; without it a file cannot get its name later.
 const OPEN_FILES: &str = "/proc/self/fd";

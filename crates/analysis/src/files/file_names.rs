@@ -1,13 +1,17 @@
-//! The names of a recording's files: `PID-IMAGE`, in a merged recording `rRUN-PID-IMAGE`, and what
-//! kind of file it is behind the first dot.
+//! The names of a recording's files: `PID-IMAGE`, in a merged recording `rRUN-PID-IMAGE`, and a
+//! suffix for the kind of file.
 
 use std::fmt;
 use std::path::Path;
 
 use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
 
-use crate::recording::metadata;
-use crate::symbols;
+/// Ends the name of a recording's directory.
+pub const RECORDING_SUFFIX: &str = ".heaptide";
+/// The file with what `heaptide run` knows of a recording.
+pub const METADATA_FILE: &str = "recording.json";
+/// The file with the names of a recording's addresses.
+pub const SYMBOLS_FILE: &str = "symbols.json";
 
 /// Whose a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -45,6 +49,19 @@ pub(crate) fn split(name: &str) -> (u32, &str) {
     run.unwrap_or((0, name))
 }
 
+/// The `PID-IMAGE` of a profile.
+pub(crate) fn image_name(profile: &Path) -> String {
+    let name = profile.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(PROFILE_SUFFIX).unwrap_or(&name).to_owned()
+}
+
+/// The image and the number of a snapshot, by its file name; none of another file.
+pub(crate) fn snapshot(file: &Path) -> Option<(Image, u32)> {
+    let name = file.file_name()?.to_str()?.strip_suffix(SNAPSHOT_SUFFIX)?;
+    let (_, number) = name.split_once('.')?;
+    Some((Image::of(file)?, number.parse().ok()?))
+}
+
 /// Whether a recording can contain a file of this name. In a merged recording the name behind the
 /// run may be any: single profiles may have been merged.
 ///
@@ -55,7 +72,7 @@ pub(crate) fn split(name: &str) -> (u32, &str) {
 /// ```
 pub fn is_file_of_recording(name: &str) -> bool {
     let name = name.strip_suffix(DRAFT_SUFFIX).map_or(name, without_number);
-    if [metadata::FILE, symbols::FILE].contains(&name) {
+    if [METADATA_FILE, SYMBOLS_FILE].contains(&name) {
         return true;
     }
     let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
@@ -126,6 +143,15 @@ mod tests {
             "",
         ] {
             assert!(!is_file_of_recording(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn file_names_tell_snapshot_and_number() {
+        let image = Image { run: 0, pid: 12, image: 3 };
+        assert_eq!(snapshot(Path::new("a/12-3.4.snapshot")), Some((image, 4)));
+        for other in ["12-3.snapshot", "12-3.profile", "12.4.snapshot", "12-3.4.snapshot.9.new"] {
+            assert_eq!(snapshot(Path::new(other)), None, "{other}");
         }
     }
 

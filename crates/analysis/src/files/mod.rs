@@ -1,5 +1,7 @@
-//! The files of a recording: their names, opening them, and replacing them in one step.
+//! The files of a recording: their names, listing and opening them, and replacing them in one step.
 
+pub(crate) mod directory;
 pub mod draft;
-pub(crate) mod file_names;
+pub mod file_names;
 pub mod input;
+pub(crate) mod json;

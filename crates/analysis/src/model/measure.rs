@@ -1,9 +1,46 @@
-//! The measures by name: parse one, list them, take it out of a row, add rows up.
+//! The metrics of a site: their names, their values in a row, and how rows add up.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::model::Measures;
+/// The measures, by the names used everywhere. Bytes are usable bytes unless named otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Measures {
+    /// Successful allocations, those by realloc included.
+    pub allocations: u64,
+    /// Blocks freed, by whichever thread.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// Failed allocations.
+    pub failed: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+    /// Blocks allocated and not freed.
+    pub live_blocks: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// Highest live of the process; only in totals, 0 elsewhere.
+    pub peak_bytes: u64,
+    /// Blocks of this row that were live at that moment.
+    pub at_peak_blocks: u64,
+    /// Their bytes.
+    pub at_peak_bytes: u64,
+    /// Blocks freed by their thread with no allocation between.
+    pub temporary: u64,
+    /// Blocks freed by another lane than allocated them.
+    pub cross_thread_frees: u64,
+    /// The largest request.
+    pub largest_bytes: u64,
+    /// Frees performed here, regardless of the site that allocated the block.
+    pub frees_here: u64,
+    /// Their bytes.
+    pub freed_here_bytes: u64,
+}
 
 /// One column of [`Measures`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

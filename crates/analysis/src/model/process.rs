@@ -1,4 +1,5 @@
-//! The tables every view is made of: a star of sites round stacks, scopes, labels and lanes.
+//! The tables of a recording and its processes: sites, and the stacks, scopes, labels and lanes
+//! that each site refers to.
 //!
 //! Everything is plain data with typed ids; a view reads the tables and never the profile file.
 
@@ -7,31 +8,9 @@ use std::sync::Arc;
 
 pub use heaptide_format::MarkKind;
 
-use crate::trace::Trace;
-
-/// Index into [`Process::stacks`]; 0 is the empty stack.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct StackId(pub u32);
-
-/// Index into [`Process::frames`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct FrameId(pub u32);
-
-/// Index into [`Process::lanes`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct LaneId(pub u32);
-
-/// Index into [`Process::scopes`]; 0 is no scope.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct ScopeId(pub u32);
-
-/// Index into [`Process::labels`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct LabelId(pub u32);
-
-/// Index into [`Process::modules`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ModuleId(pub u32);
+use super::ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
+use super::measure::Measures;
+use super::trace::Trace;
 
 /// What `heaptide run` left: one profile per process image, in order of start.
 #[derive(Debug, Default)]
@@ -97,7 +76,7 @@ pub struct Process {
     pub end: End,
     /// What was recorded.
     pub mode: Mode,
-    /// Sums over the sites, each block once (see [`crate::views::aggregate::Sum`]), with the
+    /// Sums over the sites, each block once (see [`crate::model::Sum`]), with the
     /// process-wide peak.
     pub totals: Measures,
     /// When the peak was reached, nanoseconds from the start.
@@ -194,45 +173,6 @@ pub enum Mode {
     Stacks,
     /// The same without stacks.
     Scopes,
-}
-
-/// The measures, by the names used everywhere. Bytes are usable bytes unless named otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Measures {
-    /// Successful allocations, those by realloc included.
-    pub allocations: u64,
-    /// Blocks freed, by whichever thread.
-    pub frees: u64,
-    /// Successful reallocations.
-    pub reallocations: u64,
-    /// Failed allocations.
-    pub failed: u64,
-    /// Bytes asked for.
-    pub requested_bytes: u64,
-    /// Bytes given.
-    pub usable_bytes: u64,
-    /// Bytes freed.
-    pub freed_bytes: u64,
-    /// Blocks allocated and not freed.
-    pub live_blocks: u64,
-    /// Their bytes.
-    pub live_bytes: u64,
-    /// Highest live of the process; only in totals, 0 elsewhere.
-    pub peak_bytes: u64,
-    /// Blocks of this row that were live at that moment.
-    pub at_peak_blocks: u64,
-    /// Their bytes.
-    pub at_peak_bytes: u64,
-    /// Blocks freed by their thread with no allocation between.
-    pub temporary: u64,
-    /// Blocks freed by another lane than allocated them.
-    pub cross_thread_frees: u64,
-    /// The largest request.
-    pub largest_bytes: u64,
-    /// Frees performed here, regardless of the site that allocated the block.
-    pub frees_here: u64,
-    /// Their bytes.
-    pub freed_here_bytes: u64,
 }
 
 /// One size class of the histogram.
@@ -460,4 +400,20 @@ pub struct Moved {
     pub usable_bytes: u64,
     /// What they were said to hold, which their site has as requested.
     pub requested_bytes: u64,
+}
+
+impl Process {
+    /// Whether its events were recorded, so that they can be replayed.
+    ///
+    /// ```
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// assert!(!process.has_trace()); // recorded with --mode stacks
+    /// ```
+    pub fn has_trace(&self) -> bool {
+        !self.traces.is_empty()
+    }
 }

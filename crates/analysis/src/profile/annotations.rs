@@ -1,4 +1,4 @@
-//! The part of a profile that has names: scopes, keys of sites, windows, marks.
+//! Reads the annotations of a profile: scopes, keys of sites, windows and marks, with their names.
 //!
 //! As everything in a profile it is untrusted: ids may point anywhere, parents may form circles,
 //! and strings may lie over each other; what is kept of them is no longer than the file.
@@ -9,9 +9,10 @@ use heaptide_format as format;
 use heaptide_format::{FileHeader, Kind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::extents::Walk;
+use super::parents_first::parents_first;
+use super::strings::Strings;
 use crate::collections::sparse_array::SparseArray;
-use crate::profile::extents::Walk;
-use crate::profile::reader::{Strings, callers_first};
 use crate::text;
 
 /// An attribute and its value, as text. Equal texts of a profile are one and the same `Arc`.
@@ -148,7 +149,7 @@ fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
     let parents: Vec<u32> = raw.iter().map(|scope| ids.scopes.get(scope.parent)).collect();
     let mut position = vec![0u32; raw.len() + 1];
     let mut scopes = Vec::with_capacity(raw.len());
-    for (index, parent) in callers_first(&parents) {
+    for (index, parent) in parents_first(&parents) {
         let counters = raw[index as usize];
         let id = raw_ids[index as usize];
         let name = ids.names.get(counters.name);

@@ -1,4 +1,4 @@
-//! Figures since a reset: the profile's less those of its baseline, the copy made at the reset.
+//! Counts since a reset: the baseline, a copy of the profile at the reset, is subtracted.
 //!
 //! Ids are places in the file and records are never moved, so a record of the baseline is found in
 //! the profile by its id. What was counted is taken off; live stays as it is, and the peak, what
@@ -11,19 +11,10 @@ use heaptide_format as format;
 use heaptide_format::BASELINE_SUFFIX;
 use rustc_hash::FxHashMap;
 
-use crate::Error;
-use crate::model::{Measures, Moved};
-use crate::profile::reader::{self, Profile, Site};
-use crate::recording::snapshot;
-
-/// What had been counted at the last reset.
-#[derive(Debug)]
-pub struct Before {
-    /// When that was, seconds from the start.
-    since_s: f64,
-    sites: FxHashMap<u32, Site>,
-    lanes: FxHashMap<u32, format::Lane>,
-}
+use super::parsed::{Before, Profile};
+use super::reader;
+use crate::error::Error;
+use crate::files::file_names;
 
 /// Notes in a profile what its baseline counted, if its figures were reset. Returns the baseline
 /// and the reason if it is there and cannot be read.
@@ -52,9 +43,9 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<(PathBuf, Stri
 
 /// The baseline of a profile or snapshot; none for what is neither.
 fn file_of(file: &Path) -> Option<PathBuf> {
-    let process = match snapshot::numbers(file) {
+    let process = match file_names::snapshot(file) {
         Some((image, _)) => image.to_string(),
-        None => snapshot::process_of(file),
+        None => file_names::image_name(file),
     };
     let path = file.with_file_name(format!("{process}{BASELINE_SUFFIX}"));
     (path != file).then_some(path)
@@ -83,76 +74,4 @@ fn take_off_scopes(profile: &mut Profile, before: &Profile) {
         is.frees_here = is.frees_here.saturating_sub(was.frees_here);
         is.freed_here_bytes = is.freed_here_bytes.saturating_sub(was.freed_here_bytes);
     }
-}
-
-impl Before {
-    /// What the figures are of, for a person.
-    pub(crate) fn says(&self) -> String {
-        format!("since the reset at {:.3} s", self.since_s)
-    }
-
-    /// Takes off what a site had counted; `measures_of` makes its row of its record.
-    pub(crate) fn take_off_site(
-        &self,
-        id: u32,
-        measures: &mut Measures,
-        moved: &mut Moved,
-        measures_of: impl Fn(&Site) -> Measures,
-    ) {
-        let Some(site) = self.sites.get(&id) else {
-            return;
-        };
-        take_off(measures, &measures_of(site));
-        let [blocks, usable_bytes, requested_bytes] = site.moved;
-        moved.blocks = moved.blocks.saturating_sub(blocks);
-        moved.usable_bytes = moved.usable_bytes.saturating_sub(usable_bytes);
-        moved.requested_bytes = moved.requested_bytes.saturating_sub(requested_bytes);
-    }
-
-    /// Takes off what a lane had counted, where lanes are all that there is.
-    pub(crate) fn take_off_lane(
-        &self,
-        index: u32,
-        measures: &mut Measures,
-        measures_of: impl Fn(&format::Lane) -> Measures,
-    ) {
-        if let Some(lane) = self.lanes.get(&index) {
-            take_off(measures, &measures_of(lane));
-        }
-    }
-
-    /// The lanes with what they had counted taken off, as far as size classes have it.
-    pub(crate) fn counts(&self, lanes: &[format::Lane]) -> Vec<format::Lane> {
-        let mut lanes = lanes.to_vec();
-        for lane in &mut lanes {
-            let Some(was) = self.lanes.get(&lane.index) else {
-                continue;
-            };
-            let less = |is: &mut [u64; format::SIZE_CLASSES], was: &[u64; format::SIZE_CLASSES]| {
-                is.iter_mut().zip(was).for_each(|(is, was)| *is = is.saturating_sub(*was));
-            };
-            less(&mut lane.requested_classes, &was.requested_classes);
-            less(&mut lane.usable_classes, &was.usable_classes);
-            less(&mut lane.freed_classes, &was.freed_classes);
-            lane.requested_bytes = lane.requested_bytes.saturating_sub(was.requested_bytes);
-            lane.usable_bytes = lane.usable_bytes.saturating_sub(was.usable_bytes);
-        }
-        lanes
-    }
-}
-
-/// Counts and sums less those before; live, the peak and the largest request stay.
-fn take_off(is: &mut Measures, was: &Measures) {
-    let less = |is: &mut u64, was: u64| *is = is.saturating_sub(was);
-    less(&mut is.allocations, was.allocations);
-    less(&mut is.frees, was.frees);
-    less(&mut is.reallocations, was.reallocations);
-    less(&mut is.failed, was.failed);
-    less(&mut is.requested_bytes, was.requested_bytes);
-    less(&mut is.usable_bytes, was.usable_bytes);
-    less(&mut is.freed_bytes, was.freed_bytes);
-    less(&mut is.temporary, was.temporary);
-    less(&mut is.cross_thread_frees, was.cross_thread_frees);
-    less(&mut is.frees_here, was.frees_here);
-    less(&mut is.freed_here_bytes, was.freed_here_bytes);
 }

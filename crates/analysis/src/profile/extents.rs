@@ -10,27 +10,15 @@ use heaptide_format as format;
 use heaptide_format::{ExtentHeader, FileHeader, Kind, TraceStart};
 use zerocopy::FromBytes;
 
-use crate::Error;
-use crate::profile::reader::FILE_LIMIT;
+use super::header::FILE_LIMIT;
+use crate::error::Error;
+use crate::model::EventExtent;
 
 /// Where a profile may end at most: what the recorder reserves.
 const END_LIMIT: u64 = 64 << 30;
 /// Bytes of an extent of events before its records.
 const EXTENT_HEADER: usize = format::EXTENT_HEADER as usize;
 const EVENTS_HEAD: usize = EXTENT_HEADER + size_of::<TraceStart>();
-
-/// An extent of events as it was when the profile was read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EventExtent {
-    /// Where it begins in the file.
-    pub(crate) offset: u64,
-    /// Bytes of it that were in use.
-    pub(crate) committed: u64,
-    /// The lane that writes it.
-    pub(crate) lane: u32,
-    /// What it began with.
-    pub(crate) start: TraceStart,
-}
 
 /// The bytes of a profile that are read: all, or those that are no extents of events.
 #[derive(Clone, Copy)]

@@ -3,5 +3,10 @@
 pub mod annotations;
 pub(crate) mod baseline;
 pub(crate) mod extents;
+pub(crate) mod header;
+mod nodes;
 pub(crate) mod pack;
+mod parents_first;
+pub mod parsed;
 pub mod reader;
+mod strings;

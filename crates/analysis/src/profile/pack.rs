@@ -9,10 +9,10 @@ use std::path::Path;
 
 use heaptide_format as format;
 
-use crate::Error;
+use super::header::FILE_LIMIT;
+use crate::error::Error;
 use crate::files::draft::{self, Draft};
 use crate::files::input;
-use crate::profile::reader::FILE_LIMIT;
 
 /// The first four bytes of a zstd frame.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

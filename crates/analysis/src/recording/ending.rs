@@ -1,42 +1,20 @@
 //! How a process image ended, and when: from what `heaptide run` saw, what the image noted, and the
 //! last sign of life.
 
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_format as format;
 use heaptide_format::FileHeader;
 
-use crate::model::{End, Run};
-use crate::profile::reader::Profile;
-use crate::recording::identity::{Place, Start};
+use super::identity::{Place, Start};
+use crate::model::End;
+use crate::profile::parsed::Profile;
+use crate::tables::ending::Lasted;
 
 /// How far the clocks of the recorder and of the command may be apart, in nanoseconds.
 const CLOCKS_APART_NS: u64 = 1_000_000;
 /// How far the wall clock may have been set while a program ran, in nanoseconds.
 const CLOCK_SET_NS: u64 = 60_000_000_000;
-
-/// How a process image ended, and what to say about how complete its profile is.
-pub(crate) struct Ending {
-    pub(crate) file: PathBuf,
-    pub(crate) run: Option<Run>,
-    pub(crate) end: End,
-    /// It became a program that has no profile, and nobody noted why.
-    pub(crate) became_unrecorded: bool,
-    pub(crate) lasted: Lasted,
-    pub(crate) process_number: u32,
-    pub(crate) execs: u32,
-    pub(crate) part: Option<String>,
-    pub(crate) notes: Vec<String>,
-}
-
-/// From the start of an image to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lasted {
-    pub(crate) ns: u64,
-    /// Whether that is all of it; else it is known to have lasted at least so long.
-    pub(crate) is_known: bool,
-}
 
 /// What is known from outside of the end of an image.
 #[derive(Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! The tables of several process images joined to those of one.
+//! Joins the tables of several process images to those of one.
 //!
 //! What has the same content is the same: frames by function, module and place, modules by path and
 //! build-id, lanes by name, stacks and scope paths by what they are made of. Every sum over the
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::join_timeline;
+use super::origin::{self, Origin};
 use crate::model::{
     End, Entered, Frame, FrameId, Label, LabelId, Lane, LaneId, Measures, Mode, Module, ModuleId,
     Process, Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode,
 };
-use crate::recording::join_timeline;
-use crate::recording::origin::{self, Origin};
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
 /// frame or scope of what it allocated.
@@ -318,7 +318,7 @@ impl Joining {
             return at;
         };
         // What a label says is no request: of a sum only real ones count.
-        let largest_bytes = match (sum.only_said(), site.only_said()) {
+        let largest_bytes = match (sum.is_only_labelled(), site.is_only_labelled()) {
             (true, false) => site.measures.largest_bytes,
             (false, true) => sum.measures.largest_bytes,
             _ => sum.measures.largest_bytes.max(site.measures.largest_bytes),
@@ -331,13 +331,6 @@ impl Joining {
         add(&mut sum.moved.requested_bytes, site.moved.requested_bytes);
         add(&mut sum.lent_bytes, site.lent_bytes);
         at
-    }
-}
-
-impl Site {
-    /// Whether all its blocks came by labelling, so that its requests are what labels say.
-    pub(crate) fn only_said(&self) -> bool {
-        self.moved.blocks > 0 && self.moved.blocks >= self.measures.allocations
     }
 }
 

@@ -1,4 +1,4 @@
-//! Timeline, windows and marks of several processes on one clock, from the start of the first.
+//! Joins timelines, windows and marks of several processes on one clock, from the first start.
 //!
 //! What a process holds is a step function: it is what its last sample said, its peak at the time
 //! of its peak (and no longer), and nothing after its end. The joined timeline is their sum.
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use heaptide_format::Sample;
 
+use super::origin::{self, Origin};
 use crate::model::{LaneId, Mark, Process, Window};
-use crate::recording::origin::{self, Origin};
 
 /// Samples of a joined timeline at most: of more, those with most live are kept.
 const SAMPLES_MAX: usize = 1 << 15;

@@ -11,15 +11,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use heaptide_format as format;
 use rustc_hash::FxHashSet;
 
-use crate::Error;
+use super::directory::profiles_in;
+use super::metadata::{self, MergedRun, Metadata};
+use super::running::maps_file;
+use super::seal::names;
+use super::snapshot;
+use crate::error::Error;
 use crate::files::file_names;
 use crate::files::input;
-use crate::profile::pack;
-use crate::profile::reader::FILE_LIMIT;
-use crate::recording::metadata::{self, MergedRun, Metadata};
-use crate::recording::open::{names, profiles_in};
-use crate::recording::running::maps_file;
-use crate::recording::snapshot;
+use crate::profile::header::FILE_LIMIT;
+use crate::profile::{pack, reader};
 use crate::symbols::{Blazesym, Engine, Symbols};
 use crate::trace;
 
@@ -55,7 +56,8 @@ pub struct Merged {
 /// ```
 /// let mut quiet = |_, _, _| {};
 /// let inputs = ["missing.heaptide".into()];
-/// assert!(heaptide_analysis::recording::merge::merge(&inputs, "all".as_ref(), &mut quiet).is_err());
+/// use heaptide_analysis::recording::merge::merge;
+/// assert!(merge(&inputs, "all".as_ref(), &mut quiet).is_err());
 /// ```
 pub fn merge(
     recordings: &[PathBuf],
@@ -121,7 +123,7 @@ impl Input {
             }
             None => true,
         });
-        let heads = profiles.iter().map(|file| snapshot::head(file));
+        let heads = profiles.iter().map(|file| reader::read_header(file));
         for error in heads.filter_map(Result::err) {
             notes.push(format!("{error}; copied as is"));
             first.get_or_insert(error);
@@ -138,7 +140,7 @@ impl Input {
             None
         });
         let copies = snapshot::copies(directory).into_iter();
-        let of_one = |name: &str| profiles.iter().any(|p| snapshot::process_of(p) == name);
+        let of_one = |name: &str| profiles.iter().any(|p| file_names::image_name(p) == name);
         let mut copies: Vec<PathBuf> = copies
             .filter(|(name, _)| kind.is_dir() || of_one(name))
             .flat_map(|(_, copies)| copies)
@@ -232,7 +234,7 @@ impl<'a> Merging<'a> {
             if copied.is_some_and(|copied| copied.runs) {
                 let run = &mut self.runs[run - 1];
                 run.copied_realtime_ns = now_ns();
-                let image = snapshot::process_of(profile);
+                let image = file_names::image_name(profile);
                 run.running.push(file_names::split(&image).1.to_owned());
             }
             // After the profile: what is moved there meanwhile is in one of them, or both.
@@ -333,7 +335,7 @@ impl Copied {
 fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
     let head = match first_word(from).map_err(read)? == format::MAGIC {
-        true => snapshot::head(from).ok(),
+        true => reader::read_header(from).ok(),
         false => None,
     };
     let Some(head) = head else {

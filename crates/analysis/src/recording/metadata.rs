@@ -1,16 +1,13 @@
 //! `recording.json`: what `heaptide run` knows and no profile does.
 
-use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::files::draft::{self, Draft};
-use crate::files::input;
+use crate::error::Error;
+use crate::files::file_names::METADATA_FILE;
+use crate::files::json;
 
-/// The file's name in a recording.
-pub const FILE: &str = "recording.json";
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
 /// The largest file that is read, in bytes: the command lines of ten thousand merged recordings.
@@ -109,11 +106,11 @@ pub enum StatusKind {
 impl Metadata {
     /// Reads it from a recording's directory; none if the recording has no such file.
     pub fn read(directory: &Path) -> Result<Option<Metadata>, Error> {
-        let path = directory.join(FILE);
-        let Some(bytes) = read_if_there(&path, LIMIT)? else {
+        let path = directory.join(METADATA_FILE);
+        let Some(bytes) = json::read_if_there(&path, LIMIT)? else {
             return Ok(None);
         };
-        check_version(&path, &bytes, VERSION)?;
+        json::check_version(&path, &bytes, VERSION)?;
         match serde_json::from_slice(&bytes) {
             Ok(metadata) => Ok(Some(metadata)),
             Err(source) => Err(Error::Json { path, source }),
@@ -122,42 +119,9 @@ impl Metadata {
 
     /// Writes it into a recording's directory, replacing what is there in one step.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
-        let path = directory.join(FILE);
+        let path = directory.join(METADATA_FILE);
         let text = serde_json::to_vec(self)
             .map_err(|source| Error::Json { path: path.clone(), source })?;
-        replace(&path, &text)
+        json::replace(&path, &text)
     }
-}
-
-/// The bytes of a file of `limit` bytes at most, none if there is no such file.
-pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    match input::read(path, limit) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Io { path: path.to_owned(), doing: "read", source }),
-    }
-}
-
-/// Refuses a JSON file of a later version before its other fields are looked at.
-pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(), Error> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
-    }
-    let path = path.to_owned();
-    match serde_json::from_slice::<Versioned>(bytes) {
-        Ok(Versioned { version }) if version > known => Err(Error::Newer { path, version, known }),
-        Ok(_) => Ok(()),
-        Err(source) => Err(Error::Json { path, source }),
-    }
-}
-
-/// Writes a file beside its place and puts it there: a reader sees the old one or the new one.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let write = || {
-        let draft = Draft::of(path, draft::OPEN)?;
-        draft.file().write_all(bytes)?;
-        draft.replace()
-    };
-    write().map_err(|source| Error::Io { path: path.to_owned(), doing: "write", source })
 }

@@ -1,15 +1,20 @@
 //! Recordings: opening, sealing and merging them, their snapshots and metadata, which of their
 //! processes still run, and joining their processes to one.
 
+pub(crate) mod directory;
 pub(crate) mod ending;
 pub(crate) mod identity;
 pub mod join;
 pub mod join_timeline;
 pub mod merge;
 pub mod metadata;
-pub(crate) mod open;
+mod open;
 pub mod origin;
+mod parts;
 pub mod running;
+mod seal;
 pub mod snapshot;
 
-pub use open::{Choice, SUFFIX, Sealed, newest, seal, seal_with};
+pub use directory::newest;
+pub use parts::Choice;
+pub use seal::{Sealed, seal, seal_with};

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use heaptide_format::{PAGE, PROFILE_SUFFIX};
 use rustc_hash::FxHashMap;
 
-use crate::Error;
-use crate::recording::open::profiles_in;
+use super::directory::profiles_in;
+use crate::error::Error;
 
 /// A profile that a process writes to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +50,8 @@ impl Running {
 /// Errors: there is no such recording, or it cannot be read.
 ///
 /// ```
-/// assert!(heaptide_analysis::recording::running::of_recording("missing.heaptide".as_ref()).is_err());
+/// use heaptide_analysis::recording::running;
+/// assert!(running::of_recording("missing.heaptide".as_ref()).is_err());
 /// ```
 pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
     let kind = fs::metadata(path).map_err(|source| match source.kind() {
@@ -82,7 +83,8 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
 /// Errors: there is no such process, or it may not be looked at.
 ///
 /// ```
-/// assert!(heaptide_analysis::recording::running::of_process(std::process::id()).unwrap().is_none());
+/// use heaptide_analysis::recording::running;
+/// assert!(running::of_process(std::process::id()).unwrap().is_none());
 /// ```
 pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
     let maps = fs::read(format!("/proc/{pid}/maps"))?;

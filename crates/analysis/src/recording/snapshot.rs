@@ -13,21 +13,19 @@ use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
 use heaptide_format::{
-    BASELINE_SUFFIX, ExtentHeader, FileHeader, Kind, MarkKind, PROFILE_SUFFIX, Request,
-    SNAPSHOT_SUFFIX, TraceStart,
+    BASELINE_SUFFIX, ExtentHeader, FileHeader, Kind, MarkKind, Request, SNAPSHOT_SUFFIX, TraceStart,
 };
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::Error;
+use crate::error::Error;
+use crate::files::directory::list;
 use crate::files::draft::{self, Draft};
-use crate::files::file_names::Image;
+use crate::files::file_names::{self, Image};
 use crate::files::input;
-use crate::profile::pack;
-use crate::profile::reader::FILE_LIMIT;
-use crate::recording::open::list;
-use crate::text;
-use crate::trace;
+use crate::profile::header::{FILE_LIMIT, header};
+use crate::profile::{pack, reader};
+use crate::{text, trace};
 
 /// Snapshots that one process image may have.
 const NUMBER_MAX: u32 = 1_000_000;
@@ -96,8 +94,8 @@ pub fn name_by_marks<'a>(
 
 /// The snapshot in a file, if it has the name of one.
 fn read(file: PathBuf) -> Option<Snapshot> {
-    let (Image { run, pid, image }, number) = numbers(&file)?;
-    let header = head(&file);
+    let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
+    let header = reader::read_header(&file);
     let seen = |header: &FileHeader| (String::new(), header.last_seen_ns);
     let moment = |header: &FileHeader| noted(header, number).unwrap_or_else(|| seen(header));
     let (name, time_ns) = header.as_ref().map(moment).unwrap_or_default();
@@ -130,7 +128,7 @@ pub(crate) struct Taken {
 /// The moment of a snapshot; none if the file is none. Where it is not noted it is that of the last
 /// sign of life, `seen_ns`.
 pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Taken> {
-    let (_, number) = numbers(file)?;
+    let (_, number) = file_names::snapshot(file)?;
     let noted = noted(header, number);
     let is_noted = noted.is_some();
     let (name, time_ns) = noted.unwrap_or((String::new(), seen_ns));
@@ -150,12 +148,13 @@ pub(crate) fn of_number(
     number: u32,
 ) -> Result<Vec<PathBuf>, Error> {
     let mut all = copies(directory);
-    let of = |file: &PathBuf| all.remove(&process_of(file)).unwrap_or_default();
+    let of = |file: &PathBuf| all.remove(&file_names::image_name(file)).unwrap_or_default();
     let copies: Vec<PathBuf> = profiles.iter().flat_map(of).collect();
-    let mut there: Vec<u32> = copies.iter().filter_map(|c| Some(numbers(c)?.1)).collect();
+    let mut there: Vec<u32> =
+        copies.iter().filter_map(|c| Some(file_names::snapshot(c)?.1)).collect();
     there.sort_unstable();
     there.dedup();
-    let is_it = |copy: &PathBuf| numbers(copy).is_some_and(|(_, n)| n == number);
+    let is_it = |copy: &PathBuf| file_names::snapshot(copy).is_some_and(|(_, n)| n == number);
     let found: Vec<PathBuf> = copies.into_iter().filter(is_it).collect();
     match found.is_empty() {
         true => Err(Error::NoSnapshot { path: path.to_owned(), number, there }),
@@ -177,28 +176,6 @@ pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
     copies
 }
 
-/// The `PID-IMAGE` of a profile.
-pub(crate) fn process_of(profile: &Path) -> String {
-    let name = profile.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_suffix(PROFILE_SUFFIX).unwrap_or(&name).to_owned()
-}
-
-/// Whose it is and the number, by a snapshot's file name.
-pub(crate) fn numbers(file: &Path) -> Option<(Image, u32)> {
-    let name = file.file_name()?.to_str()?.strip_suffix(SNAPSHOT_SUFFIX)?;
-    let (_, number) = name.split_once('.')?;
-    Some((Image::of(file)?, number.parse().ok()?))
-}
-
-/// The head of a profile or snapshot, packed or not.
-///
-/// Errors: as those of reading it whole.
-pub(crate) fn head(file: &Path) -> Result<FileHeader, Error> {
-    let io = |source| Error::Io { path: file.to_owned(), doing: "read", source };
-    let bytes = pack::first(input::open(file).map_err(io)?, format::PAGE).map_err(io)?;
-    crate::profile::reader::header(&bytes, file)
-}
-
 /// Takes a snapshot of a live profile, packs it, and returns its number and file. `name` and
 /// `time_ns`, nanoseconds from the start of the recording, are noted in it.
 ///
@@ -213,7 +190,7 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = input::open(profile).map_err(read)?;
     let (mut header, extents) = moment(&live, profile)?;
-    let process = process_of(profile);
+    let process = file_names::image_name(profile);
     let file = |number| profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
     let is_free = |number: &u32| file(*number).symlink_metadata().is_err();
     // Again if another one takes the number meanwhile.
@@ -284,7 +261,7 @@ fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<Extent>), Erro
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let mut page = vec![0; format::PAGE as usize];
     live.read_exact_at(&mut page, 0).map_err(read)?;
-    let mut header = crate::profile::reader::header(&page, profile)?;
+    let mut header = header(&page, profile)?;
     let size = live.metadata().map_err(read)?.len();
     header.file_end = header.file_end.min(size);
     let extents = extents(live, header.file_end).map_err(read)?;
@@ -402,15 +379,6 @@ fn belongs_to_owner_of(live: &File, copy: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn file_names_tell_process_and_number() {
-        let image = Image { run: 0, pid: 12, image: 3 };
-        assert_eq!(numbers(Path::new("a/12-3.4.snapshot")), Some((image, 4)));
-        for other in ["12-3.snapshot", "12-3.profile", "12.4.snapshot", "12-3.4.snapshot.9.new"] {
-            assert_eq!(numbers(Path::new(other)), None, "{other}");
-        }
-    }
 
     #[test]
     fn a_short_name_is_not_cut() {

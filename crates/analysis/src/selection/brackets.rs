@@ -1,4 +1,4 @@
-//! Demangled names by their brackets, in linear time: what no regex can match.
+//! Matches the brackets of demangled names in linear time, which a regex cannot do.
 
 use std::borrow::Cow;
 

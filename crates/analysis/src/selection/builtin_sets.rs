@@ -18,9 +18,8 @@ pub const SETS: [(&str, &str); 10] = [
 mod tests {
     use super::*;
     use crate::fixtures::{lines, read, with_stacks};
-    use crate::model::Process;
+    use crate::model::{Process, Sum};
     use crate::selection::rules::Rules;
-    use crate::views::aggregate::Sum;
     use heaptide_fixtures::ProgramBuilder;
 
     /// Stacks as a set rewrites them, every sum kept.

@@ -3,11 +3,10 @@
 use heaptide_format as format;
 use rustc_hash::FxHashSet;
 
+use super::pattern::{Kind, Pattern};
 use crate::model::{
-    LaneId, Measures, Mode, Moved, Process, Scope, ScopeId, Site, SiteKind, SizeClass,
+    LaneId, Measures, Mode, Moved, Process, Scope, ScopeId, Site, SiteKind, SizeClass, Sum,
 };
-use crate::selection::pattern::{Kind, Pattern};
-use crate::views::aggregate::Sum;
 
 /// What of a process counts.
 #[derive(Clone, Debug, Default)]

@@ -2,9 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{Lane, LaneId, Moved, Process, Scope, ScopeId, Site, SiteKind};
-use crate::selection::pattern::{Kind, Pattern};
-use crate::views::aggregate::Sum;
+use super::pattern::{Kind, Pattern};
+use crate::model::{Lane, LaneId, Moved, Process, Scope, ScopeId, Site, SiteKind, Sum};
 
 impl Process {
     /// Takes names out and keeps what is counted under them: frames out of stacks, scopes out of

@@ -4,6 +4,7 @@
 pub mod brackets;
 pub(crate) mod builtin_sets;
 pub mod filter;
+pub(crate) mod fold_scopes;
 pub(crate) mod hide;
 pub mod pattern;
 pub(crate) mod rebuild_stacks;

@@ -1,9 +1,8 @@
-//! Stack trees made anew: frames taken out, put in or folded into one, and sites moved along.
+//! Rebuilds stack trees: removes, inserts and folds frames, and moves the sites along.
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{Frame, FrameId, Process, Site, StackId, StackNode};
-use crate::trace::Trace;
+use crate::model::{Frame, FrameId, Process, Site, StackId, StackNode, Trace};
 
 /// A stack tree as it grows: equal frames below one caller are one node.
 pub(crate) struct Stacks {
@@ -171,10 +170,7 @@ mod tests {
         process.cut_stacks(2);
         assert_eq!(lines(&process), [" 1", "main 2", "main;a 28", "other;d 32"]);
         assert_eq!((process.stacks.len(), process.frames.len()), (5, 4));
-        assert_eq!(
-            crate::views::aggregate::Sum::over(&process.sites).live_bytes,
-            totals.live_bytes
-        );
+        assert_eq!(crate::model::Sum::over(&process.sites).live_bytes, totals.live_bytes);
         process.cut_stacks(1);
         assert_eq!(lines(&process), [" 1", "main 30", "other 32"]);
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
+use super::brackets::{without_argument, without_signature};
+use super::rebuild_stacks::Stacks;
+use super::rules::{Action, Name, Rules};
 use crate::model::{Frame, FrameId, ModuleId, Process, StackId};
-use crate::selection::brackets::{without_argument, without_signature};
-use crate::selection::rebuild_stacks::Stacks;
-use crate::selection::rules::{Action, Name, Rules};
 
 impl Process {
     /// Rewrites names and stacks by rules; every sum stays what it is.
@@ -330,7 +330,7 @@ impl Rewriting {
 mod tests {
     use super::*;
     use crate::fixtures::{lines, with_stacks};
-    use crate::views::aggregate::Sum;
+    use crate::model::Sum;
 
     fn rewritten(rules: &str, stacks: &[&str]) -> Vec<String> {
         let mut process = with_stacks(stacks);

@@ -6,9 +6,9 @@ use std::fmt;
 
 use regex::Regex;
 
-use crate::selection::brackets;
-pub use crate::selection::builtin_sets::SETS;
-use crate::selection::pattern::{self, Pattern};
+use super::brackets;
+pub use super::builtin_sets::SETS;
+use super::pattern::{self, Pattern};
 
 /// Rules in order.
 #[derive(Clone, Debug, Default)]

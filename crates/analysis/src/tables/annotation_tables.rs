@@ -1,4 +1,5 @@
-//! Scopes merged over lanes, labels, windows and marks: from [`crate::profile::annotations`] to the tables.
+//! The tables of scopes, labels, windows and marks: from the annotations of a profile, whose scopes
+//! are one tree for each lane, to tables over all lanes.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{Entered, Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Window};
 use crate::profile::annotations::Name;
-use crate::profile::reader::Profile;
+use crate::profile::parsed::Profile;
 
 /// Two texts as what they are kept at: equal texts of a profile are one.
 type Identity = (*const u8, *const u8);

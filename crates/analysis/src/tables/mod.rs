@@ -1,7 +1,9 @@
 //! The tables of one process image, built from its profile and the names of its addresses.
 
 pub(crate) mod annotation_tables;
+pub(crate) mod ending;
 pub(crate) mod process;
 pub(crate) mod reconcile;
 pub(crate) mod site_table;
+pub(crate) mod trace;
 pub(crate) mod unrecorded;

@@ -1,26 +1,26 @@
-//! One profile and its names into the tables of [`crate::model`].
+//! Builds the tables of [`crate::model`] from a profile and the names of its addresses.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use heaptide_format as format;
 
+use super::annotation_tables;
+use super::ending::Ending;
+use super::reconcile;
+use super::site_table::{self, SiteTable};
+use super::trace::{self, Became};
+use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
     End, Frame, FrameId, Measures, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId,
-    StackNode,
+    StackNode, Sum,
 };
-use crate::profile::reader::{self, NO_MODULE, Profile};
-use crate::recording::ending::Ending;
+use crate::profile::parsed;
+use crate::profile::parsed::{NO_MODULE, Profile};
 use crate::symbols::{ModuleKey, Symbols};
-use crate::tables::annotation_tables;
-use crate::tables::reconcile;
-use crate::tables::site_table::{self, SiteTable};
-use crate::tables::unrecorded;
 use crate::text;
 use crate::threads;
-use crate::trace::{Became, Trace};
-use crate::views::aggregate::Sum;
 
 /// Builds a process image's tables.
 pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
@@ -46,7 +46,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let became =
         Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
     let running = (ending.end == End::Running, ending.lasted.ns);
-    let traces = Trace::of(&profile, &ending.file, running, &became).into_iter().collect();
+    let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
     let header = &profile.header;
     let peak = Peak::of(&profile, &totals, ending.lasted.ns);
     totals.peak_bytes = peak.bytes;
@@ -141,7 +141,7 @@ impl Peak {
     }
 }
 
-fn module(module: reader::Module) -> Module {
+fn module(module: parsed::Module) -> Module {
     Module {
         path: text::from_bytes(module.path.as_os_str().as_bytes()),
         start: module.start,
@@ -236,7 +236,7 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
 }
 
 /// What a pseudo frame stands for.
-fn mark(place: &reader::Place) -> Option<&'static str> {
+fn mark(place: &parsed::Place) -> Option<&'static str> {
     match place.offset {
         _ if place.module != NO_MODULE => None,
         mark if mark == format::Gap::TooDeep as u64 => Some("[deeper frames cut]"),
@@ -261,6 +261,6 @@ fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>,
         of_node.push(StackId((first..end).fold(caller, |stack, frame| tree.child(stack, frame))));
     }
     let stack =
-        |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.thing) };
+        |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.key) };
     (tree.into_nodes().into_iter().map(stack).collect(), of_node)
 }

@@ -3,11 +3,11 @@
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
-use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId};
-use crate::profile::reader::{self, Profile};
-use crate::tables::reconcile::{self, FreedHere};
+use super::reconcile::{self, FreedHere};
+use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId, Sum};
+use crate::profile::parsed;
+use crate::profile::parsed::Profile;
 use crate::text;
-use crate::views::aggregate::Sum;
 
 /// What the ids of a profile's sites have become.
 pub(crate) struct Dimensions<'a> {
@@ -76,7 +76,7 @@ impl SiteTable {
                 usable_bytes: usable_bytes.min(record.usable_bytes),
                 requested_bytes: requested_bytes.min(record.requested_bytes),
             };
-            let measures_of = |site: &reader::Site| site_measures(site, profile.header.epoch);
+            let measures_of = |site: &parsed::Site| site_measures(site, profile.header.epoch);
             let mut measures = measures_of(site);
             if let Some(before) = &profile.before {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
@@ -252,7 +252,7 @@ fn not_negative(n: u64) -> u64 {
 }
 
 /// Bytes lent to blocks of a pool, which are in the bytes that are gone.
-fn lent(site: &reader::Site) -> u64 {
+fn lent(site: &parsed::Site) -> u64 {
     (site.lent_bytes.max(0) as u64).min(gone(&site.counters).1)
 }
 
@@ -265,7 +265,7 @@ fn gone(record: &format::Site) -> (u64, u64) {
 }
 
 /// A site's row. No difference goes below 0.
-fn site_measures(site: &reader::Site, epoch: u32) -> Measures {
+fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
     let record = &site.counters;
     let (frees, gone_bytes) = gone(record);
     let (owner_blocks, owner_bytes) = match record.epoch >= epoch {

@@ -1,4 +1,4 @@
-//! Texts for what of a process image is not recorded, and why.
+//! Explanations of what is not recorded of a process image, and why.
 
 use heaptide_format as format;
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};

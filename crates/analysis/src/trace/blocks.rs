@@ -8,9 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::event::{Event, LiveBlock, Operation};
 use super::lanes::{Step, Who};
-use super::maps::Trace;
 use super::table::{Addressed, Table};
-use crate::model::{ScopeId, StackId};
+use crate::model::{ScopeId, StackId, Trace};
 
 /// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
 /// after the next allocation at its address.

@@ -3,7 +3,7 @@
 
 use super::blocks::Unpaired;
 use super::event::{Event, Operation};
-use crate::Error;
+use crate::error::Error;
 use crate::model::{Measures, Process, Site, SiteKind};
 
 /// What the events of a process add up to.

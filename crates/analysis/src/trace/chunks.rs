@@ -18,11 +18,10 @@ use heaptide_format::{
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
-use super::Trace;
 use super::file::{Place, TraceFile, Unpacker};
-use crate::Error;
+use crate::error::Error;
 use crate::files::input;
-use crate::profile::extents::EventExtent;
+use crate::model::{EventExtent, Trace};
 use crate::profile::pack;
 
 /// Bytes of an extent before its records.

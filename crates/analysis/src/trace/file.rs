@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{self, CParameter};
 
-use crate::Error;
+use crate::error::Error;
 use crate::files::input;
 
 /// Level 1 packs 256 KiB in about a millisecond and leaves 4.2 bytes an event of a compiler; level

@@ -23,7 +23,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use zerocopy::FromBytes;
 
 use super::file::Appender;
-use crate::Error;
+use crate::error::Error;
 use crate::files::input;
 
 /// A process says at its begin whether it has a trace, at the latest after this time.

@@ -14,7 +14,6 @@ mod event;
 pub mod file;
 mod lanes;
 pub mod live;
-mod maps;
 mod replay;
 mod table;
 
@@ -23,6 +22,4 @@ pub use check::{Difference, Replayed};
 pub(crate) use chunks::contents_at;
 pub use disk::OnDisk;
 pub use event::{Event, LiveBlock, Operation};
-pub(crate) use maps::Became;
-pub use maps::Trace;
 pub use replay::Replay;

@@ -8,9 +8,9 @@ use super::chunks::{Ahead, Chunk, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
 use super::lanes::{self, Lanes, Step};
-use super::maps::Trace;
-use crate::Error;
-use crate::model::{Process, ScopeId};
+use crate::error::Error;
+use crate::files::file_names;
+use crate::model::{Process, ScopeId, Trace};
 
 /// Events that are given at once, about.
 const BATCH: usize = 4096;
@@ -72,7 +72,11 @@ impl Process {
     /// ```
     pub fn replay(&self) -> Result<Replay, Error> {
         if self.traces.is_empty() {
-            return Err(Error::NoTrace { path: self.file.clone() });
+            let path = self.file.clone();
+            return Err(match file_names::snapshot(&path) {
+                Some(_) => Error::NoTraceInSnapshot { path },
+                None => Error::NoTrace { path },
+            });
         }
         let mut waiting = self.traces.clone();
         waiting.sort_by_key(|trace| Reverse(trace.after_ns));

@@ -1,18 +1,16 @@
-//! Sites grouped by function, stack, module, scope, label, lane or size, and the helpers views walk
-//! stacks with.
+//! Sites grouped by function, stack, module, scope, label, lane or size.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
 
+use super::scopes::{self, ScopeSums};
+use super::wrappers::is_wrapper;
 use crate::model::{
-    FrameId, LabelId, LaneId, Measure, Measures, Module, ModuleId, Moved, Process, ScopeId, Site,
-    SiteKind, SizeClass, StackId,
+    FrameId, LabelId, LaneId, Measure, Measures, ModuleId, Process, ScopeId, Site, SiteKind,
+    SizeClass, StackId, Sum,
 };
-use crate::views::scopes::{self, ScopeSums};
-use crate::views::wrappers::is_wrapper;
 
 /// What a row of a report stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -307,61 +305,6 @@ pub fn by_stack(process: &Process) -> impl Iterator<Item = (StackId, Measures)> 
     })
 }
 
-/// Adds sites up to what the process did: a block that was labelled is one block, memory that is
-/// not from the allocator is left out, and so is what pools give out, but for the live bytes that
-/// were taken off the pool's chunks for it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sum {
-    all: Measures,
-    moved: Moved,
-}
-
-impl Sum {
-    /// The sum over sites.
-    pub fn over<'a>(sites: impl IntoIterator<Item = &'a Site>) -> Measures {
-        let mut sum = Sum::default();
-        sites.into_iter().for_each(|site| sum.add(site));
-        sum.total()
-    }
-
-    /// Adds a site.
-    pub fn add(&mut self, site: &Site) {
-        let Site { kind, moved, ref measures, .. } = *site;
-        match kind {
-            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
-            SiteKind::PoolBlock => self.all.add(&Measures {
-                live_bytes: measures.live_bytes,
-                at_peak_bytes: measures.at_peak_bytes,
-                ..Measures::default()
-            }),
-            SiteKind::Heap | SiteKind::PoolChunk => {
-                // What a label says is no request.
-                let largest_bytes = if site.only_said() { 0 } else { measures.largest_bytes };
-                self.all.add(&Measures { largest_bytes, ..*measures });
-                let sum = u64::saturating_add;
-                self.moved = Moved {
-                    blocks: sum(self.moved.blocks, moved.blocks),
-                    usable_bytes: sum(self.moved.usable_bytes, moved.usable_bytes),
-                    requested_bytes: sum(self.moved.requested_bytes, moved.requested_bytes),
-                };
-            }
-        }
-    }
-
-    /// The sum.
-    pub fn total(&self) -> Measures {
-        let Sum { all, moved } = self;
-        Measures {
-            allocations: all.allocations.saturating_sub(moved.blocks),
-            frees: all.frees.saturating_sub(moved.blocks),
-            requested_bytes: all.requested_bytes.saturating_sub(moved.requested_bytes),
-            usable_bytes: all.usable_bytes.saturating_sub(moved.usable_bytes),
-            freed_bytes: all.freed_bytes.saturating_sub(moved.usable_bytes),
-            ..*all
-        }
-    }
-}
-
 /// Groups by a thing that frames have, numbered below `count`; sites without a stack are under
 /// none.
 fn through(
@@ -393,43 +336,4 @@ fn through(
     let group = |((own, inclusive), thing)| Group { key: key(Some(thing)), own, inclusive };
     let groups = without.into_iter().chain(sums.into_iter().zip(0..).map(group));
     groups.filter(|group| group.inclusive != Measures::default()).collect()
-}
-
-impl Process {
-    /// The frames of a stack, innermost first.
-    pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
-        let mut at = stack;
-        std::iter::from_fn(move || {
-            let node = self.stacks.get(at.0 as usize).filter(|_| at != StackId(0))?;
-            at = node.parent;
-            Some(node.frame)
-        })
-    }
-
-    /// The frames of a stack, outermost first.
-    pub fn path_of(&self, stack: StackId) -> Vec<FrameId> {
-        let mut frames: Vec<_> = self.frames_of(stack).collect();
-        frames.reverse();
-        frames
-    }
-
-    /// What a frame is called: its function, else module and offset, else the address.
-    pub fn label(&self, frame: FrameId) -> Cow<'_, str> {
-        let frame = &self.frames[frame.0 as usize];
-        match (&frame.function, frame.module) {
-            (Some(function), _) => Cow::Borrowed(function),
-            (None, Some(module)) => {
-                let file = self.modules[module.0 as usize].file_name();
-                Cow::Owned(format!("{file}+{:#x}", frame.offset))
-            }
-            (None, None) => Cow::Owned(format!("{:#x}", frame.offset)),
-        }
-    }
-}
-
-impl Module {
-    /// The last part of its path.
-    pub fn file_name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
-    }
 }

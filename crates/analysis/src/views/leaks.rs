@@ -5,10 +5,10 @@
 
 use std::cmp::Reverse;
 
+use super::aggregate::by_stack;
+use super::scopes;
+use super::suppressions::{Matched, Suppressions};
 use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, StackId};
-use crate::views::aggregate::by_stack;
-use crate::views::scopes;
-use crate::views::suppressions::{Matched, Suppressions};
 
 /// Where live blocks were allocated, as finely as was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -1,7 +1,7 @@
 //! The moment of the peak: what was going on, and how much of what was live then was not asked for.
 
+use super::sizes;
 use crate::model::{Mark, Process, SiteKind, Window};
-use crate::views::sizes;
 
 /// What is known of the moment.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,8 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{LaneId, Measures, Process, ScopeId, Site, SizeClass, StackId};
-use crate::views::aggregate::Sum;
+use crate::model::{LaneId, Measures, Process, ScopeId, Site, SizeClass, StackId, Sum};
 
 /// A number that is known to lie between two others, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,8 +1,8 @@
 //! The call tree for one measure, merged by function, down or bottom-up.
 
+use super::aggregate::{FunctionId, Functions, by_stack};
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{Measure, Process, StackId};
-use crate::views::aggregate::{FunctionId, Functions, by_stack};
 
 /// What happens to a function that calls itself directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ impl Tree {
         recursion: Recursion,
     ) -> Tree {
         let measure = measure.of_sites();
-        let mut growing = Trie::with_room(process.stacks.len());
+        let mut trie = Trie::with_room(process.stacks.len());
         let mut of_stack: Vec<u32> = Vec::with_capacity(process.stacks.len().max(1));
         of_stack.push(0);
         for stack in process.stacks.iter().skip(1) {
@@ -74,15 +74,15 @@ impl Tree {
             let parent = of_stack[stack.parent.0 as usize];
             let folds = recursion == Recursion::Fold
                 && parent != 0
-                && growing.nodes()[parent as usize].thing == function;
-            of_stack.push(if folds { parent } else { growing.child(parent, function) });
+                && trie.nodes()[parent as usize].key == function;
+            of_stack.push(if folds { parent } else { trie.child(parent, function) });
         }
-        let node = |grown: TrieNode| TreeNode {
-            parent: grown.parent,
-            function: Some(FunctionId(grown.thing)),
+        let node = |node: TrieNode| TreeNode {
+            parent: node.parent,
+            function: Some(FunctionId(node.key)),
             ..ROOT
         };
-        let mut nodes: Vec<TreeNode> = growing.into_nodes().into_iter().map(node).collect();
+        let mut nodes: Vec<TreeNode> = trie.into_nodes().into_iter().map(node).collect();
         nodes[0] = ROOT;
         for (StackId(stack), measures) in by_stack(process) {
             let node = &mut nodes[of_stack[stack as usize] as usize];

@@ -1,7 +1,7 @@
 //! What sites are told apart by: stacks, frames, scopes, labels, lanes, processes, modules.
 
-use heaptide_analysis::model::{End, FrameId, Measure, Mode, Process, ScopeId};
-use heaptide_analysis::views::aggregate::{Sum, by_stack};
+use heaptide_analysis::model::{End, FrameId, Measure, Mode, Process, ScopeId, Sum};
+use heaptide_analysis::views::aggregate::by_stack;
 use heaptide_analysis::views::scopes;
 use rustc_hash::FxHashMap;
 

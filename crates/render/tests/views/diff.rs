@@ -1,6 +1,6 @@
 //! Differences of a process and of what it might be in the next build.
 
-use heaptide_analysis::views::aggregate::Sum;
+use heaptide_analysis::model::Sum;
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
 use heaptide_render::diff::graph::{self, Drawing, Scale};
 use heaptide_render::diff::{Rows, View, json, text};

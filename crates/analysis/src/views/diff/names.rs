@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::Name;
+use super::name::Name;
 use super::stable_names::{file_in_every_build, name_in_every_build};
 use crate::model::{Frame, FrameId, Module, ModuleId, Process, Scope};
 use crate::views::aggregate::{FunctionId, Functions};

@@ -1,11 +1,11 @@
-//! One tree of two: paths of names, with a value before and a value after.
+//! The tree of paths of a comparison, with a value before and a value after.
 
 use std::hash::{BuildHasher, BuildHasherDefault};
 
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
-use super::{Change, Side};
+use super::change::{Change, Side};
 use crate::model::Combine;
 
 /// Index into [`Paths::nodes`]; 0 is the empty path.

@@ -1,5 +1,5 @@
-//! What a function or module is called in every build: names without what compilers and versions
-//! add.
+//! Names of functions and files that are the same in every build: without the parts that compilers
+//! and versions add.
 
 use std::borrow::Cow;
 

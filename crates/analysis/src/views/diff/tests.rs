@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Frame, FrameId, LaneId, Measures, Module, ModuleId, Moved, Scope, ScopeId, Site, SiteKind,
-    StackId, StackNode,
+    Frame, FrameId, LaneId, Measure, Measures, Module, ModuleId, Moved, Process, Scope, ScopeId,
+    Site, SiteKind, StackId, StackNode,
 };
 
 /// A process of a program with one library; stacks are `outermost;…;innermost BYTES`, a frame

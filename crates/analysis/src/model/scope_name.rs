@@ -1,0 +1,53 @@
+//! What scopes are called, and frames that stand for a scope.
+
+use std::sync::Arc;
+
+use super::process::{Frame, Scope};
+
+/// The attribute that needs no mention.
+const PLAIN: &str = "region";
+/// The address of frames that are scopes, where no code is.
+const NOWHERE: u64 = u64::MAX;
+
+impl Scope {
+    /// What it is called: `load`, `phase=2`; `""` if its name is empty.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::{Scope, ScopeId};
+    /// let parent = ScopeId(0);
+    /// let (attribute, value) = ("phase".into(), "2".into());
+    /// let scope =
+    ///     Scope { parent, attribute, value, entered: 1, frees_here: 0, freed_here_bytes: 0 };
+    /// assert_eq!(scope.name(), "phase=2");
+    /// ```
+    pub fn name(&self) -> String {
+        scope_name(&self.attribute, &self.value)
+    }
+}
+
+/// What a scope of this attribute and value is called.
+pub(crate) fn scope_name(attribute: &str, value: &str) -> String {
+    match (attribute, value) {
+        (PLAIN, "") => "\"\"".to_owned(),
+        (PLAIN, _) => value.to_owned(),
+        _ => format!("{attribute}={value}"),
+    }
+}
+
+impl Frame {
+    /// A frame that stands for a scope; its function is the scope's name.
+    pub fn of_scope(name: &str) -> Frame {
+        let function = Some(Arc::from(name));
+        Frame { function, module: None, offset: NOWHERE, file: None, line: None, inlined: false }
+    }
+
+    /// Whether it stands for a scope: its name is no function's, and has nothing to be taken off.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::Frame;
+    /// assert!(Frame::of_scope("step 7").is_scope());
+    /// ```
+    pub fn is_scope(&self) -> bool {
+        self.module.is_none() && self.offset == NOWHERE
+    }
+}

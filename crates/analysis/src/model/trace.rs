@@ -1,0 +1,101 @@
+//! The trace of a process image, not read yet, and what its ids are in the tables of the process.
+
+use std::path::PathBuf;
+
+use heaptide_format::TraceStart;
+use rustc_hash::FxHashMap;
+
+use super::ids::{LaneId, ScopeId, StackId};
+use crate::collections::sparse_array::SparseArray;
+
+/// An extent of events as it was when the profile was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventExtent {
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+    /// Bytes of it that were in use.
+    pub(crate) committed: u64,
+    /// The lane that writes it.
+    pub(crate) lane: u32,
+    /// What it began with.
+    pub(crate) start: TraceStart,
+}
+
+/// The trace of one process image, not read yet, and what its ids are in the tables of the process.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// The profile.
+    pub(crate) file: PathBuf,
+    /// When the recorder stopped it for want of room, nanoseconds from the image's start.
+    pub(crate) stopped_ns: Option<u64>,
+    /// The bound of the recording's traces, in bytes.
+    pub(crate) limit_bytes: Option<u64>,
+    /// Events before this are not given: figures were reset then.
+    pub(crate) since_ns: u64,
+    /// Nanoseconds from the start of the process that it was joined to.
+    pub(crate) after_ns: u64,
+    /// When the image ended, nanoseconds from its start, as far as that is known.
+    pub(crate) end_ns: u64,
+    /// Whether the image ran when its profile was read: what came later is not in the tables.
+    pub(crate) running: bool,
+    /// The extents as they were then.
+    pub(crate) extents: Vec<EventExtent>,
+    /// Index plus one of a site.
+    pub(crate) sites: SparseArray,
+    /// Index plus one of the lane that counts what happens at a site.
+    pub(crate) owners: SparseArray,
+    pub(crate) scopes: SparseArray,
+    pub(crate) stacks: SparseArray,
+    pub(crate) lanes: FxHashMap<u32, LaneId>,
+}
+
+impl Trace {
+    /// Index into the sites of the process; none of a site that is not there any more.
+    #[inline]
+    pub(crate) fn site(&self, id: u32) -> Option<u32> {
+        self.sites.get(id).checked_sub(1)
+    }
+
+    /// Whether a lane counts what happens at a site.
+    #[inline]
+    pub(crate) fn is_counted_by(&self, lane: u32, site: u32) -> bool {
+        self.owners.get(site) == lane.wrapping_add(1)
+    }
+
+    pub(crate) fn scope(&self, id: u32) -> ScopeId {
+        ScopeId(self.scopes.get(id))
+    }
+
+    pub(crate) fn stack(&self, id: u32) -> StackId {
+        StackId(self.stacks.get(id))
+    }
+
+    pub(crate) fn lane(&self, index: u32) -> Option<LaneId> {
+        self.lanes.get(&index).copied()
+    }
+
+    /// Sites have new indices; none for what is left out.
+    pub(crate) fn move_sites(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        self.sites.change(|index| new(index - 1).map_or(0, |index| index + 1));
+    }
+
+    /// Scopes have new ids.
+    pub(crate) fn move_scopes(&mut self, new: impl Fn(ScopeId) -> ScopeId) {
+        self.scopes.change(|id| new(ScopeId(id)).0);
+    }
+
+    /// Stacks have new ids.
+    pub(crate) fn move_stacks(&mut self, new: impl Fn(StackId) -> StackId) {
+        self.stacks.change(|id| new(StackId(id)).0);
+    }
+
+    /// Lanes have new ids.
+    pub(crate) fn move_lanes(&mut self, new: impl Fn(LaneId) -> LaneId) {
+        self.lanes.values_mut().for_each(|lane| *lane = new(*lane));
+    }
+
+    /// The stacks that frees may have.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = StackId> {
+        self.stacks.numbers().map(StackId)
+    }
+}

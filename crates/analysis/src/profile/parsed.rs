@@ -1,0 +1,223 @@
+//! The content of a profile file, with ids turned into indices, and the counts before a reset.
+
+use std::path::PathBuf;
+
+use heaptide_format as format;
+use heaptide_format::FileHeader;
+use rustc_hash::FxHashMap;
+
+use super::annotations::Named;
+use crate::collections::sparse_array::SparseArray;
+use crate::model::{EventExtent, Measures, Moved};
+
+/// What one profile file holds, with ids turned into indices.
+#[derive(Debug)]
+pub struct Profile {
+    /// The file's head.
+    pub header: FileHeader,
+    /// How much is recorded.
+    pub mode: format::Mode,
+    /// Path of the program.
+    pub program: String,
+    /// Its arguments.
+    pub command: Vec<String>,
+    /// Host name.
+    pub host: String,
+    /// The parallel job's name.
+    pub job: String,
+    /// Modules in order of the file.
+    pub modules: Vec<Module>,
+    /// Distinct places in code.
+    pub places: Vec<Place>,
+    /// Frames below their callers, callers first.
+    pub nodes: Vec<Node>,
+    /// Lanes in order of their index.
+    pub lanes: Vec<format::Lane>,
+    /// Counters of each stack, scope path, label and lane.
+    pub sites: Vec<Site>,
+    /// Names, scopes, windows and marks; empty in version 1.
+    pub named: Named,
+    /// Samples in order of time.
+    pub timeline: Vec<format::Sample>,
+    /// Indices of nodes plus one by their id, where frees have stacks.
+    pub(crate) node_ids: Option<SparseArray>,
+    /// Extents of events, which are not read with the rest.
+    pub(crate) events: Vec<EventExtent>,
+    /// What had been counted at the last reset; none if figures are from the start.
+    pub before: Option<Box<Before>>,
+    /// A part of the file is missing.
+    pub(crate) is_cut: bool,
+    /// What a person should know about how complete this is.
+    pub notes: Vec<String>,
+}
+
+impl Profile {
+    /// Whether it has counters of stacks or scopes, and not of lanes alone.
+    pub(crate) fn has_sites(&self) -> bool {
+        self.mode != format::Mode::Counters
+    }
+
+    /// Bytes that threads may have allocated without publishing them, and so without recording a
+    /// peak: each publishes at least every [`format::PEAK_BATCH`] bytes.
+    pub(crate) fn unpublished_bytes(&self) -> u64 {
+        match u64::from(self.header.lanes_at_once) {
+            0 | 1 => 0,
+            lanes => lanes * format::PEAK_BATCH,
+        }
+    }
+
+    /// Whether tables that disagree do so because of events that were being counted: the process
+    /// may not have been at rest, and nothing of the file is missing. Version 1 had other tables.
+    pub(crate) fn may_be_reconciled(&self) -> bool {
+        let at_rest = self.header.end_kind == format::End::Exited as u32;
+        let alone = self.header.lanes_at_once <= 1;
+        self.header.version > 1 && !self.is_cut && !(at_rest && alone)
+    }
+}
+
+/// A loaded file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Its path, byte for byte: it need not be UTF-8.
+    pub path: PathBuf,
+    /// Its record.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Address minus link-time address.
+    pub bias: u64,
+    /// GNU build-id, empty if none.
+    pub build_id: Vec<u8>,
+    /// Whether it was unloaded.
+    pub unloaded: bool,
+}
+
+/// A place in code: what a name is looked up for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    /// Index into [`Profile::modules`], or [`NO_MODULE`].
+    pub module: u32,
+    /// Link-time address of the call in the module; without a module the address itself or a mark.
+    pub offset: u64,
+}
+
+/// [`Place::module`] of code without a file and of marks.
+pub const NO_MODULE: u32 = u32::MAX;
+
+/// A frame below its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Index of the caller plus one, always at most this node's own index; 0 for an outermost
+    /// frame.
+    pub parent: u32,
+    /// Index into [`Profile::places`].
+    pub place: u32,
+}
+
+/// The counters of one stack, scope path, label and lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// The record's id in the file.
+    pub id: u32,
+    /// Index of the innermost frame's node plus one; 0 without a stack.
+    pub node: u32,
+    /// Index into [`Named::scopes`] plus one; 0 for no scope.
+    pub scope: u32,
+    /// Index into [`Named::names`] plus one, of the label or pool; 0 for none.
+    pub label: u32,
+    /// Index of the lane that allocated, as the file says; it may be one without a record.
+    pub lane: u32,
+    /// Index of the lane that counts it: another one's thread may have given its blocks a label.
+    pub owner: u32,
+    /// Its key's `KEY_` flags.
+    pub flags: u32,
+    /// Bytes requested for each block; with [`format::KEY_SIZED`] only.
+    pub size: u64,
+    /// What came by labelling, in blocks, usable and requested bytes.
+    pub moved: [u64; 3],
+    /// Bytes lent to blocks of a pool.
+    pub lent_bytes: i64,
+    /// The record.
+    pub counters: format::Site,
+}
+
+/// What had been counted at the last reset.
+#[derive(Debug)]
+pub struct Before {
+    /// When that was, seconds from the start.
+    pub(super) since_s: f64,
+    pub(super) sites: FxHashMap<u32, Site>,
+    pub(super) lanes: FxHashMap<u32, format::Lane>,
+}
+
+impl Before {
+    /// What the figures are of, for a person.
+    pub(crate) fn says(&self) -> String {
+        format!("since the reset at {:.3} s", self.since_s)
+    }
+
+    /// Takes off what a site had counted; `measures_of` makes its row of its record.
+    pub(crate) fn take_off_site(
+        &self,
+        id: u32,
+        measures: &mut Measures,
+        moved: &mut Moved,
+        measures_of: impl Fn(&Site) -> Measures,
+    ) {
+        let Some(site) = self.sites.get(&id) else {
+            return;
+        };
+        take_off(measures, &measures_of(site));
+        let [blocks, usable_bytes, requested_bytes] = site.moved;
+        moved.blocks = moved.blocks.saturating_sub(blocks);
+        moved.usable_bytes = moved.usable_bytes.saturating_sub(usable_bytes);
+        moved.requested_bytes = moved.requested_bytes.saturating_sub(requested_bytes);
+    }
+
+    /// Takes off what a lane had counted, where lanes are all that there is.
+    pub(crate) fn take_off_lane(
+        &self,
+        index: u32,
+        measures: &mut Measures,
+        measures_of: impl Fn(&format::Lane) -> Measures,
+    ) {
+        if let Some(lane) = self.lanes.get(&index) {
+            take_off(measures, &measures_of(lane));
+        }
+    }
+
+    /// The lanes with what they had counted taken off, as far as size classes have it.
+    pub(crate) fn counts(&self, lanes: &[format::Lane]) -> Vec<format::Lane> {
+        let mut lanes = lanes.to_vec();
+        for lane in &mut lanes {
+            let Some(was) = self.lanes.get(&lane.index) else {
+                continue;
+            };
+            let less = |is: &mut [u64; format::SIZE_CLASSES], was: &[u64; format::SIZE_CLASSES]| {
+                is.iter_mut().zip(was).for_each(|(is, was)| *is = is.saturating_sub(*was));
+            };
+            less(&mut lane.requested_classes, &was.requested_classes);
+            less(&mut lane.usable_classes, &was.usable_classes);
+            less(&mut lane.freed_classes, &was.freed_classes);
+            lane.requested_bytes = lane.requested_bytes.saturating_sub(was.requested_bytes);
+            lane.usable_bytes = lane.usable_bytes.saturating_sub(was.usable_bytes);
+        }
+        lanes
+    }
+}
+
+/// Counts and sums less those before; live, the peak and the largest request stay.
+fn take_off(is: &mut Measures, was: &Measures) {
+    let less = |is: &mut u64, was: u64| *is = is.saturating_sub(was);
+    less(&mut is.allocations, was.allocations);
+    less(&mut is.frees, was.frees);
+    less(&mut is.reallocations, was.reallocations);
+    less(&mut is.failed, was.failed);
+    less(&mut is.requested_bytes, was.requested_bytes);
+    less(&mut is.usable_bytes, was.usable_bytes);
+    less(&mut is.freed_bytes, was.freed_bytes);
+    less(&mut is.temporary, was.temporary);
+    less(&mut is.cross_thread_frees, was.cross_thread_frees);
+    less(&mut is.frees_here, was.frees_here);
+    less(&mut is.freed_here_bytes, was.freed_here_bytes);
+}

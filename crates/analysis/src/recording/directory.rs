@@ -1,0 +1,45 @@
+//! Directories: the profiles of a recording, and the newest recording among others.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptide_format::PROFILE_SUFFIX;
+
+use super::metadata::Metadata;
+use crate::error::Error;
+use crate::files::directory::list;
+use crate::files::file_names::RECORDING_SUFFIX;
+
+/// The newest recording in a directory, by the time it was last changed; none if there is none.
+///
+/// Errors: the directory cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::newest("src".as_ref()).unwrap().is_none());
+/// ```
+pub fn newest(directory: &Path) -> Result<Option<PathBuf>, Error> {
+    let candidates = list(directory)?.into_iter().filter_map(|path| {
+        let is_one = path.extension().is_some_and(|e| e == &RECORDING_SUFFIX[1..]) && path.is_dir();
+        let changed = fs::metadata(&path).and_then(|m| m.modified()).ok()?;
+        is_one.then_some((changed, path))
+    });
+    Ok(candidates.max().map(|(_, path)| path))
+}
+
+/// The profiles of a recording, sorted.
+///
+/// Errors: the directory cannot be read, or has no profile.
+pub(crate) fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let is_profile = |path: &PathBuf| {
+        path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(PROFILE_SUFFIX))
+    };
+    let profiles: Vec<_> = list(directory)?.into_iter().filter(is_profile).collect();
+    match profiles.is_empty() {
+        true => {
+            // A file that cannot be read has no reason to tell.
+            let metadata = Metadata::read(directory).ok().flatten().unwrap_or_default();
+            Err(Error::NoProfiles { path: directory.to_owned(), reason: metadata.unrecorded })
+        }
+        false => Ok(profiles),
+    }
+}

@@ -1,0 +1,108 @@
+//! Folds recursive scopes: a scope inside one of the same name becomes that one.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Process, Scope, ScopeId};
+
+impl Process {
+    /// Folds recursion: a scope inside one of the same name is that one, so `A > B > A > B` becomes
+    /// `A > B`.
+    pub fn fold_scopes(&mut self) {
+        let mut folding = Folding::of(&self.scopes);
+        folding.run();
+        for site in &mut self.sites {
+            site.scope = folding.new[site.scope.0 as usize];
+        }
+        for entered in &mut self.entered {
+            entered.scope = folding.new[entered.scope.0 as usize];
+        }
+        for trace in &mut self.traces {
+            trace.move_scopes(|scope| folding.new[scope.0 as usize]);
+        }
+        self.scopes = folding.folded;
+    }
+}
+
+/// Scope paths as they are folded.
+struct Folding<'a> {
+    scopes: &'a [Scope],
+    children: Vec<Vec<u32>>,
+    folded: Vec<Scope>,
+    /// By old id.
+    new: Vec<ScopeId>,
+    /// Of folded scopes: the names below each.
+    ids: FxHashMap<(ScopeId, Name), ScopeId>,
+    /// The names on the path to where the walk is.
+    open: FxHashMap<Name, ScopeId>,
+}
+
+type Name = (Arc<str>, Arc<str>);
+
+impl<'a> Folding<'a> {
+    fn of(scopes: &'a [Scope]) -> Folding<'a> {
+        let mut children = vec![Vec::new(); scopes.len()];
+        for (scope, id) in scopes.iter().zip(0..).skip(1) {
+            children[scope.parent.0 as usize].push(id);
+        }
+        Folding {
+            scopes,
+            children,
+            folded: scopes.first().cloned().into_iter().collect(),
+            new: vec![ScopeId(0); scopes.len()],
+            ids: FxHashMap::default(),
+            open: FxHashMap::default(),
+        }
+    }
+
+    /// Walks the tree, in the same way a program enters and leaves.
+    fn run(&mut self) {
+        enum Step {
+            Enter(u32),
+            Leave(Name),
+        }
+        let below = |children: &[u32]| -> Vec<Step> {
+            children.iter().rev().map(|&child| Step::Enter(child)).collect()
+        };
+        let mut todo = self.children.first().map(|c| below(c)).unwrap_or_default();
+        while let Some(step) = todo.pop() {
+            match step {
+                Step::Leave(name) => {
+                    self.open.remove(&name);
+                }
+                Step::Enter(id) => {
+                    todo.extend(self.enter(id).map(Step::Leave));
+                    todo.extend(below(&self.children[id as usize]));
+                }
+            }
+        }
+    }
+
+    /// The name, if it was not open before.
+    fn enter(&mut self, id: u32) -> Option<Name> {
+        let scope = &self.scopes[id as usize];
+        let name = (scope.attribute.clone(), scope.value.clone());
+        let parent = self.new[scope.parent.0 as usize];
+        let folded = &mut self.folded;
+        let open = self.open.get(&name).copied();
+        let at = open.unwrap_or_else(|| {
+            *self.ids.entry((parent, name.clone())).or_insert_with(|| {
+                let sums =
+                    Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope.clone() };
+                folded.push(Scope { parent, ..sums });
+                ScopeId((folded.len() - 1) as u32)
+            })
+        });
+        let sums = &mut folded[at.0 as usize];
+        sums.entered = sums.entered.saturating_add(scope.entered);
+        sums.frees_here = sums.frees_here.saturating_add(scope.frees_here);
+        sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(scope.freed_here_bytes);
+        self.new[id as usize] = at;
+        if open.is_some() {
+            return None;
+        }
+        self.open.insert(name.clone(), at);
+        Some(name)
+    }
+}

@@ -1,0 +1,63 @@
+//! The trace of a profile: which rows of the tables its ids have become.
+
+use std::path::Path;
+
+use heaptide_format as format;
+use rustc_hash::FxHashMap;
+
+use crate::collections::sparse_array::SparseArray;
+use crate::files::file_names;
+use crate::model::{LaneId, ScopeId, StackId, Trace};
+use crate::profile::parsed::Profile;
+
+/// What a profile's records have become, for its trace.
+pub(crate) struct Became<'a> {
+    /// Index of each site.
+    pub(crate) sites: &'a [Option<u32>],
+    /// By index of the scope path plus one.
+    pub(crate) scopes: &'a [ScopeId],
+    /// By index of the node plus one.
+    pub(crate) stacks: &'a [StackId],
+    pub(crate) lanes: &'a FxHashMap<u32, LaneId>,
+}
+
+/// The trace of a profile in a file; none if events were not recorded.
+pub(crate) fn trace(
+    profile: &Profile,
+    file: &Path,
+    (running, end_ns): (bool, u64),
+    became: &Became,
+) -> Option<Trace> {
+    let header = &profile.header;
+    // What a snapshot is of has a trace, the snapshot has none.
+    if header.trace & format::TRACE_ON == 0 || file_names::snapshot(file).is_some() {
+        return None;
+    }
+    let mut trace = Trace {
+        file: file.to_owned(),
+        stopped_ns: Some(header.trace_stopped_ns).filter(|&ns| ns != 0),
+        limit_bytes: Some(header.trace_limit).filter(|&bytes| bytes != 0),
+        since_ns: if profile.before.is_some() { header.reset_time_ns } else { 0 },
+        after_ns: 0,
+        end_ns,
+        running,
+        extents: profile.events.clone(),
+        sites: SparseArray::default(),
+        owners: SparseArray::default(),
+        scopes: SparseArray::default(),
+        stacks: SparseArray::default(),
+        lanes: became.lanes.clone(),
+    };
+    for (site, index) in profile.sites.iter().zip(became.sites) {
+        index.iter().for_each(|index| trace.sites.set(site.id, index + 1));
+        trace.owners.set(site.id, site.owner.wrapping_add(1));
+    }
+    for (path, scope) in profile.named.scopes.iter().zip(&became.scopes[1..]) {
+        trace.scopes.set(path.id, scope.0);
+    }
+    if let Some(nodes) = &profile.node_ids {
+        trace.stacks = nodes.clone();
+        trace.stacks.change(|node| became.stacks[node as usize].0);
+    }
+    Some(trace)
+}

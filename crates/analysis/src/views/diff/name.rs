@@ -1,0 +1,73 @@
+//! What a path of a comparison goes through: functions, calls and scopes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::stable_names::name_in_every_build;
+use crate::model;
+use crate::views::wrappers::is_wrapper;
+
+/// What a path goes through.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Name {
+    /// A function, by the shortest of the names it has in the builds.
+    Function {
+        /// Its demangled name.
+        name: Arc<str>,
+        /// The file name of its module; empty for code without a file.
+        module: Arc<str>,
+    },
+    /// All functions without names of a module that may be of several builds; its file name, empty
+    /// for code without a file.
+    Nameless(Arc<str>),
+    /// A call in a function without a name, of a module that is of one build.
+    Place {
+        /// Its file name.
+        module: Arc<str>,
+        /// The call's address in it.
+        offset: u64,
+    },
+    /// A scope.
+    Scope {
+        /// The attribute of its name.
+        attribute: Arc<str>,
+        /// The value.
+        value: Arc<str>,
+    },
+}
+
+impl Name {
+    /// What it is called, whole; functions without names by what they are.
+    ///
+    /// ```
+    /// use heaptide_analysis::views::diff::Name;
+    /// let (attribute, value) = ("phase".into(), "2".into());
+    /// assert_eq!(Name::Scope { attribute, value }.called(), "phase=2");
+    /// let nameless = Name::Nameless("libz.so".into());
+    /// assert_eq!(nameless.called(), "[libz.so: functions without names]");
+    /// ```
+    pub fn called(&self) -> Cow<'_, str> {
+        match self {
+            Name::Function { name, .. } => Cow::Borrowed(name),
+            Name::Nameless(file) if file.is_empty() => Cow::Borrowed("[code without a file]"),
+            Name::Nameless(file) => Cow::Owned(format!("[{file}: functions without names]")),
+            Name::Place { module, offset } => Cow::Owned(format!("{module}+{offset:#x}")),
+            Name::Scope { attribute, value } => Cow::Owned(model::scope_name(attribute, value)),
+        }
+    }
+
+    /// The file that it is in; empty for code without a file, and scopes.
+    pub fn module(&self) -> &str {
+        match self {
+            Name::Function { module, .. } | Name::Nameless(module) | Name::Place { module, .. } => {
+                module
+            }
+            Name::Scope { .. } => "",
+        }
+    }
+
+    /// Whether it is a function that only hands allocations on.
+    pub(super) fn is_wrapper(&self) -> bool {
+        matches!(self, Name::Function { name, .. } if is_wrapper(&name_in_every_build(name)))
+    }
+}
