@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Instant;
 
+use crate::commands::{cargo_program, command, heaptide, output, run, shown, target};
 use crate::{commits, library, needs, options, stack, text, tidy};
 
 /// Everything that a change has to pass.
@@ -136,46 +136,10 @@ pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
     run(runner.current_dir(root))
 }
 
-/// Builds the command as the tests do, and returns its path.
-pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
-    output(
-        Command::new(cargo_program())
-            .args(["build", "--quiet", "--package", "heaptide"])
-            .current_dir(root),
-    )?;
-    Ok(command(root))
-}
-
-/// Where the command is when it has been built.
-fn command(root: &Path) -> PathBuf {
-    target(root).join("debug/heaptide")
-}
-
 /// The library that the command carries.
 fn built_library(heaptide: &Path) -> Result<PathBuf, String> {
     let path = output(Command::new(heaptide).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
     Ok(PathBuf::from(path.trim()))
-}
-
-/// What a program prints.
-pub fn output(command: &mut Command) -> Result<String, String> {
-    let shown = shown(command);
-    let done = command.output().map_err(|e| format!("{shown}: {e}"))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("{shown}: {}: {}", done.status, said.trim()));
-    }
-    String::from_utf8(done.stdout).map_err(|e| format!("{shown}: {e}"))
-}
-
-/// Runs a program to its end, its output passing through.
-pub fn run(command: &mut Command) -> Result<(), String> {
-    let shown = shown(command);
-    println!("== {shown}");
-    let start = Instant::now();
-    let status = command.status().map_err(|e| format!("{shown}: {e}"))?;
-    println!("== {shown}: {status}, {:.0} s", start.elapsed().as_secs_f64());
-    if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
@@ -186,19 +150,4 @@ fn has_nextest(root: &Path) -> bool {
     let mut command = Command::new(cargo_program());
     command.args(["nextest", "--version"]).current_dir(root);
     output(&mut command).is_ok()
-}
-
-pub fn cargo_program() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
-}
-
-/// The target directory.
-pub fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
-fn shown(command: &Command) -> String {
-    let name = Path::new(command.get_program()).file_name().unwrap_or_default();
-    let words = std::iter::once(name).chain(command.get_args());
-    words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::output;
-use crate::tidy::Problem;
+use crate::commands::output;
+use crate::problem::Problem;
 
 /// Older commits are as they are.
 const SINCE: &str = "e3099211d3fd174336ac5496f067a1461e19c29b";

@@ -3,8 +3,8 @@
 use std::iter::Peekable;
 use std::str::CharIndices;
 
+use crate::problem::Problem;
 use crate::text::Text;
-use crate::tidy::Problem;
 
 /// Phrases to avoid, each with what to write instead.
 type Phrases = [(&'static str, &'static str)];

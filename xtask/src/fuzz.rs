@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores;
+use crate::commands;
 
 /// Runs the targets; options are those of the runner, `fuzz/src/main.rs`.
 pub fn run(root: &Path, options: &[String]) -> Result<(), String> {
-    let mut runner = Command::new(chores::cargo_program());
+    let mut runner = Command::new(commands::cargo_program());
     runner.args(["run", "--quiet", "--package", "heaptide-fuzz", "--"]).args(options);
-    chores::run(runner.current_dir(root))
+    commands::run(runner.current_dir(root))
 }

@@ -1,8 +1,8 @@
 //! The rule over the in-program interface: the recorder's table, the two declarations of it and the
 //! page for users name the same functions.
 
+use crate::problem::Problem;
 use crate::text::Text;
-use crate::tidy::Problem;
 
 /// The table of functions that programs call.
 pub const INTERFACE: &str = "crates/capture/src/interface.rs";

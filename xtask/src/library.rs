@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::output;
+use crate::commands::output;
 use crate::interface::{self, INTERFACE};
-use crate::tidy::Problem;
+use crate::problem::Problem;
 
 /// The table of hooks, from which the exports follow.
 pub const HOOKS: &str = "crates/capture/src/hooks.rs";

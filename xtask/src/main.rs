@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod chores;
+mod commands;
 mod commits;
 mod english;
 mod fuzz;
@@ -10,6 +11,7 @@ mod interface;
 mod library;
 mod needs;
 mod options;
+mod problem;
 mod readers;
 mod sanitizers;
 mod stack;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::{output, run};
+use crate::commands::{output, run};
 use crate::readers::READERS;
 
 /// How to see whether something is here.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::{heaptide, output};
-use crate::tidy::Problem;
+use crate::commands::{heaptide, output};
+use crate::problem::Problem;
 
 const PAGE: &str = "docs/options.md";
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::{run, target};
+use crate::commands::{run, target};
 
 /// A set of packages in a directory of its own below `target/readers`.
 pub struct Reader {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::chores::target;
+use crate::commands::target;
 
 /// Some programs run until a test ends them.
 const LONGEST: Duration = Duration::from_secs(5);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::output;
-use crate::tidy::Problem;
+use crate::commands::output;
+use crate::problem::Problem;
 
 /// Bytes of the program's stack that a call of the library may take.
 const MOST: u64 = 2048;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::chores::output;
+use crate::commands::output;
 
 /// One file: its path from the root, and what is in it.
 pub struct Text {

@@ -1,9 +1,9 @@
 //! The rules of the house that a program can hold the sources to.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::Path;
 
+use crate::problem::Problem;
 use crate::text::Text;
 use crate::{english, interface, library};
 
@@ -20,26 +20,6 @@ const VARIABLES_PAGE: &str = "docs/recording.md";
 
 /// The page that lists what the recorder stands in front of.
 const HOOKS_PAGE: &str = "docs/hooks.md";
-
-/// A place where a rule is broken.
-pub struct Problem {
-    path: String,
-    line: usize,
-    says: String,
-}
-
-impl Problem {
-    /// At a line (0: the file as a whole).
-    pub fn new(path: &str, line: usize, says: impl Into<String>) -> Problem {
-        Problem { path: path.to_string(), line, says: says.into() }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "tidy: {}:{}: {}", self.path, self.line, self.says)
-    }
-}
 
 /// All problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {

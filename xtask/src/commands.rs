@@ -1,0 +1,58 @@
+//! Running programs, and where their results are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// What a program prints.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let shown = shown(command);
+    let done = command.output().map_err(|e| format!("{shown}: {e}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{shown}: {}: {}", done.status, said.trim()));
+    }
+    String::from_utf8(done.stdout).map_err(|e| format!("{shown}: {e}"))
+}
+
+/// Runs a program to its end, its output passing through.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    let shown = shown(command);
+    println!("== {shown}");
+    let start = Instant::now();
+    let status = command.status().map_err(|e| format!("{shown}: {e}"))?;
+    println!("== {shown}: {status}, {:.0} s", start.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
+}
+
+/// Builds the command as the tests do, and returns its path.
+pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
+    output(
+        Command::new(cargo_program())
+            .args(["build", "--quiet", "--package", "heaptide"])
+            .current_dir(root),
+    )?;
+    Ok(command(root))
+}
+
+/// Where the command is when it has been built.
+pub fn command(root: &Path) -> PathBuf {
+    target(root).join("debug/heaptide")
+}
+
+/// The cargo that runs this program.
+pub fn cargo_program() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
+}
+
+/// The target directory.
+pub fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// A command as a person would type it, without the path of its program.
+pub fn shown(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(name).chain(command.get_args());
+    words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
