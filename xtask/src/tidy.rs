@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::problem::Problem;
 use crate::text::Text;
-use crate::{english, interface, library};
+use crate::{english, imports, interface, library};
 
 /// The widest line of a source, in characters.
 pub const COLUMNS: usize = 100;
@@ -31,6 +31,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
     problems.extend(variables(texts));
     problems.extend(hooks(texts));
     problems.extend(interface::check(texts));
+    problems.extend(imports::check(texts));
     problems
 }
 
