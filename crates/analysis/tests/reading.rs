@@ -2,7 +2,7 @@
 
 use heaptide_analysis::Error;
 use heaptide_analysis::model::{
-    Combine, Frame, LaneId, Measure, Measures, Mode, Process, Recording, Site, SizeClass,
+    Combine, Frame, LaneId, Loss, Measure, Measures, Mode, Process, Recording, Site, SizeClass,
 };
 use heaptide_analysis::profile::reader;
 use heaptide_analysis::views::aggregate;
@@ -69,7 +69,8 @@ fn every_field_is_read() {
     assert_eq!(process.command, ["app", "", "a b"]);
     assert_eq!((process.host.as_str(), process.mode), ("host", Mode::Stacks));
     assert_eq!((process.totals.peak_bytes, process.peak_time_ns), (1000, 7));
-    assert_eq!(process.losses, [("too_deep", format::LOSS_NAMES[4].1, 3)]);
+    let too_deep = Loss { name: "too_deep", meaning: format::LOSS_NAMES[4].1, count: 3 };
+    assert_eq!(process.losses, [too_deep]);
     let totals = Measures {
         allocations: 6,
         requested_bytes: 4 * 30 + 2 * 62,

@@ -59,7 +59,10 @@ fn the_readable_part_of_a_recording_is_one() {
     let damaged: Vec<_> = recording
         .damaged
         .iter()
-        .map(|(path, why)| (path.file_name().unwrap().to_str().unwrap(), why.contains("version 3")))
+        .map(|file| {
+            let name = file.path.file_name().unwrap().to_str().unwrap();
+            (name, file.reason.contains("version 3"))
+        })
         .collect();
     assert_eq!(
         damaged,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_analysis::model::{Measure, Process, Recording};
+use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::selection::pattern::BadPattern;
@@ -95,7 +95,10 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
             snapshot::name_by_marks(std::slice::from_mut(snapshot), marks.clone());
         }
     }
-    let damaged = all.iter().filter_map(|s| Some((s.file.clone(), s.damaged.clone()?)));
+    let damaged = all.iter().filter_map(|snapshot| {
+        let reason = snapshot.damaged.clone()?;
+        Some(DamagedFile { path: snapshot.file.clone(), reason })
+    });
     damage::report(&recording.path, &damaged.collect::<Vec<_>>());
     all.retain(|snapshot| snapshot.damaged.is_none());
     Ok(all)

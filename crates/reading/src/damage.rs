@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use heaptide_analysis::model::DamagedFile;
+
 use crate::message::message;
 
 /// Files of a recording that get a line each.
@@ -23,11 +25,11 @@ pub enum Listed {
 }
 
 /// Reports the files of a recording that cannot be read, each with the reason, which names it.
-pub fn report(recording: &Path, damaged: &[(PathBuf, String)]) {
+pub fn report(recording: &Path, damaged: &[DamagedFile]) {
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
     let whole = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
-    let new = damaged.iter().filter(|(file, _)| reported.insert(whole(file)));
-    let new: Vec<&String> = new.map(|(_, reason)| reason).collect();
+    let new = damaged.iter().filter(|file| reported.insert(whole(&file.path)));
+    let new: Vec<&String> = new.map(|file| &file.reason).collect();
     for reason in new.iter().take(SHOWN) {
         message(format_args!("skipped: {reason}"));
     }

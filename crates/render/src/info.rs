@@ -29,8 +29,8 @@ pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
         writeln!(out)?;
         image(out, process)?;
     }
-    for (_, reason) in &recording.damaged {
-        writeln!(out, "\nunreadable: {}", printable(reason))?;
+    for file in &recording.damaged {
+        writeln!(out, "\nunreadable: {}", printable(&file.reason))?;
     }
     Ok(())
 }
@@ -100,7 +100,8 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         row("names", tables.map(|(n, what)| counted(n as u64, what)).join(", "))?;
     }
     row("timeline", counted(p.timeline.len() as u64, "sample"))?;
-    let (stepped, evaluated) = (count(p.unwinder.0), count(p.unwinder.1));
+    let (stepped, evaluated) =
+        (count(p.unwinder.frames_stepped), count(p.unwinder.rules_evaluated));
     row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
     marks(out, p)?;
     losses(out, p)?;
@@ -123,8 +124,8 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         return writeln!(out, "  losses     none");
     }
     writeln!(out, "  losses")?;
-    for (name, meaning, n) in &p.losses {
-        writeln!(out, "    {:>12} {name:<14} {meaning}", count(*n))?;
+    for loss in &p.losses {
+        writeln!(out, "    {:>12} {:<14} {}", count(loss.count), loss.name, loss.meaning)?;
     }
     if p.unmatched_frees > 0 {
         let (n, meaning) =

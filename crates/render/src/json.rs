@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{
-    End, Frame, Lane, Measure, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
+    End, Frame, Lane, Loss, Measure, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
 };
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -40,8 +40,8 @@ pub fn write(out: &mut dyn Write, recording: &Recording, choice: &Choice) -> io:
 
 /// Events missing from the figures, or charged to no stack.
 pub fn lost_events(process: &Process) -> u64 {
-    let lost = process.losses.iter().filter(|l| LOST_EVENTS.contains(&l.0));
-    lost.map(|l| l.2).sum()
+    let lost = process.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
+    lost.map(|l| l.count).sum()
 }
 
 struct Report<'a> {
@@ -66,7 +66,7 @@ impl Serialize for Report<'_> {
         let damaged = recording
             .damaged
             .iter()
-            .map(|(file, reason)| Damaged { file: file.to_string_lossy(), reason });
+            .map(|file| Damaged { file: file.path.to_string_lossy(), reason: &file.reason });
         map.serialize_entry("damaged", &seq(damaged))?;
         map.end()
     }
@@ -151,7 +151,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
     map.serialize_entry("unrecorded", &process.unrecorded)?;
     map.serialize_entry("has_own_malloc", &process.has_own_malloc)?;
-    let losses = process.losses.iter().map(|&(name, meaning, count)| Loss { name, meaning, count });
+    let losses = process.losses.iter().map(LossEntry::of);
     map.serialize_entry("losses", &seq(losses))?;
     map.serialize_entry("part", &process.part)?;
     map.serialize_entry("notes", &process.notes)?;
@@ -190,10 +190,16 @@ impl TraceEntry {
 }
 
 #[derive(serde::Serialize)]
-struct Loss<'a> {
-    name: &'a str,
-    meaning: &'a str,
+struct LossEntry {
+    name: &'static str,
+    meaning: &'static str,
     count: u64,
+}
+
+impl LossEntry {
+    fn of(&Loss { name, meaning, count }: &Loss) -> LossEntry {
+        LossEntry { name, meaning, count }
+    }
 }
 
 #[derive(serde::Serialize)]

@@ -1,6 +1,6 @@
 //! What a recording lacks, as far as it matters: for the summary of a run.
 
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{Loss, Process, Recording};
 
 use crate::quantity::{count, counted, percent};
 
@@ -57,18 +57,19 @@ fn losses(recording: &Recording) -> Vec<String> {
     let all = &recording.processes;
     let sum = |of: fn(&Process) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
     let allocations = sum(|process| process.totals.allocations);
-    let mut found: Vec<(&str, &str, u64)> = Vec::new();
-    for &(name, meaning, n) in all.iter().flat_map(|process| &process.losses) {
-        match found.iter_mut().find(|loss| loss.0 == name) {
-            Some(loss) => loss.2 = loss.2.saturating_add(n),
-            None => found.push((name, meaning, n)),
+    let mut found: Vec<Loss> = Vec::new();
+    for loss in all.iter().flat_map(|process| &process.losses) {
+        match found.iter_mut().find(|known| known.name == loss.name) {
+            Some(known) => known.count = known.count.saturating_add(loss.count),
+            None => found.push(*loss),
         }
     }
-    let matters = |&&(name, _, n): &&(&str, &str, u64)| {
-        let part = if EVENTS.contains(&name) { EVENTS_PART } else { OTHER_PART };
-        ALWAYS.iter().any(|always| name.starts_with(always)) || n >= allocations.div_ceil(part)
+    let matters = |loss: &&Loss| {
+        let part = if EVENTS.contains(&loss.name) { EVENTS_PART } else { OTHER_PART };
+        ALWAYS.iter().any(|always| loss.name.starts_with(always))
+            || loss.count >= allocations.div_ceil(part)
     };
-    let line = |&(name, meaning, n): &(&str, &str, u64)| match EVENTS.contains(&name) {
+    let line = |&Loss { name, meaning, count: n }: &Loss| match EVENTS.contains(&name) {
         true => format!("{} ({}) {meaning}", count(n), percent(n, allocations)),
         false => format!("{} {meaning}", count(n)),
     };

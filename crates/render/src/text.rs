@@ -78,8 +78,8 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
             printable(&recording.unrecorded)
         )?;
     }
-    for (_, reason) in &recording.damaged {
-        writeln!(out, "\nunreadable: {}", printable(reason))?;
+    for file in &recording.damaged {
+        writeln!(out, "\nunreadable: {}", printable(&file.reason))?;
     }
     Ok(())
 }
@@ -343,13 +343,13 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
 }
 
 fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let said = process.losses.iter().filter(|loss| loss.2 > 0);
+    let said = process.losses.iter().filter(|loss| loss.count > 0);
     let mut said = said.peekable();
     if said.peek().is_some() || !process.notes.is_empty() || process.unmatched_frees > 0 {
         writeln!(out, "\nMissing data")?;
     }
-    for (_, meaning, n) in said {
-        writeln!(out, "  {:>10} {meaning}", count(*n))?;
+    for loss in said {
+        writeln!(out, "  {:>10} {}", count(loss.count), loss.meaning)?;
     }
     if process.unmatched_frees > 0 {
         let n = count(process.unmatched_frees);
@@ -358,8 +358,8 @@ fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     for note in &process.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
     }
-    let unseen = process.losses.iter().filter(|loss| UNSEEN.contains(&loss.0));
-    if unseen.map(|loss| loss.2).sum::<u64>() > 0 {
+    let unseen = process.losses.iter().filter(|loss| UNSEEN.contains(&loss.name));
+    if unseen.map(|loss| loss.count).sum::<u64>() > 0 {
         writeln!(out, "  The totals above do not include these events.")?;
     }
     Ok(())

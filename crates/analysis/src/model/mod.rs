@@ -12,8 +12,9 @@ mod walk;
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 pub use measure::{Combine, Measure, Measures, UnknownMeasure};
 pub use process::{
-    End, Entered, Frame, Label, Lane, Mark, MarkKind, Mode, Module, Moved, Process, Rank,
-    Recording, Run, Scope, Site, SiteKind, SizeClass, StackNode, Window,
+    DamagedFile, End, Entered, Frame, Label, Lane, Loss, Mark, MarkKind, Mode, Module, Moved,
+    Process, Rank, Recording, Run, Scope, Site, SiteKind, SizeClass, StackNode, UnwinderStats,
+    Window,
 };
 pub(crate) use scope_name::scope_name;
 pub use sum::Sum;

@@ -28,8 +28,17 @@ pub struct Recording {
     pub unrecorded: String,
     /// The process images. An image whose profile could not be read is in `damaged`.
     pub processes: Vec<Process>,
-    /// Files that could not be read, each with a line that contains its path and the reason.
-    pub damaged: Vec<(PathBuf, String)>,
+    /// Files that could not be read.
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A file of a recording that could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DamagedFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// A line that contains the path and the reason.
+    pub reason: String,
 }
 
 /// One process image: from its start (or fork, or exec) to its end.
@@ -90,9 +99,8 @@ pub struct Process {
     /// Whether the executable exports a `malloc` of its own: what that does not pass on to the C
     /// library is not recorded.
     pub has_own_malloc: bool,
-    /// Losses that happened, and children without a profile: short name, explanation, count. Empty
-    /// when nothing was lost.
-    pub losses: Vec<(&'static str, &'static str, u64)>,
+    /// Losses that happened, and children without a profile. Empty when nothing was lost.
+    pub losses: Vec<Loss>,
     /// Counts by size class; only classes that occur.
     pub histogram: Vec<SizeClass>,
     /// Lanes in order of creation.
@@ -120,8 +128,8 @@ pub struct Process {
     /// Events, where they were recorded: a trace of each process image in these tables that has
     /// one. See [`Process::has_trace`].
     pub traces: Vec<Trace>,
-    /// Unwinder: frames stepped by rule, and rules evaluated.
-    pub unwinder: (u64, u64),
+    /// What the unwinder did.
+    pub unwinder: UnwinderStats,
     /// Lanes that had threads at the same time, at most.
     pub lanes_at_once: u32,
     /// What the figures are of, where it is not the whole run: a snapshot, the time since a reset.
@@ -129,6 +137,26 @@ pub struct Process {
     /// What a person should know about how complete this is: a file cut short, a module that
     /// changed.
     pub notes: Vec<String>,
+}
+
+/// Events or children of one kind that are not in the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// The short name of the kind.
+    pub name: &'static str,
+    /// Its explanation.
+    pub meaning: &'static str,
+    /// How many there were.
+    pub count: u64,
+}
+
+/// Counts of the unwinder's work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UnwinderStats {
+    /// Frames stepped by rule.
+    pub frames_stepped: u64,
+    /// Rules evaluated.
+    pub rules_evaluated: u64,
 }
 
 /// The place of a process in a parallel job.

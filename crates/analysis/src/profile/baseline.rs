@@ -15,10 +15,11 @@ use super::parsed::{Before, Profile};
 use super::reader;
 use crate::error::Error;
 use crate::files::file_names;
+use crate::model::DamagedFile;
 
 /// Notes in a profile what its baseline counted, if its figures were reset. Returns the baseline
-/// and the reason if it is there and cannot be read.
-pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<(PathBuf, String)> {
+/// if it is there and cannot be read.
+pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
     let resets = profile.header.resets;
     let baseline = file_of(file).filter(|_| resets > 0)?;
     let at = profile.header.reset_time_ns as f64 / 1e9;
@@ -38,7 +39,7 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<(PathBuf, Stri
             "counts are from the start: counts before the reset at {at:.3} s are unknown ({why})"
         )),
     }
-    damage.map(|reason| (baseline, reason))
+    damage.map(|reason| DamagedFile { path: baseline, reason })
 }
 
 /// The baseline of a profile or snapshot; none for what is neither.

@@ -14,6 +14,7 @@ use super::origin::{self, Origin};
 use crate::model::{
     End, Entered, Frame, FrameId, Label, LabelId, Lane, LaneId, Measures, Mode, Module, ModuleId,
     Process, Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode,
+    UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -178,13 +179,13 @@ impl Joining {
         let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         add(&mut joined.peak_bound_bytes, process.peak_bound_bytes);
         add(&mut joined.unmatched_frees, process.unmatched_frees);
-        add(&mut joined.unwinder.0, process.unwinder.0);
-        add(&mut joined.unwinder.1, process.unwinder.1);
+        add(&mut joined.unwinder.frames_stepped, process.unwinder.frames_stepped);
+        add(&mut joined.unwinder.rules_evaluated, process.unwinder.rules_evaluated);
         joined.lanes_at_once = joined.lanes_at_once.saturating_add(process.lanes_at_once);
-        for &(name, meaning, count) in &process.losses {
-            match joined.losses.iter_mut().find(|loss| loss.0 == name) {
-                Some(loss) => add(&mut loss.2, count),
-                None => joined.losses.push((name, meaning, count)),
+        for loss in &process.losses {
+            match joined.losses.iter_mut().find(|known| known.name == loss.name) {
+                Some(known) => add(&mut known.count, loss.count),
+                None => joined.losses.push(*loss),
             }
         }
         for class in &process.histogram {
@@ -382,7 +383,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         marks: Vec::new(),
         timeline: Vec::new(),
         traces: Vec::new(),
-        unwinder: (0, 0),
+        unwinder: UnwinderStats::default(),
         lanes_at_once: 0,
         part: first.part.clone().filter(|_| alone),
         notes,

@@ -14,7 +14,7 @@ use super::running::{anyone_maps_file, maps_file};
 use super::snapshot;
 use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, SYMBOLS_FILE};
-use crate::model::{End, Run};
+use crate::model::{DamagedFile, End, Run};
 use crate::profile::parsed::{self, NO_MODULE, Profile};
 use crate::profile::{baseline, reader};
 use crate::symbols::{ModuleKey, Symbols, Wanted};
@@ -39,7 +39,7 @@ pub(super) struct Parts {
     pub(super) sealed: bool,
     /// In order of start.
     pub(super) profiles: Vec<(PathBuf, Profile)>,
-    pub(super) damaged: Vec<(PathBuf, String)>,
+    pub(super) damaged: Vec<DamagedFile>,
     /// The images of the recording, also of profiles that are not read here, among those of their
     /// process.
     pub(super) places: FxHashMap<Image, Place>,
@@ -76,8 +76,9 @@ impl Parts {
             damaged.extend(unread.flatten());
         }
         damaged.extend(profiles.iter().filter_map(|(file, profile)| unread_trace(file, profile)));
-        let mut note =
-            |error: Error, file: &str| damaged.push((directory.join(file), error.to_string()));
+        let mut note = |error: Error, file: &str| {
+            damaged.push(DamagedFile { path: directory.join(file), reason: error.to_string() });
+        };
         let metadata = Metadata::read(&directory).unwrap_or_else(|error| {
             note(error, METADATA_FILE);
             None
@@ -254,7 +255,7 @@ impl Parts {
 fn read_profiles(
     path: &Path,
     files: Vec<PathBuf>,
-    damaged: &mut Vec<(PathBuf, String)>,
+    damaged: &mut Vec<DamagedFile>,
 ) -> Result<Vec<(PathBuf, Profile)>, Error> {
     let count = files.len();
     let mut first = None;
@@ -263,7 +264,7 @@ fn read_profiles(
         match reader::read(&file) {
             Ok(profile) => profiles.push((file, profile)),
             Err(error) => {
-                damaged.push((file, error.to_string()));
+                damaged.push(DamagedFile { path: file, reason: error.to_string() });
                 first.get_or_insert(error);
             }
         }
@@ -280,12 +281,12 @@ fn read_profiles(
     Ok(profiles)
 }
 
-/// The trace of a profile and the reason, if it is there and cannot be read.
-fn unread_trace(file: &Path, profile: &Profile) -> Option<(PathBuf, String)> {
+/// The trace of a profile, if it is there and cannot be read.
+fn unread_trace(file: &Path, profile: &Profile) -> Option<DamagedFile> {
     let traced =
         profile.header.trace & format::TRACE_ON != 0 && file_names::snapshot(file).is_none();
     let error = traced.then(|| TraceFile::check(file).err()).flatten()?;
-    Some((path_of(file), error.to_string()))
+    Some(DamagedFile { path: path_of(file), reason: error.to_string() })
 }
 
 /// The images of a recording: those that were read, and by their names those of its other profiles.

@@ -13,8 +13,8 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    End, Frame, FrameId, Measures, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId,
-    StackNode, Sum,
+    End, Frame, FrameId, Loss, Measures, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId,
+    StackNode, Sum, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, Profile};
@@ -92,7 +92,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         sites,
         windows,
         marks,
-        unwinder: (header.frames_stepped, header.rules_evaluated),
+        unwinder: UnwinderStats {
+            frames_stepped: header.frames_stepped,
+            rules_evaluated: header.rules_evaluated,
+        },
         lanes_at_once: header.lanes_at_once,
         modules: profile.modules.into_iter().map(module).collect(),
         program: profile.program,
@@ -152,15 +155,14 @@ fn module(module: parsed::Module) -> Module {
     }
 }
 
-fn losses(
-    header: &format::FileHeader,
-    became_unrecorded: bool,
-) -> Vec<(&'static str, &'static str, u64)> {
+fn losses(header: &format::FileHeader, became_unrecorded: bool) -> Vec<Loss> {
     const LATER: (&str, &str) = ("other", "losses of a kind unknown to this version of heaptide");
-    let named = header.losses.iter().enumerate();
-    let named = named.map(|(i, &count)| (format::LOSS_NAMES.get(i).unwrap_or(&LATER), count));
-    let named = named.filter(|&(_, count)| count > 0);
-    let named = named.map(|(name, count)| (name.0, name.1, count));
+    let counts = header.losses.iter().enumerate();
+    let named = counts.map(|(kind, &count)| {
+        let (name, meaning) = format::LOSS_NAMES.get(kind).unwrap_or(&LATER);
+        Loss { name, meaning, count }
+    });
+    let named = named.filter(|loss| loss.count > 0);
     let children = unrecorded::children(header);
     named.chain(children).chain(became_unrecorded.then_some(unrecorded::SUCCESSOR)).collect()
 }

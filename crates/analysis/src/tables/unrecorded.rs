@@ -3,10 +3,11 @@
 use heaptide_format as format;
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};
 
-/// A program that an image became by exec and that has no profile, for a reason that nobody noted:
-/// short name, explanation, count.
-pub(crate) const SUCCESSOR: (&str, &str, u64) =
-    ("child_exec", "programs started by exec without a profile", 1);
+use crate::model::Loss;
+
+/// A program that an image became by exec and that has no profile, for a reason that nobody noted.
+pub(crate) const SUCCESSOR: Loss =
+    Loss { name: "child_exec", meaning: "programs started by exec without a profile", count: 1 };
 
 /// Why nothing of an image is recorded; none if it is.
 pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
@@ -46,16 +47,14 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     nothing.into_iter().chain(own_malloc).collect()
 }
 
-/// Children that have no profile: short name, explanation and count of each reason that occurred.
-pub(crate) fn children(
-    header: &FileHeader,
-) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+/// Children that have no profile, by each reason that occurred.
+pub(crate) fn children(header: &FileHeader) -> impl Iterator<Item = Loss> {
     const LATER: (&str, &str) =
         ("child_other", "children without a profile, for an unknown reason");
     let counts = header.unrecorded_children.iter().enumerate();
     let named = counts.map(|(kind, &count)| {
         let (name, meaning) = format::UNRECORDED_CHILD_NAMES.get(kind).unwrap_or(&LATER);
-        (*name, *meaning, count)
+        Loss { name, meaning, count }
     });
-    named.filter(|&(_, _, count)| count > 0)
+    named.filter(|loss| loss.count > 0)
 }

@@ -127,7 +127,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
 }
 
 fn warnings(process: &Process) -> Vec<String> {
-    let losses = process.losses.iter().map(|(_, meaning, count)| format!("{meaning}: {count}"));
+    let losses = process.losses.iter().map(|loss| format!("{}: {}", loss.meaning, loss.count));
     let notes = process.notes.iter().map(|note| printable(note).into_owned());
     notes.chain(losses).collect()
 }

@@ -163,8 +163,16 @@ pub fn process() -> Process {
         has_own_malloc: false,
         unmatched_frees: 3,
         losses: vec![
-            ("no_site", "allocations recorded without their stack: no space for a site", 2),
-            ("too_deep", "stacks deeper than the limit, truncated at the outer end", 7),
+            Loss {
+                name: "no_site",
+                meaning: "allocations recorded without their stack: no space for a site",
+                count: 2,
+            },
+            Loss {
+                name: "too_deep",
+                meaning: "stacks deeper than the limit, truncated at the outer end",
+                count: 7,
+            },
         ],
         histogram: vec![
             SizeClass {
@@ -190,7 +198,7 @@ pub fn process() -> Process {
         marks: Vec::new(),
         timeline: Vec::new(),
         traces: Vec::new(),
-        unwinder: (12_345, 67),
+        unwinder: UnwinderStats { frames_stepped: 12_345, rules_evaluated: 67 },
         lanes_at_once: 2,
         part: None,
         notes: vec!["libstripped.so has changed since: its frames have no names".to_owned()],

@@ -196,12 +196,13 @@ fn a_summary_says_what_is_missing() {
         let lines = page.lines().filter_map(|line| line.strip_prefix("heaptide:   missing    "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
+    let loss = |name, meaning, count| Loss { name, meaning, count };
     let mut lossy = process();
     lossy.losses = vec![
-        ("no_site", "without their stack", lossy.totals.allocations / 2),
-        ("no_shadow", "not in the totals", 2),
-        ("too_deep", "cut", 7),
-        ("child_static", "static programs", 1),
+        loss("no_site", "without their stack", lossy.totals.allocations / 2),
+        loss("no_shadow", "not in the totals", 2),
+        loss("too_deep", "cut", 7),
+        loss("child_static", "static programs", 1),
     ];
     let found = missing(&recording(vec![lossy]));
     assert_eq!(found, ["25,656 (50.0%) without their stack", "1 static programs"]);
@@ -211,7 +212,8 @@ fn a_summary_says_what_is_missing() {
     assert_eq!(missing(&recording(vec![none])), [everything]);
     let (mut none, mut own) = (small(), small());
     (none.unrecorded, own.has_own_malloc) = (Some("no memory"), true);
-    let damaged = vec![(PathBuf::from("12-0.profile"), "12-0.profile: is damaged".to_owned())];
+    let (path, reason) = ("12-0.profile".into(), "12-0.profile: is damaged".to_owned());
+    let damaged = vec![DamagedFile { path, reason }];
     let found = missing(&Recording { damaged, ..recording(vec![none, own, small()]) });
     assert_eq!(found.len(), 3);
     assert_eq!(found[0], "everything of 1 of 3 process images: no memory");
@@ -307,7 +309,7 @@ fn json_and_page_say_what_could_not_be_read() {
     use std::os::unix::ffi::OsStringExt;
     let name = std::ffi::OsString::from_vec(b"\xff-0.profile".to_vec());
     let reason = "\u{fffd}-0.profile: it is cut".to_owned(); // which names the file
-    let damaged = vec![(PathBuf::from(name), reason.clone())];
+    let damaged = vec![DamagedFile { path: PathBuf::from(name), reason: reason.clone() }];
     let recording = Recording { damaged, ..recording(vec![process()]) };
     let report = as_json(&recording, &ALL);
     let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": reason}]);
