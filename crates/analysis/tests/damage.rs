@@ -42,16 +42,16 @@ fn survives(bytes: &[u8]) -> bool {
         return false;
     };
     for (index, node) in profile.nodes.iter().enumerate() {
-        assert!(node.parent as usize <= index && (node.place as usize) < profile.places.len());
+        assert!(node.parent.slot() <= index && (node.place as usize) < profile.places.len());
     }
     for site in &profile.sites {
-        assert!(site.node as usize <= profile.nodes.len());
-        assert!(site.scope as usize <= profile.named.scopes.len());
-        assert!(site.label as usize <= profile.named.names.len());
+        assert!(site.node.slot() <= profile.nodes.len());
+        assert!(site.scope.slot() <= profile.named.scopes.len());
+        assert!(site.label.slot() <= profile.named.names.len());
     }
     for (index, scope) in profile.named.scopes.iter().enumerate() {
-        assert!(scope.parent as usize <= index);
-        assert!(scope.name as usize <= profile.named.names.len());
+        assert!(scope.parent.slot() <= index);
+        assert!(scope.name.slot() <= profile.named.names.len());
     }
     let mut process = Process::from_bytes(bytes, Path::new("x.profile")).expect("it was read");
     process.fold_scopes();

@@ -1,4 +1,5 @@
-//! Data structures that serve several layers: a trie and a sparse array.
+//! Data structures that serve several layers: a trie, a sparse array and optional indices.
 
+pub mod optional_index;
 pub(crate) mod sparse_array;
 pub mod trie;

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::extents::Walk;
 use super::parents_first::parents_first;
 use super::strings::Strings;
+use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::text;
 
@@ -29,10 +30,10 @@ pub struct Name {
 pub struct Scope {
     /// The record's id in the file.
     pub id: u32,
-    /// Index of the path around it plus one, always at most this one's own index; 0 for a root.
-    pub parent: u32,
-    /// Index into [`Named::names`] plus one; 0 for a root.
-    pub name: u32,
+    /// Index of the path around it, below this one's own; none for a root.
+    pub parent: OptionalIndex,
+    /// Index into [`Named::names`]; none for a root.
+    pub name: OptionalIndex,
     /// The record.
     pub counters: format::Scope,
 }
@@ -87,14 +88,14 @@ impl Ids {
         self.key_records.get(index as usize)
     }
 
-    /// Index of a scope plus one, or 0.
-    pub(crate) fn scope(&self, id: u32) -> u32 {
-        self.scopes.get(id)
+    /// Index of a scope.
+    pub(crate) fn scope(&self, id: u32) -> OptionalIndex {
+        OptionalIndex::from_slot(self.scopes.get(id))
     }
 
-    /// Index of a name plus one, or 0.
-    pub(crate) fn name(&self, id: u32) -> u32 {
-        self.names.get(id)
+    /// Index of a name.
+    pub(crate) fn name(&self, id: u32) -> OptionalIndex {
+        OptionalIndex::from_slot(self.names.get(id))
     }
 }
 
@@ -152,8 +153,9 @@ fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
     for (index, parent) in parents_first(&parents) {
         let counters = raw[index as usize];
         let id = raw_ids[index as usize];
-        let name = ids.names.get(counters.name);
-        scopes.push(Scope { id, parent: position[parent as usize], name, counters });
+        let name = ids.name(counters.name);
+        let parent = OptionalIndex::from_slot(position[parent as usize]);
+        scopes.push(Scope { id, parent, name, counters });
         position[index as usize + 1] = scopes.len() as u32;
     }
     ids.scopes.change(|index| position[index as usize]);
@@ -169,8 +171,8 @@ fn mismatch(
     if header.losses[format::Loss::ScopeMismatch as usize] == 0 || header.mismatch_end == 0 {
         return None;
     }
-    let open = ids.scope(header.mismatch_open).checked_sub(1);
-    let name = open.and_then(|index| named.scopes[index as usize].name.checked_sub(1));
+    let open = ids.scope(header.mismatch_open).get();
+    let name = open.and_then(|index| named.scopes[index as usize].name.get());
     let open = name.map_or("", |index| &named.names[index as usize].value);
     Some((texts.get(header.mismatch_end).to_string(), open.to_owned()))
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::extents::Walk;
 use super::parents_first::parents_first;
 use super::parsed::{Module, NO_MODULE, Node, Place};
+use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 
 /// The stack tree with callers first, and the way from ids in the file to it.
@@ -33,7 +34,8 @@ impl Nodes {
         if parents.iter().zip(0..).all(|(&parent, index)| parent <= index) {
             // As one thread alone writes them, and so the most.
             let place = |key: &(u64, u32)| places.id(place(*key, modules, by_index));
-            let node = |(&parent, place)| Node { parent, place };
+            let parent_of = OptionalIndex::from_slot;
+            let node = |(&parent, place)| Node { parent: parent_of(parent), place };
             nodes.extend(parents.iter().zip(keys.iter().map(place)).map(node));
             return Nodes { nodes, places: places.list, by_id };
         }
@@ -41,7 +43,8 @@ impl Nodes {
         let mut position = vec![0u32; keys.len() + 1];
         for (index, parent) in parents_first(&parents) {
             let place = places.id(place(keys[index as usize], modules, by_index));
-            nodes.push(Node { parent: position[parent as usize], place });
+            let parent = OptionalIndex::from_slot(position[parent as usize]);
+            nodes.push(Node { parent, place });
             position[index as usize + 1] = nodes.len() as u32;
         }
         by_id.change(|index| position[index as usize]);

@@ -7,6 +7,7 @@ use heaptide_format::FileHeader;
 use rustc_hash::FxHashMap;
 
 use super::annotations::Named;
+use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::model::{EventExtent, Measures, Moved};
 
@@ -107,9 +108,8 @@ pub const NO_MODULE: u32 = u32::MAX;
 /// A frame below its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Index of the caller plus one, always at most this node's own index; 0 for an outermost
-    /// frame.
-    pub parent: u32,
+    /// Index of the caller, below this node's own; none for an outermost frame.
+    pub parent: OptionalIndex,
     /// Index into [`Profile::places`].
     pub place: u32,
 }
@@ -119,12 +119,12 @@ pub struct Node {
 pub struct Site {
     /// The record's id in the file.
     pub id: u32,
-    /// Index of the innermost frame's node plus one; 0 without a stack.
-    pub node: u32,
-    /// Index into [`Named::scopes`] plus one; 0 for no scope.
-    pub scope: u32,
-    /// Index into [`Named::names`] plus one, of the label or pool; 0 for none.
-    pub label: u32,
+    /// Index of the innermost frame's node; none without a stack.
+    pub node: OptionalIndex,
+    /// Index into [`Named::scopes`]; none for no scope.
+    pub scope: OptionalIndex,
+    /// Index into [`Named::names`], of the label or pool.
+    pub label: OptionalIndex,
     /// Index of the lane that allocated, as the file says; it may be one without a record.
     pub lane: u32,
     /// Index of the lane that counts it: another one's thread may have given its blocks a label.

@@ -23,6 +23,7 @@ use super::nodes::Nodes;
 use super::pack;
 use super::parsed::{Module, Profile, Site};
 use super::strings::Strings;
+use crate::collections::optional_index::OptionalIndex;
 use crate::error::Error;
 use crate::files::input;
 use crate::{text, threads};
@@ -102,13 +103,15 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
     let nodes = || Nodes::read(&walk, &modules, &by_index);
-    let (tree, (named, mut sites)) = threads::both(nodes, || {
+    let (tree, (named, (mut sites, node_ids))) = threads::both(nodes, || {
         let (named, ids) = annotations::read(&walk, &strings, &header);
         let keyed = header.version > 1;
         let sites = sites(&walk, keyed.then_some(&ids));
         (named, sites)
     });
-    sites.iter_mut().for_each(|site| site.node = tree.by_id.get(site.node));
+    for (site, id) in sites.iter_mut().zip(node_ids) {
+        site.node = OptionalIndex::from_slot(tree.by_id.get(id));
+    }
     let mut timeline: Vec<_> =
         walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();
     timeline.sort_by_key(|s| s.time_ns);
@@ -186,26 +189,33 @@ fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>)
     (modules, by_index)
 }
 
-/// The sites, each with its node's id in the file; without `ids` (version 1) each has a stack and
-/// nothing else.
-fn sites(walk: &Walk, ids: Option<&Ids>) -> Vec<Site> {
+/// The sites, yet without their nodes, and the id of each one's node in the file; without `ids`
+/// (version 1) each has a stack and nothing else.
+fn sites(walk: &Walk, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
     let site = |(extent, counters, offset): (&Extent, format::Site, u64)| {
         let id = (offset / format::SITE_GRANULE) as u32;
-        let (scope, label, flags) = (0, 0, 0);
-        let node = counters.key;
+        let none = OptionalIndex::NONE;
         let lane = extent.lane;
-        let (moved, lent_bytes) = ([0; 3], 0);
-        let (owner, size) = (lane, 0);
-        let plain =
-            Site { id, node, scope, label, lane, owner, flags, size, moved, lent_bytes, counters };
+        let plain = Site {
+            id,
+            node: none,
+            scope: none,
+            label: none,
+            lane,
+            owner: lane,
+            flags: 0,
+            size: 0,
+            moved: [0; 3],
+            lent_bytes: 0,
+            counters,
+        };
         let Some(ids) = ids.filter(|_| counters.key & format::KEY_BIT != 0) else {
-            return plain;
+            return (plain, counters.key);
         };
         let Some(key) = ids.key(counters.key) else {
-            return Site { node: 0, ..plain };
+            return (plain, 0);
         };
-        Site {
-            node: key.stack,
+        let keyed = Site {
             scope: ids.scope(key.scope),
             label: ids.name(key.label),
             lane: key.lane,
@@ -214,7 +224,8 @@ fn sites(walk: &Walk, ids: Option<&Ids>) -> Vec<Site> {
             moved: [key.moved_blocks, key.moved_bytes, key.moved_requested_bytes],
             lent_bytes: key.lent_bytes as i64,
             ..plain
-        }
+        };
+        (keyed, key.stack)
     };
-    walk.records::<format::Site>(Kind::Sites).map(site).collect()
+    walk.records::<format::Site>(Kind::Sites).map(site).unzip()
 }

@@ -27,9 +27,9 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
     let mut ids: FxHashMap<(ScopeId, Identity), ScopeId> = FxHashMap::default();
     let named = &profile.named;
     for path in &named.scopes {
-        let parent = of_path[path.parent as usize];
-        let is_root = path.parent == 0 && path.counters.name == 0;
-        let name = path.name.checked_sub(1).map_or(&lost, |index| &named.names[index as usize]);
+        let parent = of_path[path.parent.slot()];
+        let is_root = path.parent.is_none() && path.counters.name == 0;
+        let name = path.name.get().map_or(&lost, |index| &named.names[index as usize]);
         let id = match is_root {
             true => ScopeId(0),
             false => *ids.entry((parent, identity(name))).or_insert_with(|| {
@@ -79,14 +79,17 @@ pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
     let mut of_name = vec![None; names.len() + 1];
     let mut labels = Vec::new();
     let mut ids: FxHashMap<Identity, LabelId> = FxHashMap::default();
-    for site in profile.sites.iter().filter(|site| site.label != 0) {
-        let name = &names[site.label as usize - 1];
+    for site in &profile.sites {
+        let Some(index) = site.label.get() else {
+            continue;
+        };
+        let name = &names[index as usize];
         let id = *ids.entry(identity(name)).or_insert_with(|| {
             let pool = &*name.attribute == "pool";
             labels.push(Label { name: name.value.clone(), pool });
             LabelId((labels.len() - 1) as u32)
         });
-        of_name[site.label as usize] = Some(id);
+        of_name[site.label.slot()] = Some(id);
     }
     (labels, of_name)
 }

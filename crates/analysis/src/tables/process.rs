@@ -259,7 +259,7 @@ fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>,
     of_node.push(StackId(0)); // by node plus one; 0 has no stack
     for node in &profile.nodes {
         let (first, end) = frames_of_place[node.place as usize];
-        let caller = of_node[node.parent as usize].0;
+        let caller = of_node[node.parent.slot()].0;
         of_node.push(StackId((first..end).fold(caller, |stack, frame| tree.child(stack, frame))));
     }
     let stack =

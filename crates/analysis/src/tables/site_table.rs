@@ -82,9 +82,9 @@ impl SiteTable {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
             }
             self.sites.push(Site {
-                stack: StackId(site.node),
-                scope: of.scope_of_path[site.scope as usize],
-                label: of.label_of_name[site.label as usize],
+                stack: StackId(site.node.slot() as u32),
+                scope: of.scope_of_path[site.scope.slot()],
+                label: of.label_of_name[site.label.slot()],
                 lane,
                 size: (site.flags & format::KEY_SIZED != 0).then_some(site.size),
                 kind: kind(site.flags),
