@@ -28,7 +28,8 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   setup [--check]  installs what the tests need; --check lists it and what is missing
-  test             format, lints, tidy and all tests; changes nothing outside the target directory
+  test [--all]     format, lints, tidy and tests; changes nothing outside the target directory;
+                   --all: those of the SQL engine too, which takes minutes to compile
   tidy             the rules for sources, texts, commits and libheaptide.so
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
@@ -51,7 +52,11 @@ fn main() -> ExitCode {
             Some("--check") => needs::check(&root),
             Some(other) => Err(format!("setup: `{other}`: expected `--check` or nothing")),
         },
-        "test" => chores::test(&root),
+        "test" => match arguments.get(1).map(String::as_str) {
+            None => chores::test(&root, false),
+            Some("--all") => chores::test(&root, true),
+            Some(other) => Err(format!("test: `{other}`: expected `--all` or nothing")),
+        },
         "tidy" => chores::tidy(&root),
         "sanitizers" => sanitizers::run_programs(&root),
         "musl" => chores::musl(&root),
