@@ -116,6 +116,12 @@ pub struct LaneState {
     late: bool,
 }
 
+/// Where records of lanes, and of their root scopes, are made.
+pub struct Records {
+    lanes: Cursor,
+    roots: Cursor,
+}
+
 /// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as
 /// stacks are.
 const MAX_DEPTH: usize = 16_384;
@@ -282,14 +288,14 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
 /// A lane for the calling thread; null if there is none.
 fn acquire(p: &Process, sp: u64) -> *mut LaneState {
     let lane = {
-        let Some(_held) = p.lane_lock.acquire() else {
+        let Some(mut records) = p.lane_records.acquire() else {
             p.lost(Loss::NoLane);
             return core::ptr::null_mut();
         };
         let name = sys::thread_name();
         let lane = match free_lane(p, &name) {
             Some(lane) => lane,
-            None => create(p, &name),
+            None => create(p, &mut records, &name),
         };
         if lane.is_null() {
             p.lost(Loss::NoLane);
@@ -340,7 +346,7 @@ pub fn all(p: &Process) -> &'static [*mut LaneState] {
     }
 }
 
-fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
+fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState {
     let index = p.lane_count.load(Relaxed);
     if index >= LANES_MAX {
         return core::ptr::null_mut();
@@ -364,8 +370,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         (*state).frames = depth;
         (*state).header = p.header();
         (*state).index = index as u32;
-        // SAFETY: records of lanes are made under the lane lock only.
-        let record = (*p.lane_records.0.get()).take(Kind::Lanes, index as u32, size_of::<Lane>());
+        let record = records.lanes.take(Kind::Lanes, index as u32, size_of::<Lane>());
         if record.is_null() {
             memory::release(memory, parts.all, InChild::Zeros);
             return core::ptr::null_mut();
@@ -375,7 +380,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
         (*record).index = index as u32;
         (*state).record = record;
         if (*p.header()).mode != Mode::Counters as u32 {
-            (*state).root_scope = scopes::create_root(index as u32);
+            (*state).root_scope = scopes::create_root(&mut records.roots, index as u32);
             (*state).base_site = sites::create(&mut *state, 0);
             if (*state).base_site == 0 || (*state).root_scope == 0 {
                 memory::release(memory, parts.all, InChild::Zeros);
@@ -383,7 +388,7 @@ fn create(p: &Process, name: &[u8; 16]) -> *mut LaneState {
             }
             (*record).base_site = (*state).base_site;
         }
-        (*p.lane_records.0.get()).commit(size_of::<Lane>());
+        records.lanes.commit(size_of::<Lane>());
         (*p.lanes.load(Relaxed).add(index)).store(state, Relaxed);
         p.lane_count.store(index + 1, Release);
         state

@@ -16,7 +16,7 @@
 
 // An unwinding profile, as of lints and tests, needs a personality function, which std has. The
 // library that is loaded into programs is built without unwinding and without std.
-#![cfg_attr(any(embedded, not(panic = "unwind")), no_std)]
+#![cfg_attr(all(not(test), any(embedded, not(panic = "unwind"))), no_std)]
 #![cfg_attr(embedded, allow(dead_code, reason = "some of it only hooks of the library use"))]
 #![allow(
     unsafe_code,
@@ -48,6 +48,7 @@ mod limits;
 #[cfg(embedded)]
 mod linked;
 mod loader;
+mod locked;
 #[cfg(not(embedded))]
 mod locking;
 mod measurements;

@@ -2,9 +2,10 @@
 //! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
 //! found like the first ones.
 
+use crate::locked::Locked;
 use crate::memory::{self, InChild};
 use crate::process::{Guarded, Process, process};
-use crate::profile;
+use crate::profile::{self, Cursor};
 use crate::sys::{self, Fd, Path};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
@@ -67,7 +68,7 @@ pub struct Modules {
     generated_loads: AtomicU32,
     generated_next: AtomicU32,
     generated: [Guarded<Range>; GENERATED],
-    lock: crate::process::Lock,
+    records: Locked<Cursor>,
 }
 
 /// What is at a code address.
@@ -92,14 +93,14 @@ impl Modules {
         if !p.may_call() {
             return Code::Nothing;
         }
-        let Some(_held) = self.lock.acquire() else {
+        let Some(mut records) = self.records.acquire() else {
             return Code::Nothing;
         };
         // Another thread may have been here.
         if let Some(code) = self.known(pc) {
             return code;
         }
-        let mapping = self.scan(p, pc, buffer);
+        let mapping = self.scan(p, &mut records, pc, buffer);
         if let Some(code) = self.known(pc) {
             return code;
         }
@@ -115,8 +116,8 @@ impl Modules {
     /// Lists what is loaded now.
     pub fn list_all(&self, p: &Process) {
         let mut buffer = [0u8; 16 << 10];
-        if let Some(_held) = self.lock.acquire() {
-            self.scan(p, 0, &mut buffer);
+        if let Some(mut records) = self.records.acquire() {
+            self.scan(p, &mut records, 0, &mut buffer);
         }
     }
 
@@ -166,7 +167,7 @@ impl Modules {
     }
 
     /// Lists the executable files in memory, and says which other executable mapping holds `pc`.
-    fn scan(&self, p: &Process, pc: u64, buffer: &mut [u8]) -> Option<Range> {
+    fn scan(&self, p: &Process, records: &mut Cursor, pc: u64, buffer: &mut [u8]) -> Option<Range> {
         let mut base = (0, 0, 0);
         let mut other = None;
         each_mapping(buffer, |m| {
@@ -176,7 +177,7 @@ impl Modules {
             if m.executable {
                 let of_file = m.inode != 0 || m.path == b"[vdso]";
                 if of_file && base.1 == m.inode && is_elf(base.0) {
-                    self.add(p, base.0, base.2, m.range, m.inode, m.path);
+                    self.add(p, records, (base.0, base.2), &m);
                 } else if m.range.holds(pc) {
                     other = Some(m.range);
                 }
@@ -187,7 +188,8 @@ impl Modules {
     }
 
     /// Adds a module unless it is known.
-    fn add(&self, p: &Process, base: u64, first_end: u64, code: Range, inode: u64, path: &[u8]) {
+    fn add(&self, p: &Process, records: &mut Cursor, first: (u64, u64), code: &Mapping<'_>) {
+        let ((base, first_end), inode) = (first, code.inode);
         let known = |m: &&Loaded| m.unloaded.load(Relaxed) == 0;
         if self.all().iter().filter(known).any(|m| m.base == base && m.inode == inode) {
             return;
@@ -195,14 +197,14 @@ impl Modules {
         let Some(elf) = Elf::read(base, first_end) else {
             return;
         };
-        let range = Range { low: base, high: elf.end.max(code.high) };
+        let range = Range { low: base, high: elf.end.max(code.range.high) };
         // Whatever was there went without our being told.
         for old in self.all().iter().filter(known) {
             if old.range.low < range.high && range.low < old.range.high {
                 retire(p, old);
             }
         }
-        if !self.push(p, base, inode, range, &elf, path) {
+        if !self.push(p, records, base, range, &elf, code) {
             p.lost(Loss::NoModule);
         }
     }
@@ -210,11 +212,11 @@ impl Modules {
     fn push(
         &self,
         p: &Process,
+        records: &mut Cursor,
         base: u64,
-        inode: u64,
         range: Range,
         elf: &Elf,
-        path: &[u8],
+        code: &Mapping<'_>,
     ) -> bool {
         let index = self.count.load(Relaxed) as usize;
         if self.table.load(Relaxed).is_null() {
@@ -227,11 +229,9 @@ impl Modules {
         if index >= MODULES_MAX {
             return false;
         }
-        let path = profile::string(p, path);
-        // SAFETY: module records and strings are made under the modules' lock only.
-        let cursor = unsafe { &mut *p.module_records.0.get() };
+        let path = profile::string(p, code.path);
         let bytes = size_of::<heaptide_format::Module>();
-        let record = cursor.take(Kind::Modules, 0, bytes) as *mut heaptide_format::Module;
+        let record = records.take(Kind::Modules, 0, bytes) as *mut heaptide_format::Module;
         if record.is_null() {
             return false;
         }
@@ -244,11 +244,11 @@ impl Modules {
             (*record).index = index as u32 + 1;
             (*record).build_id = elf.build_id;
             (*record).build_id_length = elf.build_id_length;
-            cursor.commit(bytes);
+            records.commit(bytes);
             let entry = self.table.load(Relaxed).add(index);
             (*entry).range = range;
             (*entry).base = base;
-            (*entry).inode = inode;
+            (*entry).inode = code.inode;
             (*entry).header = elf.eh_frame_hdr;
             (*entry).frames = elf.eh_frame;
             (*entry).record.store(record, Relaxed);
@@ -259,7 +259,7 @@ impl Modules {
 
     /// Forgets modules that are no longer mapped; after dlclose.
     pub fn drop_unmapped(&self, p: &Process, buffer: &mut [u8]) {
-        let Some(_held) = self.lock.acquire() else {
+        let Some(_held) = self.records.acquire() else {
             return;
         };
         const KEPT: u32 = 2;
@@ -537,4 +537,58 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
         let digit = (b as char).to_digit(16)?;
         Some(n << 4 | digit as u64)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let line = b"7f00001000-7f00003000 r-xp 00002000 fe:01 1234   /lib/a file (deleted)";
+        let mapping = parse_line(line).expect("a mapping");
+        assert_eq!(mapping.range, Range { low: 0x7f_0000_1000, high: 0x7f_0000_3000 });
+        assert!(mapping.readable && mapping.executable);
+        assert_eq!((mapping.offset, mapping.inode), (0x2000, 1234));
+        assert_eq!(mapping.path, b"/lib/a file (deleted)");
+        let anonymous = parse_line(b"00400000-00401000 ---p 00000000 00:00 0").expect("a mapping");
+        assert!(!anonymous.readable && !anonymous.executable && anonymous.path.is_empty());
+        for broken in [&b""[..], b"7f00 r--p 0 0:0 0", b"x-y r--p 0 0:0 0", b"1-2 r--p"] {
+            assert!(parse_line(broken).is_none());
+        }
+    }
+
+    #[test]
+    fn a_line_break_in_a_name() {
+        let unescaped = |line: &[u8]| {
+            let mut line = line.to_vec();
+            let length = unescape(&mut line);
+            line.truncate(length);
+            line
+        };
+        assert_eq!(unescaped(b"1-2 /no/such\\012file\n"), b"1-2 /no/such\nfile");
+        assert_eq!(unescaped(b"1-2 /no/such\n"), b"1-2 /no/such");
+    }
+
+    #[test]
+    fn this_test_is_in_a_mapping_that_can_be_executed() {
+        let here = lines_of_maps as fn() as usize as u64;
+        let mut found = None;
+        each_mapping(&mut [0; 4096], |m| {
+            if m.range.holds(here) {
+                found = Some((m.readable, m.executable));
+            }
+            true
+        });
+        assert_eq!(found, Some((true, true)));
+    }
+
+    #[test]
+    fn a_stack_below_its_control_block() {
+        let top = 0x7000_0000_0000;
+        let range = Range::of_thread(top - 4096, top);
+        assert_eq!(range, Range { low: top - 4096 - 8192, high: top });
+        assert_eq!(Range::of_thread(top + 8, top), Range::EMPTY);
+        assert_eq!(Range::of_thread(top - (1 << 20), top), Range::EMPTY);
+    }
 }

@@ -5,9 +5,10 @@
 //! nothing is lost and live stays right.
 
 use crate::figures;
+use crate::locked::Locked;
 use crate::options::{PATH_MAX, Text};
 use crate::own_stack;
-use crate::process::{Guarded, Lock, Process, process};
+use crate::process::{Guarded, Process, process};
 use crate::profile::{self, Cursor};
 use crate::sys::{self, Errno, Fd, Path};
 use core::ops::Range;
@@ -25,8 +26,7 @@ const PIECE: u64 = 8 << 20;
 
 /// What is shared about them.
 pub struct Moments {
-    lock: Lock,
-    records: Guarded<Cursor>,
+    marks: Locked<Cursor>,
     /// Snapshots this image took; the next number is looked for above it.
     snapshots: AtomicU32,
     /// Nanoseconds between snapshots of the process's own accord, 0 for none, and the next.
@@ -51,27 +51,31 @@ pub fn mark(name: &[u8], kind: MarkKind, lane: u32, number: u32) {
 
 /// The same for a moment that is past.
 pub fn mark_at(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32, number: u32) {
-    match p.moments.lock.acquire() {
-        Some(_held) => write_mark(p, time_ns, name, kind, lane, number),
+    match p.moments.marks.acquire() {
+        Some(mut marks) => write_mark(p, &mut marks, time_ns, name, kind, lane, number),
         None => p.lost(Loss::NoSample),
     }
 }
 
-/// Under the lock.
-fn write_mark(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32, number: u32) {
+fn write_mark(
+    p: &Process,
+    marks: &mut Cursor,
+    time_ns: u64,
+    name: &[u8],
+    kind: MarkKind,
+    lane: u32,
+    number: u32,
+) {
     let name = if name.is_empty() { 0 } else { profile::string(p, name) };
     let live = figures::sums(p);
     let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;
-    // SAFETY: the cursor is used under the lock; `take` gives room for a mark.
-    unsafe {
-        let cursor = &mut *p.moments.records.0.get();
-        let record = cursor.take(Kind::Marks, 0, size_of::<Mark>()) as *mut Mark;
-        if record.is_null() {
-            return p.lost(Loss::NoSample);
-        }
-        *record = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes };
-        cursor.commit(size_of::<Mark>());
+    let record = marks.take(Kind::Marks, 0, size_of::<Mark>()) as *mut Mark;
+    if record.is_null() {
+        return p.lost(Loss::NoSample);
     }
+    // SAFETY: `take` gave room for a mark.
+    unsafe { *record = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes } };
+    marks.commit(size_of::<Mark>());
     see(p, time_ns);
 }
 
@@ -79,22 +83,22 @@ fn write_mark(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32,
 pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
     let p = process();
     let held = match patience {
-        Patience::Waits => p.moments.lock.acquire(),
-        Patience::NeverWaits => p.moments.lock.try_acquire(),
+        Patience::Waits => p.moments.marks.acquire(),
+        Patience::NeverWaits => p.moments.marks.try_acquire(),
     };
-    if held.is_none() || !p.may_call() {
+    let Some(mut marks) = held.filter(|_| p.may_call()) else {
         p.lost(Loss::NoSnapshot);
         return 0;
-    }
+    };
     see(p, p.now());
     let number = own_stack::call(|| copy_to_next(p)).flatten().unwrap_or(0);
     if number == 0 {
         p.lost(Loss::NoSnapshot);
     } else if patience == Patience::Waits {
-        write_mark(p, p.now(), name, MarkKind::Snapshot, lane, number);
+        write_mark(p, &mut marks, p.now(), name, MarkKind::Snapshot, lane, number);
     } else {
         // The strings' lock may be held by whom the signal interrupted: no name.
-        write_mark(p, p.now(), b"", MarkKind::Snapshot, lane, number);
+        write_mark(p, &mut marks, p.now(), b"", MarkKind::Snapshot, lane, number);
     }
     number
 }
@@ -205,7 +209,7 @@ pub fn reset(lane: &mut crate::lane::LaneState) -> bool {
     let p = process();
     lane.live.publish(p, lane.header);
     let live = lane.live.seen().max(0) as u64;
-    let Some(_held) = p.moments.lock.acquire() else {
+    let Some(mut marks) = p.moments.marks.acquire() else {
         return false;
     };
     let done = p.may_call() && own_stack::call(|| write_baseline(p)).flatten().is_some();
@@ -223,7 +227,7 @@ pub fn reset(lane: &mut crate::lane::LaneState) -> bool {
         (*header).peak_time_ns = now;
         AtomicI64::from_ptr(&raw mut (*header).peak_bytes as *mut i64).store(live as i64, Release);
         AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
-        write_mark(p, now, b"", MarkKind::Reset, lane.index, (*header).resets);
+        write_mark(p, &mut marks, now, b"", MarkKind::Reset, lane.index, (*header).resets);
     }
     lane.live.look_again(p, header);
     true

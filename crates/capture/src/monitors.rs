@@ -6,8 +6,9 @@
 
 use crate::hooks;
 use crate::lane::{self, Inside, LaneState};
+use crate::locked::Lock;
 use crate::modules::{self, Range};
-use crate::process::{Lock, Process, process};
+use crate::process::{Process, process};
 use crate::real::Real;
 use crate::stacks::here;
 use crate::sys;

@@ -6,7 +6,7 @@
 
 use crate::memory::{self, InChild};
 use crate::process::{Guarded, Process, process};
-use crate::profile;
+use crate::profile::{self, Cursor};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -225,7 +225,7 @@ impl Known {
 #[cold]
 #[inline(never)]
 fn store(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
-    let Some(_held) = p.name_lock.acquire() else {
+    let Some(_held) = p.name_records.acquire() else {
         return 0;
     };
     match find(hash, attribute, value) {
@@ -324,7 +324,7 @@ fn id_made(name: u32) -> u32 {
     if name == 0 || name > LIST.count.load(Acquire) || p.base.load(Relaxed).is_null() {
         return 0;
     }
-    let Some(_held) = p.name_lock.acquire() else {
+    let Some(mut records) = p.name_records.acquire() else {
         return 0;
     };
     let Some(ids) = ids(p) else {
@@ -334,7 +334,7 @@ fn id_made(name: u32) -> u32 {
     let slot = unsafe { &*ids.add(name as usize) };
     let mut id = slot.load(Acquire);
     if id == 0 {
-        id = record(p, known(name));
+        id = record(p, &mut records, known(name));
         slot.store(id, Release);
     }
     id
@@ -355,8 +355,8 @@ fn ids(p: &Process) -> Option<*const AtomicU32> {
     Some(ids as *const AtomicU32)
 }
 
-/// Writes the record, under the lock.
-fn record(p: &Process, name: &Known) -> u32 {
+/// Writes the record.
+fn record(p: &Process, records: &mut Cursor, name: &Known) -> u32 {
     let attribute = attribute_string(p, name.attribute);
     let (kind, value) = match name.value {
         Value::Text(text) => (0, profile::string(p, text) as u64),
@@ -365,17 +365,14 @@ fn record(p: &Process, name: &Known) -> u32 {
     if attribute == 0 || (kind == 0 && value == 0) {
         return 0;
     }
-    // SAFETY: the cursor is used under the lock; `take` gives room for a name.
-    unsafe {
-        let cursor = &mut *p.name_records.0.get();
-        let at = cursor.take(Kind::Names, 0, size_of::<Name>()) as *mut Name;
-        if at.is_null() {
-            return 0;
-        }
-        *at = Name { attribute, kind, value, hash: name.hash, reserved: 0 };
-        cursor.commit(size_of::<Name>());
-        ((at as u64 - p.base.load(Relaxed) as u64) / NAME_GRANULE) as u32
+    let at = records.take(Kind::Names, 0, size_of::<Name>()) as *mut Name;
+    if at.is_null() {
+        return 0;
     }
+    // SAFETY: `take` gave room for a name.
+    unsafe { *at = Name { attribute, kind, value, hash: name.hash, reserved: 0 } };
+    records.commit(size_of::<Name>());
+    ((at as u64 - p.base.load(Relaxed) as u64) / NAME_GRANULE) as u32
 }
 
 /// Attributes are few: their strings are stored once, as far as there is room to remember them.
@@ -392,4 +389,43 @@ fn attribute_string(p: &Process, attribute: &[u8]) -> u32 {
         }
     }
     profile::string(p, attribute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_number() {
+        let text = |text| Value::Text(text);
+        let first = intern(REGION, text(b"tests: load"));
+        assert_ne!(first, 0);
+        assert_eq!(intern(REGION, text(b"tests: load")), first);
+        let others = [
+            intern(LABEL, text(b"tests: load")),
+            intern(REGION, text(b"tests: loaD")),
+            intern(b"tests: iteration", Value::Number(7)),
+            intern(b"tests: iteration", Value::Number(-7)),
+            intern(b"tests: iteration", text(b"7")),
+        ];
+        for (i, other) in others.iter().enumerate() {
+            assert!(*other != 0 && *other != first && !others[..i].contains(other));
+        }
+    }
+
+    #[test]
+    fn texts_of_every_length_are_told_apart() {
+        let text: Vec<u8> = (0..40).collect();
+        for length in 0..text.len() {
+            let same = text[..length].to_vec();
+            assert!(is_same(&text[..length], &same));
+            assert!(!is_same(&text[..length], &text[..length + 1]));
+            for at in 0..length {
+                let mut other = text[..length].to_vec();
+                other[at] ^= 0x80;
+                assert!(!is_same(&text[..length], &other));
+                assert_ne!(hash_bytes(&text[..length], 1), hash_bytes(&other, 1));
+            }
+        }
+    }
 }

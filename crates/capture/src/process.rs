@@ -5,6 +5,7 @@
 //! own, or none if it execs.
 
 use crate::lane::{self, LaneState};
+use crate::locked::{Lock, Locked};
 use crate::options::Options;
 use crate::profile;
 use crate::real::Real;
@@ -72,7 +73,8 @@ pub struct Process {
     pub lanes: AtomicPtr<AtomicPtr<LaneState>>,
     pub lane_count: AtomicUsize,
     pub lanes_in_use: AtomicU32,
-    pub lane_lock: Lock,
+    /// Records of lanes and of their root scopes; the lock is for all of a lane's making.
+    pub lane_records: Locked<lane::Records>,
     /// More than one thread has been seen at once.
     pub threaded: AtomicBool,
     /// Verified reuse is off, for tests.
@@ -90,16 +92,11 @@ pub struct Process {
     pub timeline: Guarded<profile::Cursor>,
     pub sample_interval: AtomicU64,
     pub sample_count: AtomicU32,
-    /// Strings, modules, lanes and their roots are few and share a cursor each, with a lock.
-    pub strings: Guarded<profile::Cursor>,
-    pub string_lock: Lock,
-    pub lane_records: Guarded<profile::Cursor>,
-    pub root_scopes: Guarded<profile::Cursor>,
-    pub module_records: Guarded<profile::Cursor>,
+    /// Strings are few and share a cursor.
+    pub strings: Locked<profile::Cursor>,
     /// Names: what each is called in the profile, and attributes whose strings are known.
     pub name_ids: AtomicPtr<AtomicU32>,
-    pub name_lock: Lock,
-    pub name_records: Guarded<profile::Cursor>,
+    pub name_records: Locked<profile::Cursor>,
     pub attributes: [AtomicU32; 32],
     pub regions: crate::regions::Regions,
     pub windows: crate::windows::Windows,
@@ -141,42 +138,6 @@ pub static CONFINED: AtomicU32 = AtomicU32::new(0);
 
 /// Set once in the life of the address space, so that a forked child can tell.
 static EVER_STARTED: AtomicBool = AtomicBool::new(false);
-
-/// A lock that is never waited for without end: whoever cannot have it goes on without.
-#[repr(transparent)]
-pub struct Lock(AtomicU32);
-
-/// Holding it is having the lock.
-pub struct Held<'a>(&'a Lock);
-
-/// Turns before a lock is given up: some seconds on a machine whose other cores are busy.
-const LOCK_TURNS: u32 = 1_000_000;
-
-impl Lock {
-    /// Once, without waiting: for a signal handler, which may have interrupted the holder.
-    pub fn try_acquire(&self) -> Option<Held<'_>> {
-        self.0.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Held(self))
-    }
-
-    pub fn acquire(&self) -> Option<Held<'_>> {
-        for turn in 0..LOCK_TURNS {
-            if self.0.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {
-                return Some(Held(self));
-            }
-            if turn % 64 == 63 {
-                sys::sched_yield();
-            }
-            core::hint::spin_loop();
-        }
-        None
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.0.store(0, Release);
-    }
-}
 
 impl Process {
     #[inline(always)]
@@ -403,6 +364,13 @@ fn budget() -> u64 {
     const LEAST: u64 = 8 << 20;
     let limit = sys::limit(sys::RLIMIT_AS).min(sys::limit(sys::RLIMIT_DATA));
     if limit == sys::UNLIMITED { limit } else { (limit / PART).max(LEAST) }
+}
+
+/// The state of a process in which nothing happened yet.
+#[cfg(test)]
+pub fn unstarted() -> std::boxed::Box<Process> {
+    // SAFETY: zero is a valid value of every field.
+    unsafe { std::boxed::Box::<Process>::new_zeroed().assume_init() }
 }
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.

@@ -380,11 +380,9 @@ pub fn string(p: &Process, text: &[u8]) -> u32 {
     // One more, so that a zero always follows.
     let bytes = size_of::<StringHeader>() + text.len() + 1;
     let bytes = bytes.next_multiple_of(STRING_GRANULE as usize);
-    let Some(_held) = p.string_lock.acquire() else {
+    let Some(mut cursor) = p.strings.acquire() else {
         return 0;
     };
-    // SAFETY: the cursor is used under the lock.
-    let cursor = unsafe { &mut *p.strings.0.get() };
     let at = cursor.take(Kind::Strings, 0, bytes);
     if at.is_null() {
         return 0;

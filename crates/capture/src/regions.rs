@@ -13,9 +13,10 @@ use crate::figures;
 use crate::hooks;
 use crate::lane::LaneState;
 use crate::ledger::{arrive, come_back, leave, lend};
+use crate::locked::{Held, Lock};
 use crate::memory::{self, InChild};
 use crate::names;
-use crate::process::{Guarded, Held, Lock, Process, process};
+use crate::process::{Guarded, Process, process};
 use crate::scopes;
 use crate::shadow::Table;
 use crate::sites::{self, Dimensions};
@@ -109,7 +110,7 @@ pub struct Block {
 
 impl Regions {
     /// The lock, with the table made.
-    fn acquire(&self, p: &Process) -> Option<Held<'_>> {
+    fn acquire(&self, p: &Process) -> Option<Held<'_, ()>> {
         let held = self.lock.acquire()?;
         if !self.table.is_made() {
             let pieces = memory::take(PIECES * size_of::<*mut Region>(), InChild::Nothing);

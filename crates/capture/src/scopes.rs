@@ -7,6 +7,7 @@
 use crate::lane::LaneState;
 use crate::names::{self, Value};
 use crate::process::process;
+use crate::profile::Cursor;
 use crate::sites::{self, NO_NODE};
 use crate::tls::tls;
 use core::sync::atomic::AtomicU32;
@@ -27,19 +28,16 @@ pub fn id(record: *mut Scope) -> u32 {
     ((record as u64 - base as u64) / KEY_GRANULE) as u32
 }
 
-/// A lane's root, under the lane lock; 0 if there is no room.
-pub fn create_root(lane: u32) -> u32 {
-    // SAFETY: the cursor is used under the lane lock; `take` gives zeroed room.
-    unsafe {
-        let cursor = &mut *process().root_scopes.0.get();
-        let record = cursor.take(Kind::Scopes, lane, size_of::<Scope>()) as *mut Scope;
-        if record.is_null() {
-            return 0;
-        }
-        (*record).lane = lane;
-        cursor.commit(size_of::<Scope>());
-        id(record)
+/// A lane's root; 0 if there is no room.
+pub fn create_root(cursor: &mut Cursor, lane: u32) -> u32 {
+    let record = cursor.take(Kind::Scopes, lane, size_of::<Scope>()) as *mut Scope;
+    if record.is_null() {
+        return 0;
     }
+    // SAFETY: `take` gives zeroed room for a scope.
+    unsafe { (*record).lane = lane };
+    cursor.commit(size_of::<Scope>());
+    id(record)
 }
 
 /// Makes `scope`, one of this lane's, the path that the thread is in.

@@ -5,8 +5,9 @@
 //! bound is reached, the trace ends, and all else goes on.
 
 use crate::lane::{self, Inside, LaneState};
+use crate::locked::Locked;
 use crate::options::Options;
-use crate::process::{Guarded, Lock, NO_COUNTER, Process, process};
+use crate::process::{NO_COUNTER, Process, process};
 use crate::profile::{self, No};
 use crate::regions::NOBODY;
 use crate::sys;
@@ -54,10 +55,8 @@ enum Clock {
 pub struct Shared {
     clock: AtomicU32,
     numbers: AtomicU32,
-    lock: Lock,
-    full: Guarded<Full>,
-    nobody_lock: Lock,
-    nobody: Guarded<Writer>,
+    full: Locked<Full>,
+    nobody: Locked<Writer>,
 }
 
 /// Full extents, the oldest first.
@@ -227,10 +226,10 @@ pub fn tell_of_nobody(p: &Process, record: &Record) {
     if unsafe { (*p.header()).trace } & TRACE_ON == 0 {
         return;
     }
-    let told = p.trace.nobody_lock.try_acquire().is_some_and(|_held| {
-        // SAFETY: used under the lock.
-        let writer = unsafe { &mut *p.trace.nobody.0.get() };
-        pack(p, writer, TRACE_NOBODY, |encoder, room, ticks| encoder.record(room, ticks, record))
+    let told = p.trace.nobody.try_acquire().is_some_and(|mut writer| {
+        pack(p, &mut writer, TRACE_NOBODY, |encoder, room, ticks| {
+            encoder.record(room, ticks, record)
+        })
     });
     // SAFETY: as above.
     if !told && unsafe { (*p.header()).trace_stopped_ns } == 0 {
@@ -409,27 +408,23 @@ fn leave(p: &Process, writer: &mut Writer) {
 
 /// Notes a full extent; how many there are, as far as is known.
 fn put_in_line(p: &Process, extent: *mut ExtentHeader) -> usize {
-    let Some(_held) = p.trace.lock.acquire() else {
+    let Some(mut full) = p.trace.full.acquire() else {
         return 0;
     };
-    // SAFETY: used under the lock; the place is below WAITING.
-    unsafe {
-        let full = &mut *p.trace.full.0.get();
-        if full.count < WAITING {
-            let place = (full.first + full.count) % WAITING;
-            *(&raw mut full.extents).cast::<*mut ExtentHeader>().add(place) = extent;
-            full.count += 1;
-        }
-        full.count
+    if full.count < WAITING {
+        let place = (full.first + full.count) % WAITING;
+        // SAFETY: the place is below WAITING.
+        unsafe { *(&raw mut full.extents).cast::<*mut ExtentHeader>().add(place) = extent };
+        full.count += 1;
     }
+    full.count
 }
 
 /// The oldest extent that was full, if its contents were moved.
 fn moved_extent(p: &Process) -> Option<*mut ExtentHeader> {
-    let _held = p.trace.lock.acquire()?;
-    // SAFETY: used under the lock; the place is below WAITING.
+    let mut full = p.trace.full.acquire()?;
+    // SAFETY: the place is below WAITING; extents stay mapped.
     unsafe {
-        let full = &mut *p.trace.full.0.get();
         let extent = *(&raw const full.extents).cast::<*mut ExtentHeader>().add(full.first);
         if full.count == 0 || state_of(extent).load(Acquire) != TRACE_MOVED {
             return None;

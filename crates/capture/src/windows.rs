@@ -6,8 +6,9 @@
 
 use crate::figures::{self, Figures};
 use crate::lane::LaneState;
+use crate::locked::Locked;
 use crate::peak::BATCH;
-use crate::process::{Guarded, Lock, Process, process};
+use crate::process::{Process, process};
 use crate::profile::{self, Cursor};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
@@ -20,8 +21,7 @@ const PLACE_BITS: u32 = 6;
 
 /// The open windows.
 pub struct Windows {
-    lock: Lock,
-    records: Guarded<Cursor>,
+    records: Locked<Cursor>,
     open: [AtomicPtr<Window>; OPEN_MAX],
     numbers: [AtomicU32; OPEN_MAX],
     count: AtomicU32,
@@ -79,14 +79,12 @@ impl Windows {
 pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let p = process();
     let windows = &p.windows;
-    let Some(_held) = windows.lock.acquire() else {
+    let Some(mut records) = windows.records.acquire() else {
         return 0;
     };
     let free = windows.numbers.iter().position(|number| number.load(Relaxed) == 0);
-    // SAFETY: the cursor is used under the lock.
-    let cursor = unsafe { &mut *windows.records.0.get() };
     let record = match free {
-        Some(_) => cursor.take(Kind::Windows, lane.index, size_of::<Window>()) as *mut Window,
+        Some(_) => records.take(Kind::Windows, lane.index, size_of::<Window>()) as *mut Window,
         None => core::ptr::null_mut(),
     };
     let (Some(place), false) = (free, record.is_null()) else {
@@ -106,7 +104,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
             (*record).peak_bound_bytes = (*lane.header).lanes_at_once as u64 * BATCH as u64;
         }
     }
-    cursor.commit(size_of::<Window>());
+    records.commit(size_of::<Window>());
     let turn = windows.opened.fetch_add(1, Relaxed) + 1;
     let number = turn << PLACE_BITS | place as u32;
     windows.open[place].store(record, Release);
@@ -122,7 +120,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
 pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let p = process();
     let windows = &p.windows;
-    let _held = windows.lock.acquire()?;
+    let _held = windows.records.acquire()?;
     let place = windows.place(number)?;
     let figures = so_far(p, lane, place);
     let record = windows.open[place].load(Acquire);
@@ -143,7 +141,7 @@ pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
 /// What is in an open window so far.
 pub fn figures(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let p = process();
-    let _held = p.windows.lock.acquire()?;
+    let _held = p.windows.records.acquire()?;
     let place = p.windows.place(number)?;
     Some(so_far(p, lane, place))
 }
