@@ -81,3 +81,25 @@ impl<const WORDS: usize> Index<WORDS> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: u32 = 10_000;
+
+    fn key(i: u32) -> [u32; 2] {
+        [i / 100, i % 100]
+    }
+
+    #[test]
+    fn every_key_has_its_number() {
+        let mut index = Index::<2> { entries: core::ptr::null_mut(), capacity: 0, used: 0 };
+        assert_eq!(index.get(key(0)), 0);
+        for i in 0..KEYS {
+            assert!(index.insert(key(i), i + 1));
+        }
+        assert!((0..KEYS).all(|i| index.get(key(i)) == i + 1));
+        assert_eq!([index.get([100, 0]), index.get([0, 100])], [0, 0]);
+    }
+}

@@ -310,3 +310,73 @@ impl<const N: usize> Text<N> {
         if self.cut { None } else { Path::new(&self.bytes) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(environment: &[u8]) -> Options {
+        let mut options = Options::new();
+        parse(environment, &mut options);
+        options
+    }
+
+    #[test]
+    fn options_of_the_environment() {
+        let options = parsed(
+            b"PATH=/bin\0HEAPTIDE_MODE=scopes\0HEAPTIDE_THRESHOLD=<100\0HEAPTIDE_REUSE=off\0\
+              HEAPTIDE_OUTPUT=/tmp/a b\0HEAPTIDE_SNAPSHOT_EVERY=0.25\0HEAPTIDE_MAX_SIZE=12\0",
+        );
+        assert!(options.mode == Mode::Scopes && !options.reuse && options.is_wanted());
+        assert_eq!((options.threshold, options.max_size), (Some((100, true)), 12));
+        assert_eq!(
+            (options.output.bytes(), options.snapshot_every_ns),
+            (&b"/tmp/a b"[..], 250_000_000)
+        );
+        assert_eq!(options.handed_on.value(b"HEAPTIDE_MODE"), Some(&b"scopes"[..]));
+        assert_eq!(options.handed_on.value(b"PATH"), None);
+        assert!(!parsed(b"HEAPTIDE_MODE=off\0").is_wanted());
+        assert!(!parsed(b"HEAPTIDE_FOLLOW=0\0").is_wanted());
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_set_nothing() {
+        let options = parsed(b"HEAPTIDE_THRESHOLD=1k\0HEAPTIDE_MAX_SIZE=-1\0HEAPTIDE_START\0");
+        assert_eq!((options.threshold, options.max_size, options.start_off), (None, 0, false));
+    }
+
+    #[test]
+    fn the_part_of_ld_preload_that_is_handed_on() {
+        let preload = |environment: &[u8]| parsed(environment).handed_on.preload.bytes().to_vec();
+        let ours = b"LD_PRELOAD=/x/libheaptide.so:/m/libmine.so:/y/libother.so\0\
+                     HEAPTIDE_MONITORS=libmine.so:a=1;libno.so\0";
+        assert_eq!(preload(ours), b"/x/libheaptide.so:/m/libmine.so");
+        assert_eq!(
+            preload(b"LD_PRELOAD=/a/libfirst.so libheaptide.0.1.so\0"),
+            b"libheaptide.0.1.so"
+        );
+        assert_eq!(preload(b"LD_PRELOAD=/a/libfirst.so\0"), b"");
+    }
+
+    #[test]
+    fn decimal_numbers() {
+        let largest = b"18446744073709551615";
+        assert_eq!(number(largest), Some(u64::MAX));
+        assert_eq!([number(b"18446744073709551616"), number(b"1x")], [None, None]);
+        let seconds: [&[u8]; 4] = [b"2", b"1.5", b"0.0000000019", b"."];
+        assert_eq!(seconds.map(nanoseconds), [2_000_000_000, 1_500_000_000, 1, 0]);
+    }
+
+    #[test]
+    fn text_that_does_not_fit_is_no_path() {
+        let mut text = Text::<8>::new();
+        text.push(b"abc");
+        text.push_number(40);
+        assert!(text.is_whole() && text.path().is_some());
+        text.push(b"def");
+        assert_eq!((text.bytes(), text.is_whole()), (&b"abc40de"[..], false));
+        assert!(text.path().is_none());
+        text.truncate(3);
+        assert_eq!(text.bytes(), b"abc");
+    }
+}

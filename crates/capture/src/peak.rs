@@ -199,3 +199,58 @@ impl Live {
         moments::see(p, now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::unstarted;
+    use std::boxed::Box;
+
+    /// A process with a header, and the view of its only lane.
+    fn alone() -> (Box<Process>, *mut FileHeader, Live) {
+        let p = unstarted();
+        // SAFETY: zero is a valid value of every field.
+        let header = unsafe { Box::into_raw(Box::<FileHeader>::new_zeroed().assume_init()) };
+        p.base.store(header.cast(), Relaxed);
+        let mut live =
+            Live { own: 0, high: 0, low: 0, fallen: false, others: 0, published: 0, stamped: 0 };
+        live.begin(&p);
+        (p, header, live)
+    }
+
+    fn peak(header: *mut FileHeader) -> (u64, u32) {
+        // SAFETY: `alone` made it, and nothing releases it.
+        unsafe { ((*header).peak_bytes, (*header).epoch) }
+    }
+
+    #[test]
+    fn alone_every_new_high_is_seen() {
+        let (p, header, mut live) = alone();
+        assert!(live.grow(&p, header, 100));
+        assert_eq!(peak(header), (100, 1));
+        // Still rising: the same peak goes on.
+        assert!(live.grow(&p, header, 1));
+        assert_eq!(peak(header), (101, 1));
+        assert!(!live.shrink(&p, header, -51));
+        assert!(!live.grow(&p, header, 51));
+        assert!(live.grow(&p, header, 9));
+        assert_eq!((peak(header), live.seen()), ((110, 2), 110));
+    }
+
+    #[test]
+    fn with_others_it_is_seen_within_a_batch() {
+        let (p, header, mut live) = alone();
+        p.threaded.store(true, Relaxed);
+        live.look_again(&p, header);
+        assert!(!live.grow(&p, header, BATCH));
+        assert_eq!(peak(header), (0, 0));
+        assert!(live.grow(&p, header, 1));
+        assert_eq!(peak(header), (BATCH as u64 + 1, 1));
+        // Another lane has published as much.
+        // SAFETY: `alone` made it.
+        unsafe { (*header).published_live += BATCH };
+        assert!(live.grow(&p, header, BATCH + 1));
+        assert_eq!(peak(header), (3 * BATCH as u64 + 2, 2));
+        assert_eq!((live.own(), live.seen()), (2 * BATCH + 2, 3 * BATCH + 2));
+    }
+}

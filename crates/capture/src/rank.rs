@@ -116,3 +116,41 @@ impl Place {
         self.node.bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(variables: &[(&[u8], &[u8])]) -> Place {
+        let mut place = Place::new();
+        variables.iter().for_each(|(name, value)| place.note(name, value));
+        place
+    }
+
+    #[test]
+    fn the_first_launcher_that_gives_a_rank_counts() {
+        let both =
+            place(&[(b"PMI_RANK", b"3"), (b"PMI_SIZE", b"8"), (b"OMPI_COMM_WORLD_RANK", b"1")]);
+        assert_eq!(both.rank(), Some((1, 0)));
+        let pmix =
+            place(&[(b"PMIX_RANK", b"3"), (b"SLURM_STEP_ID", b"0"), (b"SLURM_PROCID", b"3")]);
+        assert_eq!(pmix.rank(), Some((3, 0)));
+        assert_eq!(place(&[(b"PMI_RANK", b"")]).rank(), None);
+        assert_eq!(place(&[(b"PMI_RANK", b"-1")]).rank(), None);
+    }
+
+    #[test]
+    fn a_batch_script_of_slurm_has_no_rank() {
+        let task: [(&[u8], &[u8]); 4] = [
+            (b"SLURM_JOB_ID", b"77"),
+            (b"SLURM_PROCID", b"0"),
+            (b"SLURM_STEP_NUM_TASKS", b"4"),
+            (b"SLURM_STEP_ID", b"2"),
+        ];
+        assert_eq!(place(&task).rank(), Some((0, 4)));
+        assert_eq!(place(&task).job().bytes(), b"77.2");
+        let script = [&task[..3], &[(b"SLURM_STEP_ID", b"4294967291")]].concat();
+        assert_eq!(place(&script).rank(), None);
+        assert_eq!(place(&script).job().bytes(), b"77");
+    }
+}

@@ -162,3 +162,64 @@ fn new_leaf(entry: &AtomicU64, block: u64) -> Option<*mut AtomicU32> {
     }
     Some(memory as *mut AtomicU32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{process, unstarted};
+
+    const BLOCK: u64 = 0x7f12_3456_7890;
+    const REGION: u64 = 1 << REGION_BITS;
+
+    fn at(address: u64) -> *const u8 {
+        address as *const u8
+    }
+
+    fn table(p: &Process) -> Table {
+        let table = Table { root: AtomicPtr::default(), mask: AtomicUsize::new(0) };
+        assert!(!table.is_made());
+        table.create(p).expect("address space");
+        table
+    }
+
+    #[test]
+    fn a_block_has_its_number_until_it_is_taken() {
+        let table = table(process());
+        assert!(table.put(at(BLOCK), 5) && table.put(at(BLOCK + 16), 6));
+        // Aligned to 8 only: of an allocator with tiny blocks.
+        assert!(table.put(at(BLOCK + 8), 7));
+        assert_eq!([0, 8, 16, 24].map(|n| table.get(BLOCK + n)), [5, 7, 6, 0]);
+        assert_eq!((table.take(at(BLOCK)), table.take(at(BLOCK))), (5, 0));
+        assert_eq!(table.take(at(BLOCK + REGION)), 0);
+        assert!(table.word(at(BLOCK + REGION)).is_none());
+    }
+
+    #[test]
+    fn addresses_of_the_kernel_have_no_place() {
+        let table = table(process());
+        assert!(!table.put(at(1 << ADDRESS_BITS), 1));
+        assert_eq!(table.get(1 << ADDRESS_BITS), 0);
+    }
+
+    #[test]
+    fn the_last_block_before_an_address_is_found_over_empty_regions() {
+        let table = table(process());
+        let far = BLOCK + 3 * REGION;
+        assert!(table.put(at(BLOCK), 1) && table.put(at(far), 2));
+        assert_eq!(table.last_before(far + 100, 0), Some((far, 2)));
+        assert_eq!(table.last_before(far - 1, 0), Some((BLOCK, 1)));
+        assert_eq!(table.last_before(far - 1, BLOCK), Some((BLOCK, 1)));
+        assert_eq!(table.last_before(far - 1, BLOCK + 1), None);
+    }
+
+    #[test]
+    fn where_space_is_scarce_the_later_of_two_regions_goes_without() {
+        let p = unstarted();
+        p.scarce.store(true, Relaxed);
+        let table = table(&p);
+        let same_entry = BLOCK + REGIONS_SCARCE as u64 * REGION;
+        assert!(table.put(at(BLOCK), 1));
+        assert!(!table.put(at(same_entry), 2));
+        assert_eq!((table.get(BLOCK), table.get(same_entry)), (1, 0));
+    }
+}

@@ -4,13 +4,10 @@
 //! `control` is the recorder's; the four bytes after it are stored one by one, by commands and by
 //! the recorder, and never read, changed and written back. Every event looks at the eight as one.
 
-#[cfg(doc)]
-use crate::FileHeader;
-
 /// Bytes of a name in a request from outside.
 pub const REQUEST_TEXT: usize = 256;
 
-/// [`FileHeader::control`]: the program turned recording off.
+/// [`crate::FileHeader::control`]: the program turned recording off.
 pub const CONTROL_OFF: u32 = 1;
 /// There are monitors.
 pub const CONTROL_MONITORS: u32 = 2;
@@ -24,9 +21,9 @@ pub const CONTROL_BY_SIZE: u32 = 16;
 pub const CONTROL_TIMED: u32 = 32;
 /// One pause of the whole process by the program; they nest.
 pub const CONTROL_PAUSE: u32 = 1 << 16;
-/// [`FileHeader::command_off`], in the four bytes after `control` read as one word.
+/// [`crate::FileHeader::command_off`], in the four bytes after `control` read as one word.
 pub const COMMAND_OFF: u32 = 1;
-/// [`FileHeader::command_request`], in the same word.
+/// [`crate::FileHeader::command_request`], in the same word.
 pub const COMMAND_REQUEST: u32 = 1 << 8;
 
 /// What a command asks a running program for; it is answered at the next event.

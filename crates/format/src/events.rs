@@ -10,6 +10,7 @@
 //! - An extent that is full is moved to the file by whoever supervises the process; then its
 //!   `state` says so, and a lane writes to it anew under another number.
 
+#[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The name of the file with the moved extents of a profile is `PID-IMAGE` with this.
@@ -40,7 +41,8 @@ pub const TRACE_NOBODY: u32 = 0x7fff_ffff;
 pub const TRACE_EXTENT_MAX: u64 = 256 << 10;
 
 /// What an extent of events begins with: the clock, and what holds for the first record.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct TraceStart {
     /// The clock of records when this was begun.
@@ -66,7 +68,8 @@ pub struct TraceStart {
 }
 
 /// The head of a file of moved extents.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct TraceHead {
     /// [`TRACE_MAGIC`].
@@ -78,7 +81,8 @@ pub struct TraceHead {
 }
 
 /// The head of a chunk: the contents of one extent, compressed.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct TraceChunk {
     /// [`TRACE_CHUNK_MAGIC`].

@@ -25,6 +25,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod control;
@@ -211,7 +212,8 @@ pub const LOSS_NAMES: [(&str, &str); 15] = [
 ];
 
 /// The head of the file: who wrote it, process-wide figures, and where the extents end.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct FileHeader {
     /// [`MAGIC`].
@@ -351,7 +353,8 @@ pub struct FileHeader {
 pub const PEAK_BATCH: u64 = 32 << 10;
 
 /// The head of an extent.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct ExtentHeader {
     /// [`EXTENT_MAGIC`].
@@ -373,7 +376,8 @@ pub struct ExtentHeader {
 }
 
 /// The head of a stored string; `length` bytes follow, padded with zeros to [`STRING_GRANULE`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct StringHeader {
     /// Bytes of the string.
@@ -384,7 +388,8 @@ pub struct StringHeader {
 
 /// A loaded file that some stack goes through. Record 0 of the first extent is module 1; index 0 is
 /// "no module".
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Module {
     /// First address.
@@ -406,7 +411,8 @@ pub struct Module {
 }
 
 /// One frame below its callers: a path from the root to here is a stack.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Node {
     /// Return address in the low [`ADDRESS_BITS`], module index above. Without a module and below
@@ -444,7 +450,8 @@ pub enum Gap {
 }
 
 /// What a person called a place or a thing: an attribute and its value.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Name {
     /// String: the attribute, `region` if none was given, `label` and `pool` for those.
@@ -461,7 +468,8 @@ pub struct Name {
 
 /// A scope path as one lane entered it: a name below the path around it. A lane's first record is
 /// its root, without a name. Lanes have records of their own for equal paths.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Scope {
     /// The path around it; 0 for a lane's root.
@@ -495,7 +503,8 @@ pub struct Scope {
 /// A block that gets a label moves from the site of its stack, scope and old label to the one with
 /// the new label: one more free there, one more allocation here, and here also `moved_`. So sums
 /// over labels of one stack are right less what was moved.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Key {
     /// Node of the innermost frame, or 0.
@@ -535,7 +544,8 @@ pub const KEY_POOL_CHUNK: u32 = 4;
 pub const KEY_SIZED: u32 = 8;
 
 /// A named interval of the whole process. While it is open the `end_` fields are zero.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Window {
     /// String: its name.
@@ -559,7 +569,8 @@ pub struct Window {
 }
 
 /// Sums of the process, or of a lane, at one moment.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Sums {
     /// Successful allocations.
@@ -579,7 +590,8 @@ pub struct Sums {
 }
 
 /// Something that was said or done at a moment.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Mark {
     /// Nanoseconds from the start.
@@ -622,7 +634,8 @@ pub enum MarkKind {
 /// Live at the peak: each half keeps its state from before its first change after the current peak
 /// (`FileHeader::epoch`). So at the peak the owner's half was `peak_*` if `epoch` is current, else
 /// what it is now; likewise the remote half.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Site {
     /// Node of the innermost frame; 0: allocations without a stack. With [`KEY_BIT`]: a [`Key`].
@@ -664,7 +677,8 @@ pub struct Site {
 }
 
 /// A slot for threads of one name that never ran at the same time, and what they did.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Lane {
     /// The threads' name, ended by a zero byte.
@@ -707,7 +721,8 @@ pub struct Lane {
 }
 
 /// The process at one moment.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Sample {
     /// Nanoseconds from the start.
