@@ -37,7 +37,7 @@ fn main() {
     }
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "building libheaptide.so failed: {status}");
-    let built = target.join("capture/libheaptide.so");
+    let built = target.join("capture/libheaptide_capture.so");
     fs::copy(&built, out.join("libheaptide.so")).expect("the built library can be copied");
 }
 

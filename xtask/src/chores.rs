@@ -135,7 +135,8 @@ pub fn deny(root: &Path) -> Result<(), String> {
 
 /// The measurements, by the release build.
 pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
-    let build = ["build", "--release", "--package", "heaptide", "--package", "heaptide-synthetic"];
+    let build =
+        ["build", "--release", "--package", "heaptide-cli", "--package", "heaptide-synthetic"];
     cargo(root, &build)?;
     let heaptide = target(root).join("release/heaptide");
     let mut runner = Command::new("python3");

@@ -29,7 +29,7 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
     output(
         Command::new(cargo_program())
-            .args(["build", "--quiet", "--package", "heaptide"])
+            .args(["build", "--quiet", "--package", "heaptide-cli"])
             .current_dir(root),
     )?;
     Ok(command(root))

@@ -29,7 +29,7 @@ fn built() -> &'static Path {
     BUILT.get_or_init(|| {
         let target = directory("languages");
         let mut cargo = cargo(&target);
-        cargo.args(["--package", "heaptide-api", "--features", "heaptide-api/tracing"]);
+        cargo.args(["--package", "heaptide", "--features", "heaptide/tracing"]);
         cargo.args(["--example", "guest", "--lib", "--bins", "--package", "heaptide-example"]);
         for monitor in MONITORS {
             cargo.arg("--package").arg(format!("heaptide-monitor-{monitor}"));

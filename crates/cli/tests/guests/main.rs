@@ -1,7 +1,7 @@
 //! Guest programs and real programs under `heaptide run`: unharmed, and recorded to the byte.
 //!
 //! The small programs stand in `tests/programs`, their known numbers in their header comments (the
-//! grammar is in `expectations.rs`). `cargo test -p heaptide --test guests NAME` runs one.
+//! grammar is in `expectations.rs`). `cargo test -p heaptide-cli --test guests NAME` runs one.
 
 mod allocators;
 mod answers;
