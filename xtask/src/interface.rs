@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::text::Text;
 
 /// The table of functions that programs call.
-pub const INTERFACE: &str = "crates/capture/src/interface.rs";
+pub const INTERFACE: &str = "crates/capture/src/api/interface.rs";
 /// The object that the library exports them in.
 pub const TABLE: &str = "heaptide_interface";
 /// What each function's exported name begins with.

@@ -1,0 +1,255 @@
+//! Moments that somebody names: marks on the timeline, snapshots, resets.
+//!
+//! A snapshot is a copy of the profile beside it, which every tool reads like a profile. A reset is
+//! a copy too: figures are counted from it, and the peak begins anew. Nothing is set to zero, so
+//! nothing is lost and live stays right.
+
+use crate::event::process::{Guarded, Process, process};
+use crate::event::stats;
+use crate::store::profile::{self, Cursor};
+use crate::sys::kernel::{self, Errno, Fd, Path};
+use crate::sys::locked::Locked;
+use crate::sys::options::{PATH_MAX, Text};
+use crate::sys::{confined, own_stack};
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use heaptide_format::{
+    BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, Kind, Loss, Mark, MarkKind, PAGE, PROFILE_SUFFIX,
+    SNAPSHOT_SUFFIX, Sums,
+};
+
+/// Snapshots of one image.
+const SNAPSHOTS_MAX: u32 = 1_000_000;
+/// Bytes written at once.
+const PIECE: u64 = 8 << 20;
+
+/// What is shared about them.
+pub struct Moments {
+    marks: Locked<Cursor>,
+    /// Snapshots this image took; the next number is looked for above it.
+    snapshots: AtomicU32,
+    /// Nanoseconds between snapshots of the process's own accord, 0 for none, and the next.
+    pub every_ns: AtomicU64,
+    next_ns: AtomicU64,
+    /// The process's sums at the last reset.
+    pub sums_at_reset: Guarded<Sums>,
+}
+
+/// Who asks: a signal handler may have interrupted whoever holds the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    Waits,
+    NeverWaits,
+}
+
+/// Puts a mark on the timeline. `lane` is `u32::MAX` if it is nobody's.
+pub fn mark(name: &[u8], kind: MarkKind, lane: u32, number: u32) {
+    let p = process();
+    mark_at(p, p.now(), name, kind, lane, number);
+}
+
+/// The same for a moment that is past.
+pub fn mark_at(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32, number: u32) {
+    match p.moments.marks.acquire() {
+        Some(mut marks) => write_mark(p, &mut marks, time_ns, name, kind, lane, number),
+        None => p.lost(Loss::NoSample),
+    }
+}
+
+fn write_mark(
+    p: &Process,
+    marks: &mut Cursor,
+    time_ns: u64,
+    name: &[u8],
+    kind: MarkKind,
+    lane: u32,
+    number: u32,
+) {
+    let name = if name.is_empty() { 0 } else { profile::string(p, name) };
+    let live = stats::sums(p);
+    let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;
+    let record = marks.take(Kind::Marks, 0, size_of::<Mark>()) as *mut Mark;
+    if record.is_null() {
+        return p.lost(Loss::NoSample);
+    }
+    // SAFETY: `take` gave room for a mark.
+    unsafe { *record = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes } };
+    marks.commit(size_of::<Mark>());
+    p.note_time(time_ns);
+}
+
+/// Takes a snapshot; its number, or 0.
+pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
+    let p = process();
+    let held = match patience {
+        Patience::Waits => p.moments.marks.acquire(),
+        Patience::NeverWaits => p.moments.marks.try_acquire(),
+    };
+    let Some(mut marks) = held.filter(|_| confined::may_call()) else {
+        p.lost(Loss::NoSnapshot);
+        return 0;
+    };
+    p.note_time(p.now());
+    let number = own_stack::call(|| copy_to_next(p)).flatten().unwrap_or(0);
+    if number == 0 {
+        p.lost(Loss::NoSnapshot);
+    } else if patience == Patience::Waits {
+        write_mark(p, &mut marks, p.now(), name, MarkKind::Snapshot, lane, number);
+    } else {
+        // The strings' lock may be held by whom the signal interrupted: no name.
+        write_mark(p, &mut marks, p.now(), b"", MarkKind::Snapshot, lane, number);
+    }
+    number
+}
+
+fn copy_to_next(p: &Process) -> Option<u32> {
+    let mut path = stem(p)?;
+    let length = path.bytes().len();
+    for number in p.moments.snapshots.load(Relaxed) + 1..SNAPSHOTS_MAX {
+        path.truncate(length);
+        path.push(b".");
+        path.push_number(number as u64);
+        path.push(SNAPSHOT_SUFFIX.as_bytes());
+        match copy(p, path.path()?) {
+            Err(kernel::EEXIST) => {}
+            Err(_) => return None,
+            Ok(()) => {
+                p.moments.snapshots.store(number, Relaxed);
+                return Some(number);
+            }
+        }
+    }
+    None
+}
+
+/// The profile's path without its suffix.
+fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
+    let path = p.path.load(Relaxed);
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: PATH_MAX zero-terminated bytes, never released.
+    let path = unsafe { core::slice::from_raw_parts(path, PATH_MAX) };
+    let path = path.split(|&b| b == 0).next()?;
+    let mut stem = Text::new();
+    stem.push(path.strip_suffix(PROFILE_SUFFIX.as_bytes())?);
+    Some(stem)
+}
+
+/// Writes a copy of the profile as it is; takes it away again if it cannot be whole.
+fn copy(p: &Process, path: Path<'_>) -> Result<(), Errno> {
+    let base = p.base.load(Relaxed);
+    // SAFETY: the header is mapped; all below `file_end` is, and only grows.
+    let end = unsafe { AtomicU64::from_ptr(&raw mut (*p.header()).file_end).load(Acquire) };
+    if end > kernel::limit(kernel::RLIMIT_FSIZE) {
+        return Err(kernel::EFBIG);
+    }
+    let fd = kernel::open(path, kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL)?;
+    let done = write_extents(fd, base, end);
+    kernel::close(fd);
+    if done.is_err() {
+        kernel::unlink(path);
+    }
+    done
+}
+
+/// Writes all but events, which are no part of a moment: their extents are empty holes.
+fn write_extents(fd: Fd, base: *const u8, end: u64) -> Result<(), Errno> {
+    let (mut at, mut whole) = (PAGE, 0);
+    while at < end {
+        // SAFETY: below `file_end`, on a page's start; zeros are a header too.
+        let extent = unsafe { *(base.add(at as usize) as *const ExtentHeader) };
+        if extent.magic != EXTENT_MAGIC {
+            at += PAGE;
+            continue;
+        }
+        let next = (at + extent.length.max(PAGE)).min(end);
+        if extent.kind == Kind::Events as u16 {
+            write_all(fd, base, whole..at)?;
+            let empty = ExtentHeader { committed: 0, ..extent };
+            // SAFETY: a header is plain bytes.
+            let head = unsafe {
+                let head = &raw const empty as *const u8;
+                core::slice::from_raw_parts(head, size_of::<ExtentHeader>())
+            };
+            kernel::write_at(fd, head, at)?;
+            kernel::write_at(fd, &[0], next - 1)?;
+            whole = next;
+        }
+        at = next;
+    }
+    write_all(fd, base, whole..end)
+}
+
+fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
+    let (mut at, end) = (bytes.start, bytes.end);
+    while at < end {
+        let length = (end - at).min(PIECE) as usize;
+        // SAFETY: below `file_end`.
+        let piece = unsafe { core::slice::from_raw_parts(base.add(at as usize), length) };
+        match kernel::write_at(fd, piece, at)? {
+            0 => return Err(kernel::EFBIG),
+            n => at += n as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Has figures count from here. False if the copy that this needs could not be written.
+pub fn reset(lane: &mut crate::event::lane::LaneState) -> bool {
+    let p = process();
+    lane.live.publish(p, lane.header);
+    let live = lane.live.seen().max(0) as u64;
+    let Some(mut marks) = p.moments.marks.acquire() else {
+        return false;
+    };
+    let done = confined::may_call() && own_stack::call(|| write_baseline(p)).flatten().is_some();
+    if !done {
+        p.lost(Loss::NoSnapshot);
+        return false;
+    }
+    let now = p.now();
+    let header = lane.header;
+    // SAFETY: the header is mapped; with threads its peak is used atomically.
+    unsafe {
+        *p.moments.sums_at_reset.0.get() = stats::sums(p);
+        (*header).resets += 1;
+        (*header).reset_time_ns = now;
+        (*header).peak_time_ns = now;
+        AtomicI64::from_ptr(&raw mut (*header).peak_bytes as *mut i64).store(live as i64, Release);
+        AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
+        write_mark(p, &mut marks, now, b"", MarkKind::Reset, lane.index, (*header).resets);
+    }
+    lane.live.look_again(p, header);
+    true
+}
+
+/// The copy takes the place of an older one at once and whole.
+fn write_baseline(p: &Process) -> Option<()> {
+    let mut path = stem(p)?;
+    path.push(BASELINE_SUFFIX.as_bytes());
+    let mut new = Text::<PATH_MAX>::new();
+    new.push(path.bytes());
+    new.push(b".new");
+    kernel::unlink(new.path()?);
+    copy(p, new.path()?).ok()?;
+    kernel::rename(new.path()?, path.path()?).ok()
+}
+
+/// Takes a snapshot if one is due.
+pub fn snapshot_if_due(p: &Process, now: u64, lane: u32) {
+    let every = p.moments.every_ns.load(Relaxed);
+    if every == 0 {
+        return;
+    }
+    let next = p.moments.next_ns.load(Relaxed);
+    let due = next.max(every);
+    if now < due {
+        return;
+    }
+    let mine = p.moments.next_ns.compare_exchange(next, now + every, AcqRel, Relaxed);
+    if mine.is_ok() {
+        snapshot(b"", lane, Patience::Waits);
+    }
+}

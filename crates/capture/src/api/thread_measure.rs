@@ -1,0 +1,171 @@
+//! Measurements: what one thread does between two points of its program, nested as deep as it goes.
+//!
+//! They lie in a stack of the thread's own; the program only holds how deep it was. So one that was
+//! left by a jump or an exception is closed by the next one further out.
+
+use crate::event::lane::{FLAG_MEASURED, LaneState};
+use crate::event::stats::Figures;
+use crate::event::tls::tls;
+use crate::sys::memory::{self, InChild};
+
+/// Bytes of a thread's stack of measurements.
+const STACK_BYTES: usize = 64 << 10;
+/// How deep they nest; deeper ones measure nothing.
+const DEPTH_MAX: usize = (STACK_BYTES - 64) / size_of::<Measure>();
+
+/// One that is going on, the sums of those inside it not yet added.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Measure {
+    figures: Figures,
+    /// Tells it from others that were as deep.
+    number: u64,
+}
+
+/// A thread's stack of them.
+#[repr(C)]
+pub struct Measures {
+    depth: usize,
+    begun: u64,
+    stack: [Measure; DEPTH_MAX],
+}
+
+/// What the program holds.
+#[repr(C)]
+pub struct Measurement {
+    depth: u64,
+    number: u64,
+    reserved: [u64; 14],
+}
+
+pub fn begin(lane: &mut LaneState, out: &mut Measurement) {
+    (out.depth, out.number) = (0, 0);
+    let Some(measures) = own() else {
+        return;
+    };
+    if measures.depth == DEPTH_MAX {
+        return;
+    }
+    measures.begun += 1;
+    let number = measures.begun;
+    measures.stack[measures.depth] = Measure { figures: Figures::default(), number };
+    measures.depth += 1;
+    (out.depth, out.number) = (measures.depth as u64, number);
+    lane.flag(FLAG_MEASURED, true);
+}
+
+/// Ends it and those inside it that were not ended; none if it is not going on.
+pub fn end(lane: &mut LaneState, which: &mut Measurement) -> Option<Figures> {
+    let measures = own()?;
+    let depth = which.depth as usize;
+    let going_on =
+        (1..=measures.depth).contains(&depth) && measures.stack[depth - 1].number == which.number;
+    if !going_on {
+        return None;
+    }
+    let mut figures = Figures::default();
+    while measures.depth >= depth {
+        measures.depth -= 1;
+        figures = measures.stack[measures.depth].figures;
+        if measures.depth > 0 {
+            add(&mut measures.stack[measures.depth - 1].figures, &figures);
+        }
+    }
+    if measures.depth == 0 {
+        lane.flag(FLAG_MEASURED, false);
+    }
+    Some(figures)
+}
+
+/// Adds what happened inside. Its peak was over its start, which was the outer's net then.
+fn add(outer: &mut Figures, inner: &Figures) {
+    let rise = outer.live_bytes + inner.peak_bytes as i64;
+    outer.peak_bytes = outer.peak_bytes.max(rise.max(0) as u64);
+    outer.allocations += inner.allocations;
+    outer.frees += inner.frees;
+    outer.reallocations += inner.reallocations;
+    outer.failed += inner.failed;
+    outer.requested_bytes += inner.requested_bytes;
+    outer.usable_bytes += inner.usable_bytes;
+    outer.freed_bytes += inner.freed_bytes;
+    outer.live_blocks += inner.live_blocks;
+    outer.live_bytes += inner.live_bytes;
+    outer.largest_bytes = outer.largest_bytes.max(inner.largest_bytes);
+}
+
+/// The innermost one, if any is going on.
+fn innermost() -> Option<&'static mut Figures> {
+    // SAFETY: the thread's own block and stack; one reference at a time.
+    let measures = unsafe { ((*tls()).measures as *mut Measures).as_mut()? };
+    let top = measures.depth.checked_sub(1)?;
+    Some(&mut measures.stack[top].figures)
+}
+
+pub fn allocated(requested: u64, usable: u64) {
+    if let Some(f) = innermost() {
+        f.allocations += 1;
+        f.requested_bytes += requested;
+        f.usable_bytes += usable;
+        f.live_blocks += 1;
+        f.live_bytes += usable as i64;
+        f.peak_bytes = f.peak_bytes.max(f.live_bytes.max(0) as u64);
+        f.largest_bytes = f.largest_bytes.max(requested);
+    }
+}
+
+pub fn freed(usable: u64) {
+    if let Some(f) = innermost() {
+        f.frees += 1;
+        f.freed_bytes += usable;
+        f.live_blocks -= 1;
+        f.live_bytes -= usable as i64;
+    }
+}
+
+/// A reallocation in place is one event: what it passes through is no peak.
+pub fn reallocated(in_place: bool, before: u64, requested: u64, usable: u64) {
+    if in_place {
+        freed(before);
+    }
+    allocated(requested, usable);
+    if !in_place && before > 0 {
+        freed(before);
+    }
+    if let Some(f) = innermost() {
+        f.reallocations += 1;
+    }
+}
+
+pub fn failed() {
+    if let Some(f) = innermost() {
+        f.failed += 1;
+    }
+}
+
+/// Whether a new lane of this thread is to look out for them.
+pub fn are_going_on() -> bool {
+    innermost().is_some()
+}
+
+fn own() -> Option<&'static mut Measures> {
+    let t = tls();
+    // SAFETY: the thread's own block; fresh memory is a valid empty stack.
+    unsafe {
+        if (*t).measures.is_null() {
+            (*t).measures = memory::take_apart(size_of::<Measures>(), InChild::Copy);
+        }
+        ((*t).measures as *mut Measures).as_mut()
+    }
+}
+
+/// The thread exits.
+pub fn give_back() {
+    let t = tls();
+    // SAFETY: the thread's own block and stack.
+    unsafe {
+        if !(*t).measures.is_null() {
+            memory::release((*t).measures, size_of::<Measures>(), InChild::Copy);
+            (*t).measures = core::ptr::null_mut();
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The process's recorder: its states, its start, and what all threads share.
+//!
+//! Everything here lies in pages that the kernel wipes in a forked child (MADV_WIPEONFORK). So
+//! every kind of child, also of a raw clone, finds [`State::New`] and starts a recording of its
+//! own, or none if it execs.
+
+use crate::api::control;
+use crate::event::lane::{self, LaneState};
+use crate::event::tls::tls;
+use crate::store::{profile, sites};
+use crate::sys::locked::{Lock, Locked};
+use crate::sys::options::Options;
+use crate::sys::{allocator, clock, confined, kernel, memory, own_stack};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use heaptide_format::{FileHeader, Loss, Mode, Unrecorded, UnrecordedChild};
+use heaptide_unwind::cache::Slot;
+
+/// The recorder's life in one process image.
+///
+/// New → Starting → Active → (Confined) ; Starting → Off. A fork leads back to New.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing happened yet. Zero, as wiped memory reads.
+    New = 0,
+    /// One thread sets things up; others forward.
+    Starting = 1,
+    /// Recording.
+    Active = 2,
+    /// Not recording: not wanted here, or no profile could be made.
+    Off = 3,
+}
+
+/// What all threads share. Zero is the state of a process that was not started.
+#[repr(C, align(4096))]
+pub struct Process {
+    pub state: AtomicU32,
+    /// The profile, mapped; null before Active.
+    pub base: AtomicPtr<u8>,
+    /// Bytes of address space kept for it.
+    pub reserved: AtomicU64,
+    /// Bytes of the file that are backed by disk space.
+    pub backed: AtomicU64,
+    /// The profile's descriptor and identity.
+    pub fd: AtomicI32,
+    pub device: AtomicU64,
+    pub inode: AtomicU64,
+    /// Absolute path of the profile, ended by zero.
+    pub path: AtomicPtr<u8>,
+    /// Extents made.
+    pub extents: AtomicU32,
+    /// Growth failed this many times; it is not tried every time.
+    pub growth_failures: AtomicU32,
+    pub growth: Lock,
+    /// Whose every page of the profile that holds sites is ([`crate::store::sites::owner_word`]).
+    pub owners: AtomicPtr<u32>,
+    /// Pointer → site.
+    pub shadow: crate::store::shadow::Table,
+    /// Pointer → size, where the allocator does not tell it.
+    #[cfg(embedded)]
+    pub sizes: crate::store::shadow::Table,
+    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
+    pub scarce: AtomicBool,
+    /// All lanes, by index.
+    pub lanes: AtomicPtr<AtomicPtr<LaneState>>,
+    pub lane_count: AtomicUsize,
+    pub lanes_in_use: AtomicU32,
+    /// Records of lanes and of their root scopes; the lock is for all of a lane's making.
+    pub lane_records: Locked<lane::Records>,
+    /// More than one thread has been seen at once.
+    pub threaded: AtomicBool,
+    /// Verified reuse is off, for tests.
+    pub no_reuse: AtomicBool,
+    /// Counts every change of loaded code or of stack memory that kept state depends on.
+    pub generation: AtomicU32,
+    pub modules: crate::store::modules::Modules,
+    /// Rules by pc: the newest table, its length, and its entries in use.
+    pub rules: AtomicPtr<Slot>,
+    pub rule_slots: AtomicUsize,
+    pub rules_used: AtomicUsize,
+    /// Links of the stack tree's root.
+    pub root: Guarded<heaptide_unwind::tree::Links>,
+    /// Timeline: its extent and the bytes between samples.
+    pub timeline: Guarded<profile::Cursor>,
+    pub sample_interval: AtomicU64,
+    pub sample_count: AtomicU32,
+    /// Strings are few and share a cursor.
+    pub strings: Locked<profile::Cursor>,
+    /// Names: what each is called in the profile, and attributes whose strings are known.
+    pub name_ids: AtomicPtr<AtomicU32>,
+    pub name_records: Locked<profile::Cursor>,
+    pub attributes: [AtomicU32; 32],
+    pub regions: crate::api::regions::Regions,
+    pub windows: crate::api::windows::Windows,
+    pub moments: crate::api::marks::Moments,
+    pub watch: crate::api::monitors::Watch,
+    pub trace: crate::event::trace::Shared,
+    /// Frees that no lane counts, for they happened inside the recorder, and their bytes.
+    pub nested_frees: AtomicU64,
+    pub nested_bytes: AtomicU64,
+    /// The last request from outside that a thread took.
+    pub requests_taken: AtomicU32,
+    pub start_ns: AtomicU64,
+    pub pid: AtomicU32,
+}
+
+/// A cell for state that one lock or one thread guards.
+#[repr(transparent)]
+pub struct Guarded<T>(pub UnsafeCell<T>);
+
+// SAFETY: each user says which lock or thread guards the cell.
+unsafe impl<T> Sync for Guarded<T> {}
+
+const _: () = assert!(size_of::<Process>().is_multiple_of(4096));
+
+/// In .bss, page-aligned and whole pages long: anonymous memory of its own.
+pub static PROCESS: Guarded<core::mem::MaybeUninit<Process>> =
+    Guarded(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
+
+/// The shared state.
+#[inline(always)]
+pub fn process() -> &'static Process {
+    // SAFETY: zero is a valid value of every field, and all are atomics or guarded cells.
+    unsafe { &*(PROCESS.0.get() as *const Process) }
+}
+
+/// Set once in the life of the address space, so that a forked child can tell.
+static EVER_STARTED: AtomicBool = AtomicBool::new(false);
+
+impl Process {
+    #[inline(always)]
+    pub fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            0 => State::New,
+            1 => State::Starting,
+            2 => State::Active,
+            _ => State::Off,
+        }
+    }
+
+    /// The profile's header; only while Active.
+    #[inline(always)]
+    pub fn header(&self) -> *mut FileHeader {
+        self.base.load(Relaxed) as *mut FileHeader
+    }
+
+    /// Notes that the program was there at this time, in nanoseconds since the recording's start.
+    pub fn note_time(&self, now_ns: u64) {
+        // SAFETY: the header is mapped; the field is only used atomically.
+        unsafe {
+            AtomicU64::from_ptr(&raw mut (*self.header()).last_seen_ns).fetch_max(now_ns, Relaxed);
+        }
+    }
+
+    /// Counts a loss, if there is a profile to count it in.
+    #[cold]
+    pub fn lost(&self, what: Loss) {
+        let header = self.header();
+        if !header.is_null() {
+            // SAFETY: the header is mapped as long as `base` is set; the index is an enum's.
+            unsafe {
+                AtomicU64::from_ptr(&raw mut (*header).losses[what as usize]).fetch_add(1, Relaxed)
+            };
+        }
+    }
+
+    /// Nanoseconds since the recording's start. A confined guest may not be allowed to read a clock
+    /// (not even the time stamp counter): then the last time known.
+    pub fn now(&self) -> u64 {
+        let header = self.header();
+        if !confined::may_call() && !header.is_null() {
+            // SAFETY: the header is mapped.
+            return unsafe { (*header).last_seen_ns };
+        }
+        clock::monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
+    }
+}
+
+/// Starts the recorder if that has not been tried, and says whether it is active. Runs before
+/// anything of the guest may have run, in a constructor, in the first allocation, or in a forked
+/// child. Needs some 60 KiB of stack: see [`own_stack`].
+#[cold]
+#[inline(never)]
+pub fn start() -> bool {
+    let p = process();
+    if p.state.compare_exchange(State::New as u32, State::Starting as u32, AcqRel, Acquire).is_err()
+    {
+        return p.state() == State::Active;
+    }
+    let started = set_up(p, EVER_STARTED.swap(true, Relaxed));
+    if started == Err(Refused::NoProfile) {
+        count_unrecorded(UnrecordedChild::NoProfile);
+    }
+    let state = if started.is_ok() { State::Active } else { State::Off };
+    p.state.store(state as u32, Release);
+    started.is_ok()
+}
+
+/// Starts the recorder of a forked child that is about to lose the right or the way to the
+/// recording, unless it was started before.
+#[cold]
+pub fn start_early() {
+    let t = tls();
+    // SAFETY: this thread's own block.
+    unsafe {
+        if process().state() == State::New && (*t).busy == 0 {
+            (*t).busy = 1;
+            own_stack::call(start);
+            (*t).busy = 0;
+        }
+    }
+}
+
+/// Why a process image is not recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// It is not to be recorded.
+    Unwanted,
+    /// Its profile could not be made.
+    NoProfile,
+    /// The reason is in its profile.
+    Noted,
+}
+
+fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
+    if !confined::may_call() {
+        return Err(Refused::NoProfile); // a filter may forbid what making one takes
+    }
+    let wanted = Options::get().filter(|options| options.is_wanted());
+    let options = wanted.filter(|_| allocator::is_wanted()).ok_or(Refused::Unwanted)?;
+    // SAFETY: the static is whole pages of anonymous memory; its contents are what must not be
+    // inherited.
+    let wiped = unsafe {
+        kernel::advise(PROCESS.0.get() as *mut u8, size_of::<Process>(), kernel::MADV_WIPEONFORK)
+    };
+    let wiped = wiped.and_then(|()| memory::wipe_in_children());
+    p.start_ns.store(clock::monotonic_ns(), Relaxed);
+    p.pid.store(kernel::getpid(), Relaxed);
+    p.generation.store(1, Relaxed);
+    p.no_reuse.store(!options.reuse, Relaxed);
+    p.scarce.store(address_space_is_scarce(), Relaxed);
+    memory::set_budget(budget());
+    if forked {
+        memory::begin_as_child();
+    }
+    profile::create(p, options, forked).ok_or(Refused::NoProfile)?;
+    // A kernel before 4.14: a child would go on in its parent's profile.
+    let prepared = wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, options));
+    prepared.map_err(|reason| {
+        profile::abandon(p, reason);
+        Refused::Noted
+    })
+}
+
+/// All but the profile.
+fn prepare(p: &'static Process, options: &Options) -> Result<(), Unrecorded> {
+    if allocator::is_under_valgrind() {
+        return Err(Unrecorded::Valgrind);
+    }
+    if !allocator::resolve_allocator() {
+        return Err(Unrecorded::NoUsableSize);
+    }
+    memory::prepare(p.scarce.load(Relaxed));
+    create_tables(p).ok_or(Unrecorded::NoMemory)?;
+    lane::create_key();
+    control::prepare(p, options);
+    if options.mode == Mode::Stacks {
+        // Now, while `/proc` is in reach: a guest may change its root.
+        p.modules.list_all(p);
+    }
+    Ok(())
+}
+
+fn create_tables(p: &Process) -> Option<()> {
+    sites::create_owners(p)?;
+    let scarce = p.scarce.load(Relaxed);
+    p.shadow.create(scarce)?;
+    #[cfg(embedded)]
+    p.sizes.create(scarce)?;
+    lane::create_table(p)
+}
+
+/// The header of this process's profile, or, in a forked child without one, of the nearest recorded
+/// process that it descends from: its page is shared with children.
+pub static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Counts a process or a program started by exec that has no profile.
+pub fn count_unrecorded(why: UnrecordedChild) {
+    change_unrecorded(why, 1);
+}
+
+/// Takes such a count back.
+pub fn discount_unrecorded(why: UnrecordedChild) {
+    change_unrecorded(why, u64::MAX);
+}
+
+fn change_unrecorded(why: UnrecordedChild, by: u64) {
+    let header = FAMILY.load(Acquire);
+    if !header.is_null() {
+        // SAFETY: the page stays mapped, here and in children; the index is an enum's.
+        unsafe {
+            let count = &raw mut (*header).unrecorded_children[why as usize];
+            AtomicU64::from_ptr(count).fetch_add(by, Relaxed);
+        }
+    }
+}
+
+/// Whether the recorder has to do with little address space: there is a limit, or the kernel counts
+/// what is only reserved.
+fn address_space_is_scarce() -> bool {
+    let mut mode = [0u8; 2];
+    let path = kernel::Path::new(b"/proc/sys/vm/overcommit_memory\0");
+    let strict =
+        path.is_some_and(|path| kernel::read_file(path, &mut mode).is_ok()) && mode[0] == b'2';
+    strict || [kernel::RLIMIT_AS, kernel::RLIMIT_DATA].map(kernel::limit) != [u64::MAX; 2]
+}
+
+/// The part of a limit that is the recorder's: the program has to get on with the rest.
+fn budget() -> u64 {
+    const PART: u64 = 4;
+    const LEAST: u64 = 8 << 20;
+    let limit = kernel::limit(kernel::RLIMIT_AS).min(kernel::limit(kernel::RLIMIT_DATA));
+    if limit == kernel::UNLIMITED { limit } else { (limit / PART).max(LEAST) }
+}
+
+/// The state of a process in which nothing happened yet.
+#[cfg(test)]
+pub fn unstarted() -> std::boxed::Box<Process> {
+    // SAFETY: zero is a valid value of every field.
+    unsafe { std::boxed::Box::<Process>::new_zeroed().assume_init() }
+}
+
+/// Runs once the library is loaded: a program that never allocates has a profile too.
+#[cfg(not(embedded))]
+extern "C" fn loaded() {
+    start_early();
+    crate::event::exit::register();
+}
+
+#[cfg(not(embedded))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;

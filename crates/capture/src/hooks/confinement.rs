@@ -1,0 +1,50 @@
+//! A program that confines itself by seccomp may be killed for a system call that it does not make:
+//! from then on the recorder makes none.
+
+use crate::event::process::{State, process, start_early};
+use crate::event::{stacks, trace};
+use crate::store::profile;
+use crate::sys::confined::{CONFINED, NO_COUNTER};
+use crate::sys::memory;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Room in the profile that is taken before, for all that comes after: bytes.
+const AHEAD: u64 = 4 << 20;
+
+/// How things were before.
+pub struct Before {
+    confined: u32,
+    no_counter: bool,
+    clock: u32,
+}
+
+/// The program is about to confine itself. `strict`: not even memory can be mapped afterwards.
+pub fn begin(strict: bool) -> Before {
+    let p = process();
+    let before = Before {
+        confined: CONFINED.load(Relaxed),
+        no_counter: NO_COUNTER.load(Relaxed),
+        clock: trace::clock(),
+    };
+    start_early(); // a forked child, which could not make its profile later
+    if p.state() == State::Active {
+        profile::reserve_ahead(p, AHEAD);
+        memory::prepare_ahead();
+        stacks::learn_stack();
+    }
+    if strict {
+        NO_COUNTER.store(true, Relaxed); // older kernels forbid it with all else
+        trace::stop_clock();
+    }
+    CONFINED.fetch_max(if strict { 2 } else { 1 }, Relaxed);
+    before
+}
+
+impl Before {
+    /// It could not: programs try out whether they could.
+    pub fn take_back(self) {
+        CONFINED.store(self.confined, Relaxed);
+        NO_COUNTER.store(self.no_counter, Relaxed);
+        trace::set_clock(self.clock);
+    }
+}

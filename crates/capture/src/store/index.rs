@@ -1,0 +1,105 @@
+//! A lane's own index of what it has made: some words to a number, by open addressing.
+
+use crate::sys::memory::{self, InChild};
+
+/// At most half full; empty until it is needed.
+#[repr(C)]
+pub struct Index<const WORDS: usize> {
+    entries: *mut Entry<WORDS>,
+    capacity: usize,
+    used: usize,
+}
+
+/// A key and its number; 0 for none.
+type Entry<const WORDS: usize> = ([u32; WORDS], u32);
+
+impl<const WORDS: usize> Index<WORDS> {
+    const LEAST: usize = 512;
+
+    fn slot(&self, key: [u32; WORDS]) -> *mut Entry<WORDS> {
+        let mut hash = 0u64;
+        for word in key {
+            hash = (hash.rotate_left(21) ^ word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        let mut i = (hash >> 32) as usize;
+        loop {
+            // SAFETY: masked to the capacity; an entry is free before the table is full.
+            let entry = unsafe { self.entries.add(i & (self.capacity - 1)) };
+            // SAFETY: as above.
+            let (known, number) = unsafe { *entry };
+            if known == key || number == 0 {
+                return entry;
+            }
+            i += 1;
+        }
+    }
+
+    /// The number of a key, or 0.
+    #[inline(always)]
+    pub fn get(&self, key: [u32; WORDS]) -> u32 {
+        if self.capacity == 0 {
+            return 0;
+        }
+        // SAFETY: `slot` gives an entry of the table: the key's, or a free one, which says 0.
+        unsafe { (*self.slot(key)).1 }
+    }
+
+    /// False if there is no memory.
+    pub fn insert(&mut self, key: [u32; WORDS], number: u32) -> bool {
+        if self.used * 2 >= self.capacity && !self.enlarge() {
+            return false;
+        }
+        // SAFETY: `slot` gives an entry of the table.
+        unsafe { *self.slot(key) = (key, number) };
+        self.used += 1;
+        true
+    }
+
+    fn enlarge(&mut self) -> bool {
+        let capacity = (self.capacity * 2).max(Index::<WORDS>::LEAST);
+        let bytes = |capacity: usize| capacity * size_of::<Entry<WORDS>>();
+        let memory = memory::take(bytes(capacity), InChild::Nothing);
+        if memory.is_null() {
+            return false;
+        }
+        let old = Index::<WORDS> { entries: self.entries, capacity: self.capacity, used: 0 };
+        self.entries = memory as *mut Entry<WORDS>;
+        self.capacity = capacity;
+        for i in 0..old.capacity {
+            // SAFETY: within the old table.
+            let (key, number) = unsafe { *old.entries.add(i) };
+            if number != 0 {
+                // SAFETY: `slot` gives an entry of the new table.
+                unsafe { *self.slot(key) = (key, number) };
+            }
+        }
+        if old.capacity > 0 {
+            let entries = old.entries as *mut u8;
+            // SAFETY: the lane's thread alone uses its index.
+            unsafe { memory::release(entries, bytes(old.capacity), InChild::Nothing) };
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: u32 = 10_000;
+
+    fn key(i: u32) -> [u32; 2] {
+        [i / 100, i % 100]
+    }
+
+    #[test]
+    fn every_key_has_its_number() {
+        let mut index = Index::<2> { entries: core::ptr::null_mut(), capacity: 0, used: 0 };
+        assert_eq!(index.get(key(0)), 0);
+        for i in 0..KEYS {
+            assert!(index.insert(key(i), i + 1));
+        }
+        assert!((0..KEYS).all(|i| index.get(key(i)) == i + 1));
+        assert_eq!([index.get([100, 0]), index.get([0, 100])], [0, 0]);
+    }
+}

@@ -1,0 +1,9 @@
+//! The profile in memory and on disk: the mapped file, its records, and the tables that find them.
+
+pub mod index;
+pub mod modules;
+pub mod names;
+pub mod profile;
+pub mod scopes;
+pub mod shadow;
+pub mod sites;

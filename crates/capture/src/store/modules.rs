@@ -1,0 +1,559 @@
+//! Loaded code and memory ranges, learned from `/proc/self/maps` when a pc or a stack pointer is
+//! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
+//! found like the first ones.
+
+use crate::event::process::{Guarded, Process, process};
+use crate::store::profile::{self, Cursor};
+use crate::sys::confined;
+use crate::sys::kernel::{self, Fd, Path};
+use crate::sys::locked::Locked;
+use crate::sys::memory::{self, InChild};
+use crate::sys::range::Range;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
+use heaptide_format::{Kind, Loss};
+use heaptide_unwind::cache;
+use heaptide_unwind::table::{self, Sections};
+
+/// Modules of one process image; their index has 16 bits, and no program comes near this.
+const MODULES_MAX: usize = 8192;
+/// Ranges of generated code remembered between loads.
+const GENERATED: usize = 16;
+
+/// What is needed to unwind through a module.
+#[repr(C)]
+struct Loaded {
+    range: Range,
+    base: u64,
+    inode: u64,
+    header: Range,
+    frames: Range,
+    record: AtomicPtr<heaptide_format::Module>,
+    unloaded: AtomicU32,
+}
+
+/// All modules met so far. Zero is empty.
+pub struct Modules {
+    table: AtomicPtr<Loaded>,
+    count: AtomicU32,
+    /// Counts dlopen and dlclose.
+    pub loads: AtomicU32,
+    generated_loads: AtomicU32,
+    generated_next: AtomicU32,
+    generated: [Guarded<Range>; GENERATED],
+    records: Locked<Cursor>,
+}
+
+/// What is at a code address.
+pub enum Code {
+    /// A module, by index, with its unwind sections.
+    Module(u16, Sections<'static>),
+    /// A module without unwind sections.
+    Bare(u16),
+    /// No file's: generated at run time.
+    Generated,
+    /// Nothing executable.
+    Nothing,
+}
+
+impl Modules {
+    /// What is at `pc`. `buffer` is for reading maps.
+    pub fn code_at(&self, pc: u64, buffer: &mut [u8]) -> Code {
+        if let Some(code) = self.known(pc) {
+            return code;
+        }
+        let p = process();
+        if !confined::may_call() {
+            return Code::Nothing;
+        }
+        let Some(mut records) = self.records.acquire() else {
+            return Code::Nothing;
+        };
+        // Another thread may have been here.
+        if let Some(code) = self.known(pc) {
+            return code;
+        }
+        let mapping = self.scan(p, &mut records, pc, buffer);
+        if let Some(code) = self.known(pc) {
+            return code;
+        }
+        match mapping {
+            Some(range) => {
+                self.remember_generated(range);
+                Code::Generated
+            }
+            None => Code::Nothing,
+        }
+    }
+
+    /// Lists what is loaded now.
+    pub fn list_all(&self, p: &Process) {
+        let mut buffer = [0u8; 16 << 10];
+        if let Some(mut records) = self.records.acquire() {
+            self.scan(p, &mut records, 0, &mut buffer);
+        }
+    }
+
+    fn known(&self, pc: u64) -> Option<Code> {
+        if let Some((index, module)) = self.find(pc) {
+            let index = index as u16 + 1;
+            return Some(match module.sections() {
+                Some(sections) => Code::Module(index, sections),
+                None => Code::Bare(index),
+            });
+        }
+        if self.generated_loads.load(Acquire) != self.loads.load(Relaxed) {
+            return None;
+        }
+        let held = self.generated.iter().any(|range| {
+            // SAFETY: plain words; a torn range at worst has maps read again.
+            unsafe { (*range.0.get()).holds(pc) }
+        });
+        held.then_some(Code::Generated)
+    }
+
+    fn all(&self) -> &'static [Loaded] {
+        let table = self.table.load(Acquire);
+        if table.is_null() {
+            return &[];
+        }
+        // SAFETY: entries below the count are complete and never move.
+        unsafe { core::slice::from_raw_parts(table, self.count.load(Acquire) as usize) }
+    }
+
+    fn find(&self, pc: u64) -> Option<(usize, &'static Loaded)> {
+        let modules = self.all().iter().enumerate().rev();
+        modules.filter(|(_, m)| m.unloaded.load(Relaxed) == 0).find(|(_, m)| m.range.holds(pc))
+    }
+
+    fn remember_generated(&self, range: Range) {
+        let loads = self.loads.load(Relaxed);
+        if self.generated_loads.swap(loads, Relaxed) != loads {
+            for old in &self.generated {
+                // SAFETY: under the modules' lock.
+                unsafe { *old.0.get() = Range::EMPTY };
+            }
+        }
+        let slot = self.generated_next.fetch_add(1, Relaxed) as usize % GENERATED;
+        // SAFETY: under the modules' lock.
+        unsafe { *self.generated[slot].0.get() = range };
+    }
+
+    /// Lists the executable files in memory, and says which other executable mapping holds `pc`.
+    fn scan(&self, p: &Process, records: &mut Cursor, pc: u64, buffer: &mut [u8]) -> Option<Range> {
+        let mut base = (0, 0, 0);
+        let mut other = None;
+        each_mapping(buffer, |m| {
+            if m.offset == 0 && (m.inode != 0 || m.path == b"[vdso]") && m.readable {
+                base = (m.range.low, m.inode, m.range.high);
+            }
+            if m.executable {
+                let of_file = m.inode != 0 || m.path == b"[vdso]";
+                if of_file && base.1 == m.inode && is_elf(base.0) {
+                    self.add(p, records, (base.0, base.2), &m);
+                } else if m.range.holds(pc) {
+                    other = Some(m.range);
+                }
+            }
+            true
+        });
+        other
+    }
+
+    /// Adds a module unless it is known.
+    fn add(&self, p: &Process, records: &mut Cursor, first: (u64, u64), code: &Mapping<'_>) {
+        let ((base, first_end), inode) = (first, code.inode);
+        let known = |m: &&Loaded| m.unloaded.load(Relaxed) == 0;
+        if self.all().iter().filter(known).any(|m| m.base == base && m.inode == inode) {
+            return;
+        }
+        let Some(elf) = Elf::read(base, first_end) else {
+            return;
+        };
+        let range = Range { low: base, high: elf.end.max(code.range.high) };
+        // Whatever was there went without our being told.
+        for old in self.all().iter().filter(known) {
+            if old.range.low < range.high && range.low < old.range.high {
+                retire(p, old);
+            }
+        }
+        if !self.push(p, records, base, range, &elf, code) {
+            p.lost(Loss::NoModule);
+        }
+    }
+
+    fn push(
+        &self,
+        p: &Process,
+        records: &mut Cursor,
+        base: u64,
+        range: Range,
+        elf: &Elf,
+        code: &Mapping<'_>,
+    ) -> bool {
+        let index = self.count.load(Relaxed) as usize;
+        if self.table.load(Relaxed).is_null() {
+            let table = memory::take(MODULES_MAX * size_of::<Loaded>(), InChild::Nothing);
+            if table.is_null() {
+                return false;
+            }
+            self.table.store(table as *mut Loaded, Relaxed);
+        }
+        if index >= MODULES_MAX {
+            return false;
+        }
+        let path = profile::string(p, code.path);
+        let bytes = size_of::<heaptide_format::Module>();
+        let record = records.take(Kind::Modules, 0, bytes) as *mut heaptide_format::Module;
+        if record.is_null() {
+            return false;
+        }
+        // SAFETY: fresh room for a record, and an entry beyond the count, which nobody reads.
+        unsafe {
+            (*record).start = range.low;
+            (*record).end = range.high;
+            (*record).bias = elf.bias;
+            (*record).path = path;
+            (*record).index = index as u32 + 1;
+            (*record).build_id = elf.build_id;
+            (*record).build_id_length = elf.build_id_length;
+            records.commit(bytes);
+            let entry = self.table.load(Relaxed).add(index);
+            (*entry).range = range;
+            (*entry).base = base;
+            (*entry).inode = code.inode;
+            (*entry).header = elf.eh_frame_hdr;
+            (*entry).frames = elf.eh_frame;
+            (*entry).record.store(record, Relaxed);
+        }
+        self.count.store(index as u32 + 1, Release);
+        true
+    }
+
+    /// Forgets modules that are no longer mapped; after dlclose.
+    pub fn drop_unmapped(&self, p: &Process, buffer: &mut [u8]) {
+        let Some(_held) = self.records.acquire() else {
+            return;
+        };
+        const KEPT: u32 = 2;
+        let all = self.all();
+        each_mapping(buffer, |m| {
+            let same = |l: &&Loaded| l.base == m.range.low && l.inode == m.inode;
+            if let Some(kept) = all.iter().filter(same).find(|l| l.unloaded.load(Relaxed) == 0) {
+                kept.unloaded.store(KEPT, Relaxed);
+            }
+            true
+        });
+        for module in all {
+            match module.unloaded.load(Relaxed) {
+                KEPT => module.unloaded.store(0, Relaxed),
+                0 => retire(p, module),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A module is gone: so are its rules, and every kept stack that went through it.
+fn retire(p: &Process, module: &Loaded) {
+    module.unloaded.store(1, Relaxed);
+    // SAFETY: records stay mapped; only the modules' lock holder writes this field.
+    unsafe { (*module.record.load(Relaxed)).unloaded = 1 };
+    crate::event::stacks::with_rules(p, |slots| {
+        cache::forget(slots, module.range.low, module.range.high);
+    });
+    p.generation.fetch_add(1, Release);
+}
+
+impl Loaded {
+    fn sections(&self) -> Option<Sections<'static>> {
+        if self.frames == Range::EMPTY {
+            return None;
+        }
+        // SAFETY: both lie in readable segments of a module that is loaded, or is being unloaded
+        // while its own code runs, which no program survives.
+        let bytes = |r: Range| unsafe {
+            core::slice::from_raw_parts(r.low as *const u8, (r.high - r.low) as usize)
+        };
+        Some(Sections {
+            header: bytes(self.header),
+            header_address: self.header.low,
+            frames: bytes(self.frames),
+            frames_address: self.frames.low,
+        })
+    }
+}
+
+/// What the program headers of a loaded file say.
+struct Elf {
+    bias: u64,
+    end: u64,
+    eh_frame_hdr: Range,
+    eh_frame: Range,
+    build_id: [u8; 24],
+    build_id_length: u32,
+}
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    vaddr: u64,
+    paddr: u64,
+    filesz: u64,
+    memsz: u64,
+    align: u64,
+}
+
+/// Whether a readable mapping begins with an ELF header of this machine's class.
+fn is_elf(base: u64) -> bool {
+    // SAFETY: `base` is the start of a mapping that maps said is readable; a page holds a header.
+    base != 0 && unsafe { *(base as *const [u8; 5]) } == *b"\x7fELF\x02"
+}
+
+impl Elf {
+    fn read(base: u64, first_end: u64) -> Option<Elf> {
+        const PT_LOAD: u32 = 1;
+        const PT_NOTE: u32 = 4;
+        const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+        let headers = program_headers(base, first_end)?;
+        let load = headers.iter().find(|h| h.kind == PT_LOAD)?;
+        let bias = base.wrapping_sub(load.vaddr & !4095);
+        let mut elf = Elf {
+            bias,
+            end: 0,
+            eh_frame_hdr: Range::EMPTY,
+            eh_frame: Range::EMPTY,
+            build_id: [0; 24],
+            build_id_length: 0,
+        };
+        // The readable segment that holds an address: only there may be read.
+        let segment = |address: u64| {
+            headers.iter().filter(|h| h.kind == PT_LOAD && h.flags & 4 != 0).find_map(|h| {
+                let low = bias.wrapping_add(h.vaddr);
+                let range = Range { low, high: low.wrapping_add(h.filesz) };
+                range.holds(address).then_some(range)
+            })
+        };
+        for h in headers {
+            let at = bias.wrapping_add(h.vaddr);
+            let end = at.wrapping_add(h.memsz);
+            let readable = segment(at).is_some_and(|s| end <= s.high);
+            match h.kind {
+                PT_LOAD => elf.end = elf.end.max(end),
+                PT_NOTE if readable => elf.find_build_id(at, end),
+                PT_GNU_EH_FRAME if readable => {
+                    elf.eh_frame_hdr = Range { low: at, high: end };
+                    // SAFETY: in a readable segment.
+                    let bytes = unsafe {
+                        core::slice::from_raw_parts(at as *const u8, (end - at) as usize)
+                    };
+                    let frames = table::frames_address(bytes, at);
+                    if let Some((low, s)) = frames.and_then(|f| Some((f, segment(f)?))) {
+                        elf.eh_frame = Range { low, high: s.high };
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(elf)
+    }
+
+    fn find_build_id(&mut self, mut at: u64, end: u64) {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        while at + 16 <= end {
+            // SAFETY: at..end is in a readable segment; a note is three sizes, a name and a body,
+            // padded to 4.
+            let [name, body, kind, owner] = unsafe { *(at as *const [u32; 4]) };
+            let body_at = at + 12 + (name as u64).next_multiple_of(4);
+            let next = body_at + (body as u64).next_multiple_of(4);
+            if next > end {
+                return;
+            }
+            if kind == NT_GNU_BUILD_ID && name == 4 && owner == u32::from_le_bytes(*b"GNU\0") {
+                let n = (body as usize).min(self.build_id.len());
+                // SAFETY: `next` is within the segment.
+                let bytes = unsafe { core::slice::from_raw_parts(body_at as *const u8, n) };
+                self.build_id[..n].copy_from_slice(bytes);
+                self.build_id_length = n as u32;
+                return;
+            }
+            at = next;
+        }
+    }
+}
+
+fn program_headers(base: u64, first_end: u64) -> Option<&'static [ProgramHeader]> {
+    const ELF_HEADER: u64 = 64;
+    if first_end - base < ELF_HEADER {
+        return None;
+    }
+    // SAFETY: an ELF64 header is in the mapping: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
+    let (offset, entry, count) = unsafe {
+        let h = base as *const u8;
+        (*(h.add(32) as *const u64), *(h.add(54) as *const u16), *(h.add(56) as *const u16))
+    };
+    let bytes = count as u64 * size_of::<ProgramHeader>() as u64;
+    let fits = offset < 1 << 32 && offset % 8 == 0 && base + offset + bytes <= first_end;
+    if !fits || entry as usize != size_of::<ProgramHeader>() {
+        return None;
+    }
+    // SAFETY: within the first mapping, aligned.
+    Some(unsafe {
+        core::slice::from_raw_parts((base + offset) as *const ProgramHeader, count as usize)
+    })
+}
+
+/// A line of maps.
+pub struct Mapping<'a> {
+    pub range: Range,
+    pub readable: bool,
+    pub executable: bool,
+    pub offset: u64,
+    pub inode: u64,
+    pub path: &'a [u8],
+}
+
+/// The mapping that holds an address.
+pub fn mapping_of(address: u64, buffer: &mut [u8]) -> Option<Range> {
+    if !confined::may_call() {
+        return None;
+    }
+    let mut found = None;
+    each_mapping(buffer, |m| {
+        if m.range.holds(address) && m.readable {
+            found = Some(m.range);
+        }
+        m.range.low <= address
+    });
+    found
+}
+
+/// Reads maps line by line through `buffer`, until `visit` says stop. A line longer than the buffer
+/// is skipped.
+pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
+    let Some(Ok(fd)) = Path::new(b"/proc/self/maps\0").map(|p| kernel::open(p, kernel::O_RDONLY))
+    else {
+        return;
+    };
+    let mut filled = 0;
+    while let n @ 1.. = read_more(fd, &mut buffer[filled..]) {
+        filled += n;
+        let mut used = 0;
+        while let Some(length) = buffer[used..filled].iter().position(|&b| b == b'\n') {
+            let line = &mut buffer[used..=used + length];
+            used += length + 1;
+            let length = unescape(line);
+            if !parse_line(&line[..length]).is_none_or(&mut visit) {
+                kernel::close(fd);
+                return;
+            }
+        }
+        if used == 0 && filled == buffer.len() {
+            used = filled;
+        }
+        buffer.copy_within(used..filled, 0);
+        filled -= used;
+    }
+    kernel::close(fd);
+}
+
+/// Writes newlines in a file's name, which maps has as `\012`, as they are, unless the name has
+/// that text itself. `line` is one of maps with its end, which is overwritten; returns its new
+/// length without it.
+fn unescape(line: &mut [u8]) -> usize {
+    const NEWLINE: &[u8] = b"\\012";
+    const EXISTS: usize = 0;
+    let mut length = line.len() - 1;
+    line[length] = 0;
+    let escape = |line: &[u8]| line.windows(NEWLINE.len()).position(|w| w == NEWLINE);
+    let mut from = 0;
+    while let Some(at) = escape(&line[from..length]).map(|at| from + at) {
+        let name = line.iter().position(|&b| b == b'/').and_then(|start| Path::new(&line[start..]));
+        if name.is_some_and(|name| kernel::may_access(name, EXISTS)) {
+            break;
+        }
+        line[at] = b'\n';
+        line.copy_within(at + NEWLINE.len()..=length, at + 1);
+        length -= NEWLINE.len() - 1;
+        from = at + 1;
+    }
+    length
+}
+
+fn read_more(fd: Fd, room: &mut [u8]) -> usize {
+    kernel::read(fd, room).unwrap_or(0)
+}
+
+fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
+    let mut fields = line.splitn(6, |&b| b == b' ');
+    let (addresses, permissions) = (fields.next()?, fields.next()?);
+    let offset = hexadecimal(fields.next()?)?;
+    let _device = fields.next()?;
+    let inode = fields.next()?.iter().fold(0u64, |n, &b| n * 10 + (b & 15) as u64);
+    let path = fields.next().unwrap_or(b"").trim_ascii_start();
+    let dash = addresses.iter().position(|&b| b == b'-')?;
+    let low = hexadecimal(&addresses[..dash])?;
+    let high = hexadecimal(&addresses[dash + 1..])?;
+    Some(Mapping {
+        range: Range { low, high },
+        readable: permissions.first() == Some(&b'r'),
+        executable: permissions.get(2) == Some(&b'x'),
+        offset,
+        inode,
+        path,
+    })
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |n, &b| {
+        let digit = (b as char).to_digit(16)?;
+        Some(n << 4 | digit as u64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let line = b"7f00001000-7f00003000 r-xp 00002000 fe:01 1234   /lib/a file (deleted)";
+        let mapping = parse_line(line).expect("a mapping");
+        assert_eq!(mapping.range, Range { low: 0x7f_0000_1000, high: 0x7f_0000_3000 });
+        assert!(mapping.readable && mapping.executable);
+        assert_eq!((mapping.offset, mapping.inode), (0x2000, 1234));
+        assert_eq!(mapping.path, b"/lib/a file (deleted)");
+        let anonymous = parse_line(b"00400000-00401000 ---p 00000000 00:00 0").expect("a mapping");
+        assert!(!anonymous.readable && !anonymous.executable && anonymous.path.is_empty());
+        for broken in [&b""[..], b"7f00 r--p 0 0:0 0", b"x-y r--p 0 0:0 0", b"1-2 r--p"] {
+            assert!(parse_line(broken).is_none());
+        }
+    }
+
+    #[test]
+    fn a_line_break_in_a_name() {
+        let unescaped = |line: &[u8]| {
+            let mut line = line.to_vec();
+            let length = unescape(&mut line);
+            line.truncate(length);
+            line
+        };
+        assert_eq!(unescaped(b"1-2 /no/such\\012file\n"), b"1-2 /no/such\nfile");
+        assert_eq!(unescaped(b"1-2 /no/such\n"), b"1-2 /no/such");
+    }
+
+    #[test]
+    fn this_test_is_in_a_mapping_that_can_be_executed() {
+        let here = lines_of_maps as fn() as usize as u64;
+        let mut found = None;
+        each_mapping(&mut [0; 4096], |m| {
+            if m.range.holds(here) {
+                found = Some((m.readable, m.executable));
+            }
+            true
+        });
+        assert_eq!(found, Some((true, true)));
+    }
+}

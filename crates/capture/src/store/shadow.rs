@@ -1,0 +1,221 @@
+//! Pointer → number: one word for every 16 bytes of address space that holds blocks. One table says
+//! the site of every block, another the labelled ones.
+//!
+//! Two levels: the first has a pair of entries for each 4 MiB region of the 47-bit user space, one
+//! for blocks aligned to 16 and one for the few that allocators with tiny classes align to 8 only,
+//! so that two blocks never share a word. Leaves are mapped on demand. 0 means: not a block that
+//! was recorded.
+//!
+//! An entry names its region next to its leaf. So where address space is scarce the first level can
+//! be short: regions that would share an entry are told apart, and the later one goes without.
+
+use crate::sys::memory::{self, InChild};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+pub const REGION_BITS: u32 = 22;
+const ADDRESS_BITS: u32 = 47;
+const LEAF_WORDS: usize = 1 << (REGION_BITS - 4);
+const LEAF_BYTES: usize = LEAF_WORDS * size_of::<u32>();
+/// Regions of the whole address space, and of a short first level.
+const REGIONS: usize = 1 << (ADDRESS_BITS - REGION_BITS);
+const REGIONS_SCARCE: usize = 1 << 13;
+/// An entry: the leaf's page number below, its region above.
+const PAGE_BITS: u32 = 12;
+const LEAF_PAGE_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
+
+/// The first level, and the mask of its index. Zero is a table that was not made.
+pub struct Table {
+    root: AtomicPtr<AtomicU64>,
+    mask: AtomicUsize,
+}
+
+impl Table {
+    /// Maps the first level: a short one where address space is scarce.
+    pub fn create(&self, scarce: bool) -> Option<()> {
+        let regions = if scarce { REGIONS_SCARCE } else { REGIONS };
+        let bytes = regions * 2 * size_of::<u64>();
+        let root = memory::take(bytes, InChild::Nothing);
+        if root.is_null() {
+            return None;
+        }
+        self.mask.store(regions - 1, Relaxed);
+        self.root.store(root as *mut AtomicU64, Relaxed);
+        Some(())
+    }
+
+    pub fn is_made(&self) -> bool {
+        !self.root.load(Relaxed).is_null()
+    }
+
+    #[inline(always)]
+    fn entry(&self, block: u64) -> &'static AtomicU64 {
+        let region = (block as usize >> REGION_BITS) & self.mask.load(Relaxed);
+        let index = region * 2 + ((block as usize >> 3) & 1);
+        // SAFETY: masked to the length of the first level, which is mapped while recording.
+        unsafe { &*self.root.load(Relaxed).add(index) }
+    }
+
+    /// The word of a block, if there is memory for it.
+    #[inline(always)]
+    pub fn word(&self, block: *const u8) -> Option<&'static AtomicU32> {
+        let block = block as u64;
+        leaf(self.entry(block).load(Acquire), block).map(|leaf| word(leaf, block))
+    }
+
+    /// Notes the number of a new block; false if there is no memory for it.
+    #[inline(always)]
+    pub fn put(&self, block: *const u8, number: u32) -> bool {
+        let block = block as u64;
+        let entry = self.entry(block);
+        let Some(leaf) = leaf(entry.load(Acquire), block).or_else(|| new_leaf(entry, block)) else {
+            return false;
+        };
+        word(leaf, block).store(number, Relaxed);
+        true
+    }
+
+    /// The number of a block that is about to be freed, which is then forgotten; 0 if it has none.
+    #[inline(always)]
+    pub fn take(&self, block: *const u8) -> u32 {
+        let block = block as u64;
+        let Some(leaf) = leaf(self.entry(block).load(Acquire), block) else {
+            return 0;
+        };
+        take_word(word(leaf, block))
+    }
+
+    /// The number of the block that begins there; 0 if it has none.
+    pub fn get(&self, block: u64) -> u32 {
+        leaf(self.entry(block).load(Acquire), block)
+            .map_or(0, |leaf| word(leaf, block).load(Relaxed))
+    }
+
+    /// The last block that begins at or before `address` and not before `least`, and its number.
+    /// Parts of the address space where no block ever began cost a look each 4 MiB.
+    pub fn last_before(&self, address: u64, least: u64) -> Option<(u64, u32)> {
+        let mut cell = address & !15;
+        loop {
+            let halves = [cell | 8, cell].map(|half| self.entry(half).load(Acquire));
+            if halves == [0, 0] {
+                let region = cell >> REGION_BITS;
+                cell = (region << REGION_BITS).checked_sub(16)?;
+            } else {
+                for start in [cell | 8, cell] {
+                    let number = self.get(start);
+                    if number != 0 && start <= address {
+                        return (start >= least).then_some((start, number));
+                    }
+                }
+                cell = cell.checked_sub(16)?;
+            }
+            if cell + 16 <= least {
+                return None;
+            }
+        }
+    }
+}
+
+/// What a word says, which it then no longer does.
+#[inline(always)]
+pub fn take_word(word: &AtomicU32) -> u32 {
+    let number = word.load(Relaxed);
+    if number != 0 {
+        word.store(0, Relaxed);
+    }
+    number
+}
+
+/// The leaf of a block, if its entry is its region's.
+#[inline(always)]
+fn leaf(entry: u64, block: u64) -> Option<*mut AtomicU32> {
+    let same = entry >> LEAF_PAGE_BITS == block >> REGION_BITS;
+    let page = entry & ((1 << LEAF_PAGE_BITS) - 1);
+    same.then_some((page << PAGE_BITS) as *mut AtomicU32)
+}
+
+#[inline(always)]
+fn word(leaf: *mut AtomicU32, block: u64) -> &'static AtomicU32 {
+    let index = (block as usize >> 4) & (LEAF_WORDS - 1);
+    // SAFETY: a leaf has LEAF_WORDS words and is never unmapped.
+    unsafe { &*leaf.add(index) }
+}
+
+#[cold]
+#[inline(never)]
+fn new_leaf(entry: &AtomicU64, block: u64) -> Option<*mut AtomicU32> {
+    let region = block >> REGION_BITS;
+    let taken = entry.load(Acquire) != 0;
+    if taken || region >> (ADDRESS_BITS - REGION_BITS) != 0 {
+        return None;
+    }
+    let memory = memory::take(LEAF_BYTES, InChild::Nothing);
+    if memory.is_null() {
+        return None;
+    }
+    let mine = region << LEAF_PAGE_BITS | memory as u64 >> PAGE_BITS;
+    if let Err(other) = entry.compare_exchange(0, mine, AcqRel, Acquire) {
+        // SAFETY: nobody else saw it.
+        unsafe { memory::release(memory, LEAF_BYTES, InChild::Nothing) };
+        return leaf(other, block);
+    }
+    Some(memory as *mut AtomicU32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 0x7f12_3456_7890;
+    const REGION: u64 = 1 << REGION_BITS;
+
+    fn at(address: u64) -> *const u8 {
+        address as *const u8
+    }
+
+    fn table(scarce: bool) -> Table {
+        let table = Table { root: AtomicPtr::default(), mask: AtomicUsize::new(0) };
+        assert!(!table.is_made());
+        table.create(scarce).expect("address space");
+        table
+    }
+
+    #[test]
+    fn a_block_has_its_number_until_it_is_taken() {
+        let table = table(false);
+        assert!(table.put(at(BLOCK), 5) && table.put(at(BLOCK + 16), 6));
+        // Aligned to 8 only: of an allocator with tiny blocks.
+        assert!(table.put(at(BLOCK + 8), 7));
+        assert_eq!([0, 8, 16, 24].map(|n| table.get(BLOCK + n)), [5, 7, 6, 0]);
+        assert_eq!((table.take(at(BLOCK)), table.take(at(BLOCK))), (5, 0));
+        assert_eq!(table.take(at(BLOCK + REGION)), 0);
+        assert!(table.word(at(BLOCK + REGION)).is_none());
+    }
+
+    #[test]
+    fn addresses_of_the_kernel_have_no_place() {
+        let table = table(false);
+        assert!(!table.put(at(1 << ADDRESS_BITS), 1));
+        assert_eq!(table.get(1 << ADDRESS_BITS), 0);
+    }
+
+    #[test]
+    fn the_last_block_before_an_address_is_found_over_empty_regions() {
+        let table = table(false);
+        let far = BLOCK + 3 * REGION;
+        assert!(table.put(at(BLOCK), 1) && table.put(at(far), 2));
+        assert_eq!(table.last_before(far + 100, 0), Some((far, 2)));
+        assert_eq!(table.last_before(far - 1, 0), Some((BLOCK, 1)));
+        assert_eq!(table.last_before(far - 1, BLOCK), Some((BLOCK, 1)));
+        assert_eq!(table.last_before(far - 1, BLOCK + 1), None);
+    }
+
+    #[test]
+    fn where_space_is_scarce_the_later_of_two_regions_goes_without() {
+        let table = table(true);
+        let same_entry = BLOCK + REGIONS_SCARCE as u64 * REGION;
+        assert!(table.put(at(BLOCK), 1));
+        assert!(!table.put(at(same_entry), 2));
+        assert_eq!((table.get(BLOCK), table.get(same_entry)), (1, 0));
+    }
+}

@@ -1,0 +1,101 @@
+//! Locks that nobody waits for without end, and what they guard.
+
+use crate::sys::kernel;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// A value that only the holder of its lock can reach. A thread that cannot have the lock goes on
+/// without. Zero is free, for a value that may be zero.
+pub struct Locked<T> {
+    taken: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+/// A lock of what is guarded elsewhere.
+pub type Lock = Locked<()>;
+
+// SAFETY: only the holder has a reference to the value, and there is one at a time. What the values
+// point at belongs to the process, not to a thread.
+unsafe impl<T> Sync for Locked<T> {}
+
+/// The lock is held as long as this exists.
+pub struct Held<'a, T>(&'a Locked<T>);
+
+/// Turns before a lock is given up: some seconds on a machine whose other cores are busy.
+const TURNS: u32 = 1_000_000;
+
+impl<T> Locked<T> {
+    /// Once, without waiting: for a signal handler, which may have interrupted the holder.
+    pub fn try_acquire(&self) -> Option<Held<'_, T>> {
+        self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Held(self))
+    }
+
+    /// None if another thread has held the lock for some seconds.
+    pub fn acquire(&self) -> Option<Held<'_, T>> {
+        for turn in 0..TURNS {
+            if self.taken.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {
+                return Some(Held(self));
+            }
+            if turn % 64 == 63 {
+                kernel::sched_yield();
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this holds the lock, and lends the value no longer than it holds it.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this holds the lock, and is borrowed alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.0.taken.store(0, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn locked(value: u64) -> Locked<u64> {
+        Locked { taken: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    #[test]
+    fn one_holds_it_at_a_time() {
+        let lock = locked(7);
+        let held = lock.try_acquire().expect("it is free");
+        assert!(lock.try_acquire().is_none());
+        assert_eq!(*held, 7);
+        drop(held);
+        assert!(lock.acquire().is_some());
+    }
+
+    #[test]
+    fn no_increment_of_four_threads_is_lost() {
+        let lock = locked(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| *lock.acquire().expect("the lock") += 1));
+            }
+        });
+        assert_eq!(*lock.acquire().expect("it is free"), 40_000);
+    }
+}

@@ -1,0 +1,156 @@
+//! The process's place in a parallel job, as launchers tell it in the environment.
+
+use crate::sys::options::{Text, number};
+
+/// The longest name of a job or host that is kept.
+const NAME_MAX: usize = 256;
+
+/// A launcher: the variables with the process's number and with how many there are.
+struct Launcher {
+    rank: &'static [u8],
+    of: &'static [u8],
+}
+
+/// In order of precedence: a launcher's own daemons may have been started by the next one, whose
+/// variables its processes inherit. The first is for launchers that are not here.
+const LAUNCHERS: [Launcher; 10] = [
+    Launcher { rank: b"HEAPTIDE_RANK", of: b"HEAPTIDE_RANKS" },
+    Launcher { rank: b"OMPI_COMM_WORLD_RANK", of: b"OMPI_COMM_WORLD_SIZE" },
+    Launcher { rank: b"MV2_COMM_WORLD_RANK", of: b"MV2_COMM_WORLD_SIZE" },
+    Launcher { rank: b"PMI_RANK", of: b"PMI_SIZE" },
+    Launcher { rank: b"PMIX_RANK", of: b"" },
+    Launcher { rank: b"PALS_RANKID", of: b"" },
+    Launcher { rank: b"ALPS_APP_PE", of: b"" },
+    Launcher { rank: b"JSM_NAMESPACE_RANK", of: b"JSM_NAMESPACE_SIZE" },
+    Launcher { rank: b"FLUX_TASK_RANK", of: b"FLUX_JOB_SIZE" },
+    Launcher { rank: b"SLURM_PROCID", of: b"SLURM_STEP_NUM_TASKS" },
+];
+const SLURM: usize = LAUNCHERS.len() - 1;
+
+/// Variables with the job's name, in order of precedence. The last is of `mpirun` without a batch
+/// system, which gives each run a name.
+const JOBS: [&[u8]; 6] = [
+    b"HEAPTIDE_JOB",
+    b"FLUX_JOB_ID",
+    b"SLURM_JOB_ID",
+    b"PBS_JOBID",
+    b"LSB_JOBID",
+    b"PMIX_NAMESPACE",
+];
+const SLURM_JOB: usize = 2;
+
+/// Slurm numbers from here on what is no step of parallel tasks: batch scripts, shells.
+const SLURM_NO_STEP: u32 = 0xffff_fff0;
+
+/// What the environment says.
+pub struct Place {
+    told: [(Option<u32>, Option<u32>); LAUNCHERS.len()],
+    jobs: [Text<NAME_MAX>; JOBS.len()],
+    step: Option<u32>,
+    node: Text<NAME_MAX>,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place {
+            told: [(None, None); LAUNCHERS.len()],
+            jobs: [const { Text::new() }; JOBS.len()],
+            step: None,
+            node: Text::new(),
+        }
+    }
+
+    /// Takes a variable, if it is one of these.
+    pub fn note(&mut self, name: &[u8], value: &[u8]) {
+        let count = || number(value).and_then(|n| u32::try_from(n).ok()).filter(|_| value != b"");
+        for (launcher, told) in LAUNCHERS.iter().zip(&mut self.told) {
+            match name {
+                name if name == launcher.rank => told.0 = count(),
+                name if name == launcher.of => told.1 = count(),
+                _ => {}
+            }
+        }
+        for (job, text) in JOBS.iter().zip(&mut self.jobs) {
+            if name == *job && text.is_empty() {
+                text.push(value);
+            }
+        }
+        match name {
+            b"SLURM_STEP_ID" => self.step = count().filter(|&step| step < SLURM_NO_STEP),
+            b"SLURMD_NODENAME" if self.node.is_empty() => self.node.push(value),
+            _ => {}
+        }
+    }
+
+    /// The rank, and how many there are or 0; none outside of a job. Slurm tells a rank to batch
+    /// scripts too, which are none.
+    pub fn rank(&self) -> Option<(u32, u32)> {
+        let counts = |at: usize| at != SLURM || self.step.is_some();
+        let mut told = self.told.iter().enumerate().filter(|(at, _)| counts(*at));
+        let rank = told.clone().find_map(|(_, told)| told.0)?;
+        // PMIx does not say how many; whoever has the same rank does.
+        let of = told.find_map(|(_, told)| told.1.filter(|_| told.0 == Some(rank)));
+        Some((rank, of.unwrap_or(0)))
+    }
+
+    /// The job's name; with the step where Slurm alone gave the rank. Other launchers start some
+    /// of their processes by a step and some not.
+    pub fn job(&self) -> Text<NAME_MAX> {
+        let mut name = Text::new();
+        let Some(at) = self.jobs.iter().position(|job| !job.is_empty()) else {
+            return name;
+        };
+        name.push(self.jobs[at].bytes());
+        let others = &self.told[..SLURM];
+        if let Some(step) = self.step.filter(|_| at == SLURM_JOB)
+            && others.iter().all(|told| told.0.is_none())
+        {
+            name.push(b".");
+            name.push_number(step.into());
+        }
+        name
+    }
+
+    /// What Slurm calls the node; empty elsewhere.
+    pub fn node(&self) -> &[u8] {
+        self.node.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(variables: &[(&[u8], &[u8])]) -> Place {
+        let mut place = Place::new();
+        variables.iter().for_each(|(name, value)| place.note(name, value));
+        place
+    }
+
+    #[test]
+    fn the_first_launcher_that_gives_a_rank_counts() {
+        let both =
+            place(&[(b"PMI_RANK", b"3"), (b"PMI_SIZE", b"8"), (b"OMPI_COMM_WORLD_RANK", b"1")]);
+        assert_eq!(both.rank(), Some((1, 0)));
+        let pmix =
+            place(&[(b"PMIX_RANK", b"3"), (b"SLURM_STEP_ID", b"0"), (b"SLURM_PROCID", b"3")]);
+        assert_eq!(pmix.rank(), Some((3, 0)));
+        assert_eq!(place(&[(b"PMI_RANK", b"")]).rank(), None);
+        assert_eq!(place(&[(b"PMI_RANK", b"-1")]).rank(), None);
+    }
+
+    #[test]
+    fn a_batch_script_of_slurm_has_no_rank() {
+        let task: [(&[u8], &[u8]); 4] = [
+            (b"SLURM_JOB_ID", b"77"),
+            (b"SLURM_PROCID", b"0"),
+            (b"SLURM_STEP_NUM_TASKS", b"4"),
+            (b"SLURM_STEP_ID", b"2"),
+        ];
+        assert_eq!(place(&task).rank(), Some((0, 4)));
+        assert_eq!(place(&task).job().bytes(), b"77.2");
+        let script = [&task[..3], &[(b"SLURM_STEP_ID", b"4294967291")]].concat();
+        assert_eq!(place(&script).rank(), None);
+        assert_eq!(place(&script).job().bytes(), b"77");
+    }
+}
