@@ -52,17 +52,9 @@ const UPWARD_IMPORTS: &[(&str, &str)] = &[
     ("crates/capture/src/event/timeline.rs", "crates/capture/src/api/marks.rs"),
     ("crates/capture/src/event/trace.rs", "crates/capture/src/api/regions.rs"),
     // Threads and their state are known to what stores records for them.
-    ("crates/capture/src/store/modules.rs", "crates/capture/src/event/process.rs"),
-    ("crates/capture/src/store/modules.rs", "crates/capture/src/event/stacks.rs"),
-    ("crates/capture/src/store/names.rs", "crates/capture/src/event/process.rs"),
-    ("crates/capture/src/store/profile.rs", "crates/capture/src/event/lane.rs"),
-    ("crates/capture/src/store/profile.rs", "crates/capture/src/event/process.rs"),
-    ("crates/capture/src/store/profile.rs", "crates/capture/src/event/trace.rs"),
     ("crates/capture/src/store/scopes.rs", "crates/capture/src/event/lane.rs"),
-    ("crates/capture/src/store/scopes.rs", "crates/capture/src/event/process.rs"),
     ("crates/capture/src/store/scopes.rs", "crates/capture/src/event/tls.rs"),
     ("crates/capture/src/store/sites.rs", "crates/capture/src/event/lane.rs"),
-    ("crates/capture/src/store/sites.rs", "crates/capture/src/event/process.rs"),
     // A program that has the recorder in it brings its allocator.
     ("crates/capture/src/sys/mod.rs", "crates/capture/src/hooks/embedded.rs"),
 ];

@@ -4,11 +4,11 @@
 //! a copy too: figures are counted from it, and the peak begins anew. Nothing is set to zero, so
 //! nothing is lost and live stays right.
 
-use crate::event::process::{Guarded, Process, process};
+use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::store::profile::{self, Cursor};
 use crate::sys::kernel::{self, Errno, Fd, Path};
-use crate::sys::locked::Locked;
+use crate::sys::locked::{Guarded, Locked};
 use crate::sys::options::{PATH_MAX, Text};
 use crate::sys::{confined, own_stack};
 use core::ops::Range;

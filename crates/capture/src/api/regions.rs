@@ -11,13 +11,13 @@
 
 use crate::api::relabel::{arrive, come_back, leave, lend};
 use crate::event::lane::LaneState;
-use crate::event::process::{Guarded, Process, process};
+use crate::event::process::{Process, process};
 use crate::event::{stats, trace};
 use crate::store::shadow::Table;
 use crate::store::sites::{self, Dimensions};
 use crate::store::{names, scopes};
 use crate::sys::allocator;
-use crate::sys::locked::{Held, Lock};
+use crate::sys::locked::{Guarded, Held, Lock};
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};

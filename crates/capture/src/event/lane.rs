@@ -412,7 +412,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         }
         let most = AtomicU32::from_ptr(&raw mut (*p.header()).lanes_at_once);
         most.fetch_max(in_use, Relaxed);
-        state.live.begin(p);
+        state.live.begin(p, p.header());
         state.last_block = core::ptr::null_mut();
         (state.depth, state.cut) = (0, 0);
         state.before = stats::of_lane(state);

@@ -41,14 +41,14 @@ pub struct Live {
 
 impl Live {
     /// For a thread that takes the lane.
-    pub fn begin(&mut self, p: &Process) {
+    pub fn begin(&mut self, p: &Process, header: *mut FileHeader) {
         // SAFETY: the header is mapped while lanes are taken.
         unsafe {
-            let published = AtomicI64::from_ptr(&raw mut (*p.header()).published_live);
+            let published = AtomicI64::from_ptr(&raw mut (*header).published_live);
             self.others = published.load(Relaxed) - self.published;
         }
         self.fallen = true;
-        self.set_bounds(p, p.header());
+        self.set_bounds(p, header);
     }
 
     /// Alone, the peak is a bound too.
@@ -211,10 +211,9 @@ mod tests {
         let p = unstarted();
         // SAFETY: zero is a valid value of every field.
         let header = unsafe { Box::into_raw(Box::<FileHeader>::new_zeroed().assume_init()) };
-        p.base.store(header.cast(), Relaxed);
         let mut live =
             Live { own: 0, high: 0, low: 0, fallen: false, others: 0, published: 0, stamped: 0 };
-        live.begin(&p);
+        live.begin(&p, header);
         (p, header, live)
     }
 

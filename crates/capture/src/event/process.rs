@@ -7,15 +7,18 @@
 use crate::api::control;
 use crate::event::lane::{self, LaneState};
 use crate::event::tls::tls;
-use crate::store::{profile, sites};
-use crate::sys::locked::{Lock, Locked};
+use crate::event::trace;
+use crate::store::profile::{self, FAMILY};
+use crate::store::shared::{self, Store, store};
+use crate::store::sites;
+use crate::sys::locked::{Guarded, Locked};
 use crate::sys::options::Options;
 use crate::sys::{allocator, clock, confined, kernel, memory, own_stack};
 use core::cell::UnsafeCell;
+use core::ops::Deref;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-use heaptide_format::{FileHeader, Loss, Mode, Unrecorded, UnrecordedChild};
-use heaptide_unwind::cache::Slot;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use heaptide_format::{Mode, Unrecorded, UnrecordedChild};
 
 /// The recorder's life in one process image.
 ///
@@ -33,36 +36,11 @@ pub enum State {
     Off = 3,
 }
 
-/// What all threads share. Zero is the state of a process that was not started.
+/// What all threads share, the store's part apart. Zero is the state of a process that was not
+/// started.
 #[repr(C, align(4096))]
 pub struct Process {
     pub state: AtomicU32,
-    /// The profile, mapped; null before Active.
-    pub base: AtomicPtr<u8>,
-    /// Bytes of address space kept for it.
-    pub reserved: AtomicU64,
-    /// Bytes of the file that are backed by disk space.
-    pub backed: AtomicU64,
-    /// The profile's descriptor and identity.
-    pub fd: AtomicI32,
-    pub device: AtomicU64,
-    pub inode: AtomicU64,
-    /// Absolute path of the profile, ended by zero.
-    pub path: AtomicPtr<u8>,
-    /// Extents made.
-    pub extents: AtomicU32,
-    /// Growth failed this many times; it is not tried every time.
-    pub growth_failures: AtomicU32,
-    pub growth: Lock,
-    /// Whose every page of the profile that holds sites is ([`crate::store::sites::owner_word`]).
-    pub owners: AtomicPtr<u32>,
-    /// Pointer → site.
-    pub shadow: crate::store::shadow::Table,
-    /// Pointer → size, where the allocator does not tell it.
-    #[cfg(embedded)]
-    pub sizes: crate::store::shadow::Table,
-    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
-    pub scarce: AtomicBool,
     /// All lanes, by index.
     pub lanes: AtomicPtr<AtomicPtr<LaneState>>,
     pub lane_count: AtomicUsize,
@@ -73,25 +51,12 @@ pub struct Process {
     pub threaded: AtomicBool,
     /// Verified reuse is off, for tests.
     pub no_reuse: AtomicBool,
-    /// Counts every change of loaded code or of stack memory that kept state depends on.
-    pub generation: AtomicU32,
-    pub modules: crate::store::modules::Modules,
-    /// Rules by pc: the newest table, its length, and its entries in use.
-    pub rules: AtomicPtr<Slot>,
-    pub rule_slots: AtomicUsize,
-    pub rules_used: AtomicUsize,
     /// Links of the stack tree's root.
     pub root: Guarded<heaptide_unwind::tree::Links>,
     /// Timeline: its extent and the bytes between samples.
     pub timeline: Guarded<profile::Cursor>,
     pub sample_interval: AtomicU64,
     pub sample_count: AtomicU32,
-    /// Strings are few and share a cursor.
-    pub strings: Locked<profile::Cursor>,
-    /// Names: what each is called in the profile, and attributes whose strings are known.
-    pub name_ids: AtomicPtr<AtomicU32>,
-    pub name_records: Locked<profile::Cursor>,
-    pub attributes: [AtomicU32; 32],
     pub regions: crate::api::regions::Regions,
     pub windows: crate::api::windows::Windows,
     pub moments: crate::api::marks::Moments,
@@ -102,16 +67,7 @@ pub struct Process {
     pub nested_bytes: AtomicU64,
     /// The last request from outside that a thread took.
     pub requests_taken: AtomicU32,
-    pub start_ns: AtomicU64,
-    pub pid: AtomicU32,
 }
-
-/// A cell for state that one lock or one thread guards.
-#[repr(transparent)]
-pub struct Guarded<T>(pub UnsafeCell<T>);
-
-// SAFETY: each user says which lock or thread guards the cell.
-unsafe impl<T> Sync for Guarded<T> {}
 
 const _: () = assert!(size_of::<Process>().is_multiple_of(4096));
 
@@ -126,6 +82,16 @@ pub fn process() -> &'static Process {
     unsafe { &*(PROCESS.0.get() as *const Process) }
 }
 
+/// What is the store's is reached through the process, too.
+impl Deref for Process {
+    type Target = Store;
+
+    #[inline(always)]
+    fn deref(&self) -> &Store {
+        store()
+    }
+}
+
 /// Set once in the life of the address space, so that a forked child can tell.
 static EVER_STARTED: AtomicBool = AtomicBool::new(false);
 
@@ -138,43 +104,6 @@ impl Process {
             2 => State::Active,
             _ => State::Off,
         }
-    }
-
-    /// The profile's header; only while Active.
-    #[inline(always)]
-    pub fn header(&self) -> *mut FileHeader {
-        self.base.load(Relaxed) as *mut FileHeader
-    }
-
-    /// Notes that the program was there at this time, in nanoseconds since the recording's start.
-    pub fn note_time(&self, now_ns: u64) {
-        // SAFETY: the header is mapped; the field is only used atomically.
-        unsafe {
-            AtomicU64::from_ptr(&raw mut (*self.header()).last_seen_ns).fetch_max(now_ns, Relaxed);
-        }
-    }
-
-    /// Counts a loss, if there is a profile to count it in.
-    #[cold]
-    pub fn lost(&self, what: Loss) {
-        let header = self.header();
-        if !header.is_null() {
-            // SAFETY: the header is mapped as long as `base` is set; the index is an enum's.
-            unsafe {
-                AtomicU64::from_ptr(&raw mut (*header).losses[what as usize]).fetch_add(1, Relaxed)
-            };
-        }
-    }
-
-    /// Nanoseconds since the recording's start. A confined guest may not be allowed to read a clock
-    /// (not even the time stamp counter): then the last time known.
-    pub fn now(&self) -> u64 {
-        let header = self.header();
-        if !confined::may_call() && !header.is_null() {
-            // SAFETY: the header is mapped.
-            return unsafe { (*header).last_seen_ns };
-        }
-        clock::monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
     }
 }
 
@@ -235,7 +164,8 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
     let wiped = unsafe {
         kernel::advise(PROCESS.0.get() as *mut u8, size_of::<Process>(), kernel::MADV_WIPEONFORK)
     };
-    let wiped = wiped.and_then(|()| memory::wipe_in_children());
+    let wiped =
+        wiped.and_then(|()| shared::wipe_in_children()).and_then(|()| memory::wipe_in_children());
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
     p.pid.store(kernel::getpid(), Relaxed);
     p.generation.store(1, Relaxed);
@@ -245,7 +175,14 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
     if forked {
         memory::begin_as_child();
     }
-    profile::create(p, options, forked).ok_or(Refused::NoProfile)?;
+    profile::create(p, options, forked, |header| {
+        // SAFETY: the header of a fresh profile, which nobody else knows.
+        unsafe {
+            (*header).max_depth = lane::max_depth(p) as u32;
+            trace::prepare(p, header, options);
+        }
+    })
+    .ok_or(Refused::NoProfile)?;
     // A kernel before 4.14: a child would go on in its parent's profile.
     let prepared = wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, options));
     prepared.map_err(|reason| {
@@ -281,10 +218,6 @@ fn create_tables(p: &Process) -> Option<()> {
     p.sizes.create(scarce)?;
     lane::create_table(p)
 }
-
-/// The header of this process's profile, or, in a forked child without one, of the nearest recorded
-/// process that it descends from: its page is shared with children.
-pub static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Counts a process or a program started by exec that has no profile.
 pub fn count_unrecorded(why: UnrecordedChild) {

@@ -4,25 +4,21 @@ use crate::event::lane::{BUFFER, Inside, LaneState, MEMOS, RANGES, RECALL};
 use crate::event::process::{Process, process};
 use crate::event::record::Entry;
 use crate::store::modules::{self, Code};
-use crate::sys::memory::{self, InChild};
+use crate::store::rules;
 use crate::sys::range::Range;
 use crate::sys::{confined, own_stack};
 use core::arch::asm;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_GRANULE, Node};
 use heaptide_unwind::Rule;
-use heaptide_unwind::cache::{self, Inserted, Slot};
+use heaptide_unwind::cache;
 use heaptide_unwind::memo::{self, Memo};
 use heaptide_unwind::rule::Step;
 use heaptide_unwind::stack::{Early, Machine, Registers, Same, Stack, same_stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
 
-/// Rules the first table has room for; later ones are twice as large each.
-const RULES_FIRST: usize = 4096;
-/// Rules beyond this many are evaluated each time.
-const RULES_MAX: usize = 1 << 22;
 /// Children walked past before a lane remembers the one found.
 const WIDE: usize = 8;
 /// In [`Node::flags`], writer's own: some lane remembers children of this node.
@@ -246,7 +242,7 @@ impl Machine for Guest<'_> {
     #[inline(always)]
     fn rule(&mut self, pc: u64, exact: bool) -> Rule {
         let key = if exact { pc | EXACT_KEY } else { pc };
-        match with_rules(self.p, |slots| cache::get(slots, key)) {
+        match rules::with_rules(self.p, |slots| cache::get(slots, key)) {
             Some(rule) => rule,
             None => new_rule(self.p, self.lane, pc, exact),
         }
@@ -275,22 +271,6 @@ impl Machine for Guest<'_> {
             Early::NoRule => Loss::NoRule,
             Early::OutsideStack => Loss::OutsideStack,
         });
-    }
-}
-
-/// Calls `look` with the newest table of rules.
-#[inline(always)]
-pub fn with_rules<R>(p: &Process, look: impl FnOnce(&[Slot]) -> R) -> R {
-    let slots = p.rules.load(Acquire);
-    if slots.is_null() {
-        return look(&[]);
-    }
-    // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be
-    // the new table's while `slots` is still the old one: it is read from in front of the table
-    // itself instead.
-    unsafe {
-        let length = *(slots as *const usize).sub(1);
-        look(core::slice::from_raw_parts(slots, length))
     }
 }
 
@@ -324,7 +304,7 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
         AtomicU64::from_ptr(&raw mut (*p.header()).rules_evaluated).fetch_add(1, Relaxed);
     }
     if confined::may_call() || module != 0 {
-        keep_rule(p, if exact { pc | EXACT_KEY } else { pc }, rule);
+        rules::keep_rule(p, if exact { pc | EXACT_KEY } else { pc }, rule);
     }
     rule
 }
@@ -341,55 +321,6 @@ fn without_table(pc: u64) -> Step {
         return Step::Signal;
     }
     Step::FramePointer
-}
-
-fn keep_rule(p: &Process, key: u64, rule: Rule) {
-    let done = with_rules(p, |slots| {
-        let full = slots.len() / 8 * 5;
-        if p.rules_used.load(Relaxed) >= full {
-            Inserted::Full
-        } else {
-            cache::insert(slots, key, rule)
-        }
-    });
-    match done {
-        Inserted::New => {
-            p.rules_used.fetch_add(1, Relaxed);
-        }
-        Inserted::Again => {}
-        Inserted::Full => {
-            if enlarge_rules(p) {
-                with_rules(p, |slots| cache::insert(slots, key, rule));
-            }
-        }
-    }
-}
-
-fn enlarge_rules(p: &Process) -> bool {
-    const HEAD: usize = 64;
-    let old = p.rules.load(Acquire);
-    let length = with_rules(p, |slots| slots.len() * 2).max(RULES_FIRST);
-    if length > RULES_MAX {
-        return false;
-    }
-    let bytes = length * size_of::<Slot>() + HEAD;
-    let memory = memory::take(bytes, InChild::Nothing);
-    if memory.is_null() {
-        return false;
-    }
-    // SAFETY: fresh zeroed memory: a length in front, then empty slots.
-    unsafe {
-        let slots = memory.add(HEAD) as *mut Slot;
-        *(slots as *mut usize).sub(1) = length;
-        let new = core::slice::from_raw_parts(slots, length);
-        let used = with_rules(p, |old| cache::copy(old, new));
-        if p.rules.compare_exchange(old, slots, Release, Relaxed).is_err() {
-            memory::release(memory, bytes, InChild::Nothing);
-            return true;
-        }
-        p.rules_used.store(used, Relaxed);
-    }
-    true
 }
 
 /// The stack tree, as a lane works on it.

@@ -4,6 +4,8 @@ pub mod index;
 pub mod modules;
 pub mod names;
 pub mod profile;
+pub mod rules;
 pub mod scopes;
 pub mod shadow;
+pub mod shared;
 pub mod sites;

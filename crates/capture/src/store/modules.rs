@@ -2,11 +2,12 @@
 //! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
 //! found like the first ones.
 
-use crate::event::process::{Guarded, Process, process};
 use crate::store::profile::{self, Cursor};
+use crate::store::rules;
+use crate::store::shared::{Store, store};
 use crate::sys::confined;
 use crate::sys::kernel::{self, Fd, Path};
-use crate::sys::locked::Locked;
+use crate::sys::locked::{Guarded, Locked};
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -62,7 +63,7 @@ impl Modules {
         if let Some(code) = self.known(pc) {
             return code;
         }
-        let p = process();
+        let p = store();
         if !confined::may_call() {
             return Code::Nothing;
         }
@@ -87,7 +88,7 @@ impl Modules {
     }
 
     /// Lists what is loaded now.
-    pub fn list_all(&self, p: &Process) {
+    pub fn list_all(&self, p: &Store) {
         let mut buffer = [0u8; 16 << 10];
         if let Some(mut records) = self.records.acquire() {
             self.scan(p, &mut records, 0, &mut buffer);
@@ -140,7 +141,7 @@ impl Modules {
     }
 
     /// Lists the executable files in memory, and says which other executable mapping holds `pc`.
-    fn scan(&self, p: &Process, records: &mut Cursor, pc: u64, buffer: &mut [u8]) -> Option<Range> {
+    fn scan(&self, p: &Store, records: &mut Cursor, pc: u64, buffer: &mut [u8]) -> Option<Range> {
         let mut base = (0, 0, 0);
         let mut other = None;
         each_mapping(buffer, |m| {
@@ -161,7 +162,7 @@ impl Modules {
     }
 
     /// Adds a module unless it is known.
-    fn add(&self, p: &Process, records: &mut Cursor, first: (u64, u64), code: &Mapping<'_>) {
+    fn add(&self, p: &Store, records: &mut Cursor, first: (u64, u64), code: &Mapping<'_>) {
         let ((base, first_end), inode) = (first, code.inode);
         let known = |m: &&Loaded| m.unloaded.load(Relaxed) == 0;
         if self.all().iter().filter(known).any(|m| m.base == base && m.inode == inode) {
@@ -184,7 +185,7 @@ impl Modules {
 
     fn push(
         &self,
-        p: &Process,
+        p: &Store,
         records: &mut Cursor,
         base: u64,
         range: Range,
@@ -231,7 +232,7 @@ impl Modules {
     }
 
     /// Forgets modules that are no longer mapped; after dlclose.
-    pub fn drop_unmapped(&self, p: &Process, buffer: &mut [u8]) {
+    pub fn drop_unmapped(&self, p: &Store, buffer: &mut [u8]) {
         let Some(_held) = self.records.acquire() else {
             return;
         };
@@ -255,11 +256,11 @@ impl Modules {
 }
 
 /// A module is gone: so are its rules, and every kept stack that went through it.
-fn retire(p: &Process, module: &Loaded) {
+fn retire(p: &Store, module: &Loaded) {
     module.unloaded.store(1, Relaxed);
     // SAFETY: records stay mapped; only the modules' lock holder writes this field.
     unsafe { (*module.record.load(Relaxed)).unloaded = 1 };
-    crate::event::stacks::with_rules(p, |slots| {
+    rules::with_rules(p, |slots| {
         cache::forget(slots, module.range.low, module.range.high);
     });
     p.generation.fetch_add(1, Release);

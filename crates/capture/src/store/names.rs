@@ -4,8 +4,9 @@
 //! a child inherits, and each process knows for each what it is called in its own profile. Looked
 //! up without a lock, in a table of open addressing that only grows; stored under one.
 
-use crate::event::process::{Guarded, Process, process};
 use crate::store::profile::{self, Cursor};
+use crate::store::shared::{Store, store};
+use crate::sys::locked::Guarded;
 use crate::sys::memory::{self, InChild};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -73,7 +74,7 @@ pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
     };
     let hash = hash_of(attribute, value);
     match find(hash, attribute, value) {
-        0 => store(process(), hash, attribute, value),
+        0 => store_new(store(), hash, attribute, value),
         name => name,
     }
 }
@@ -81,7 +82,7 @@ pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
 /// What a name is called in this process's profile; 0 if it is none or there is no room.
 #[inline(always)]
 pub fn id(name: u32) -> u32 {
-    let ids = process().name_ids.load(Acquire);
+    let ids = store().name_ids.load(Acquire);
     if ids.is_null() || name == 0 || name > LIST.count.load(Relaxed) {
         return id_made(name);
     }
@@ -94,13 +95,13 @@ pub fn id(name: u32) -> u32 {
 
 /// The record of a name that the profile has.
 pub fn at(id: u32) -> *const Name {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     base.wrapping_add(id as usize * NAME_GRANULE as usize) as *const Name
 }
 
 /// The bytes of a stored string; a zero byte follows them.
 pub fn text(string: u32) -> &'static [u8] {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     let at = base.wrapping_add(string as usize * STRING_GRANULE as usize);
     // SAFETY: a reference that `profile::string` gave: strings stay mapped and unchanged.
     unsafe {
@@ -224,7 +225,7 @@ impl Known {
 
 #[cold]
 #[inline(never)]
-fn store(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
+fn store_new(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
     let Some(_held) = p.name_records.acquire() else {
         return 0;
     };
@@ -235,7 +236,7 @@ fn store(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
 }
 
 /// Under the lock.
-fn add(p: &Process, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
+fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
     let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
     let name = LIST.count.load(Relaxed) + 1;
     if name as usize >= most {
@@ -320,7 +321,7 @@ fn enlarge() -> bool {
 #[cold]
 #[inline(never)]
 fn id_made(name: u32) -> u32 {
-    let p = process();
+    let p = store();
     if name == 0 || name > LIST.count.load(Acquire) || p.base.load(Relaxed).is_null() {
         return 0;
     }
@@ -340,7 +341,7 @@ fn id_made(name: u32) -> u32 {
     id
 }
 
-fn ids(p: &Process) -> Option<*const AtomicU32> {
+fn ids(p: &Store) -> Option<*const AtomicU32> {
     let known = p.name_ids.load(Acquire);
     if !known.is_null() {
         return Some(known);
@@ -356,7 +357,7 @@ fn ids(p: &Process) -> Option<*const AtomicU32> {
 }
 
 /// Writes the record.
-fn record(p: &Process, records: &mut Cursor, name: &Known) -> u32 {
+fn record(p: &Store, records: &mut Cursor, name: &Known) -> u32 {
     let attribute = attribute_string(p, name.attribute);
     let (kind, value) = match name.value {
         Value::Text(text) => (0, profile::string(p, text) as u64),
@@ -376,7 +377,7 @@ fn record(p: &Process, records: &mut Cursor, name: &Known) -> u32 {
 }
 
 /// Attributes are few: their strings are stored once, as far as there is room to remember them.
-fn attribute_string(p: &Process, attribute: &[u8]) -> u32 {
+fn attribute_string(p: &Store, attribute: &[u8]) -> u32 {
     for known in &p.attributes {
         let string = known.load(Relaxed);
         if string == 0 {

@@ -5,9 +5,8 @@
 //! asking the file size limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is
 //! counted and the guest goes on.
 
-use crate::event::process::{FAMILY, Process, process};
-use crate::event::trace;
 use crate::store::modules;
+use crate::store::shared::{Store, store};
 use crate::store::sites::LABELLED;
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::memory::{self, InChild};
@@ -40,6 +39,10 @@ const FD_LEAST: u64 = 900;
 /// After failures growth is tried again every so many times.
 const RETRY: u32 = 1024;
 
+/// The header of this process's profile, or, in a forked child without one, of the nearest recorded
+/// process that it descends from: its page is shared with children.
+pub static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
+
 /// A place in an extent, of one kind and one owner, where the next record goes.
 #[repr(C)]
 pub struct Cursor {
@@ -64,7 +67,7 @@ impl Cursor {
     fn take_slow(&mut self, kind: Kind, lane: u32, bytes: usize) -> *mut u8 {
         let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
         let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX).max(least);
-        let extent = new_extent(process(), kind, lane, length);
+        let extent = new_extent(store(), kind, lane, length);
         if extent.is_null() {
             return core::ptr::null_mut();
         }
@@ -102,8 +105,14 @@ impl Cursor {
     }
 }
 
-/// Makes the profile and its header; none if that is not possible.
-pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
+/// Makes the profile and its header, of which `prepare` writes a part; none if that is not
+/// possible.
+pub fn create(
+    p: &Store,
+    options: &Options,
+    forked: bool,
+    prepare: impl FnOnce(*mut FileHeader),
+) -> Option<()> {
     let pid = kernel::getpid();
     let mut path = Text::<PATH_MAX>::new();
     let opened = open_new(&mut path, directory(options, pid)?, pid);
@@ -131,7 +140,7 @@ pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
         let rest = base.add(PAGE as usize);
         kernel::advise(rest, (reserved - PAGE) as usize, kernel::MADV_DONTFORK).ok()?;
         let _ = kernel::advise(base, reserved as usize, kernel::MADV_DONTDUMP);
-        write_header(p, base as *mut FileHeader, options, pid, image, forked);
+        write_header(p, base as *mut FileHeader, options, (pid, image, forked), prepare);
         let inherited = FAMILY.swap(base as *mut FileHeader, AcqRel);
         if !inherited.is_null() {
             kernel::unmap(inherited as *mut u8, PAGE as usize);
@@ -141,7 +150,7 @@ pub fn create(p: &Process, options: &Options, forked: bool) -> Option<()> {
 }
 
 /// Leaves a profile that says why nothing is recorded.
-pub fn abandon(p: &Process, why: Unrecorded) {
+pub fn abandon(p: &Store, why: Unrecorded) {
     let header = p.header();
     let reserved = p.reserved.load(Relaxed);
     // SAFETY: the header is mapped, and nobody else knows the profile. Its page stays, for
@@ -276,7 +285,7 @@ fn open_new(path: &mut Text<PATH_MAX>, directory: &Text<PATH_MAX>, pid: u32) -> 
     None
 }
 
-fn keep_path(p: &Process, path: &[u8]) -> Option<()> {
+fn keep_path(p: &Store, path: &[u8]) -> Option<()> {
     let memory = memory::take(PATH_MAX, InChild::Nothing);
     if memory.is_null() {
         return None;
@@ -314,12 +323,11 @@ fn map_file(fd: Fd) -> Option<(*mut u8, u64)> {
 /// # Safety
 /// `header` is the fresh profile's first page.
 unsafe fn write_header(
-    p: &Process,
+    p: &Store,
     header: *mut FileHeader,
     options: &Options,
-    pid: u32,
-    image: u32,
-    forked: bool,
+    (pid, image, forked): (u32, u32, bool),
+    prepare: impl FnOnce(*mut FileHeader),
 ) {
     let mut buffer = [0u8; PATH_MAX];
     // SAFETY: the page is mapped and nobody else knows it yet.
@@ -332,13 +340,12 @@ unsafe fn write_header(
         (*header).forked = forked as u32;
         (*header).start_realtime_ns = kernel::clock_ns(kernel::CLOCK_REALTIME);
         (*header).start_monotonic_ns = p.start_ns.load(Relaxed);
-        (*header).max_depth = crate::event::lane::max_depth(p) as u32;
         (*header).epoch = 1;
         (*header).file_end = PAGE;
         (*header).process_start_ticks = kernel::start_ticks();
         (*header).pid_namespace = kernel::pid_namespace();
         (*header).image_flags = if allocator::is_bypassed() { IMAGE_OWN_MALLOC } else { 0 };
-        trace::prepare(p, header, options);
+        prepare(header);
         (*header).magic = MAGIC;
         let exe =
             Path::new(b"/proc/self/exe\0").and_then(|l| kernel::readlink(l, &mut buffer).ok());
@@ -360,7 +367,7 @@ unsafe fn write_header(
 }
 
 /// The arguments, as the kernel has them.
-fn command(p: &Process) -> u32 {
+fn command(p: &Store) -> u32 {
     let memory = kernel::map_private(STRING_MAX);
     if memory.is_null() {
         return 0;
@@ -378,7 +385,7 @@ fn command(p: &Process) -> u32 {
 }
 
 /// Stores a string; its reference, or 0 if there is no room.
-pub fn string(p: &Process, text: &[u8]) -> u32 {
+pub fn string(p: &Store, text: &[u8]) -> u32 {
     let text = &text[..text.len().min(STRING_MAX)];
     // One more, so that a zero always follows.
     let bytes = size_of::<StringHeader>() + text.len() + 1;
@@ -401,7 +408,7 @@ pub fn string(p: &Process, text: &[u8]) -> u32 {
 }
 
 /// A new extent, with its header written; null if the file cannot grow.
-fn new_extent(p: &Process, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
+fn new_extent(p: &Store, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
     let extent = try_extent(p, kind, lane, length);
     extent.unwrap_or_else(|_| {
         p.lost(Loss::NoSpace);
@@ -419,12 +426,7 @@ pub enum No {
 }
 
 /// The same, saying why not.
-pub fn try_extent(
-    p: &Process,
-    kind: Kind,
-    lane: u32,
-    length: u64,
-) -> Result<*mut ExtentHeader, No> {
+pub fn try_extent(p: &Store, kind: Kind, lane: u32, length: u64) -> Result<*mut ExtentHeader, No> {
     let _held = p.growth.acquire().ok_or(No::Turn)?;
     let header = p.header();
     // SAFETY: the header is mapped; `file_end` changes under the lock only.
@@ -456,7 +458,7 @@ pub fn try_extent(
 }
 
 /// Has the disk back the file up to `end` and some more.
-fn make_room(p: &Process, end: u64) -> Result<(), ()> {
+fn make_room(p: &Store, end: u64) -> Result<(), ()> {
     if end > p.reserved.load(Relaxed) || !confined::may_call() {
         return Err(());
     }
@@ -471,7 +473,7 @@ fn make_room(p: &Process, end: u64) -> Result<(), ()> {
     grown
 }
 
-fn grow_file(p: &Process, end: u64) -> Result<(), ()> {
+fn grow_file(p: &Store, end: u64) -> Result<(), ()> {
     let from = p.backed.load(Relaxed);
     if end > kernel::limit(kernel::RLIMIT_FSIZE) {
         return Err(());
@@ -509,17 +511,17 @@ fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), ()> {
 
 /// The profile's descriptor, if one is kept and still is the profile's: the guest may have closed
 /// it, or opened something else in its place.
-fn kept_fd(p: &Process) -> Option<Fd> {
+fn kept_fd(p: &Store) -> Option<Fd> {
     let fd = Fd(p.fd.load(Relaxed));
     (fd.0 >= 0 && is_profile(p, fd)).then_some(fd)
 }
 
-fn is_profile(p: &Process, fd: Fd) -> bool {
+fn is_profile(p: &Store, fd: Fd) -> bool {
     kernel::identity(fd) == Ok((p.device.load(Relaxed), p.inode.load(Relaxed)))
 }
 
 /// Opens the profile by name, if that still is the same file; else by the name that it has now.
-fn open_again(p: &Process) -> Option<Fd> {
+fn open_again(p: &Store) -> Option<Fd> {
     open_by_name(p).or_else(|| {
         rename(p)?;
         open_by_name(p)
@@ -529,7 +531,7 @@ fn open_again(p: &Process) -> Option<Fd> {
 /// Notes the name that the profile has after its directory was renamed.
 #[cold]
 #[inline(never)]
-fn rename(p: &Process) -> Option<()> {
+fn rename(p: &Store) -> Option<()> {
     let directory = renamed(p.header())?;
     own_stack::call(|| {
         let path = p.path.load(Relaxed);
@@ -543,7 +545,7 @@ fn rename(p: &Process) -> Option<()> {
     })?
 }
 
-fn open_by_name(p: &Process) -> Option<Fd> {
+fn open_by_name(p: &Store) -> Option<Fd> {
     let path = p.path.load(Relaxed);
     if path.is_null() {
         return None;
@@ -561,7 +563,7 @@ fn open_by_name(p: &Process) -> Option<Fd> {
 /// No descriptor is kept: the guest, or a child of it, may look at its own or count on their
 /// numbers. But when the guest is about to lose the right or the way to the file, one is opened
 /// before.
-pub fn keep_descriptor(p: &Process) {
+pub fn keep_descriptor(p: &Store) {
     if let Some(_held) = p.growth.acquire()
         && kept_fd(p).is_none()
         && let Some(fd) = open_again(p)
@@ -572,7 +574,7 @@ pub fn keep_descriptor(p: &Process) {
 }
 
 /// Prepares for a guest that will forbid system calls: room for a while, taken now.
-pub fn reserve_ahead(p: &Process, bytes: u64) {
+pub fn reserve_ahead(p: &Store, bytes: u64) {
     if let Some(_held) = p.growth.acquire() {
         let end = (p.backed.load(Relaxed) + bytes).min(p.reserved.load(Relaxed));
         let _ = grow_file(p, end);

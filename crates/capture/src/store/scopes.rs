@@ -5,10 +5,10 @@
 //! thread are its path, however deep.
 
 use crate::event::lane::LaneState;
-use crate::event::process::process;
 use crate::event::tls::tls;
 use crate::store::names::{self, Value};
 use crate::store::profile::Cursor;
+use crate::store::shared::store;
 use crate::store::sites::{self, NO_NODE};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -17,14 +17,14 @@ use heaptide_format::{KEY_GRANULE, Kind, Loss, Name, Scope};
 /// The record of a scope path.
 #[inline(always)]
 pub fn at(scope: u32) -> *mut Scope {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     base.wrapping_add(scope as usize * KEY_GRANULE as usize) as *mut Scope
 }
 
 /// Its number.
 #[inline(always)]
 pub fn id(record: *mut Scope) -> u32 {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     ((record as u64 - base as u64) / KEY_GRANULE) as u32
 }
 
@@ -101,7 +101,7 @@ fn begin_other(lane: &mut LaneState, name: u32) {
     if child == 0 {
         // The end that belongs to it must not close another.
         lane.unplaced += 1;
-        return process().lost(Loss::NoScope);
+        return store().lost(Loss::NoScope);
     }
     // SAFETY: the lane's own record.
     unsafe { (*at(child)).entered += 1 };
@@ -211,7 +211,7 @@ fn end_other(lane: &mut LaneState, name: u32) {
 
 /// Counts it, and keeps the first for the report.
 fn note_mismatch(lane: &LaneState, name: u32) {
-    let p = process();
+    let p = store();
     p.lost(Loss::ScopeMismatch);
     let Some(Name { kind, value, .. }) = (name != 0).then(|| {
         // SAFETY: an interned name.
@@ -237,7 +237,7 @@ pub fn context(lane: &LaneState) -> u64 {
 }
 
 fn sealed(scope: u32) -> u64 {
-    let pid = process().pid.load(Relaxed);
+    let pid = store().pid.load(Relaxed);
     let check = (scope ^ pid.rotate_left(16)).wrapping_mul(0x9e37_79b9);
     (check as u64) << 32 | scope as u64
 }
@@ -278,7 +278,7 @@ pub fn translated(lane: &mut LaneState, scope: u32) -> u32 {
     if whole {
         lane.translations[scope as usize % TRANSLATIONS] = [scope, own];
     } else {
-        process().lost(Loss::NoScope);
+        store().lost(Loss::NoScope);
     }
     own
 }

@@ -3,8 +3,8 @@
 //! keep what they were at the peak.
 
 use crate::event::lane::LaneState;
-use crate::event::process::{Process, process};
 use crate::store::scopes;
+use crate::store::shared::{Store, store};
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
@@ -18,7 +18,7 @@ use heaptide_format::{
 pub const NO_NODE: u32 = u32::MAX;
 
 /// Makes the table of the lanes that own the profile's pages.
-pub fn create_owners(p: &Process) -> Option<()> {
+pub fn create_owners(p: &Store) -> Option<()> {
     let pages = (p.reserved.load(Relaxed) / PAGE) as usize;
     let owners = memory::take(pages * size_of::<u32>(), InChild::Nothing);
     p.owners.store(owners as *mut u32, Relaxed);
@@ -28,7 +28,7 @@ pub fn create_owners(p: &Process) -> Option<()> {
 /// The record of a site.
 #[inline(always)]
 pub fn at(site: u32) -> *mut Site {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     base.wrapping_add(site as usize * SITE_GRANULE as usize) as *mut Site
 }
 
@@ -44,7 +44,7 @@ pub fn owner(site: u32) -> u32 {
 pub fn owner_word(site: u32) -> u32 {
     const PER_PAGE: u32 = (PAGE / SITE_GRANULE) as u32;
     // SAFETY: `owners` covers every page of the reserved profile; the site is in it.
-    unsafe { *process().owners.load(Relaxed).add((site / PER_PAGE) as usize) }
+    unsafe { *store().owners.load(Relaxed).add((site / PER_PAGE) as usize) }
 }
 
 /// See [`owner_word`].
@@ -64,7 +64,7 @@ pub fn create(lane: &mut LaneState, key: u32) -> u32 {
     // SAFETY: fresh zeroed room for a site.
     unsafe { (*(record as *mut Site)).key = key };
     records.commit(size_of::<Site>());
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     ((record as u64 - base as u64) / SITE_GRANULE) as u32
 }
 
@@ -186,7 +186,7 @@ pub fn key_of(site: u32) -> Option<*mut Key> {
 
 /// The record that a site's `key` names.
 pub fn key_at(key: u32) -> *mut Key {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     let offset = (key & !(KEY_BIT | KEY_LABELLED)) as usize * KEY_GRANULE as usize;
     base.wrapping_add(offset) as *mut Key
 }
@@ -208,7 +208,7 @@ pub fn of_key(lane: &mut LaneState, of: Dimensions) -> u32 {
         ((*record).stack, (*record).scope, (*record).label) = (of.stack, of.scope, of.label);
         ((*record).flags, (*record).lane, (*record).size) = (of.flags, of.lane, of.size);
     }
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     let id = ((record as u64 - base as u64) / KEY_GRANULE) as u32;
     let is_labelled = of.label != 0 || of.flags & !KEY_SIZED != 0;
     let labelled = if is_labelled { KEY_LABELLED } else { 0 };
@@ -224,7 +224,7 @@ pub fn of_key(lane: &mut LaneState, of: Dimensions) -> u32 {
 }
 
 fn first_site(node: u32) -> &'static AtomicU32 {
-    let base = process().base.load(Relaxed);
+    let base = store().base.load(Relaxed);
     let record = base.wrapping_add(node as usize * NODE_GRANULE as usize) as *mut Node;
     // SAFETY: nodes stay mapped; the field is only used atomically.
     unsafe { AtomicU32::from_ptr(&raw mut (*record).site) }

@@ -20,6 +20,13 @@ pub type Lock = Locked<()>;
 // point at belongs to the process, not to a thread.
 unsafe impl<T> Sync for Locked<T> {}
 
+/// A cell for state that one lock or one thread guards.
+#[repr(transparent)]
+pub struct Guarded<T>(pub UnsafeCell<T>);
+
+// SAFETY: each user says which lock or thread guards the cell.
+unsafe impl<T> Sync for Guarded<T> {}
+
 /// The lock is held as long as this exists.
 pub struct Held<'a, T>(&'a Locked<T>);
 

@@ -1,0 +1,78 @@
+//! Unwind rules by code address: a table without locks that only grows.
+
+use crate::store::shared::Store;
+use crate::sys::memory::{self, InChild};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use heaptide_unwind::cache::{self, Inserted, Slot};
+use heaptide_unwind::rule::Rule;
+
+/// Rules the first table has room for; later ones are twice as large each.
+const RULES_FIRST: usize = 4096;
+/// Rules beyond this many are evaluated each time.
+const RULES_MAX: usize = 1 << 22;
+
+/// Calls `look` with the newest table of rules.
+#[inline(always)]
+pub fn with_rules<R>(p: &Store, look: impl FnOnce(&[Slot]) -> R) -> R {
+    let slots = p.rules.load(Acquire);
+    if slots.is_null() {
+        return look(&[]);
+    }
+    // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be
+    // the new table's while `slots` is still the old one: it is read from in front of the table
+    // itself instead.
+    unsafe {
+        let length = *(slots as *const usize).sub(1);
+        look(core::slice::from_raw_parts(slots, length))
+    }
+}
+
+/// Keeps a rule under its key, if there is room.
+pub fn keep_rule(p: &Store, key: u64, rule: Rule) {
+    let done = with_rules(p, |slots| {
+        let full = slots.len() / 8 * 5;
+        if p.rules_used.load(Relaxed) >= full {
+            Inserted::Full
+        } else {
+            cache::insert(slots, key, rule)
+        }
+    });
+    match done {
+        Inserted::New => {
+            p.rules_used.fetch_add(1, Relaxed);
+        }
+        Inserted::Again => {}
+        Inserted::Full => {
+            if enlarge_rules(p) {
+                with_rules(p, |slots| cache::insert(slots, key, rule));
+            }
+        }
+    }
+}
+
+fn enlarge_rules(p: &Store) -> bool {
+    const HEAD: usize = 64;
+    let old = p.rules.load(Acquire);
+    let length = with_rules(p, |slots| slots.len() * 2).max(RULES_FIRST);
+    if length > RULES_MAX {
+        return false;
+    }
+    let bytes = length * size_of::<Slot>() + HEAD;
+    let memory = memory::take(bytes, InChild::Nothing);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: fresh zeroed memory: a length in front, then empty slots.
+    unsafe {
+        let slots = memory.add(HEAD) as *mut Slot;
+        *(slots as *mut usize).sub(1) = length;
+        let new = core::slice::from_raw_parts(slots, length);
+        let used = with_rules(p, |old| cache::copy(old, new));
+        if p.rules.compare_exchange(old, slots, Release, Relaxed).is_err() {
+            memory::release(memory, bytes, InChild::Nothing);
+            return true;
+        }
+        p.rules_used.store(used, Relaxed);
+    }
+    true
+}

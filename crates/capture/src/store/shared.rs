@@ -1,0 +1,123 @@
+//! What all threads share of the store.
+//!
+//! It lies in pages that the kernel wipes in a forked child: a child finds no profile.
+
+use crate::store::modules::Modules;
+use crate::store::profile::Cursor;
+use crate::store::shadow;
+use crate::sys::kernel::{self, Errno};
+use crate::sys::locked::{Guarded, Lock, Locked};
+use crate::sys::{clock, confined};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use heaptide_format::{FileHeader, Loss};
+use heaptide_unwind::cache::Slot;
+
+/// The profile of this process image, and the tables beside it. Zero is: none yet.
+#[repr(C, align(4096))]
+pub struct Store {
+    /// The profile, mapped; null before Active.
+    pub base: AtomicPtr<u8>,
+    /// Bytes of address space kept for it.
+    pub reserved: AtomicU64,
+    /// Bytes of the file that are backed by disk space.
+    pub backed: AtomicU64,
+    /// The profile's descriptor and identity.
+    pub fd: AtomicI32,
+    pub device: AtomicU64,
+    pub inode: AtomicU64,
+    /// Absolute path of the profile, ended by zero.
+    pub path: AtomicPtr<u8>,
+    /// Extents made.
+    pub extents: AtomicU32,
+    /// Growth failed this many times; it is not tried every time.
+    pub growth_failures: AtomicU32,
+    pub growth: Lock,
+    /// Whose every page of the profile that holds sites is ([`crate::store::sites::owner_word`]).
+    pub owners: AtomicPtr<u32>,
+    /// Pointer → site.
+    pub shadow: shadow::Table,
+    /// Pointer → size, where the allocator does not tell it.
+    #[cfg(embedded)]
+    pub sizes: shadow::Table,
+    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
+    pub scarce: AtomicBool,
+    /// Counts every change of loaded code or of stack memory that kept state depends on.
+    pub generation: AtomicU32,
+    pub modules: Modules,
+    /// Rules by pc: the newest table, and its entries in use.
+    pub rules: AtomicPtr<Slot>,
+    pub rules_used: AtomicUsize,
+    /// Strings are few and share a cursor.
+    pub strings: Locked<Cursor>,
+    /// Names: what each is called in the profile, and attributes whose strings are known.
+    pub name_ids: AtomicPtr<AtomicU32>,
+    pub name_records: Locked<Cursor>,
+    pub attributes: [AtomicU32; 32],
+    pub start_ns: AtomicU64,
+    pub pid: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Store>().is_multiple_of(4096));
+
+/// In .bss, page-aligned and whole pages long: anonymous memory of its own.
+static STORE: Guarded<MaybeUninit<Store>> = Guarded(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// The store of this process.
+#[inline(always)]
+pub fn store() -> &'static Store {
+    // SAFETY: zero is a valid value of every field, and all are atomics, locked or guarded.
+    unsafe { &*(STORE.0.get() as *const Store) }
+}
+
+/// Has a forked child begin without one.
+///
+/// Errors: the kernel's; one before 4.14 knows no such memory.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    // SAFETY: whole pages of anonymous memory, whose contents are what must not be inherited.
+    unsafe { kernel::advise(STORE.0.get() as *mut u8, size_of::<Store>(), kernel::MADV_WIPEONFORK) }
+}
+
+impl Store {
+    /// The profile's header; only while Active.
+    #[inline(always)]
+    pub fn header(&self) -> *mut FileHeader {
+        self.base.load(Relaxed) as *mut FileHeader
+    }
+
+    /// Notes that the program was there at this time, in nanoseconds since the recording's start.
+    pub fn note_time(&self, now_ns: u64) {
+        let header = self.header();
+        if !header.is_null() {
+            // SAFETY: the header is mapped as long as `base` is set; the field is used atomically.
+            unsafe {
+                AtomicU64::from_ptr(&raw mut (*header).last_seen_ns).fetch_max(now_ns, Relaxed);
+            }
+        }
+    }
+
+    /// Counts a loss, if there is a profile to count it in.
+    #[cold]
+    pub fn lost(&self, what: Loss) {
+        let header = self.header();
+        if !header.is_null() {
+            // SAFETY: the header is mapped as long as `base` is set; the index is an enum's.
+            unsafe {
+                AtomicU64::from_ptr(&raw mut (*header).losses[what as usize]).fetch_add(1, Relaxed)
+            };
+        }
+    }
+
+    /// Nanoseconds since the recording's start. A confined guest may not be allowed to read a clock
+    /// (not even the time stamp counter): then the last time known.
+    pub fn now(&self) -> u64 {
+        let header = self.header();
+        if !confined::may_call() && !header.is_null() {
+            // SAFETY: the header is mapped.
+            return unsafe { (*header).last_seen_ns };
+        }
+        clock::monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
+    }
+}
