@@ -37,7 +37,7 @@ pub enum State {
 }
 
 /// What all threads share, the store's part apart. Zero is the state of a process that was not
-/// started.
+/// started. What events read comes last, as in [`Store`].
 #[repr(C, align(4096))]
 pub struct Process {
     pub state: AtomicU32,
@@ -47,26 +47,26 @@ pub struct Process {
     pub lanes_in_use: AtomicU32,
     /// Records of lanes and of their root scopes; the lock is for all of a lane's making.
     pub lane_records: Locked<lane::Records>,
+    pub regions: crate::api::regions::Regions,
+    pub windows: crate::api::windows::Windows,
+    pub moments: crate::api::marks::Moments,
+    pub watch: crate::api::monitors::Watch,
+    /// Timeline: its extent and the bytes between samples.
+    pub timeline: Guarded<profile::Cursor>,
+    pub sample_interval: AtomicU64,
+    pub sample_count: AtomicU32,
+    /// Frees that no lane counts, for they happened inside the recorder, and their bytes.
+    pub nested_frees: AtomicU64,
+    pub nested_bytes: AtomicU64,
+    /// The last request from outside that a thread took.
+    pub requests_taken: AtomicU32,
+    pub trace: crate::event::trace::Shared,
     /// More than one thread has been seen at once.
     pub threaded: AtomicBool,
     /// Verified reuse is off, for tests.
     pub no_reuse: AtomicBool,
     /// Links of the stack tree's root.
     pub root: Guarded<heaptide_unwind::tree::Links>,
-    /// Timeline: its extent and the bytes between samples.
-    pub timeline: Guarded<profile::Cursor>,
-    pub sample_interval: AtomicU64,
-    pub sample_count: AtomicU32,
-    pub regions: crate::api::regions::Regions,
-    pub windows: crate::api::windows::Windows,
-    pub moments: crate::api::marks::Moments,
-    pub watch: crate::api::monitors::Watch,
-    pub trace: crate::event::trace::Shared,
-    /// Frees that no lane counts, for they happened inside the recorder, and their bytes.
-    pub nested_frees: AtomicU64,
-    pub nested_bytes: AtomicU64,
-    /// The last request from outside that a thread took.
-    pub requests_taken: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Process>().is_multiple_of(4096));

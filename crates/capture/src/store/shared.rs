@@ -16,10 +16,18 @@ use heaptide_format::{FileHeader, Loss};
 use heaptide_unwind::cache::Slot;
 
 /// The profile of this process image, and the tables beside it. Zero is: none yet.
+///
+/// What every event reads comes last. At the start of the page it would share sets of the first
+/// cache with the starts of other pages: the lane's state, the header.
 #[repr(C, align(4096))]
 pub struct Store {
-    /// The profile, mapped; null before Active.
-    pub base: AtomicPtr<u8>,
+    pub modules: Modules,
+    pub attributes: [AtomicU32; 32],
+    /// Names: what each is called in the profile, and attributes whose strings are known.
+    pub name_ids: AtomicPtr<AtomicU32>,
+    pub name_records: Locked<Cursor>,
+    /// Strings are few and share a cursor.
+    pub strings: Locked<Cursor>,
     /// Bytes of address space kept for it.
     pub reserved: AtomicU64,
     /// Bytes of the file that are backed by disk space.
@@ -35,6 +43,13 @@ pub struct Store {
     /// Growth failed this many times; it is not tried every time.
     pub growth_failures: AtomicU32,
     pub growth: Lock,
+    pub start_ns: AtomicU64,
+    pub pid: AtomicU32,
+    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
+    pub scarce: AtomicBool,
+    pub rules_used: AtomicUsize,
+    /// The profile, mapped; null before Active.
+    pub base: AtomicPtr<u8>,
     /// Whose every page of the profile that holds sites is ([`crate::store::sites::owner_word`]).
     pub owners: AtomicPtr<u32>,
     /// Pointer → site.
@@ -42,22 +57,10 @@ pub struct Store {
     /// Pointer → size, where the allocator does not tell it.
     #[cfg(embedded)]
     pub sizes: shadow::Table,
-    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
-    pub scarce: AtomicBool,
-    /// Counts every change of loaded code or of stack memory that kept state depends on.
-    pub generation: AtomicU32,
-    pub modules: Modules,
     /// Rules by pc: the newest table, and its entries in use.
     pub rules: AtomicPtr<Slot>,
-    pub rules_used: AtomicUsize,
-    /// Strings are few and share a cursor.
-    pub strings: Locked<Cursor>,
-    /// Names: what each is called in the profile, and attributes whose strings are known.
-    pub name_ids: AtomicPtr<AtomicU32>,
-    pub name_records: Locked<Cursor>,
-    pub attributes: [AtomicU32; 32],
-    pub start_ns: AtomicU64,
-    pub pid: AtomicU32,
+    /// Counts every change of loaded code or of stack memory that kept state depends on.
+    pub generation: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Store>().is_multiple_of(4096));
