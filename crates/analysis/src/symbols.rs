@@ -385,18 +385,20 @@ fn trusted(want: &Wanted) -> Result<(), Option<String>> {
     if build_id.is_empty() && found.is_empty() {
         let changed = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
         let changed_ns = changed.map_or(u128::MAX, |t| t.as_nanos());
-        return match changed_ns > u128::from(want.since_ns) {
-            true => Err(Some("the file changed after the recording".to_owned())),
-            false => Ok(()),
+        return if changed_ns > u128::from(want.since_ns) {
+            Err(Some("the file changed after the recording".to_owned()))
+        } else {
+            Ok(())
         };
     }
-    match build_id == &found[..found.len().min(STORED_BUILD_ID)] {
-        true => Ok(()),
-        false => Err(Some(format!(
+    if build_id == &found[..found.len().min(STORED_BUILD_ID)] {
+        Ok(())
+    } else {
+        Err(Some(format!(
             "its build id is {}, recorded was {}",
             hex_or_none(&found),
             hex_or_none(build_id)
-        ))),
+        )))
     }
 }
 
@@ -485,9 +487,10 @@ impl StoredModule {
             symbols.names.extend(names);
             symbols.places.insert(address, (start, symbols.names.len() as u32 - start));
         }
-        let path = match self.path_bytes.is_empty() {
-            true => PathBuf::from(self.path),
-            false => PathBuf::from(OsString::from_vec(unhex(&self.path_bytes))),
+        let path = if self.path_bytes.is_empty() {
+            PathBuf::from(self.path)
+        } else {
+            PathBuf::from(OsString::from_vec(unhex(&self.path_bytes)))
         };
         (ModuleKey { path, build_id: unhex(&self.build_id) }, symbols)
     }

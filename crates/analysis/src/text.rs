@@ -48,11 +48,10 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_unprintable(c) {
-            true => {
-                let _ = write!(shown, "\\x{:02x}", u32::from(c)); // a String takes all
-            }
-            false => shown.push(c),
+        if is_unprintable(c) {
+            let _ = write!(shown, "\\x{:02x}", u32::from(c)); // a String takes all
+        } else {
+            shown.push(c)
         }
     }
     Cow::Owned(shown)

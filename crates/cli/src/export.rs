@@ -36,9 +36,10 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(NEGATIVE));
     }
     let pid = options.selection.pid();
-    let process = match is_of_all(options.format) {
-        true => recording.processes.iter().find(|process| pid.is_none_or(|pid| process.pid == pid)),
-        false => source::largest(&recording, pid, options.metric),
+    let process = if is_of_all(options.format) {
+        recording.processes.iter().find(|process| pid.is_none_or(|pid| process.pid == pid))
+    } else {
+        source::largest(&recording, pid, options.metric)
     };
     let fits = |process: &&Process| has_what_it_takes(options, &recording, process);
     let Some(process) = process.filter(fits) else {

@@ -14,9 +14,10 @@ use crate::{source, status};
 /// Prints the description.
 pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
     let recording = source::read(&options.source.listing_damage())?;
-    let mut snapshots = match recording.path.is_dir() && options.source.snapshot.is_none() {
-        true => snapshot::all(&recording.path)?,
-        false => Vec::new(),
+    let mut snapshots = if recording.path.is_dir() && options.source.snapshot.is_none() {
+        snapshot::all(&recording.path)?
+    } else {
+        Vec::new()
     };
     for of_one in snapshots.chunk_by_mut(|a, b| whose(a) == whose(b)) {
         let run = |p: &Process| p.run.as_ref().map_or(0, |run| run.number);

@@ -17,10 +17,8 @@ const FILE_LIMIT: u64 = 16 << 20;
 
 /// Prints live blocks; the status is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
-    let mut suppressions = match options.no_built_in {
-        true => Suppressions::none(),
-        false => Suppressions::built_in(),
-    };
+    let mut suppressions =
+        if options.no_built_in { Suppressions::none() } else { Suppressions::built_in() };
     for path in &options.suppressions {
         let bad = |what: String| Error::new(format!("{}: {what}", path.display()));
         suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;

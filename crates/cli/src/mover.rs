@@ -250,10 +250,8 @@ impl Moving {
         let moved = self.finished_bytes
             + self.sources.iter().map(|other| other.events.moved_bytes()).sum::<u64>();
         let has_room = source.limit == 0 || moved < source.limit;
-        let done = match has_room {
-            true => source.events.finish(),
-            false => source.events.finish_without_room(),
-        };
+        let done =
+            if has_room { source.events.finish() } else { source.events.finish_without_room() };
         self.finished_bytes += source.events.moved_bytes();
         if let Err(error) = done {
             self.left.get_or_insert(error.into());

@@ -349,10 +349,7 @@ fn is_unfinished_marker(name: &OsStr) -> bool {
 /// Exchanges the draft and what is at a path: in one step where the file system can. Else the path
 /// is nothing for an instant, and [`clear_up`] undoes that if it lasts.
 fn put(draft: &Path, path: &Path) -> io::Result<()> {
-    match exchange(draft, path)? {
-        true => Ok(()),
-        false => exchange_by_renames(draft, path),
-    }
+    if exchange(draft, path)? { Ok(()) } else { exchange_by_renames(draft, path) }
 }
 
 fn exchange_by_renames(draft: &Path, path: &Path) -> io::Result<()> {

@@ -64,11 +64,10 @@ impl PrivateDir {
             fchmod(&directory, Mode::S_IRWXU)?;
         }
         let path = parent.join(name);
-        match path.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
-            true => {
-                Err(refused("path contains a space, colon or dollar, which LD_PRELOAD cannot hold"))
-            }
-            false => Ok(PrivateDir { directory, path, owner }),
+        if path.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
+            Err(refused("path contains a space, colon or dollar, which LD_PRELOAD cannot hold"))
+        } else {
+            Ok(PrivateDir { directory, path, owner })
         }
     }
 
@@ -180,9 +179,10 @@ impl Trusted {
         let sticky = is.st_mode & Mode::S_ISVTX.bits() != 0;
         let others = is.st_mode & Mode::S_IWOTH.bits() != 0;
         let group = is.st_mode & Mode::S_IWGRP.bits() != 0 && is.st_gid != self.group.as_raw();
-        match !sticky && (others || group) {
-            true => Err(refused(format!("other users can write to {shown} and could replace it"))),
-            false => Ok(()),
+        if !sticky && (others || group) {
+            Err(refused(format!("other users can write to {shown} and could replace it")))
+        } else {
+            Ok(())
         }
     }
 }

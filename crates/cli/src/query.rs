@@ -117,9 +117,10 @@ fn read<'a>(
             Err(error @ tables::Error::NoTrace) => {
                 let paths = recordings.iter().map(|one| one.path.display().to_string());
                 let paths = paths.collect::<Vec<_>>().join(", ");
-                match options.sources().iter().any(|source| source.snapshot.is_some()) {
-                    true => message(format_args!("{paths}: {OF_SNAPSHOTS}")),
-                    false => message(format_args!("{paths}: {error}")),
+                if options.sources().iter().any(|source| source.snapshot.is_some()) {
+                    message(format_args!("{paths}: {OF_SNAPSHOTS}"))
+                } else {
+                    message(format_args!("{paths}: {error}"))
                 }
                 return Ok(None);
             }
@@ -172,12 +173,13 @@ const OF_EVENTS: [&str; 4] = ["mem.free", "mem.active", "alloc.uid", "alloc.addr
 fn note_unknown(query: &Query, table: &Table, hint: &str) {
     for word in tables::unknown(query, table) {
         let name = &word.text;
-        match OF_EVENTS.contains(&&**name) {
-            true => message(format_args!(
+        if OF_EVENTS.contains(&&**name) {
+            message(format_args!(
                 "query: `{name}` is a column of single events; query a recording of \
-                 `heaptide run --mode trace` with `FROM events`"
-            )),
-            false => message(format_args!("query: unknown column `{name}`; {hint}")),
+             `heaptide run --mode trace` with `FROM events`"
+            ))
+        } else {
+            message(format_args!("query: unknown column `{name}`; {hint}"))
         }
     }
 }

@@ -83,9 +83,10 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
     if source.snapshot.is_some() {
         return Ok(Vec::new());
     }
-    let directory = match recording.path.is_dir() {
-        true => &recording.path,
-        false => recording.path.parent().unwrap_or(Path::new(".")),
+    let directory = if recording.path.is_dir() {
+        &recording.path
+    } else {
+        recording.path.parent().unwrap_or(Path::new("."))
     };
     let mut all = snapshot::all(directory)?;
     for process in &recording.processes {

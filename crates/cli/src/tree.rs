@@ -17,10 +17,8 @@ pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {
         let found = options.min_percent;
         return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
     }
-    let apart = match options.scopes {
-        true => options.origins.in_scopes(),
-        false => options.origins.in_stacks(),
-    };
+    let apart =
+        if options.scopes { options.origins.in_scopes() } else { options.origins.in_stacks() };
     let uncut = options.bottom_up || options.scopes;
     let open = if uncut { source::open_uncut } else { source::open_apart };
     let recording = open(&options.source, &options.selection, apart)?;

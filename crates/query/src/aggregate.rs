@@ -173,9 +173,10 @@ impl<'q> Grouping<'q> {
             own.iter().zip(&inclusive).any(|(sums, inclusive)| *inclusive && sums.any(group))
         };
         let touched: Vec<bool> = (0..keys.len()).map(touched).collect();
-        let above = match touched.contains(&true) {
-            true => self.above(&mut keys, rests.len(), &touched),
-            false => Vec::new(),
+        let above = if touched.contains(&true) {
+            self.above(&mut keys, rests.len(), &touched)
+        } else {
+            Vec::new()
         };
         self.write_keys(&keys, &rests);
         for ((summing, inclusive), own) in self.calls.iter().zip(inclusive).zip(&mut own) {
@@ -197,9 +198,12 @@ impl<'q> Grouping<'q> {
     fn keys_of(&self, numbers: &Numbers, groups: &[u32]) -> (Vec<Key>, Vec<Rest>) {
         let split = |group: u32| {
             let mut values = numbers.keys(group);
-            let mut node = || match self.kept.is_empty() {
-                true => NodeId(0),
-                false => NodeId(values.pop().flatten().map_or(0, |bits| bits.0 as u32)),
+            let mut node = || {
+                if self.kept.is_empty() {
+                    NodeId(0)
+                } else {
+                    NodeId(values.pop().flatten().map_or(0, |bits| bits.0 as u32))
+                }
             };
             let (path, other) = (node(), node());
             (path, Rest { other, values })

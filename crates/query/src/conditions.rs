@@ -66,9 +66,10 @@ fn term(parser: &mut Parser, depth: usize) -> Parsed<Condition> {
     }
     if parser.cursor.takes("(") {
         let inside = one_of(group(parser, depth + 1)?, Condition::All);
-        return match parser.cursor.takes(")") {
-            true => Ok(inside),
-            false => parser.fail(parser.cursor.at, "expected `)`"),
+        return if parser.cursor.takes(")") {
+            Ok(inside)
+        } else {
+            parser.fail(parser.cursor.at, "expected `)`")
         };
     }
     let mut attribute = parser.word("a condition", SEPARATORS)?;

@@ -138,10 +138,7 @@ impl<'q> Wanted<'q> {
         let values = of.column.bits().iter().zip(of.column.present());
         for (found, (value, there)) in rows.iter_mut().zip(values) {
             *found |= *there
-                && match in_tree {
-                    true => self.nodes[*value as usize],
-                    false => (self.is)(Bits(*value)),
-                };
+                && if in_tree { self.nodes[*value as usize] } else { (self.is)(Bits(*value)) };
         }
         if !self.nodes.is_empty() {
             let of = |node: &crate::table::NodeId| self.nodes[node.0 as usize];

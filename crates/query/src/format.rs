@@ -127,10 +127,10 @@ enum Use {
 fn used(answer: &Table) -> Vec<Use> {
     let mut seen = vec![false; answer.nodes.len()];
     answer.paths.iter().chain(&answer.others).for_each(|node| seen[node.0 as usize] = true);
-    let columns = answer.attributes.iter().map(|of| match of.column.is_empty() {
-        true => Use::Nowhere,
-        false => Use::Values,
-    });
+    let columns = answer
+        .attributes
+        .iter()
+        .map(|of| if of.column.is_empty() { Use::Nowhere } else { Use::Values });
     let mut used: Vec<Use> = columns.collect();
     for id in (1..answer.nodes.len()).rev().filter(|&id| id > 0) {
         if seen[id] {
@@ -195,9 +195,10 @@ fn clamped(text: &str, width: usize) -> String {
 fn cell(line: &mut String, text: &str, width: usize, is_number: bool) {
     let text = clamped(&printable(text), width);
     let space = " ".repeat(width.min(1 << 16).saturating_sub(length(&text)));
-    match is_number {
-        true => line.extend([&*space, &*text, " "]),
-        false => line.extend([&*text, &*space, " "]),
+    if is_number {
+        line.extend([&*space, &*text, " "])
+    } else {
+        line.extend([&*text, &*space, " "])
     }
 }
 

@@ -62,10 +62,7 @@ impl Parser<'_> {
     /// A word that must be there.
     pub(crate) fn word(&mut self, expected: &str, separators: &str) -> Parsed<Word> {
         let word = self.cursor.word(separators);
-        match word.is_empty() {
-            true => self.fail(word.at, format!("expected {expected}")),
-            false => Ok(word),
-        }
+        if word.is_empty() { self.fail(word.at, format!("expected {expected}")) } else { Ok(word) }
     }
 
     /// Takes a keyword if it is next.
@@ -120,9 +117,10 @@ impl Parser<'_> {
 
     fn by(&mut self, clause: &str) -> Parsed<()> {
         let word = self.cursor.next_word();
-        match self.keyword("by") {
-            true => Ok(()),
-            false => self.fail(word.at, format!("expected BY after {clause}")),
+        if self.keyword("by") {
+            Ok(())
+        } else {
+            self.fail(word.at, format!("expected BY after {clause}"))
         }
     }
 
@@ -187,22 +185,18 @@ impl Parser<'_> {
         if self.query.lets.iter().any(|other| other.target.text == target.text) {
             return self.fail(target.at, format!("`{}` is defined twice", target.text));
         }
-        let condition = match self.keyword("if") {
-            true => Some(conditions::one(self)?),
-            false => None,
-        };
+        let condition = if self.keyword("if") { Some(conditions::one(self)?) } else { None };
         self.query.lets.push(Let { target, call, condition });
         Ok(())
     }
 
     fn order(&mut self) -> Parsed<()> {
         let attribute = self.word("an attribute to order by", SEPARATORS)?;
-        let first = match self.keyword("desc") {
-            true => First::Largest,
-            false => {
-                self.keyword("asc");
-                First::Least
-            }
+        let first = if self.keyword("desc") {
+            First::Largest
+        } else {
+            self.keyword("asc");
+            First::Least
         };
         self.query.order.push(Order { attribute, first });
         Ok(())

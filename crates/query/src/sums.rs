@@ -391,12 +391,11 @@ impl<'q> Summing<'q> {
     /// Adds what another group added up.
     fn merge(&self, sum: &mut Sum, other: &Sum) {
         let [kind, below] = self.kinds;
-        match self.picks() {
-            true => {
-                let bits = other.value.bits(kind);
-                bits.into_iter().for_each(|bits| self.pick(sum, kind, bits, other.place));
-            }
-            false => sum.value.merge(kind, &other.value),
+        if self.picks() {
+            let bits = other.value.bits(kind);
+            bits.into_iter().for_each(|bits| self.pick(sum, kind, bits, other.place));
+        } else {
+            sum.value.merge(kind, &other.value)
         }
         sum.divisor.merge(below, &other.divisor);
         sum.squares.merge(other.squares);

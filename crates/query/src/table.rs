@@ -137,12 +137,10 @@ impl Column {
 
     fn slice(&self, rows: Range<usize>) -> Column {
         let rows = rows.start.min(self.bits.len())..rows.end.min(self.bits.len());
-        match self.present[rows.clone()].contains(&true) {
-            true => Column {
-                bits: self.bits[rows.clone()].to_vec(),
-                present: self.present[rows].to_vec(),
-            },
-            false => Column::default(),
+        if self.present[rows.clone()].contains(&true) {
+            Column { bits: self.bits[rows.clone()].to_vec(), present: self.present[rows].to_vec() }
+        } else {
+            Column::default()
         }
     }
 
@@ -345,9 +343,10 @@ impl Table {
     pub fn innermost(&self, attribute: AttributeId) -> Vec<Option<Bits>> {
         let mut found: Vec<Option<Bits>> = vec![None; self.nodes.len()];
         for (id, node) in self.nodes.iter().enumerate().skip(1) {
-            found[id] = match node.attribute == attribute {
-                true => Some(node.value),
-                false => found[node.parent.0 as usize],
+            found[id] = if node.attribute == attribute {
+                Some(node.value)
+            } else {
+                found[node.parent.0 as usize]
             };
         }
         found

@@ -134,8 +134,9 @@ fn words(selection: &Selection, rules: &Rules) -> String {
 /// A text as it can be typed.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-:./=,@%+^".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }

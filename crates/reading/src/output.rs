@@ -17,14 +17,13 @@ pub fn is_stdout(path: &Path) -> bool {
 
 /// An error if the file is there and may not be replaced, to say so before the work is done.
 pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
-    match path.exists() && !force && !is_stdout(path) {
-        false => Ok(()),
-        true => {
-            let path = path.display();
-            let what =
-                format!("{path}: exists; replace it with --force, or choose another file with -o");
-            Err(Error::new(what))
-        }
+    if !(path.exists() && !force && !is_stdout(path)) {
+        Ok(())
+    } else {
+        let path = path.display();
+        let what =
+            format!("{path}: exists; replace it with --force, or choose another file with -o");
+        Err(Error::new(what))
     }
 }
 
@@ -35,9 +34,10 @@ pub fn write(
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let mut options = OpenOptions::new();
-    match force {
-        true => options.write(true).create(true).truncate(true),
-        false => options.write(true).create_new(true),
+    if force {
+        options.write(true).create(true).truncate(true)
+    } else {
+        options.write(true).create_new(true)
     };
     let file = options.open(path).map_err(|e| Error::file(path, "write it", e))?;
     fill(&file, render).map_err(|e| {

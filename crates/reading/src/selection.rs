@@ -66,9 +66,10 @@ impl Source {
     pub fn each(recordings: &[PathBuf], snapshot: Option<u32>, from_start: bool) -> Vec<Source> {
         let listed = Listed::Nowhere;
         let source = |recording| Source { recording, snapshot, from_start, listed };
-        match recordings.is_empty() {
-            true => vec![source(None)],
-            false => recordings.iter().cloned().map(Some).map(source).collect(),
+        if recordings.is_empty() {
+            vec![source(None)]
+        } else {
+            recordings.iter().cloned().map(Some).map(source).collect()
         }
     }
 }

@@ -231,10 +231,7 @@ pub fn give(
     for_people: bool,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let write = |out: &mut dyn Write| match for_people {
-        true => page(out, write),
-        false => write(out),
-    };
+    let write = |out: &mut dyn Write| if for_people { page(out, write) } else { write(out) };
     match file.filter(|path| !output::is_stdout(path)) {
         Some(path) => output::write(path, force, write),
         None => print(write),

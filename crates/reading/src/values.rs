@@ -20,10 +20,8 @@ pub const NO_DIRECTORY: &str =
 
 /// A directory to write, which `-` does not name.
 pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| match path == Path::new("-") {
-        true => Err(NO_DIRECTORY),
-        false => Ok(path),
-    })
+    PathBufValueParser::new()
+        .try_map(|path| if path == Path::new("-") { Err(NO_DIRECTORY) } else { Ok(path) })
 }
 
 /// A number of levels.

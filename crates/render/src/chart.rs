@@ -7,9 +7,12 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 /// than nothing is seen.
 pub(crate) fn area(values: &[f64], height: usize, most: f64) -> Vec<String> {
     let full = (height * 8) as f64;
-    let eighths = |&value: &f64| match value > 0.0 && most > 0.0 {
-        true => ((value / most * full).round() as usize).clamp(1, height * 8),
-        false => 0,
+    let eighths = |&value: &f64| {
+        if value > 0.0 && most > 0.0 {
+            ((value / most * full).round() as usize).clamp(1, height * 8)
+        } else {
+            0
+        }
     };
     let columns: Vec<usize> = values.iter().map(eighths).collect();
     let line = |row: usize| {

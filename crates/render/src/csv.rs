@@ -113,10 +113,7 @@ fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
 /// ```
 pub fn cell(text: &str) -> String {
     let text = printable(text);
-    match text.starts_with(['=', '+', '-', '@']) {
-        true => format!("'{text}"),
-        false => text.into_owned(),
-    }
+    if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.into_owned() }
 }
 
 /// A part of a path.

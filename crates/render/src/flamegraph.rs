@@ -166,9 +166,10 @@ pub(crate) fn plain(name: &str) -> String {
 
 fn subtitle(process: &Process, measure: Measure) -> String {
     let value = measure.of(&process.totals);
-    let value = match measure.is_bytes() {
-        true => format!("{} ({} bytes)", bytes(value), count(value)),
-        false => count(value),
+    let value = if measure.is_bytes() {
+        format!("{} ({} bytes)", bytes(value), count(value))
+    } else {
+        count(value)
     };
     let who = process.who();
     match measure {

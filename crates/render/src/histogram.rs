@@ -81,11 +81,10 @@ fn exact(out: &mut dyn Write, process: &Process, sizes: &Sizes, view: &View) -> 
     let (all, measure) = (process.totals.allocations, view.sort.of_sites());
     let (found, share) = (sizes.exact.len() as u64, percent(sizes.covered(), all));
     let found = format!("{}, most {} first", counted(found, "exact size"), measure.name());
-    match sizes.recorded {
-        true => writeln!(out, "{found}: recorded for {share} of the allocations")?,
-        false => {
-            writeln!(out, "{found}: from sites with a single size, {share} of the allocations")?
-        }
+    if sizes.recorded {
+        writeln!(out, "{found}: recorded for {share} of the allocations")?
+    } else {
+        writeln!(out, "{found}: from sites with a single size, {share} of the allocations")?
     }
     let mut rows: Vec<&Exact> = sizes.exact.iter().collect();
     rows.sort_by_key(|row| (Reverse(measure.of(&row.measures)), row.size));
@@ -96,9 +95,10 @@ fn exact(out: &mut dyn Write, process: &Process, sizes: &Sizes, view: &View) -> 
     if rows.len() > shown {
         writeln!(out, "  {} more; --top {} shows all", rows.len() - shown, rows.len())?;
     }
-    match sizes.recorded || sizes.covered() >= all {
-        true => Ok(()),
-        false => writeln!(out, "  `heaptide run --by-size` records the size of every block"),
+    if sizes.recorded || sizes.covered() >= all {
+        Ok(())
+    } else {
+        writeln!(out, "  `heaptide run --by-size` records the size of every block")
     }
 }
 

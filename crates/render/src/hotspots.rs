@@ -44,9 +44,10 @@ impl<'a> Charges<'a> {
         let mut serious: Vec<Option<FrameId>> = Vec::with_capacity(process.stacks.len());
         serious.push(None);
         for node in process.stacks.iter().skip(1) {
-            serious.push(match plumbing[functions.of_frame(node.frame).0 as usize] {
-                false => Some(node.frame),
-                true => serious[node.parent.0 as usize],
+            serious.push(if !plumbing[functions.of_frame(node.frame).0 as usize] {
+                Some(node.frame)
+            } else {
+                serious[node.parent.0 as usize]
             });
         }
         for (frame, node) in serious.iter_mut().zip(&process.stacks).skip(1) {
@@ -131,9 +132,12 @@ impl Hotspot {
         measure: Measure,
     ) -> Vec<(FrameId, u64)> {
         let one = self.is_one_frame(process);
-        let start = |stack| match one {
-            true => up(process, stack, self.helpers(process, functions, stack) + 1),
-            false => stack,
+        let start = |stack| {
+            if one {
+                up(process, stack, self.helpers(process, functions, stack) + 1)
+            } else {
+                stack
+            }
         };
         let mut here: Vec<(StackId, u64)> =
             self.stacks.iter().map(|&(stack, value)| (start(stack), value)).collect();

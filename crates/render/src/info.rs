@@ -141,9 +141,10 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
 fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     writeln!(out, "  modules    {}", p.modules.len())?;
     for module in &p.modules {
-        let build_id = match module.build_id.is_empty() {
-            true => "no build id".to_owned(),
-            false => hex(&module.build_id),
+        let build_id = if module.build_id.is_empty() {
+            "no build id".to_owned()
+        } else {
+            hex(&module.build_id)
         };
         let unloaded = if module.unloaded { " (unloaded)" } else { "" };
         let path = printable(&module.path);

@@ -138,9 +138,10 @@ fn page(
 
 /// What is suppressed, where there is nothing else.
 fn suppressed_too(leaks: &Leaks) -> &'static str {
-    match leaks.used.iter().any(|used| used.blocks > 0 || used.bytes > 0) {
-        true => " that is not suppressed",
-        false => "",
+    if leaks.used.iter().any(|used| used.blocks > 0 || used.bytes > 0) {
+        " that is not suppressed"
+    } else {
+        ""
     }
 }
 
@@ -199,17 +200,16 @@ fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Re
         writeln!(out, "  {:>9} {:>13}  pattern", "blocks", "bytes")?;
     }
     for (i, (name, used)) in rows().filter(|(_, (_, used))| is_used(used)) {
-        let name = match i < by.written() {
-            true => elide_middle(name, NAME),
-            false => format!("built in: {name}"),
-        };
+        let name =
+            if i < by.written() { elide_middle(name, NAME) } else { format!("built in: {name}") };
         writeln!(out, "  {:>9} {:>13}  {name}", count(used.blocks), count(used.bytes))?;
     }
     let idle = rows().filter(|(i, (_, used))| *i < by.written() && !is_used(used));
     let idle: Vec<&str> = idle.map(|(_, (name, _))| *name).collect();
-    match idle.is_empty() {
-        true => Ok(()),
-        false => writeln!(out, "\nSuppressions not used: {}", elide_middle(&idle.join(", "), 200)),
+    if idle.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "\nSuppressions not used: {}", elide_middle(&idle.join(", "), 200))
     }
 }
 

@@ -69,9 +69,12 @@ fn losses(recording: &Recording) -> Vec<String> {
         ALWAYS.iter().any(|always| loss.name.starts_with(always))
             || loss.count >= allocations.div_ceil(part)
     };
-    let line = |&Loss { name, meaning, count: n }: &Loss| match EVENTS.contains(&name) {
-        true => format!("{} ({}) {meaning}", count(n), percent(n, allocations)),
-        false => format!("{} {meaning}", count(n)),
+    let line = |&Loss { name, meaning, count: n }: &Loss| {
+        if EVENTS.contains(&name) {
+            format!("{} ({}) {meaning}", count(n), percent(n, allocations))
+        } else {
+            format!("{} {meaning}", count(n))
+        }
     };
     found.iter().filter(matters).map(line).collect()
 }

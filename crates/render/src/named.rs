@@ -228,9 +228,10 @@ fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<(
     order.truncate(rows);
     order.sort_unstable();
     for window in order.iter().map(|&i| &windows[i]) {
-        let lasted = match window.open {
-            true => "open".to_owned(),
-            false => duration(window.end_time_ns.saturating_sub(window.begin_time_ns)),
+        let lasted = if window.open {
+            "open".to_owned()
+        } else {
+            duration(window.end_time_ns.saturating_sub(window.begin_time_ns))
         };
         let net = match window.live_bytes {
             n if n < 0 => format!("-{}", bytes(n.unsigned_abs())),

@@ -37,10 +37,7 @@ pub(crate) fn path(process: &Process, scope: ScopeId, width: usize) -> String {
         path[PATH] = "…".to_owned();
     }
     path.reverse();
-    match path.is_empty() {
-        true => "(no scope)".to_owned(),
-        false => elide_middle(&path.join(" > "), width),
-    }
+    if path.is_empty() { "(no scope)".to_owned() } else { elide_middle(&path.join(" > "), width) }
 }
 
 /// Writes the tree of one process.

@@ -53,10 +53,7 @@ pub(crate) fn sorted(
 ) -> io::Result<()> {
     let measure = measure.of_sites();
     writeln!(out, "\nBy {}", measure.name())?;
-    let second = match measure.is_bytes() {
-        true => Measure::Allocations,
-        false => Measure::UsableBytes,
-    };
+    let second = if measure.is_bytes() { Measure::Allocations } else { Measure::UsableBytes };
     section(out, process, &Charges::of(process), measure, second, rows)
 }
 
@@ -130,9 +127,10 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
     };
     let module = frames::module_shown(process, frame);
     if frame.function.is_none() {
-        return match hotspot.is_one_frame(process) {
-            true => frames::label(process, frame, NAME),
-            false => format!("{module} (functions without names)"),
+        return if hotspot.is_one_frame(process) {
+            frames::label(process, frame, NAME)
+        } else {
+            format!("{module} (functions without names)")
         };
     }
     let name = frames::label(process, frame, NAME);
@@ -166,9 +164,10 @@ fn callers(
     let mut before = measure.of(&hotspot.measures);
     for line in frames::lines(process, &frames, CALLER_LINES, CALLER) {
         let value = way[line.at].1;
-        let share = match value == before {
-            true => String::new(),
-            false => percent(value, measure.of(&process.totals)),
+        let share = if value == before {
+            String::new()
+        } else {
+            percent(value, measure.of(&process.totals))
         };
         before = value;
         let text = format!("  {share:>6} {:25}{:<CALLER$}  {}", "", line.label, line.place);

@@ -92,9 +92,10 @@ fn scope_holder(process: &Process) -> String {
 fn next(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%".contains(c);
-    match path.chars().all(plain) {
-        true => format!("  next       heaptide report {path}"),
-        false => format!("  next       heaptide report '{}'", path.replace('\'', r"'\''")),
+    if path.chars().all(plain) {
+        format!("  next       heaptide report {path}")
+    } else {
+        format!("  next       heaptide report '{}'", path.replace('\'', r"'\''"))
     }
 }
 

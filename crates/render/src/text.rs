@@ -91,13 +91,12 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
         let t = &p.totals;
         let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
         // After a reset the totals are of a part.
-        return Some(match p.part.is_none() && events > 0 {
-            true => {
-                let each = size as f64 / events as f64;
-                let events = count(events);
-                format!("{events} allocations and frees in {}, {each:.1} bytes each", bytes(size))
-            }
-            false => bytes(size),
+        return Some(if p.part.is_none() && events > 0 {
+            let each = size as f64 / events as f64;
+            let events = count(events);
+            format!("{events} allocations and frees in {}, {each:.1} bytes each", bytes(size))
+        } else {
+            bytes(size)
         });
     };
     let why = match limit_bytes {
@@ -181,17 +180,19 @@ pub(crate) fn command_line(process: &Process, width: usize) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
     let quoted = process.command.iter().enumerate().map(|(i, word)| {
         let word = if i == 0 { file_name(word) } else { word };
-        match joined || !word.is_empty() && word.chars().all(plain) {
-            true => word.to_owned(),
-            false => format!("'{}'", word.replace('\'', r"'\''").replace('\n', "⏎")),
+        if joined || !word.is_empty() && word.chars().all(plain) {
+            word.to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''").replace('\n', "⏎"))
         }
     });
     let line = quoted.collect::<Vec<_>>().join(" ");
     let line = if line.is_empty() { file_name(&process.program).to_owned() } else { line };
     let line = printable(&line);
-    match line.chars().count() > width {
-        true => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => line.into_owned(),
+    if line.chars().count() > width {
+        line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    } else {
+        line.into_owned()
     }
 }
 

@@ -89,9 +89,10 @@ impl Page<'_> {
         let column = self.timeline.column(time, self.columns);
         let says = format!("peak {} after {}", bytes(peak), duration(time));
         let length = says.chars().count();
-        let line = match column > length {
-            true => format!("{}{says} ▼", " ".repeat(column - length - 1)),
-            false => format!("{}▼ {says}", " ".repeat(column)),
+        let line = if column > length {
+            format!("{}{says} ▼", " ".repeat(column - length - 1))
+        } else {
+            format!("{}▼ {says}", " ".repeat(column))
         };
         writeln!(out, "{:>LABEL$}   {line}", "")
     }
@@ -196,9 +197,10 @@ fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io:
     }
     for (letter, window) in windows_shown(process) {
         let (begin, peak) = (duration(window.begin_time_ns), bytes(window.peak_bytes));
-        let lasted = match window.open {
-            true => "open".to_owned(),
-            false => duration(window.end_time_ns.saturating_sub(window.begin_time_ns)),
+        let lasted = if window.open {
+            "open".to_owned()
+        } else {
+            duration(window.end_time_ns.saturating_sub(window.begin_time_ns))
         };
         let name = elide_middle(&window.name, NAME);
         writeln!(out, "  {letter}  {begin:>10}  {lasted:>10}  peak {peak:>9}  window {name}")?;

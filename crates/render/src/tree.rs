@@ -42,9 +42,10 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
     let measure = view.measure.of_sites();
     let whole = measure.of(&process.totals);
     let least = ((whole as f64 * view.min_percent / 100.0).ceil() as u64).max(1);
-    let tree = match view.bottom_up {
-        false => Tree::top_down(process, &functions, measure, Recursion::Fold),
-        true => Tree::bottom_up(process, &functions, measure, Recursion::Fold, least),
+    let tree = if !view.bottom_up {
+        Tree::top_down(process, &functions, measure, Recursion::Fold)
+    } else {
+        Tree::bottom_up(process, &functions, measure, Recursion::Fold, least)
     };
     let way = if view.bottom_up {
         "allocating functions first, callers below"

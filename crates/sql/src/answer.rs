@@ -60,10 +60,10 @@ fn read(mut from: impl Read) -> Result<String, Error> {
     let mut text = String::new();
     let read = from.by_ref().take(TEXT_LIMIT).read_to_string(&mut text);
     read.map_err(|e| Error::new(format!("cannot read standard input: {e}")))?;
-    match text.len() as u64 == TEXT_LIMIT {
-        true => Err(Error::new("more than 16 MiB of SQL on standard input")),
-        false => Ok(text),
+    if text.len() as u64 == TEXT_LIMIT {
+        return Err(Error::new("more than 16 MiB of SQL on standard input"));
     }
+    Ok(text)
 }
 
 /// How answers are shown: as the option says, as the name of the file says, or as a table.

@@ -40,9 +40,10 @@ fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
                 let mut names: Vec<&str> =
                     valid_fields.iter().map(|column| column.name.as_str()).collect();
                 names.dedup();
-                let known = match names.is_empty() {
-                    true => String::new(),
-                    false => format!("; available: {}", names.join(" ")),
+                let known = if names.is_empty() {
+                    String::new()
+                } else {
+                    format!("; available: {}", names.join(" "))
                 };
                 (format!("unknown column `{}`{known}", field.name), place)
             }

@@ -183,9 +183,10 @@ impl Highlighter for Words {
 
 impl Validator for Words {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
-        Ok(match whole(context.input()) {
-            true => ValidationResult::Valid(None),
-            false => ValidationResult::Incomplete,
+        Ok(if whole(context.input()) {
+            ValidationResult::Valid(None)
+        } else {
+            ValidationResult::Incomplete
         })
     }
 }

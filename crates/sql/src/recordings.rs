@@ -161,9 +161,12 @@ pub fn parts(recordings: Vec<Recording>) -> Vec<Part> {
     }
     let keys: Vec<_> = parts.iter().map(|(key, part)| (*key, part.run.clone())).collect();
     let shared = |name: &str, key| keys.iter().any(|(other, of)| of == name && *other != key);
-    let numbered = |(key, part): (_, Part)| match shared(&part.run, key) {
-        true => Part { run: format!("{}-{}", part.run, number_of(key)), ..part },
-        false => part,
+    let numbered = |(key, part): (_, Part)| {
+        if shared(&part.run, key) {
+            Part { run: format!("{}-{}", part.run, number_of(key)), ..part }
+        } else {
+            part
+        }
     };
     parts.into_iter().map(numbered).collect()
 }

@@ -60,12 +60,12 @@ impl Session {
             }
         }
         let path = directory.display();
-        match any {
-            true => Ok(session),
-            false => Err(Error::new(format!(
-                "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
-            ))),
+        if any {
+            return Ok(session);
         }
+        Err(Error::new(format!(
+            "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
+        )))
     }
 
     /// Begins to answer a statement. What changes files is refused.

@@ -135,9 +135,12 @@ fn csv(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     let mut writer = WriterBuilder::new().with_header(true).build(out);
     let mut any = false;
     while let Some(batch) = answer.next()? {
-        let columns = batch.columns().iter().map(|column| match has_text(column.data_type()) {
-            true => text(column).map(|texts| changed(&texts, cell)),
-            false => Ok(column.clone()),
+        let columns = batch.columns().iter().map(|column| {
+            if has_text(column.data_type()) {
+                text(column).map(|texts| changed(&texts, cell))
+            } else {
+                Ok(column.clone())
+            }
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         if !columns.is_empty() {
@@ -164,9 +167,12 @@ fn changed(column: &ArrayRef, change: impl Fn(&str) -> String) -> ArrayRef {
 
 /// The schema with lists as texts.
 fn flat(schema: &SchemaRef) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| match has_text(field.data_type()) {
-        true => Field::new(field.name(), DataType::Utf8, true),
-        false => (**field).clone(),
+    let fields = schema.fields().iter().map(|field| {
+        if has_text(field.data_type()) {
+            Field::new(field.name(), DataType::Utf8, true)
+        } else {
+            (**field).clone()
+        }
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

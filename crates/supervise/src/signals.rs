@@ -107,9 +107,12 @@ impl AsFd for Signals {
 /// Of signals that are not queued, a second one of the same sender is one with the first: `timeout`
 /// signals the process and then its group, and the program has got one of them.
 pub(crate) fn sent_to_us_alone(own: Vec<Received>, seen: &mut Vec<Received>) -> Vec<Received> {
-    let is_same = |a: &Received, b: &Received| match a.is_queued() {
-        true => a == b,
-        false => (a.signal, a.origin.process) == (b.signal, b.origin.process),
+    let is_same = |a: &Received, b: &Received| {
+        if a.is_queued() {
+            a == b
+        } else {
+            (a.signal, a.origin.process) == (b.signal, b.origin.process)
+        }
     };
     let mut to_all: Vec<Received> = Vec::new();
     let mut alone = Vec::new();

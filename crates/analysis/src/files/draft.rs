@@ -39,9 +39,10 @@ impl Draft {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(rights).custom_flags(OFlags::TMPFILE.bits() as i32);
         let name = name_beside(target);
-        let unnamed = match Path::new(OPEN_FILES).is_dir() {
-            true => options.open(directory.unwrap_or(Path::new("."))),
-            false => Err(ErrorKind::Unsupported.into()),
+        let unnamed = if Path::new(OPEN_FILES).is_dir() {
+            options.open(directory.unwrap_or(Path::new(".")))
+        } else {
+            Err(ErrorKind::Unsupported.into())
         };
         let (file, is_named) = match unnamed {
             Ok(file) => (file, false),
@@ -81,10 +82,7 @@ impl Draft {
     ///
     /// Errors: it is not allowed.
     pub(crate) fn take(mut self, target: &Path) -> io::Result<bool> {
-        let taken = match self.is_named {
-            true => rename_new(&self.name, target),
-            false => self.link(target),
-        };
+        let taken = if self.is_named { rename_new(&self.name, target) } else { self.link(target) };
         match taken {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(false),
             done => done?,

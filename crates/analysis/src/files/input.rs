@@ -95,9 +95,10 @@ fn other(found: FileType) -> io::Error {
 }
 
 fn check_size(size: u64, limit: u64) -> io::Result<()> {
-    match size > limit {
-        true => Err(io::Error::other(format!("has {size} bytes, the limit is {limit}"))),
-        false => Ok(()),
+    if size > limit {
+        Err(io::Error::other(format!("has {size} bytes, the limit is {limit}")))
+    } else {
+        Ok(())
     }
 }
 

@@ -43,9 +43,10 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
     let too_large = |size| Error::TooLarge { path: path.to_owned(), size, limit: FILE_LIMIT };
     if pack::is_packed(&bytes) {
-        return match size > FILE_LIMIT {
-            true => Err(too_large(size)),
-            false => parse_packed(bytes.chain(file), size, path),
+        return if size > FILE_LIMIT {
+            Err(too_large(size))
+        } else {
+            parse_packed(bytes.chain(file), size, path)
         };
     }
     let header = header(&bytes, path)?;
@@ -75,9 +76,10 @@ pub(crate) fn read_header(file: &Path) -> Result<FileHeader, Error> {
 ///
 /// Errors: the bytes are no profile, of a later version, or contradict the format.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
-    match pack::is_packed(bytes) {
-        true => parse_packed(bytes, bytes.len() as u64, path),
-        false => parse_plain(Contents::whole(bytes), path),
+    if pack::is_packed(bytes) {
+        parse_packed(bytes, bytes.len() as u64, path)
+    } else {
+        parse_plain(Contents::whole(bytes), path)
     }
 }
 
@@ -146,10 +148,8 @@ fn mismatch(named: &Named, header: &FileHeader) -> Option<String> {
     let (ended, open) = named.mismatch.as_ref()?;
     let times = header.losses[format::Loss::ScopeMismatch as usize];
     let (ends, were) = if times == 1 { ("end", "was") } else { ("ends", "were") };
-    let while_open = match open.is_empty() {
-        true => "no scope was open".to_owned(),
-        false => format!("`{open}` was open"),
-    };
+    let while_open =
+        if open.is_empty() { "no scope was open".to_owned() } else { format!("`{open}` was open") };
     Some(format!(
         "scope `{ended}` was ended while {while_open}; {times} such {ends} {were} repaired"
     ))

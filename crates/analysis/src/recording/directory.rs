@@ -34,12 +34,11 @@ pub(crate) fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
         path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(PROFILE_SUFFIX))
     };
     let profiles: Vec<_> = list(directory)?.into_iter().filter(is_profile).collect();
-    match profiles.is_empty() {
-        true => {
-            // A file that cannot be read has no reason to tell.
-            let metadata = Metadata::read(directory).ok().flatten().unwrap_or_default();
-            Err(Error::NoProfiles { path: directory.to_owned(), reason: metadata.unrecorded })
-        }
-        false => Ok(profiles),
+    if profiles.is_empty() {
+        // A file that cannot be read has no reason to tell.
+        let metadata = Metadata::read(directory).ok().flatten().unwrap_or_default();
+        Err(Error::NoProfiles { path: directory.to_owned(), reason: metadata.unrecorded })
+    } else {
+        Ok(profiles)
     }
 }

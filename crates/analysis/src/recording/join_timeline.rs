@@ -60,10 +60,8 @@ impl Joining {
             None => own.clone(),
         };
         self.windows.extend(std::mem::take(&mut process.windows).into_iter().map(|window| {
-            let end_time_ns = match window.open {
-                true => 0,
-                false => window.end_time_ns.saturating_add(after_ns),
-            };
+            let end_time_ns =
+                if window.open { 0 } else { window.end_time_ns.saturating_add(after_ns) };
             let begin_time_ns = window.begin_time_ns.saturating_add(after_ns);
             Window { name: named(&window.name), begin_time_ns, end_time_ns, ..window }
         }));
@@ -157,22 +155,24 @@ fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> 
     let peak = Sample { time_ns, live_bytes: peak_bytes, peak_bytes, ..before };
     steps.splice(peak_at..peak_at, [peak, after]);
     let last = steps.last().copied().unwrap_or(NOTHING);
-    let living = match ended {
-        true => Sample { live_bytes: 0, resident_bytes: 0, virtual_bytes: 0, ..last },
-        false => Sample { live_bytes: totals.live_bytes, ..last },
+    let living = if ended {
+        Sample { live_bytes: 0, resident_bytes: 0, virtual_bytes: 0, ..last }
+    } else {
+        Sample { live_bytes: totals.live_bytes, ..last }
     };
     let time_ns = process.duration_ns.max(last.time_ns);
     let peak_bytes = totals.peak_bytes.max(last.peak_bytes);
     let at_end = Sample { time_ns, peak_bytes, ..living };
-    steps.push(match process.duration_is_known {
-        true => Sample {
+    steps.push(if process.duration_is_known {
+        Sample {
             allocations: totals.allocations.max(last.allocations),
             frees: totals.frees.max(last.frees),
             usable_bytes: totals.usable_bytes.max(last.usable_bytes),
             ..at_end
-        },
+        }
+    } else {
         // When the rest was is not known.
-        false => at_end,
+        at_end
     });
     steps
 }

@@ -108,9 +108,10 @@ impl Input {
             _ => Error::Io { path: path.to_owned(), doing: "read", source },
         })?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let (directory, mut profiles) = match kind.is_dir() {
-            true => (path, profiles_in(path)?),
-            false => (parent, vec![path.to_owned()]),
+        let (directory, mut profiles) = if kind.is_dir() {
+            (path, profiles_in(path)?)
+        } else {
+            (parent, vec![path.to_owned()])
         };
         let all = profiles.len();
         let mut notes = Vec::new();
@@ -172,9 +173,10 @@ impl Input {
 
     fn sealed_symbols(&mut self) -> Option<Symbols> {
         let sealed = self.metadata.as_ref().is_none_or(|m| m.sealed);
-        let directory = match self.path.is_dir() {
-            true => &*self.path,
-            false => self.path.parent().unwrap_or(Path::new(".")),
+        let directory = if self.path.is_dir() {
+            &*self.path
+        } else {
+            self.path.parent().unwrap_or(Path::new("."))
         };
         let symbols = Symbols::read(directory).unwrap_or_else(|error| {
             self.notes.push(format!("{error}; looking up symbols again"));
@@ -334,9 +336,10 @@ impl Copied {
 /// or packed, is copied as it is, and that is all there is to do: none.
 fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
-    let head = match first_word(from).map_err(read)? == format::MAGIC {
-        true => reader::read_header(from).ok(),
-        false => None,
+    let head = if first_word(from).map_err(read)? == format::MAGIC {
+        reader::read_header(from).ok()
+    } else {
+        None
     };
     let Some(head) = head else {
         copy_whole(from, to, FILE_LIMIT)?;

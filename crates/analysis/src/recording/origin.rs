@@ -162,9 +162,10 @@ impl Naming {
             }
             Key::Process(_) => {
                 let program = process.program.rsplit('/').next().unwrap_or_default();
-                let image = match self.images && process.image > 0 {
-                    true => format!(" image {}", process.image),
-                    false => String::new(),
+                let image = if self.images && process.image > 0 {
+                    format!(" image {}", process.image)
+                } else {
+                    String::new()
                 };
                 format!("{run}pid {}{image} {program}", process.pid).trim_end().to_owned()
             }

@@ -51,17 +51,14 @@ impl Parts {
             std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), doing: "read", source },
         })?;
-        let (directory, all, mut files) = match kind.is_dir() {
-            true => {
-                let all = profiles_in(path)?;
-                (path.to_owned(), all.clone(), all)
-            }
-            false => {
-                let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-                let directory = parent.unwrap_or(Path::new(".")).to_owned();
-                let all = profiles_in(&directory).unwrap_or_default(); // a help, no need
-                (directory, all, vec![path.to_owned()])
-            }
+        let (directory, all, mut files) = if kind.is_dir() {
+            let all = profiles_in(path)?;
+            (path.to_owned(), all.clone(), all)
+        } else {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            let directory = parent.unwrap_or(Path::new(".")).to_owned();
+            let all = profiles_in(&directory).unwrap_or_default(); // a help, no need
+            (directory, all, vec![path.to_owned()])
         };
         if let Some(number) = choice.snapshot {
             files = snapshot::of_number(path, &directory, &files, number)?;

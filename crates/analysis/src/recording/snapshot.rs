@@ -156,9 +156,10 @@ pub(crate) fn of_number(
     there.dedup();
     let is_it = |copy: &PathBuf| file_names::snapshot(copy).is_some_and(|(_, n)| n == number);
     let found: Vec<PathBuf> = copies.into_iter().filter(is_it).collect();
-    match found.is_empty() {
-        true => Err(Error::NoSnapshot { path: path.to_owned(), number, there }),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(Error::NoSnapshot { path: path.to_owned(), number, there })
+    } else {
+        Ok(found)
     }
 }
 

@@ -30,9 +30,12 @@ impl Process {
         if let Some(hidden) =
             any(of(&[Kind::Function, Kind::Module, Kind::File]), &|p| p.frames(self))
         {
-            self.restack((), |stacks, (caller, ()), frame| match hidden[frame.0 as usize] {
-                true => (caller, ()),
-                false => (stacks.child(caller, frame), ()),
+            self.restack((), |stacks, (caller, ()), frame| {
+                if hidden[frame.0 as usize] {
+                    (caller, ())
+                } else {
+                    (stacks.child(caller, frame), ())
+                }
             });
         }
         if let Some(hidden) = any(of(&[Kind::Scope]), &|p| p.scopes(self)) {

@@ -74,9 +74,8 @@ impl Process {
     /// assert!(process.sites.iter().all(|site| process.path_of(site.stack).len() <= 3));
     /// ```
     pub fn cut_stacks(&mut self, depth: usize) {
-        self.restack(0, |stacks, (caller, level), frame| match level < depth {
-            true => (stacks.child(caller, frame), level + 1),
-            false => (caller, level),
+        self.restack(0, |stacks, (caller, level), frame| {
+            if level < depth { (stacks.child(caller, frame), level + 1) } else { (caller, level) }
         });
         self.settle();
     }

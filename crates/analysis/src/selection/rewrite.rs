@@ -319,9 +319,10 @@ impl Rewriting {
             self.stand_ins.get(index as usize)
         };
         let before = stacks.frame(stack).filter(|_| state.folds);
-        match before.is_some_and(|before| name(before) == name(frame)) {
-            true => stack,
-            false => stacks.child(stack, frame),
+        if before.is_some_and(|before| name(before) == name(frame)) {
+            stack
+        } else {
+            stacks.child(stack, frame)
         }
     }
 }

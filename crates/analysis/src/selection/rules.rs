@@ -221,12 +221,11 @@ fn action(word: &str, rest: &str) -> Result<Action, String> {
         }
         "cut-below" => {
             let form = "cut-below REGEX [=> NAME]";
-            match rest.contains("=>") {
-                true => {
-                    let (from, name) = arrow(rest, form)?;
-                    Action::CutBelow(matching(from)?, Some(expect(name, form)?.to_owned()))
-                }
-                false => Action::CutBelow(matching(expect(rest, form)?)?, None),
+            if rest.contains("=>") {
+                let (from, name) = arrow(rest, form)?;
+                Action::CutBelow(matching(from)?, Some(expect(name, form)?.to_owned()))
+            } else {
+                Action::CutBelow(matching(expect(rest, form)?)?, None)
             }
         }
         "cut-above" => Action::CutAbove(matching(expect(rest, "cut-above REGEX")?)?),
@@ -242,9 +241,10 @@ fn arrow<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
 }
 
 fn expect<'a>(text: &'a str, form: &str) -> Result<&'a str, String> {
-    match text.is_empty() {
-        true => Err(format!("expected `{form}`, found the end of the line")),
-        false => Ok(text),
+    if text.is_empty() {
+        Err(format!("expected `{form}`, found the end of the line"))
+    } else {
+        Ok(text)
     }
 }
 

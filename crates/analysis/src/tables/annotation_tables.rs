@@ -30,12 +30,13 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
         let parent = of_path[path.parent.slot()];
         let is_root = path.parent.is_none() && path.counters.name == 0;
         let name = path.name.get().map_or(&lost, |index| &named.names[index as usize]);
-        let id = match is_root {
-            true => ScopeId(0),
-            false => *ids.entry((parent, identity(name))).or_insert_with(|| {
+        let id = if is_root {
+            ScopeId(0)
+        } else {
+            *ids.entry((parent, identity(name))).or_insert_with(|| {
                 scopes.push(scope(parent, name));
                 ScopeId((scopes.len() - 1) as u32)
-            }),
+            })
         };
         of_path.push(id);
         let sums = &mut scopes[id.0 as usize];
@@ -121,9 +122,10 @@ pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
             live_bytes: bytes(&end).wrapping_sub(bytes(begin)),
             // What was live at both ends is known, even if no thread has published it.
             peak_bytes: record.peak_bytes.max(live(begin)).max(live(&end)),
-            peak_bound_bytes: match open {
-                true => record.peak_bound_bytes.max(profile.unpublished_bytes()),
-                false => record.peak_bound_bytes,
+            peak_bound_bytes: if open {
+                record.peak_bound_bytes.max(profile.unpublished_bytes())
+            } else {
+                record.peak_bound_bytes
             },
         }
     };

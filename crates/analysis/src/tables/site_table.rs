@@ -268,16 +268,18 @@ fn gone(record: &format::Site) -> (u64, u64) {
 fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
     let record = &site.counters;
     let (frees, gone_bytes) = gone(record);
-    let (owner_blocks, owner_bytes) = match record.epoch >= epoch {
-        true => (record.peak_blocks, record.peak_bytes),
-        false => (
+    let (owner_blocks, owner_bytes) = if record.epoch >= epoch {
+        (record.peak_blocks, record.peak_bytes)
+    } else {
+        (
             record.allocations.wrapping_sub(record.frees),
             record.usable_bytes.wrapping_sub(record.freed_bytes),
-        ),
+        )
     };
-    let (remote_blocks, remote_bytes) = match record.remote_epoch >= epoch {
-        true => (record.remote_peak_frees, record.remote_peak_freed_bytes),
-        false => (record.remote_frees, record.remote_freed_bytes),
+    let (remote_blocks, remote_bytes) = if record.remote_epoch >= epoch {
+        (record.remote_peak_frees, record.remote_peak_freed_bytes)
+    } else {
+        (record.remote_frees, record.remote_freed_bytes)
     };
     Measures {
         allocations: record.allocations,

@@ -122,10 +122,7 @@ impl Lanes {
                 let comes_now = time_ns(&mut self.clock, first.0).is_some();
                 let turn = if comes_now { self.open(first.2) } else { Some(first) };
                 self.turns.extend(turn.map(Reverse));
-                match comes_now {
-                    true => continue,
-                    false => return,
-                }
+                if comes_now { continue } else { return }
             }
             let until = self.turns.peek().map(|Reverse(turn)| *turn);
             let is_next = |turn: &Turn| until.is_none_or(|until| *turn < until);

@@ -169,13 +169,14 @@ fn bounds(
         .fold((0u128, 0u128), |sum, w| (sum.0.saturating_add(w.0), sum.1.saturating_add(w.1)));
     let counted: u128 = classes.iter().map(|class| u128::from(count(class))).sum();
     let consistent = counted == blocks.into() && sums.0 <= whole && whole <= sums.1;
-    let narrow = |&(least, most): &(u128, u128)| match consistent {
-        // What all other classes leave for this one, at least and at most.
-        true => {
+    let narrow = |&(least, most): &(u128, u128)| {
+        if consistent {
+            // What all other classes leave for this one, at least and at most.
             let (others_least, others_most) = (sums.0 - least, sums.1 - most);
             (least.max(whole.saturating_sub(others_most)), most.min(whole - others_least))
+        } else {
+            (least, most)
         }
-        false => (least, most),
     };
     let fit = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     wide.iter()

@@ -241,13 +241,15 @@ impl<'a> Matched<'a> {
             }
         };
         let all = Kept::patterns();
-        let kept: Vec<Kept> = match built_in {
-            true => process.frames.iter().map(|frame| Kept::of(process, frame, &all)).collect(),
-            false => Vec::new(),
+        let kept: Vec<Kept> = if built_in {
+            process.frames.iter().map(|frame| Kept::of(process, frame, &all)).collect()
+        } else {
+            Vec::new()
         };
-        let through = match built_in {
-            true => along(process, 0, |frame| kept[frame].through, |own, above| own | above),
-            false => Vec::new(),
+        let through = if built_in {
+            along(process, 0, |frame| kept[frame].through, |own, above| own | above)
+        } else {
+            Vec::new()
         };
         Matched { process, of_stack, written, kept, through }
     }

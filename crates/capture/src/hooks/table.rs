@@ -386,10 +386,7 @@ unsafe extern "C" fn free_body(block: Address) {
 unsafe extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
     // SAFETY: free's own contract.
     let call = || unsafe { call_real!(REAL_FREE, extern "C" fn(Address), (block), ()) };
-    match block.is_null() {
-        true => call(),
-        false => release(block, Entry { sp, bp }, call),
-    }
+    if block.is_null() { call() } else { release(block, Entry { sp, bp }, call) }
 }
 
 #[inline(never)]

@@ -53,9 +53,10 @@ pub const LABELLED: u32 = 1 << 31;
 /// A new site of this lane; 0 if there is no room.
 pub fn create(lane: &mut LaneState, key: u32) -> u32 {
     let labelled = key >> 30 == (KEY_BIT | KEY_LABELLED) >> 30;
-    let (records, owner) = match labelled {
-        true => (&mut lane.labelled_records, lane.index | LABELLED),
-        false => (&mut lane.site_records, lane.index),
+    let (records, owner) = if labelled {
+        (&mut lane.labelled_records, lane.index | LABELLED)
+    } else {
+        (&mut lane.site_records, lane.index)
     };
     let record = records.take(Kind::Sites, owner, size_of::<Site>());
     if record.is_null() {
@@ -113,9 +114,10 @@ pub fn of_scope(lane: &mut LaneState) -> u32 {
 fn first_of_scope(lane: &mut LaneState) -> u32 {
     let record = lane.scope;
     let scope = scopes::id(record);
-    let site = match scope == lane.root_scope {
-        true => lane.base_site,
-        false => of_key(lane, Dimensions { scope, ..Dimensions::of(lane) }),
+    let site = if scope == lane.root_scope {
+        lane.base_site
+    } else {
+        of_key(lane, Dimensions { scope, ..Dimensions::of(lane) })
     };
     // SAFETY: the lane's own record.
     unsafe { (*record).site = site };

@@ -32,9 +32,10 @@ fn compile(block: &str, compiler: [&str; 2], source: &Path) -> Option<PathBuf> {
     let mut command = Command::new(compiler[0]);
     command.args([compiler[1], "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]);
     command.arg("-I").arg(root().join("include")).arg(source);
-    match whole {
-        true => command.arg("-o").arg(&program),
-        false => command.arg("-fsyntax-only"),
+    if whole {
+        command.arg("-o").arg(&program)
+    } else {
+        command.arg("-fsyntax-only")
     };
     let output = command.output().unwrap_or_else(|e| panic!("{}: {e}", compiler[0]));
     assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -97,9 +97,10 @@ const SIGNALS: [(&str, &str); 14] = [
 fn a_signal_arrives_once() {
     let place = scratch("signal-once");
     for bare in [true, false] {
-        let listener = match bare {
-            true => Listener::start(clean(Command::new("env")), &[], &place),
-            false => Listener::recorded(&place, &[]),
+        let listener = if bare {
+            Listener::start(clean(Command::new("env")), &[], &place)
+        } else {
+            Listener::recorded(&place, &[])
         };
         let mut count = 0;
         for (name, _) in SIGNALS {

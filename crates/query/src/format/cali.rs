@@ -142,10 +142,7 @@ impl Writer<'_> {
         if !attributes.is_empty() {
             line.push_str(&format!(",attr{attributes},data{values}"));
         }
-        match line.contains(',') {
-            true => writeln!(self.out, "{line}"),
-            false => Ok(()),
-        }
+        if line.contains(',') { writeln!(self.out, "{line}") } else { Ok(()) }
     }
 
     fn globals(&mut self) -> io::Result<()> {
@@ -156,9 +153,10 @@ impl Writer<'_> {
             attributes.push_str(&format!("={number}"));
             values.push_str(&format!("={}", escaped(value)));
         }
-        match attributes.is_empty() {
-            true => Ok(()),
-            false => writeln!(self.out, "__rec=globals,attr{attributes},data{values}"),
+        if attributes.is_empty() {
+            Ok(())
+        } else {
+            writeln!(self.out, "__rec=globals,attr{attributes},data{values}")
         }
     }
 }

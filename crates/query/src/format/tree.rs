@@ -263,9 +263,10 @@ impl<'a> Printer<'a> {
         let indent = 2 * level as usize;
         let shown = indent.min(self.width - 2);
         let mut line = " ".repeat(shown);
-        match indent >= self.width {
-            true => line.push_str(".. "),
-            false => cell(&mut line, label, self.width - shown, false),
+        if indent >= self.width {
+            line.push_str(".. ")
+        } else {
+            cell(&mut line, label, self.width - shown, false)
         }
         line
     }

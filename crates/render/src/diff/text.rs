@@ -261,10 +261,7 @@ fn scope_path(difference: &Difference, path: PathId) -> String {
         names[PATH] = "…".to_owned();
     }
     names.reverse();
-    match names.is_empty() {
-        true => "(no scope)".to_owned(),
-        false => elide_middle(&names.join(" > "), NAME),
-    }
+    if names.is_empty() { "(no scope)".to_owned() } else { elide_middle(&names.join(" > "), NAME) }
 }
 
 fn stacks(

@@ -95,9 +95,10 @@ impl Trie {
         self.paths.own[0] = old.own[0];
         for (node, &own) in old.nodes.iter().zip(&old.own).skip(1) {
             let (parent, name) = (path_of[node.parent.0 as usize], new[node.name as usize]);
-            let path = match joins(name) && self.name(parent) == Some(name) {
-                true => parent,
-                false => self.child(parent, name),
+            let path = if joins(name) && self.name(parent) == Some(name) {
+                parent
+            } else {
+                self.child(parent, name)
             };
             self.paths.own[path.0 as usize].add(own, combine);
             path_of.push(path);

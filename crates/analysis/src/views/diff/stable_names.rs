@@ -32,9 +32,10 @@ const PARTS: [&str; 12] = [
 pub fn name_in_every_build(name: &str) -> Cow<'_, str> {
     let name = without_suffixes(name);
     // Few names have any of these, and most are to be compared as they are.
-    match name.contains(['[', '$']) || name.contains("{impl#") {
-        true => Cow::Owned(without_numbers(name)),
-        false => Cow::Borrowed(name),
+    if name.contains(['[', '$']) || name.contains("{impl#") {
+        Cow::Owned(without_numbers(name))
+    } else {
+        Cow::Borrowed(name)
     }
 }
 
