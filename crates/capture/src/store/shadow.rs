@@ -129,8 +129,9 @@ pub fn take_word(word: &AtomicU32) -> u32 {
 /// The leaf of a block, if its entry is its region's.
 #[inline(always)]
 fn leaf(entry: u64, block: u64) -> Option<*mut AtomicU32> {
-    let same = entry >> LEAF_PAGE_BITS == block >> REGION_BITS;
     let page = entry & ((1 << LEAF_PAGE_BITS) - 1);
+    // An entry that is still empty has the number of the lowest region.
+    let same = page != 0 && entry >> LEAF_PAGE_BITS == block >> REGION_BITS;
     same.then_some((page << PAGE_BITS) as *mut AtomicU32)
 }
 
@@ -190,6 +191,16 @@ mod tests {
         assert_eq!((table.take(at(BLOCK)), table.take(at(BLOCK))), (5, 0));
         assert_eq!(table.take(at(BLOCK + REGION)), 0);
         assert!(table.word(at(BLOCK + REGION)).is_none());
+    }
+
+    #[test]
+    fn the_lowest_region_is_empty_at_first_and_has_a_place() {
+        let table = table(false);
+        let low = 0x32_92a0; // the heap of a program that is linked at 2 MiB
+        assert_eq!((table.get(low), table.take(at(low))), (0, 0));
+        assert!(table.word(at(low)).is_none());
+        assert!(table.put(at(low), 3));
+        assert_eq!((table.get(low), table.last_before(low + 8, 0)), (3, Some((low, 3))));
     }
 
     #[test]
