@@ -6,6 +6,9 @@ use std::process::{Child, Command};
 use crate::commands::{cargo_program, command, heaptide, output, run, shown, target};
 use crate::{commits, library, needs, options, stack, text, tidy};
 
+/// The library that is loaded into programs: no test is built of it, so it is linted apart.
+const CAPTURE: &str = "heaptide-capture";
+
 /// The crate with the SQL engine, whose dependencies take more time to compile than all else.
 const SQL: &str = "heaptide-sql";
 
@@ -13,6 +16,7 @@ const SQL: &str = "heaptide-sql";
 pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     needs::all_here(root)?;
     cargo(root, &["fmt", "--all", "--check"])?;
+    cargo(root, &["clippy", "--package", CAPTURE, "--", "-D", "warnings"])?;
     let skips = target(root).join("skipped-tests");
     let tests = |arguments: &[&str]| {
         let mut command = Command::new(cargo_program());

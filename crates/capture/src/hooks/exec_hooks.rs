@@ -69,21 +69,17 @@ unsafe fn execute(
 /// `file` is null or a string.
 unsafe fn by_path<'a>(file: *const c_char) -> Target<'a> {
     // SAFETY: as promised.
-    if file.is_null() {
-        return Target::Unknown;
-    }
-    // SAFETY: as promised.
-    Target::Name(unsafe { CStr::from_ptr(file) }, search_path())
+    if file.is_null() { Target::Unknown } else { Target::Path(unsafe { CStr::from_ptr(file) }) }
 }
 
 /// # Safety
 /// `file` is null or a string.
 unsafe fn by_name<'a>(file: *const c_char) -> Target<'a> {
     if file.is_null() {
-        Target::Unknown
-    } else {
-        Target::Name(unsafe { CStr::from_ptr(file) }, search_path())
+        return Target::Unknown;
     }
+    // SAFETY: as promised.
+    Target::Name(unsafe { CStr::from_ptr(file) }, search_path())
 }
 
 type Execve = extern "C" fn(*const c_char, Strings, Strings) -> i32;
