@@ -33,7 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Imports of a higher folder that exist today, like [`CYCLIC_IMPORTS`].
 const UPWARD_IMPORTS: &[(&str, &str)] = &[
-    // Events are told to those who asked for them.
+    // Events notify monitors, measurements and regions.
     ("crates/capture/src/event/fast_path.rs", "crates/capture/src/api/control.rs"),
     ("crates/capture/src/event/fast_path.rs", "crates/capture/src/api/monitors.rs"),
     ("crates/capture/src/event/lane.rs", "crates/capture/src/api/thread_measure.rs"),
@@ -62,7 +62,7 @@ const UPWARD_IMPORTS: &[(&str, &str)] = &[
 /// Crates whose files import each other in cycles today. Crates are removed from the list, never
 /// added.
 const CYCLIC_CRATES: &[&str] = &[
-    "crates/capture", // threads and sites know each other, as do events and those they are told to
+    "crates/capture", // threads and sites import each other, as do events and what they notify
     "crates/cli",     // files import the modules of `heaptide_reading` from main.rs
 ];
 

@@ -12,7 +12,7 @@
 //!
 //! The same sources are the crate `heaptide-embedded` (cfg `embedded`): the recorder within a Rust
 //! program, round its allocator, for programs that no library can be loaded into. It has no hooks;
-//! what stands in their place is `hooks::embedded`.
+//! `hooks::embedded` replaces them.
 
 // An unwinding profile, as of lints and tests, needs a personality function, which std has. The
 // library that is loaded into programs is built without unwinding and without std.

@@ -1,8 +1,8 @@
-//! The usual event, without a call: nothing new, no new peak, no sample due, nobody but monitors
-//! watching, and an allocator whose block headers are trusted.
+//! The fast path: counts an event without a call. It takes events with a known site, no new peak
+//! and no sample due, in processes that only monitors observe, with trusted block headers.
 //!
-//! Each function first looks whether all of that is so, and changes nothing if it is not: then the
-//! general way of [`crate::event::record`] is taken. Because nothing is called, few registers are
+//! Each function first checks these conditions and changes nothing if one does not hold; then
+//! [`crate::event::record`] takes the event. Because nothing is called, few registers are
 //! needed; that is half of what counting costs. Every counter is written by one instruction.
 
 use crate::api::{control, monitors};

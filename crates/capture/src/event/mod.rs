@@ -1,4 +1,4 @@
-//! What an allocation or a free does: threads, stacks, counters, peak, trace, timeline.
+//! Recording of events: threads, stacks, counters, peak, trace, timeline.
 
 pub mod exit;
 pub mod fast_path;

@@ -1,5 +1,5 @@
-//! Where the recorder is entered: functions of the C library that it stands in front of, or the
-//! allocator of a Rust program.
+//! Entries into the recorder: interposed functions of the C library, or the allocator of a Rust
+//! program.
 
 #[cfg(not(embedded))]
 mod auxiliary;

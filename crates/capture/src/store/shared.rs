@@ -1,6 +1,6 @@
-//! What all threads share of the store.
+//! The state of the store that all threads share.
 //!
-//! It lies in pages that the kernel wipes in a forked child: a child finds no profile.
+//! It lies in pages that the kernel wipes in a forked child: a child has no profile at first.
 
 use crate::store::modules::Modules;
 use crate::store::profile::Cursor;
@@ -75,7 +75,7 @@ pub fn store() -> &'static Store {
     unsafe { &*(STORE.0.get() as *const Store) }
 }
 
-/// Has a forked child begin without one.
+/// Makes a forked child begin without a profile.
 ///
 /// Errors: the kernel's; one before 4.14 knows no such memory.
 pub fn wipe_in_children() -> Result<(), Errno> {

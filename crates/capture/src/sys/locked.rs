@@ -1,4 +1,4 @@
-//! Locks that nobody waits for without end, and what they guard.
+//! Locks with a bounded wait, and the values that they guard.
 
 use crate::sys::kernel;
 use core::cell::UnsafeCell;
@@ -6,8 +6,8 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A value that only the holder of its lock can reach. A thread that cannot have the lock goes on
-/// without. Zero is free, for a value that may be zero.
+/// A value that only the holder of its lock can reach. A thread that does not get the lock
+/// continues without it. All zero is a free lock, if zero is a valid value.
 pub struct Locked<T> {
     taken: AtomicU32,
     value: UnsafeCell<T>,
@@ -27,19 +27,19 @@ pub struct Guarded<T>(pub UnsafeCell<T>);
 // SAFETY: each user says which lock or thread guards the cell.
 unsafe impl<T> Sync for Guarded<T> {}
 
-/// The lock is held as long as this exists.
+/// Holds the lock until it is dropped.
 pub struct Held<'a, T>(&'a Locked<T>);
 
 /// Turns before a lock is given up: some seconds on a machine whose other cores are busy.
 const TURNS: u32 = 1_000_000;
 
 impl<T> Locked<T> {
-    /// Once, without waiting: for a signal handler, which may have interrupted the holder.
+    /// Tries once, without waiting: for a signal handler, which may have interrupted the holder.
     pub fn try_acquire(&self) -> Option<Held<'_, T>> {
         self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Held(self))
     }
 
-    /// None if another thread has held the lock for some seconds.
+    /// Waits for the lock; none if another thread holds it for some seconds.
     pub fn acquire(&self) -> Option<Held<'_, T>> {
         for turn in 0..TURNS {
             if self.taken.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {

@@ -82,7 +82,7 @@ pub fn prepare(scarce: bool) {
     }
 }
 
-/// Has a forked child find nothing of what it does not get.
+/// Makes a forked child begin without the memory that it does not inherit.
 ///
 /// Errors: the kernel's; one before 4.14 knows no such memory.
 pub fn wipe_in_children() -> Result<(), Errno> {

@@ -1,5 +1,5 @@
 //! The functions of the C library that the recorder calls, linked in: a static program has no
-//! loader that could be asked for them. Stands in the place of `next_symbol.rs`.
+//! loader that could be asked for them. Replaces `next_symbol.rs`.
 
 // SAFETY: all are functions of glibc and musl, but for on_exit, which musl lacks. Whoever calls one
 // says by a cast what it takes and gives.
