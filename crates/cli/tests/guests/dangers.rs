@@ -69,6 +69,7 @@ dangers! {
     environment_written_over "titles.c"
     every_way_to_exec "executes.c"
     allocating_on_an_alternate_stack "alternate_stack.c"
+    heap_below_four_mebibytes "low_heap.c"
     locked_memory "locks_memory.c"
     size_of_a_core_file "core_size.c"
     address_space_limit "rlimit_as.c"
