@@ -10,7 +10,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     list_sdk(&root, &out);
-    for part in ["capture", "unwind", "trace", "format"] {
+    for part in ["preload", "recorder", "unwind", "trace", "format"] {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
     println!("cargo:rerun-if-changed={}", root.join("Cargo.toml").display());
@@ -18,7 +18,7 @@ fn main() {
     let target = out.join("capture");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args(["build", "--quiet", "--package", "heaptide-capture", "--profile", "capture"])
+        .args(["build", "--quiet", "--package", "heaptide-preload", "--profile", "capture"])
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
@@ -37,15 +37,16 @@ fn main() {
     }
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "building libheaptide.so failed: {status}");
-    let built = target.join("capture/libheaptide_capture.so");
+    let built = target.join("capture/libheaptide_preload.so");
     fs::copy(&built, out.join("libheaptide.so")).expect("the built library can be copied");
 }
 
 /// Directories whose files programs are built with, and where they go.
-const SDK: [(&str, &str); 8] = [
+const SDK: [(&str, &str); 9] = [
     ("crates/heaptide", "share/heaptide/crates/heaptide"),
     // What the crate's feature `recorder` is made of.
-    ("crates/capture", "share/heaptide/crates/capture"),
+    ("crates/embedded", "share/heaptide/crates/embedded"),
+    ("crates/recorder", "share/heaptide/crates/recorder"),
     ("crates/format", "share/heaptide/crates/format"),
     ("crates/unwind", "share/heaptide/crates/unwind"),
     ("crates/trace", "share/heaptide/crates/trace"),

@@ -7,7 +7,7 @@ use crate::commands::{cargo_program, command, heaptide, output, run, shown, targ
 use crate::{commits, library, needs, options, stack, text, tidy};
 
 /// The library that is loaded into programs: no test is built of it, so it is linted apart.
-const CAPTURE: &str = "heaptide-capture";
+const PRELOAD: &str = "heaptide-preload";
 
 /// The crate with the SQL engine, whose dependencies take more time to compile than all else.
 const SQL: &str = "heaptide-sql";
@@ -16,7 +16,7 @@ const SQL: &str = "heaptide-sql";
 pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     needs::all_here(root)?;
     cargo(root, &["fmt", "--all", "--check"])?;
-    cargo(root, &["clippy", "--package", CAPTURE, "--", "-D", "warnings"])?;
+    cargo(root, &["clippy", "--package", PRELOAD, "--", "-D", "warnings"])?;
     let skips = target(root).join("skipped-tests");
     let tests = |arguments: &[&str]| {
         let mut command = Command::new(cargo_program());

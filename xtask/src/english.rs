@@ -189,7 +189,7 @@ mod tests {
     fn messages_are_checked_and_names_are_not() {
         let source = "fn f() {\n    let _ = \"the page \\\n        says so\"; // says, \"says so\"\n    key(\"says\");\n}\n";
         assert_eq!(said("crates/cli/src/a.rs", source).len(), 1);
-        assert_eq!(said("crates/capture/src/a.rs", source).len(), 0);
+        assert_eq!(said("crates/recorder/src/a.rs", source).len(), 0);
         assert_eq!(said("crates/sql/src/a.rs", "f(\"{lane} {says}\"); f(\"a lane\")").len(), 1);
         let quote = "if c == '\"' { says() } else { f(\"by lane\") }";
         assert_eq!(said("crates/render/src/a.rs", quote).len(), 1);
@@ -201,7 +201,7 @@ mod tests {
     fn comments_have_the_worst_phrases_only() {
         // In two halves, so that this file keeps its own rule.
         let comment = |text: &str| format!("let x = 1; {} {text}\n", concat!("/", "/"));
-        assert_eq!(said("crates/capture/src/a.rs", &comment("It says whoever steers.")).len(), 1);
+        assert_eq!(said("crates/recorder/src/a.rs", &comment("It says whoever steers.")).len(), 1);
         assert_eq!(said("include/a.h", &comment("made up")).len(), 1);
     }
 }

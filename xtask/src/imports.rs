@@ -10,7 +10,7 @@ use crate::text::Text;
 /// The folders and files at the root of a crate, lowest first. Each imports from those before it
 /// only. Crates without a line here have no declared order.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("crates/capture", &["sys", "store", "event", "api", "hooks"]),
+    ("crates/recorder", &["sys", "store", "event", "api"]),
     (
         "crates/analysis",
         &[
@@ -34,36 +34,33 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Imports of a higher folder that exist today, like [`CYCLIC_IMPORTS`].
 const UPWARD_IMPORTS: &[(&str, &str)] = &[
     // Events notify monitors, measurements and regions.
-    ("crates/capture/src/event/fast_path.rs", "crates/capture/src/api/control.rs"),
-    ("crates/capture/src/event/fast_path.rs", "crates/capture/src/api/monitors.rs"),
-    ("crates/capture/src/event/lane.rs", "crates/capture/src/api/thread_measure.rs"),
-    ("crates/capture/src/event/lane.rs", "crates/capture/src/hooks/exec.rs"),
-    ("crates/capture/src/event/process.rs", "crates/capture/src/api/control.rs"),
-    ("crates/capture/src/event/process.rs", "crates/capture/src/api/marks.rs"),
-    ("crates/capture/src/event/process.rs", "crates/capture/src/api/monitors.rs"),
-    ("crates/capture/src/event/process.rs", "crates/capture/src/api/regions.rs"),
-    ("crates/capture/src/event/process.rs", "crates/capture/src/api/windows.rs"),
-    ("crates/capture/src/event/record.rs", "crates/capture/src/api/monitors.rs"),
-    ("crates/capture/src/event/record.rs", "crates/capture/src/api/regions.rs"),
-    ("crates/capture/src/event/slow_path.rs", "crates/capture/src/api/control.rs"),
-    ("crates/capture/src/event/slow_path.rs", "crates/capture/src/api/marks.rs"),
-    ("crates/capture/src/event/slow_path.rs", "crates/capture/src/api/monitors.rs"),
-    ("crates/capture/src/event/slow_path.rs", "crates/capture/src/api/thread_measure.rs"),
-    ("crates/capture/src/event/timeline.rs", "crates/capture/src/api/marks.rs"),
-    ("crates/capture/src/event/trace.rs", "crates/capture/src/api/regions.rs"),
+    ("crates/recorder/src/event/fast_path.rs", "crates/recorder/src/api/control.rs"),
+    ("crates/recorder/src/event/fast_path.rs", "crates/recorder/src/api/monitors.rs"),
+    ("crates/recorder/src/event/lane.rs", "crates/recorder/src/api/thread_measure.rs"),
+    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/control.rs"),
+    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/marks.rs"),
+    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/monitors.rs"),
+    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/regions.rs"),
+    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/windows.rs"),
+    ("crates/recorder/src/event/record.rs", "crates/recorder/src/api/monitors.rs"),
+    ("crates/recorder/src/event/record.rs", "crates/recorder/src/api/regions.rs"),
+    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/control.rs"),
+    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/marks.rs"),
+    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/monitors.rs"),
+    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/thread_measure.rs"),
+    ("crates/recorder/src/event/timeline.rs", "crates/recorder/src/api/marks.rs"),
+    ("crates/recorder/src/event/trace.rs", "crates/recorder/src/api/regions.rs"),
     // Threads and their state are known to what stores records for them.
-    ("crates/capture/src/store/scopes.rs", "crates/capture/src/event/lane.rs"),
-    ("crates/capture/src/store/scopes.rs", "crates/capture/src/event/tls.rs"),
-    ("crates/capture/src/store/sites.rs", "crates/capture/src/event/lane.rs"),
-    // A program that has the recorder in it brings its allocator.
-    ("crates/capture/src/sys/mod.rs", "crates/capture/src/hooks/embedded.rs"),
+    ("crates/recorder/src/store/scopes.rs", "crates/recorder/src/event/lane.rs"),
+    ("crates/recorder/src/store/scopes.rs", "crates/recorder/src/event/tls.rs"),
+    ("crates/recorder/src/store/sites.rs", "crates/recorder/src/event/lane.rs"),
 ];
 
 /// Crates whose files import each other in cycles today. Crates are removed from the list, never
 /// added.
 const CYCLIC_CRATES: &[&str] = &[
-    "crates/capture", // threads and sites import each other, as do events and what they notify
-    "crates/cli",     // files import the modules of `heaptide_reading` from main.rs
+    "crates/recorder", // threads and sites import each other, as do events and what they notify
+    "crates/cli",      // files import the modules of `heaptide_reading` from main.rs
 ];
 
 /// Imports that close a cycle today: the importing and the imported file. An entry without such an

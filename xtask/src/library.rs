@@ -9,7 +9,7 @@ use crate::interface::{self, INTERFACE};
 use crate::problem::Problem;
 
 /// The table of hooks, from which the exports follow.
-pub const HOOKS: &str = "crates/capture/src/hooks/table.rs";
+pub const HOOKS: &str = "crates/preload/src/hooks.rs";
 
 /// Problems of the library at `path`.
 pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {

@@ -100,7 +100,9 @@ fn words(text: &Text) -> Vec<Problem> {
 fn danger(text: &Text) -> Vec<Problem> {
     const KEYWORD: &str = concat!("un", "safe");
     let places = [
-        "crates/capture/",
+        "crates/recorder/",
+        "crates/preload/",
+        "crates/embedded/",
         "crates/heaptide/src/interface.rs",
         "crates/supervise/src/exec.rs",
         "tests/programs/",
@@ -113,7 +115,7 @@ fn danger(text: &Text) -> Vec<Problem> {
     text.lines()
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
         .filter(|(_, line)| follows.iter().any(|f| line.contains(&format!("{KEYWORD}{f}"))))
-        .map(|(n, _)| Problem::new(&text.path, n, format!("`{KEYWORD}` outside crates/capture")))
+        .map(|(n, _)| Problem::new(&text.path, n, format!("`{KEYWORD}` outside of the recorder")))
         .collect()
 }
 
@@ -312,11 +314,11 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_code_is_found_outside_capture() {
+    fn unchecked_code_is_found_outside_the_recorder() {
         let block = concat!("let x = un", "safe { *p };");
         assert_eq!(danger(&text("crates/cli/src/a.rs", block)).len(), 1);
         assert_eq!(danger(&text("crates/supervise/src/start.rs", block)).len(), 1);
-        assert_eq!(danger(&text("crates/capture/src/a.rs", block)).len(), 0);
+        assert_eq!(danger(&text("crates/recorder/src/a.rs", block)).len(), 0);
         assert_eq!(danger(&text("crates/supervise/src/exec.rs", block)).len(), 0);
         assert_eq!(danger(&text("crates/cli/src/a.rs", "#![forbid(unsafe_code)]")).len(), 0);
     }

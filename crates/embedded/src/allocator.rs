@@ -1,0 +1,270 @@
+//! The allocator that records.
+
+extern crate alloc;
+
+use crate::choice::{Choice, is};
+use crate::front::{Address, Embedded, keep_size, note_usable, usable_of};
+use crate::interface::records;
+use alloc::alloc::{GlobalAlloc, Layout};
+use core::arch::naked_asm;
+use core::ffi::c_void;
+use heaptide_format::EMBEDDED_NOTE;
+use heaptide_recorder::api::monitors;
+use heaptide_recorder::event::fast_path::{self, Done};
+use heaptide_recorder::event::lane::Inside;
+use heaptide_recorder::event::record::{self, Entry, Moving, MovingNested};
+use heaptide_recorder::event::stacks::here;
+
+/// An allocator that hands every call on to another one, and records it if the program was started
+/// to be recorded (`heaptide run PROGRAM`, or `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` set).
+///
+/// ```
+/// # use heaptide_embedded as heaptide;
+/// use std::alloc::System;
+///
+/// #[global_allocator]
+/// static ALLOCATOR: heaptide::Recorder<System> = heaptide::Recorder::new(System);
+/// ```
+#[derive(Debug, Default)]
+pub struct Recorder<A>(A);
+
+impl<A> Recorder<A> {
+    /// Wraps this allocator.
+    pub const fn new(allocator: A) -> Recorder<A> {
+        Recorder(allocator)
+    }
+}
+
+/// A note in the program's file: that it is static does not keep it from being recorded.
+#[used]
+#[unsafe(link_section = ".note.heaptide")]
+static NOTE: Note = Note {
+    name_bytes: EMBEDDED_NOTE.len() as u32,
+    description_bytes: 0,
+    kind: 1,
+    name: *EMBEDDED_NOTE,
+    padding: [0; 2],
+};
+
+/// An ELF note without a description; its name is padded to four bytes.
+#[repr(C)]
+struct Note {
+    name_bytes: u32,
+    description_bytes: u32,
+    kind: u32,
+    name: [u8; EMBEDDED_NOTE.len()],
+    padding: [u8; 2],
+}
+
+/// Two blocks never begin in the same eight bytes, as it is with C allocators: the tables have a
+/// word for that many. Changes nothing where it is so already.
+const UNIT: usize = 8;
+
+/// The layout that the inner allocator is asked for; none if that is larger than all memory.
+#[inline(always)]
+fn widened(size: usize, align: usize) -> Option<Layout> {
+    Layout::from_size_align(size.max(UNIT), align.max(UNIT)).ok()
+}
+
+/// The same for a block that was allocated so.
+#[inline(always)]
+fn widened_before(layout: Layout) -> Layout {
+    widened(layout.size(), layout.align()).unwrap_or(layout)
+}
+
+/// The inner allocator's function: the allocator, size and alignment.
+type Allocate = unsafe extern "C" fn(*const c_void, usize, usize) -> Address;
+/// The inner allocator's function: the allocator, block, its layout, the new size.
+type Reallocate = unsafe fn(*const c_void, Address, Layout, usize) -> Address;
+
+/// A reallocation as it goes through an entry.
+struct Reallocation {
+    allocator: *const c_void,
+    block: Address,
+    layout: Layout,
+    size: usize,
+    call: Reallocate,
+}
+
+// SAFETY: every call goes to the inner allocator, at most with a wider layout: the same for a block
+// as long as it lives, for the choice is made before there is one, and stays.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's duties are the inner function's.
+        unsafe {
+            if is(Choice::Forward) {
+                return self.0.alloc(layout);
+            }
+            allocate((&raw const self.0).cast(), layout.size(), layout.align(), alloc_by::<A>)
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            if is(Choice::Forward) {
+                return self.0.alloc_zeroed(layout);
+            }
+            allocate((&raw const self.0).cast(), layout.size(), layout.align(), zeroed_by::<A>)
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            if is(Choice::Forward) {
+                return self.0.realloc(block, layout, size);
+            }
+            let (allocator, call) = ((&raw const self.0).cast(), realloc_by::<A> as Reallocate);
+            reallocate(&Reallocation { allocator, block, layout, size, call })
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above; the block is forgotten before another thread may get its address.
+        unsafe {
+            if is(Choice::Forward) {
+                return self.0.dealloc(block, layout);
+            }
+            released(block, layout.size());
+            self.0.dealloc(block, widened_before(layout));
+        }
+    }
+}
+
+/// # Safety
+/// An allocator and what its `alloc` asks for.
+unsafe extern "C" fn alloc_by<A: GlobalAlloc>(
+    allocator: *const c_void,
+    size: usize,
+    align: usize,
+) -> Address {
+    // SAFETY: as promised.
+    unsafe { (*allocator.cast::<A>()).alloc(Layout::from_size_align_unchecked(size, align)) }
+}
+
+/// # Safety
+/// An allocator and what its `alloc_zeroed` asks for.
+unsafe extern "C" fn zeroed_by<A: GlobalAlloc>(
+    allocator: *const c_void,
+    size: usize,
+    align: usize,
+) -> Address {
+    // SAFETY: as promised.
+    unsafe { (*allocator.cast::<A>()).alloc_zeroed(Layout::from_size_align_unchecked(size, align)) }
+}
+
+/// # Safety
+/// An allocator and what its `realloc` asks for.
+unsafe fn realloc_by<A: GlobalAlloc>(
+    allocator: *const c_void,
+    block: Address,
+    layout: Layout,
+    size: usize,
+) -> Address {
+    // SAFETY: as promised.
+    unsafe { (*allocator.cast::<A>()).realloc(block, layout, size) }
+}
+
+/// Hands the caller's stack pointer and frame pointer on and jumps, as the entry of a hook does.
+#[unsafe(naked)]
+unsafe extern "C" fn allocate(_: *const c_void, _: usize, _: usize, _: Allocate) -> Address {
+    naked_asm!(
+".cfi_startproc",
+        "mov r8, rsp", "mov r9, rbp", "jmp {body}",
+        ".cfi_endproc",
+body = sym allocate_body)
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn reallocate(_: &Reallocation) -> Address {
+    naked_asm!(
+".cfi_startproc",
+        "mov rsi, rsp", "mov rdx, rbp", "jmp {body}",
+        ".cfi_endproc",
+body = sym reallocate_body)
+}
+
+unsafe extern "C" fn allocate_body(
+    allocator: *const c_void,
+    size: usize,
+    align: usize,
+    call: Allocate,
+    sp: u64,
+    bp: u64,
+) -> Address {
+    if !records() {
+        // SAFETY: the inner function's contract.
+        return unsafe { call(allocator, size, align) };
+    }
+    let layout = widened(size, align);
+    let call = || match layout {
+        // SAFETY: as above.
+        Some(layout) => unsafe { call(allocator, layout.size(), layout.align()) },
+        None => core::ptr::null_mut(),
+    };
+    let Some(mut inside) = Inside::enter::<Embedded>(Entry { sp, bp }) else {
+        return call();
+    };
+    let block = call();
+    if block.is_null() {
+        record::failed(&mut inside);
+    } else {
+        let usable = usable_of(size);
+        keep_size(&mut inside, block, usable);
+        note_usable(&inside, usable);
+        let requested = size as u64;
+        match fast_path::allocated::<Embedded>(inside.lane(), block, requested) {
+            Done::Counted => {}
+            Done::ToTell => monitors::allocated(inside.lane(), block, requested, usable),
+            _ => record::allocated(&mut inside, block, requested, usable),
+        }
+    }
+    block
+}
+
+unsafe extern "C" fn reallocate_body(r: &Reallocation, sp: u64, bp: u64) -> Address {
+    let before = widened_before(r.layout);
+    let call = || match widened(r.size, before.align()) {
+        // SAFETY: the inner function's contract.
+        Some(new) => unsafe { (r.call)(r.allocator, r.block, before, new.size()) },
+        None => core::ptr::null_mut(),
+    };
+    let had = usable_of(r.layout.size());
+    let Some(mut inside) = Inside::enter::<Embedded>(Entry { sp, bp }) else {
+        let moving = MovingNested::begin(r.block, |_| had);
+        let block = call();
+        moving.end(block);
+        return block;
+    };
+    let moving = Moving::begin(&mut inside, r.block, had);
+    let block = call();
+    if block.is_null() {
+        moving.failed(&mut inside);
+    } else {
+        let usable = usable_of(r.size);
+        keep_size(&mut inside, block, usable);
+        moving.done(&mut inside, block, r.size as u64, usable);
+    }
+    block
+}
+
+/// A block is about to be freed. The recorder is left before that happens.
+fn released(block: Address, size: usize) {
+    let usable = usable_of(size);
+    let Some(mut inside) = Inside::enter::<Embedded>(here()) else {
+        return record::freed_nested(block, || usable);
+    };
+    note_usable(&inside, usable);
+    let lane = inside.lane();
+    let done = if lane.quick != 0 { fast_path::freed::<Embedded>(lane, block) } else { Done::No };
+    match done {
+        Done::Counted => {}
+        Done::ToTell => monitors::freed(lane, block, usable),
+        _ => record::freed(&mut inside, block, usable),
+    }
+}

@@ -1,0 +1,41 @@
+//! The table of functions that `heaptide.h` finds. C code that is linked into the program finds it,
+//! and nothing outside does. The library's table replaces it if that is in the process, too.
+
+use crate::front::Embedded;
+use heaptide_recorder::api::interface;
+
+macro_rules! exports {
+    ($($function:ident,)*) => {
+        const FUNCTIONS: usize = [$(stringify!($function)),*].len();
+        /// Bytes of the table.
+        pub const INTERFACE_BYTES: usize = 8 + FUNCTIONS * 8;
+
+        core::arch::global_asm!(
+            ".pushsection .data.heaptide_interface, \"aw\"",
+            ".globl heaptide_interface",
+            ".hidden heaptide_interface",
+            ".type heaptide_interface, @object",
+            ".size heaptide_interface, {bytes}",
+            ".p2align 3",
+            "heaptide_interface:",
+            ".long 1, {bytes}",
+            $(concat!(".quad {", stringify!($function), "}"),)*
+            ".popsection",
+            bytes = const INTERFACE_BYTES,
+            $($function = sym interface::$function::<Embedded>,)*
+        );
+    };
+}
+
+heaptide_recorder::interface_functions!(exports);
+
+/// Where the table is.
+pub fn table() -> *mut u64 {
+    let table;
+    // SAFETY: takes an address of this very program.
+    unsafe {
+        core::arch::asm!("lea {}, [rip + heaptide_interface]", out(reg) table,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    table
+}

@@ -1,0 +1,90 @@
+//! What the allocator provides to the recorder, and the table of block sizes.
+
+use crate::choice::{Choice, is};
+use crate::static_libc;
+use heaptide_format::Mode;
+use heaptide_recorder::event::lane::Inside;
+use heaptide_recorder::event::tls::tls;
+use heaptide_recorder::store::shadow::Table;
+use heaptide_recorder::sys::front::{self, Front, Platform};
+use heaptide_recorder::sys::wiped::Wiped;
+
+/// The allocator as the recorder sees it.
+pub struct Embedded;
+
+impl Front for Embedded {
+    const PLATFORM: Platform = Platform {
+        find_function: static_libc::find,
+        usable,
+        is_wanted: || is(Choice::Record),
+        find_allocator: || Ok(()),
+        create_tables,
+        is_bypassed: || false,
+        // Its allocator is none that valgrind replaces.
+        is_under_valgrind: || false,
+        sees_unmapping: false,
+        thread_exits: || (),
+    };
+
+    #[inline(always)]
+    fn usable(block: Address) -> u64 {
+        usable(block)
+    }
+
+    #[inline(always)]
+    fn usable_at_hand(_: Address) -> Option<u64> {
+        // SAFETY: the thread's own block.
+        Some(unsafe { (*tls()).usable })
+    }
+}
+
+/// Block → size.
+// SAFETY: zeros are a table that was not created.
+static SIZES: Wiped<Table> = unsafe { Wiped::new() };
+
+fn create_tables(scarce: bool) -> Option<()> {
+    SIZES.wipe_in_children().ok()?;
+    SIZES.get().create(scarce)?;
+    front::set_sizes_at_hand();
+    Some(())
+}
+
+pub type Address = *mut u8;
+
+/// Sizes from here on are counted in pages, so that a size fits a word of the table.
+const LARGE: usize = 1 << 31;
+/// Of a word in the table of sizes: the others are pages.
+const PAGES: u32 = 1 << 31;
+const PAGE_BITS: u32 = 12;
+
+/// What a block of this size is taken to hold.
+#[inline(always)]
+pub fn usable_of(size: usize) -> u64 {
+    if size < LARGE { size as u64 } else { (size as u64).next_multiple_of(1 << PAGE_BITS) }
+}
+
+/// The usable size of a live block that is recorded.
+fn usable(block: Address) -> u64 {
+    match SIZES.get().get(block as u64) {
+        pages if pages & PAGES != 0 => ((pages & !PAGES) as u64) << PAGE_BITS,
+        bytes => bytes as u64,
+    }
+}
+
+/// The thread is in an event of a block of so many bytes. Nobody else changes that: a signal
+/// handler that comes now finds the thread inside.
+#[inline(always)]
+pub fn note_usable(_: &Inside, usable: u64) {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls()).usable = usable };
+}
+
+/// Keeps a block's size; its site is kept by who records it.
+#[inline(always)]
+pub fn keep_size(inside: &mut Inside, block: Address, usable: u64) {
+    if inside.lane().mode != Mode::Counters as u32 {
+        let large = usable >= LARGE as u64;
+        let word = if large { PAGES | (usable >> PAGE_BITS) as u32 } else { usable as u32 };
+        SIZES.get().put(block, word);
+    }
+}

@@ -1,0 +1,142 @@
+//! The allocator of the process: where it is, and the usable sizes of its blocks.
+
+use crate::next_symbol::{self, Real};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::Unrecorded;
+use heaptide_recorder::sys::front;
+use heaptide_recorder::sys::loader::{file_name, objects};
+
+pub static REAL_MALLOC: Real = Real::new(b"malloc\0");
+pub static REAL_FREE: Real = Real::new(b"free\0");
+static REAL_USABLE: Real = Real::new(b"malloc_usable_size\0");
+
+/// Finds the allocator.
+///
+/// Errors: there is none, or it does not tell how large its blocks are (an allocator in front of
+/// libc's that lacks malloc_usable_size must not be asked by libc's).
+pub fn find() -> Result<(), Unrecorded> {
+    let found = (next_symbol::find(b"malloc\0"), next_symbol::find(b"malloc_usable_size\0"));
+    let (Some(malloc), Some(usable)) = found else {
+        return Err(Unrecorded::NoUsableSize);
+    };
+    if malloc.is_in(b"libc.so.6") && HEADERS.load(Relaxed) == 0 {
+        HEADERS.store(Headers::Checking as u32, Relaxed);
+    }
+    let is_whole = malloc.object == usable.object && REAL_FREE.get() != 0 && REAL_MALLOC.get() != 0;
+    if is_whole { Ok(()) } else { Err(Unrecorded::NoUsableSize) }
+}
+
+/// Whether the program runs under a valgrind tool that replaces the allocator: most do so by a
+/// library of their own beside valgrind's core.
+pub fn is_under_valgrind() -> bool {
+    let files = objects().map(file_name);
+    let mut tools = files.filter_map(|file| file.strip_prefix(b"vgpreload_"));
+    tools.any(|tool| !tool.starts_with(b"core"))
+}
+
+pub type Address = *mut u8;
+
+/// Calls a real function as this type; the value for "there is none" otherwise.
+macro_rules! call_real {
+    ($real:expr, $type:ty, ($($argument:expr),*), $none:expr) => {{
+        let address = $real.get();
+        if address == 0 {
+            $none
+        } else {
+            let function: $type = core::mem::transmute(address);
+            function($($argument),*)
+        }
+    }};
+}
+pub(crate) use call_real;
+
+pub const NULL: Address = core::ptr::null_mut();
+
+/// The usable size of a live block.
+#[inline(always)]
+pub fn usable(block: Address) -> u64 {
+    trusted_header(block).unwrap_or_else(|| usable_by_call(block))
+}
+
+/// Whether glibc's block headers are.
+#[inline(always)]
+pub fn headers_are_trusted() -> bool {
+    HEADERS.load(Relaxed) == Headers::Trusted as u32
+}
+
+/// The usable size of a block whose header is trusted; none for a mapping.
+#[inline(always)]
+pub fn usable_of_small(block: Address) -> Option<u64> {
+    // SAFETY: a live block of glibc's, which has a header there.
+    let size = unsafe { *(block as *const u64).sub(1) };
+    (size & 2 == 0).then_some((size & !7).wrapping_sub(8))
+}
+
+/// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in
+/// the word before the block, flags in its low bits. Bit 1: the chunk is a mapping, which has two
+/// words of overhead instead of one.
+#[inline(always)]
+fn trusted_header(block: Address) -> Option<u64> {
+    if !headers_are_trusted() {
+        return None;
+    }
+    // SAFETY: a live block of glibc's, which has a header there.
+    let size = unsafe { *(block as *const u64).sub(1) };
+    Some((size & !7).wrapping_sub(8 + ((size & 2) << 2)))
+}
+
+/// glibc's malloc_usable_size is a look at the chunk's header; doing that here saves two calls an
+/// event. It is done only once the two have agreed on this many blocks of this very process.
+const AGREEMENTS: u32 = 64;
+
+/// New → Checking → Trusted or Refused.
+enum Headers {
+    Checking = 1,
+    Trusted = 2,
+    Refused = 3,
+}
+
+static HEADERS: AtomicU32 = AtomicU32::new(0);
+static AGREED: AtomicU32 = AtomicU32::new(0);
+
+#[cold]
+#[inline(never)]
+fn usable_by_call(block: Address) -> u64 {
+    // SAFETY: `block` is a live block of the allocator that REAL_USABLE belongs to.
+    let asked =
+        unsafe { call_real!(REAL_USABLE, extern "C" fn(Address) -> usize, (block), 0) as u64 };
+    if HEADERS.load(Relaxed) == Headers::Checking as u32 {
+        // SAFETY: glibc's allocator, which has a header there.
+        let size = unsafe { *(block as *const u64).sub(1) };
+        if (size & !7).wrapping_sub(8 + ((size & 2) << 2)) != asked {
+            HEADERS.store(Headers::Refused as u32, Relaxed);
+        } else if AGREED.fetch_add(1, Relaxed) >= AGREEMENTS {
+            HEADERS.store(Headers::Trusted as u32, Relaxed);
+            front::set_sizes_at_hand();
+        }
+    }
+    asked
+}
+
+/// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size
+/// later: what it will say is what it would give for the request.
+#[inline(always)]
+pub fn usable_new(block: Address, requested: u64) -> u64 {
+    match trusted_header(block) {
+        Some(bytes) => bytes,
+        None => match usable_by_call(block) {
+            0 if requested > 0 => usable_by_request(requested),
+            bytes => bytes,
+        },
+    }
+}
+
+#[cold]
+fn usable_by_request(requested: u64) -> u64 {
+    static NALLOCX: Real = Real::new(b"nallocx\0");
+    type F = extern "C" fn(usize, i32) -> usize;
+    // SAFETY: nallocx's contract: a size and no flags.
+    let bytes = unsafe { call_real!(NALLOCX, F, (requested as usize, 0), 0) };
+    if bytes == 0 { requested } else { bytes as u64 }
+}

@@ -1,0 +1,272 @@
+//! Functions that allocate nothing but change what the recorder knows: code and memory that come
+//! and go, threads that get names, processes that confine themselves, change their rights, or end.
+
+use crate::allocator::{Address, NULL, call_real};
+use crate::front::Preload;
+use crate::next_symbol::Real;
+use crate::{confinement, mlock};
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use heaptide_recorder::api::{monitors, regions};
+use heaptide_recorder::event::lane::{self, Inside};
+use heaptide_recorder::event::process::{State, process, start_early};
+use heaptide_recorder::event::stacks::{self, here};
+use heaptide_recorder::event::{exit, trace};
+use heaptide_recorder::store::profile;
+use heaptide_recorder::sys::confined::{self, NO_COUNTER};
+use heaptide_recorder::sys::kernel;
+
+/// A jump: the loader finds the caller, whose RUNPATH counts, by the return address.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen() {
+    naked_asm!(
+".cfi_startproc",
+        "push rdi", ".cfi_adjust_cfa_offset 8",
+        "push rsi", ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+        "pop rsi", ".cfi_adjust_cfa_offset -8",
+        "pop rdi", ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+before = sym before_dlopen)
+}
+
+extern "C" fn before_dlopen() -> usize {
+    static REAL: Real = Real::new(b"dlopen\0");
+    process().modules.loads.fetch_add(1, Relaxed);
+    match REAL.get() {
+        0 => nothing_opened as *const () as usize,
+        address => address,
+    }
+}
+
+extern "C" fn nothing_opened() -> Address {
+    NULL
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
+    static REAL: Real = Real::new(b"dlclose\0");
+    let p = process();
+    let may = p.state() == State::Active && confined::may_call();
+    if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
+        monitors::before_unloading(inside.lane());
+    }
+    // SAFETY: dlclose's contract.
+    let status = unsafe { call_real!(REAL, extern "C" fn(Address) -> i32, (handle), -1) };
+    if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
+        monitors::after_unloading(inside.lane());
+        p.modules.loads.fetch_add(1, Relaxed);
+        p.modules.drop_unmapped(p, inside.lane().buffer());
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
+    static REAL: Real = Real::new(b"munmap\0");
+    let p = process();
+    if p.regions.foreign.load(Relaxed)
+        && p.state() == State::Active
+        && let Some(mut inside) = Inside::enter::<Preload>(here())
+    {
+        regions::unmapped(inside.lane(), start as u64, bytes as u64);
+    }
+    // SAFETY: munmap's contract.
+    let status =
+        unsafe { call_real!(REAL, extern "C" fn(Address, usize) -> i32, (start, bytes), -1) };
+    if stacks::OTHER_STACKS.load(Relaxed) {
+        p.generation.fetch_add(1, Release);
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
+    static REAL: Real = Real::new(b"pthread_setname_np\0");
+    const ENOSYS: i32 = 38;
+    // SAFETY: the function's contract.
+    let status =
+        unsafe { call_real!(REAL, extern "C" fn(u64, Address) -> i32, (thread, name), ENOSYS) };
+    if status == 0 && process().state() == State::Active {
+        if thread == heaptide_recorder::event::tls::thread_pointer() {
+            lane::renamed_self();
+        } else {
+            lane::renamed_other(thread);
+        }
+    }
+    status
+}
+
+const PR_SET_NAME: i32 = 15;
+const PR_SET_SECCOMP: i32 = 22;
+const PR_SET_TSC: i32 = 26;
+const PR_TSC_SIGSEGV: usize = 2;
+const SECCOMP_MODE_STRICT: usize = 1;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
+    static REAL: Real = Real::new(b"prctl\0");
+    type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
+    if operation == PR_SET_TSC && a == PR_TSC_SIGSEGV {
+        NO_COUNTER.store(true, Relaxed);
+        trace::stop_clock();
+    }
+    let status = confine(operation == PR_SET_SECCOMP, a == SECCOMP_MODE_STRICT, || {
+        // SAFETY: prctl's contract; it takes as many arguments as the operation has.
+        unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) }
+    });
+    if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
+        lane::renamed_self();
+    }
+    status
+}
+
+/// Looks for the calls that matter here, and jumps.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    naked_asm!(
+".cfi_startproc",
+        "cmp rdi, {numbers}", "jae 2f",
+        "bt qword ptr [rip + {watched}], rdi", "jc 3f",
+        "2:",
+        "mov rax, qword ptr [rip + {real}]",
+        "test rax, rax", "je 3f", "jmp rax",
+        "3:",
+        "push rdi", ".cfi_adjust_cfa_offset 8",
+        "push rsi", ".cfi_adjust_cfa_offset 8",
+        "push rdx", ".cfi_adjust_cfa_offset 8",
+        "push rcx", ".cfi_adjust_cfa_offset 8",
+        "push r8", ".cfi_adjust_cfa_offset 8",
+        "push r9", ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+        "pop r9", ".cfi_adjust_cfa_offset -8",
+        "pop r8", ".cfi_adjust_cfa_offset -8",
+        "pop rcx", ".cfi_adjust_cfa_offset -8",
+        "pop rdx", ".cfi_adjust_cfa_offset -8",
+        "pop rsi", ".cfi_adjust_cfa_offset -8",
+        "pop rdi", ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+numbers = const SYSCALLS, watched = sym WATCHED, real = sym REAL_SYSCALL, before = sym before_syscall)
+}
+
+static REAL_SYSCALL: Real = Real::new(b"syscall\0");
+
+const SYS_MLOCKALL: usize = 151;
+const SYS_SECCOMP: usize = 317;
+/// Calls by which a process loses rights or the way to files: setuid, setgid, setreuid, setregid,
+/// setgroups, setresuid, setresgid, setfsuid, setfsgid, capset, pivot_root, chroot, unshare, setns.
+const DEPARTING: [usize; 14] =
+    [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 272, 308];
+/// Calls from here on are of no interest.
+const SYSCALLS: usize = 384;
+
+/// A bit for each call that is of interest.
+static WATCHED: [u64; SYSCALLS / 64] = {
+    let mut bits = [0u64; SYSCALLS / 64];
+    let mut at = 0;
+    while at < DEPARTING.len() {
+        bits[DEPARTING[at] / 64] |= 1 << (DEPARTING[at] % 64);
+        at += 1;
+    }
+    bits[SYS_MLOCKALL / 64] |= 1 << (SYS_MLOCKALL % 64);
+    bits[SYS_SECCOMP / 64] |= 1 << (SYS_SECCOMP % 64);
+    bits
+};
+
+/// Where to go for a call, with its arguments.
+extern "C" fn before_syscall(number: usize) -> usize {
+    match number {
+        SYS_SECCOMP => return seccomp_by_syscall as *const () as usize,
+        SYS_MLOCKALL => return mlockall_by_syscall as *const () as usize,
+        number if DEPARTING.contains(&number) => departs(),
+        _ => {}
+    }
+    match REAL_SYSCALL.get() {
+        0 => nothing_opened as *const () as usize,
+        address => address,
+    }
+}
+
+extern "C" fn mlockall_by_syscall(_: usize, flags: i32) -> isize {
+    // SAFETY: mlockall's contract.
+    unsafe { mlock::mlockall(flags) as isize }
+}
+
+extern "C" fn seccomp_by_syscall(number: usize, mode: usize, flags: usize, with: usize) -> isize {
+    const SECCOMP_SET_MODE_STRICT: usize = 0;
+    const SECCOMP_SET_MODE_FILTER: usize = 1;
+    type F = extern "C" fn(usize, usize, usize, usize) -> isize;
+    let strict = mode == SECCOMP_SET_MODE_STRICT;
+    let confines = strict || mode == SECCOMP_SET_MODE_FILTER;
+    confine(confines, strict, || {
+        // SAFETY: syscall's contract.
+        unsafe { call_real!(REAL_SYSCALL, F, (number, mode, flags, with), -1) }
+    })
+}
+
+/// Does what confines the process, unless it fails: programs try out whether they could.
+fn confine<T: PartialOrd + From<i8>>(confines: bool, strict: bool, call: impl FnOnce() -> T) -> T {
+    let before = confines.then(|| confinement::begin(strict));
+    let status = call();
+    if status < T::from(0) {
+        before.into_iter().for_each(confinement::Before::take_back);
+    }
+    status
+}
+
+macro_rules! ending {
+    ($name:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(status: i32) {
+            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+            exit::note(Some(status));
+            // SAFETY: the function's contract; it does not return.
+            unsafe { call_real!(REAL, extern "C" fn(i32), (status), ()) };
+            kernel::exit_group(status);
+        }
+    };
+}
+
+ending!(_exit);
+ending!(_Exit);
+ending!(quick_exit);
+
+/// The process is about to lose the right or the way to its recording: a forked child makes its
+/// profile before, and one that has a profile opens it.
+fn departs() {
+    let p = process();
+    start_early::<Preload>();
+    if confined::may_call() && exit::is_own(p) {
+        profile::keep_descriptor(p);
+    }
+}
+
+/// Calls that may take the way to the profile from us.
+macro_rules! departing {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
+                static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+                type F = extern "C" fn(usize, usize, usize) -> i32;
+                departs();
+                // SAFETY: the function's contract; surplus arguments are ignored.
+                unsafe { call_real!(REAL, F, (a, b, c), -1) }
+            }
+        )*
+    };
+}
+
+departing! {
+    setuid seteuid setreuid setresuid setfsuid
+    setgid setegid setregid setresgid setfsgid setgroups initgroups
+    capset chroot pivot_root unshare setns
+}

@@ -1,0 +1,129 @@
+//! The shapes of the calls that allocate and free: enter, real call, record; or record, real call,
+//! for a free. Nested calls go through uncounted, so that the outermost operation is one event.
+
+use crate::allocator::{Address, NULL, call_real, usable, usable_new};
+use crate::front::Preload;
+use crate::next_symbol::Real;
+use heaptide_recorder::api::monitors;
+use heaptide_recorder::event::fast_path::{self, Done};
+use heaptide_recorder::event::lane::Inside;
+use heaptide_recorder::event::record::{self, Entry, Moving};
+use heaptide_recorder::event::tls::tls;
+use heaptide_recorder::event::trace;
+
+static REAL_POSIX_MEMALIGN: Real = Real::new(b"posix_memalign\0");
+
+/// The common shape: enter, call, record.
+#[inline(always)]
+pub fn allocate(requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
+    allocate_or(requested, entry, &call, &call)
+}
+
+/// The same with another way for a nested call.
+#[inline(always)]
+pub fn allocate_or(
+    requested: usize,
+    entry: Entry,
+    call: impl FnOnce() -> Address,
+    nested: impl FnOnce() -> Address,
+) -> Address {
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return nested();
+    };
+    let block = call();
+    if block.is_null() {
+        if !is_retry(inside.entry()) {
+            record::failed(&mut inside);
+        }
+    } else {
+        let requested = requested as u64;
+        match fast_path::allocated::<Preload>(inside.lane(), block, requested) {
+            Done::Counted => {}
+            Done::ToTell => monitors::tell_allocated::<Preload>(inside.lane(), block, requested),
+            Done::WantsStack => record::allocated_here::<Preload>(&mut inside, block, requested),
+            Done::No => allocated(&mut inside, block, requested),
+        }
+    }
+    block
+}
+
+#[inline(never)]
+pub fn allocated(inside: &mut Inside, block: Address, requested: u64) {
+    let usable = usable_new(block, requested);
+    // A size that overflowed in an allocator that gives a block all the same.
+    record::allocated(inside, block, requested.min(usable), usable);
+}
+
+/// The shape of a reallocation: enter, forget the old block, call, record.
+#[inline(always)]
+pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
+    if old.is_null() {
+        return allocate(size, entry, call);
+    }
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return reallocate_nested(old, call);
+    };
+    let moving = Moving::begin(&mut inside, old, usable(old));
+    let block = call();
+    if !block.is_null() {
+        moving.done(&mut inside, block, size as u64, usable_new(block, size as u64));
+    } else if size == 0 {
+        moving.freed(&mut inside);
+    } else {
+        moving.failed(&mut inside);
+    }
+    block
+}
+
+/// By a signal handler or the allocator itself: the new block is nobody's, the old one is settled.
+#[cold]
+fn reallocate_nested(old: Address, call: impl FnOnce() -> Address) -> Address {
+    let moving = record::MovingNested::begin(old, usable);
+    let block = call();
+    moving.end(block);
+    block
+}
+
+/// The shape of a free: enter, record, call.
+#[inline(always)]
+pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
+    if block.is_null() {
+        return;
+    }
+    if fast_path::free::<Preload>(block) {
+        return call();
+    }
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        record::freed_nested(block, || usable(block));
+        return call();
+    };
+    trace::stands_here(&mut inside);
+    record::freed(&mut inside, block, usable(block));
+    call();
+}
+
+/// # Safety
+/// posix_memalign's contract.
+pub unsafe fn aligned(alignment: usize, size: usize) -> Address {
+    type F = extern "C" fn(*mut Address, usize, usize) -> i32;
+    let mut block = NULL;
+    // SAFETY: as the caller promises.
+    let status = unsafe { call_real!(REAL_POSIX_MEMALIGN, F, (&mut block, alignment, size), 12) };
+    if status == 0 { block } else { NULL }
+}
+
+/// Whether the caller is a real throwing operator new: it only runs after a failure that was
+/// counted, to ask again and then throw. Or that form of new[] has asked the one of new in our
+/// place, by a jump.
+#[cold]
+fn is_retry(entry: Entry) -> bool {
+    static FORMS: [Real; 4] = [
+        Real::new(b"_Znwm\0"),
+        Real::new(b"_Znam\0"),
+        Real::new(b"_ZnwmSt11align_val_t\0"),
+        Real::new(b"_ZnamSt11align_val_t\0"),
+    ];
+    // SAFETY: the thread's own block.
+    let again = unsafe { core::mem::take(&mut (*tls()).retry_sp) } == entry.sp;
+    again || FORMS.iter().any(|form| form.holds(entry.caller()))
+}

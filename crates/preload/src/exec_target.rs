@@ -1,0 +1,187 @@
+//! The file of a program that is about to be started: whether the recorder can go with it.
+//!
+//! Only what decides that is read: the head, the program headers, the names of the libraries that
+//! it needs. A file that cannot be read, or is of another form, is left to kernel and loader.
+
+use heaptide_format::{EMBEDDED_NOTE, UnrecordedChild};
+use heaptide_recorder::sys::kernel::{self, Fd, Path};
+
+/// Interpreters of scripts that are scripts themselves; the kernel follows no more.
+const SCRIPTS_MAX: usize = 5;
+/// Bytes of a script's first line that the kernel looks at.
+const SCRIPT_LINE: usize = 256;
+/// The longest name of a library that is of interest, in bytes.
+const NAME_MAX: usize = 64;
+
+/// Runtimes of sanitizers that bring an allocator of their own, by the start of their file name.
+const SANITIZERS: [&[u8]; 9] = [
+    b"libasan.so",
+    b"libtsan.so",
+    b"liblsan.so",
+    b"libhwasan.so",
+    b"libmsan.so",
+    b"libclang_rt.asan",
+    b"libclang_rt.hwasan",
+    b"libclang_rt.tsan",
+    b"libclang_rt.msan",
+];
+
+/// Room for what is read of a file: callers may have little stack.
+pub struct Room {
+    /// Program headers: of more than 64 the first are looked at.
+    headers: [u8; 64 * PROGRAM_HEADER],
+    /// The dynamic section: of more than 256 entries the first are looked at.
+    dynamic: [u8; 256 * DYNAMIC_ENTRY],
+    /// A script's first line, a note, a name.
+    text: [u8; SCRIPT_LINE],
+}
+
+/// Why the recorder cannot go with the program in a file; none if it can, or if that is not known.
+pub fn obstacle(file: Path<'_>, room: &mut Room) -> Option<UnrecordedChild> {
+    let mut fd = open(file)?;
+    for _ in 0..SCRIPTS_MAX {
+        let length = kernel::read_at(fd, &mut room.text, 0).unwrap_or(0);
+        let Some(next) = interpreter(&mut room.text[..length]).and_then(open) else {
+            break;
+        };
+        kernel::close(fd);
+        fd = next;
+    }
+    let found = obstacle_in(fd, room);
+    kernel::close(fd);
+    found
+}
+
+/// The same of an open file, which stays open.
+pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
+    let count = match headers(fd, room)? {
+        Headers::Foreign => return Some(UnrecordedChild::OtherArchitecture),
+        Headers::Native(count) => count,
+    };
+    if kernel::gains_rights(fd) {
+        return Some(UnrecordedChild::SetUserId);
+    }
+    let Room { headers, dynamic, text } = room;
+    let headers = || headers.chunks_exact(PROGRAM_HEADER).take(count).filter_map(segment);
+    if !headers().any(|segment| segment.kind == PT_INTERP) {
+        let notes = headers().filter(|segment| segment.kind == PT_NOTE);
+        let embeds = notes.into_iter().any(|note| is_ours(fd, &note, text));
+        return (!embeds).then_some(UnrecordedChild::Static);
+    }
+    let section = headers().find(|segment| segment.kind == PT_DYNAMIC)?;
+    let bytes = (section.bytes as usize).min(dynamic.len());
+    let read = kernel::read_at(fd, &mut dynamic[..bytes], section.offset).ok()?;
+    let entries = || dynamic[..read].chunks_exact(DYNAMIC_ENTRY).filter_map(pair);
+    let strings = entries().find(|&(kind, _)| kind == DT_STRTAB)?.1;
+    let strings = headers().find_map(|segment| segment.place_of(strings))?;
+    let mut needed = entries().filter(|&(kind, _)| kind == DT_NEEDED);
+    let sanitizer = needed.any(|(_, at)| is_sanitizer(fd, strings.saturating_add(at), text));
+    sanitizer.then_some(UnrecordedChild::Sanitizer)
+}
+
+/// Opens a regular file: a pipe without a writer would hold the program up.
+fn open(file: Path<'_>) -> Option<Fd> {
+    let fd = kernel::open(file, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
+    if kernel::is_regular(fd) {
+        return Some(fd);
+    }
+    kernel::close(fd);
+    None
+}
+
+/// The interpreter that a script names in its first line, whose text is changed to end there.
+fn interpreter(script: &mut [u8]) -> Option<Path<'_>> {
+    let is_space = |&b: &u8| b == b' ' || b == b'\t';
+    let start = script.starts_with(b"#!").then(|| {
+        let spaces = script[2..].iter().take_while(|b| is_space(b)).count();
+        2 + spaces
+    })?;
+    let name = &mut script[start..];
+    let end = name.iter().position(|b| is_space(b) || *b == b'\n')?;
+    name[end] = 0;
+    Path::new(name)
+}
+
+const PROGRAM_HEADER: usize = 56;
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
+const DYNAMIC_ENTRY: usize = 16;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+
+/// What the head of an ELF file leads to.
+enum Headers {
+    /// A program of another architecture.
+    Foreign,
+    /// So many program headers, which were read.
+    Native(usize),
+}
+
+/// Reads the program headers; none if the file is no ELF file.
+fn headers(fd: Fd, room: &mut Room) -> Option<Headers> {
+    const HEAD: usize = 64;
+    const CLASS_64_LITTLE_ENDIAN: [u8; 2] = [2, 1];
+    const X86_64: u16 = 62;
+    let head = &mut room.text[..HEAD];
+    if kernel::read_at(fd, head, 0) != Ok(HEAD) || head[..4] != *b"\x7fELF" {
+        return None;
+    }
+    let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+    if head[4..6] != CLASS_64_LITTLE_ENDIAN || half(18) != X86_64 {
+        return Some(Headers::Foreign);
+    }
+    let (offset, count) = (word(head, 32)?, half(56) as usize);
+    let bytes = (count * PROGRAM_HEADER).min(room.headers.len());
+    let read = kernel::read_at(fd, &mut room.headers[..bytes], offset).ok()?;
+    Some(Headers::Native(read / PROGRAM_HEADER))
+}
+
+/// A program header, as far as it is of interest.
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    bytes: u64,
+}
+
+impl Segment {
+    /// Where in the file an address is, if it is in this segment.
+    fn place_of(&self, address: u64) -> Option<u64> {
+        let into = address.checked_sub(self.address).filter(|&into| into < self.bytes)?;
+        (self.kind == PT_LOAD).then(|| self.offset.saturating_add(into))
+    }
+}
+
+/// `Elf64_Phdr`: type and flags, offset, virtual and physical address, bytes in the file, …
+fn segment(header: &[u8]) -> Option<Segment> {
+    Some(Segment {
+        kind: word(header, 0)? as u32,
+        offset: word(header, 8)?,
+        address: word(header, 16)?,
+        bytes: word(header, 32)?,
+    })
+}
+
+/// Whether a note says that the program has the recorder in it.
+fn is_ours(fd: Fd, note: &Segment, text: &mut [u8; SCRIPT_LINE]) -> bool {
+    let bytes = (note.bytes as usize).min(text.len());
+    let read = kernel::read_at(fd, &mut text[..bytes], note.offset).unwrap_or(0);
+    text[..read].windows(EMBEDDED_NOTE.len()).any(|bytes| bytes == EMBEDDED_NOTE)
+}
+
+/// Whether the name at a place of the file is that of a sanitizer's runtime.
+fn is_sanitizer(fd: Fd, at: u64, text: &mut [u8; SCRIPT_LINE]) -> bool {
+    let name = &mut text[..NAME_MAX];
+    let read = kernel::read_at(fd, name, at).unwrap_or(0);
+    SANITIZERS.iter().any(|known| name[..read].starts_with(known))
+}
+
+fn pair(entry: &[u8]) -> Option<(u64, u64)> {
+    Some((word(entry, 0)?, word(entry, 8)?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}

@@ -1,0 +1,39 @@
+//! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
+
+use crate::front::Preload;
+use core::arch::naked_asm;
+use heaptide_recorder::api::interface;
+
+macro_rules! exports {
+    ($($function:ident,)*) => {
+        /// As `heaptide.h` has it. Later versions append.
+        #[repr(C)]
+        pub struct Interface {
+            version: u32,
+            size: u32,
+            $($function: *const (),)*
+        }
+
+        // SAFETY: constant pointers to functions.
+        unsafe impl Sync for Interface {}
+
+        #[unsafe(no_mangle)]
+        #[used]
+        #[allow(non_upper_case_globals, reason = "its name in C")]
+        pub static heaptide_interface: Interface = Interface {
+            version: 1,
+            size: size_of::<Interface>() as u32,
+            $($function: interface::$function::<Preload> as *const (),)*
+        };
+
+        $(
+            #[unsafe(naked)]
+            #[unsafe(export_name = concat!("heaptide_", stringify!($function)))]
+            unsafe extern "C" fn $function() {
+                naked_asm!("jmp {body}", body = sym interface::$function::<Preload>)
+            }
+        )*
+    };
+}
+
+heaptide_recorder::interface_functions!(exports);

@@ -1,0 +1,31 @@
+//! What the library provides to the recorder.
+
+use crate::{allocator, exec, next_symbol};
+use heaptide_recorder::sys::front::{Front, Platform};
+
+/// The library as the recorder sees it.
+pub struct Preload;
+
+impl Front for Preload {
+    const PLATFORM: Platform = Platform {
+        find_function: |name| next_symbol::find(name).map_or(0, |found| found.address),
+        usable: allocator::usable,
+        is_wanted: || true,
+        find_allocator: allocator::find,
+        create_tables: |_| Some(()),
+        is_bypassed: || next_symbol::is_bypassed(b"malloc\0"),
+        is_under_valgrind: allocator::is_under_valgrind,
+        sees_unmapping: true,
+        thread_exits: exec::give_back,
+    };
+
+    #[inline(always)]
+    fn usable(block: *mut u8) -> u64 {
+        allocator::usable(block)
+    }
+
+    #[inline(always)]
+    fn usable_at_hand(block: *mut u8) -> Option<u64> {
+        allocator::usable_of_small(block)
+    }
+}

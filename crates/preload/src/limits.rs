@@ -1,0 +1,200 @@
+//! Limits that the program sets itself. Address space that the recorder has reserved counts for the
+//! kernel, but not for the program: its limits are raised by that much, and read as it set them.
+
+use crate::allocator::call_real;
+use crate::next_symbol::Real;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_recorder::event::exit;
+use heaptide_recorder::event::process::process;
+use heaptide_recorder::sys::kernel::{self, Limit};
+use heaptide_recorder::sys::{confined, memory};
+
+/// The limits that the recorder's reservations count for.
+const COUNTED: [usize; 2] = [kernel::RLIMIT_AS, kernel::RLIMIT_DATA];
+
+/// By what the kernel's limit is higher than the program's.
+struct Raise {
+    soft: AtomicU64,
+    hard: AtomicU64,
+}
+
+/// One for each of [`COUNTED`]. Children inherit them, as they do limits.
+static RAISES: [Raise; 2] =
+    [const { Raise { soft: AtomicU64::new(0), hard: AtomicU64::new(0) } }; 2];
+
+fn raise_of(resource: i32) -> Option<&'static Raise> {
+    let at = COUNTED.iter().position(|&counted| counted as i32 == resource)?;
+    RAISES.get(at)
+}
+
+impl Raise {
+    /// A limit of the program's as it is to be set in the kernel. Where that would raise a hard
+    /// limit which the program does not raise, and so may not be allowed, it stays what it is.
+    fn raised(&self, resource: i32, given: Limit) -> Limit {
+        let by = reserved(resource);
+        let now = kernel::limits(resource as usize);
+        let hard = raise(given.hard, by);
+        let hard = if given.hard <= self.lowered(now).hard { hard.min(now.hard) } else { hard };
+        Limit { soft: raise(given.soft, by).min(hard), hard }
+    }
+
+    fn note(&self, given: Limit, set: Limit) {
+        self.soft.store(set.soft - given.soft.min(set.soft), Relaxed);
+        self.hard.store(set.hard - given.hard.min(set.hard), Relaxed);
+    }
+
+    /// The kernel's limit as the program knows it.
+    fn lowered(&self, set: Limit) -> Limit {
+        let lower = |limit: u64, by: &AtomicU64| match limit {
+            kernel::UNLIMITED => limit,
+            _ => limit.saturating_sub(by.load(Relaxed)),
+        };
+        Limit { soft: lower(set.soft, &self.soft), hard: lower(set.hard, &self.hard) }
+    }
+}
+
+fn raise(limit: u64, by: u64) -> u64 {
+    if limit == kernel::UNLIMITED { limit } else { limit.saturating_add(by) }
+}
+
+/// Bytes that the recorder has reserved of a resource.
+fn reserved(resource: i32) -> u64 {
+    let p = process();
+    let is_space = resource == kernel::RLIMIT_AS as i32;
+    memory::reserved() + if is_space { p.reserved.load(Relaxed) } else { 0 }
+}
+
+/// Sets a limit of the calling process by `set`, which returns 0 if it could.
+///
+/// # Safety
+/// `given` is null or a limit.
+unsafe fn set(resource: i32, given: *const Limit, set: impl FnOnce(*const Limit) -> i32) -> i32 {
+    let p = process();
+    let raise = raise_of(resource).filter(|_| exit::is_own(p) && confined::may_call());
+    // SAFETY: as promised.
+    let (Some(raise), Some(&given)) = (raise, unsafe { given.as_ref() }) else {
+        return set(given);
+    };
+    let raised = raise.raised(resource, given);
+    let status = set(&raised);
+    if status == 0 {
+        raise.note(given, raised);
+    }
+    status
+}
+
+/// Has a limit that was read of the calling process be what the program knows.
+///
+/// # Safety
+/// `read` is null or a limit.
+unsafe fn correct(resource: i32, read: *mut Limit) {
+    // SAFETY: as promised.
+    if let (Some(raise), Some(read)) = (raise_of(resource), unsafe { read.as_mut() }) {
+        *read = raise.lowered(*read);
+    }
+}
+
+/// Sets the program's own limits before it becomes another one; the kernel's before, where one was
+/// raised.
+pub fn before_exec() -> [Option<Limit>; 2] {
+    let lower = |(&resource, raise): (&usize, &Raise)| {
+        let is_raised = raise.soft.load(Relaxed) > 0 || raise.hard.load(Relaxed) > 0;
+        let now = is_raised.then(|| kernel::limits(resource))?;
+        kernel::set_limits(resource, &raise.lowered(now));
+        Some(now)
+    };
+    let mut all = COUNTED.iter().zip(&RAISES).map(lower);
+    [all.next().flatten(), all.next().flatten()]
+}
+
+/// It did not. Without the right to raise hard limits again, the soft ones can only be raised up to
+/// them.
+pub fn exec_failed(before: [Option<Limit>; 2]) {
+    for ((&resource, raise), limits) in COUNTED.iter().zip(&RAISES).zip(before) {
+        let Some(limits) = limits else {
+            continue;
+        };
+        let given = raise.lowered(limits);
+        if kernel::set_limits(resource, &limits) {
+            continue;
+        }
+        let soft = limits.soft.min(given.hard);
+        kernel::set_limits(resource, &Limit { soft, hard: given.hard });
+        // A child that borrows our memory has limits of its own.
+        if exit::is_own(process()) {
+            raise.note(given, kernel::limits(resource));
+        }
+    }
+}
+
+type SetLimit = extern "C" fn(i32, *const Limit) -> i32;
+type GetLimit = extern "C" fn(i32, *mut Limit) -> i32;
+type Both = extern "C" fn(i32, i32, *const Limit, *mut Limit) -> i32;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setrlimit(resource: i32, given: *const Limit) -> i32 {
+    static REAL: Real = Real::new(b"setrlimit\0");
+    // SAFETY: setrlimit's contract.
+    unsafe { set(resource, given, |given| call_real!(REAL, SetLimit, (resource, given), -1)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setrlimit64(resource: i32, given: *const Limit) -> i32 {
+    // SAFETY: the same function on this architecture.
+    unsafe { setrlimit(resource, given) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
+    static REAL: Real = Real::new(b"getrlimit\0");
+    // SAFETY: getrlimit's contract.
+    unsafe {
+        let status = call_real!(REAL, GetLimit, (resource, read), -1);
+        if status == 0 {
+            correct(resource, read);
+        }
+        status
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrlimit64(resource: i32, read: *mut Limit) -> i32 {
+    // SAFETY: the same function on this architecture.
+    unsafe { getrlimit(resource, read) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prlimit(
+    pid: i32,
+    resource: i32,
+    given: *const Limit,
+    read: *mut Limit,
+) -> i32 {
+    static REAL: Real = Real::new(b"prlimit\0");
+    // SAFETY: prlimit's contract. What is read is the limit from before.
+    unsafe {
+        let call = |given| call_real!(REAL, Both, (pid, resource, given, read), -1);
+        if pid != 0 && pid as u32 != process().pid.load(Relaxed) {
+            return call(given);
+        }
+        let before =
+            raise_of(resource).map(|raise| raise.lowered(kernel::limits(resource as usize)));
+        let status = set(resource, given, call);
+        if let (0, Some(before), false) = (status, before, read.is_null()) {
+            *read = before;
+        }
+        status
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prlimit64(
+    pid: i32,
+    resource: i32,
+    given: *const Limit,
+    read: *mut Limit,
+) -> i32 {
+    // SAFETY: the same function on this architecture.
+    unsafe { prlimit(pid, resource, given, read) }
+}

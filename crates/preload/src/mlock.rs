@@ -1,0 +1,69 @@
+//! mlockall, for the program's memory without the recorder's: most of that is reserved and never
+//! touched, and locking would fill it with pages.
+
+use crate::allocator::call_real;
+use crate::next_symbol::Real;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_recorder::event::exit;
+use heaptide_recorder::event::process::{Process, process};
+use heaptide_recorder::store::modules::each_mapping;
+use heaptide_recorder::sys::range::Range;
+use heaptide_recorder::sys::{confined, kernel, memory, own_stack};
+
+const MCL_CURRENT: i32 = 1;
+const MCL_ONFAULT: i32 = 4;
+
+/// Locks each mapping of the program on its own. What comes later (`MCL_FUTURE`) is the kernel's
+/// to lock; the recorder's memory is reserved already.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: i32) -> i32 {
+    static REAL: Real = Real::new(b"mlockall\0");
+    let real = |flags| {
+        // SAFETY: mlockall's contract.
+        unsafe { call_real!(REAL, extern "C" fn(i32) -> i32, (flags), -1) }
+    };
+    let p = process();
+    let may = flags & MCL_CURRENT != 0
+        && exit::is_own(p)
+        && confined::may_call()
+        && memory::is_reserved();
+    if !may || !fits(p) {
+        return real(flags); // which says what is wrong, if anything is
+    }
+    let future = flags & !MCL_CURRENT;
+    if future & !MCL_ONFAULT != 0 {
+        let status = real(future);
+        if status != 0 {
+            return status;
+        }
+    }
+    let on_fault = flags & MCL_ONFAULT != 0;
+    if own_stack::call(|| lock_each(p, on_fault)).is_none() {
+        return real(flags);
+    }
+    0
+}
+
+/// Whether the program's memory alone is within what it may lock.
+fn fits(p: &Process) -> bool {
+    let all = kernel::memory_size().map_or(u64::MAX, |(all, _)| all);
+    let own = memory::reserved() + p.reserved.load(Relaxed);
+    kernel::may_lock_all() || all.saturating_sub(own) <= kernel::limit(kernel::RLIMIT_MEMLOCK)
+}
+
+/// Locks all mappings that are not the recorder's. Those that cannot be locked or filled are passed
+/// over, as mlockall does.
+fn lock_each(p: &Process, on_fault: bool) {
+    let mut buffer = [0u8; 16 << 10];
+    let low = p.base.load(Relaxed) as u64;
+    let profile = Range { low, high: low + p.reserved.load(Relaxed) };
+    let [own, zeros, copies] = memory::ranges();
+    let own = [own, zeros, copies, profile];
+    each_mapping(&mut buffer, |mapping| {
+        let range = mapping.range;
+        if !own.iter().any(|own| own.holds(range.low)) {
+            kernel::lock(range.low, range.high - range.low, on_fault);
+        }
+        true
+    });
+}

@@ -1,0 +1,481 @@
+//! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
+//!
+//! Every one is a few lines: enter the recorder, do it, leave. A thread that is inside already, in
+//! a monitor or a signal handler, gets nothing done.
+
+use crate::api::marks::{self, Patience};
+use crate::api::monitors::{self, Monitor};
+use crate::api::regions::{self, Block, Label};
+use crate::api::thread_measure::{self, Measurement};
+use crate::api::{control, windows};
+use crate::event::lane::{Inside, LaneState};
+use crate::event::process::{State, process};
+use crate::event::record::{self, Entry};
+use crate::event::stacks::here;
+use crate::event::stats::{self, Figures, Histograms};
+use crate::event::tls::tls;
+use crate::store::names::{self, Value};
+use crate::store::scopes;
+use crate::sys::front::Front;
+use crate::sys::options::Options;
+use core::arch::naked_asm;
+use heaptide_format::{MarkKind, Mode};
+
+/// Calls a macro with the names of all functions, in the order of `struct heaptide_interface`. Each
+/// is a function of this module; a front exports it as `heaptide_` and its name.
+#[macro_export]
+macro_rules! interface_functions {
+    ($with:ident) => {
+        $with! {
+            recording,
+            intern,
+            intern_int,
+            scope_begin,
+            scope_end,
+            context,
+            set_context,
+            label,
+            unlabel,
+            resolve,
+            pool,
+            pool_add,
+            pool_remove,
+            pool_allocated,
+            pool_freed,
+            pool_reallocated,
+            window_begin,
+            window_end,
+            window_figures,
+            measure_begin,
+            measure_end,
+            mark,
+            snapshot,
+            turn,
+            pause,
+            resume,
+            active,
+            threshold,
+            reset,
+            flush,
+            totals,
+            thread,
+            scope,
+            histograms,
+            monitor_register,
+            monitor_deregister,
+            monitor_options,
+            scope_begin_named,
+            scope_end_named,
+        }
+    };
+}
+
+/// The bytes that a caller points at.
+///
+/// # Safety
+/// `text` has `length` readable bytes, or is null.
+unsafe fn bytes<'a>(text: *const u8, length: usize) -> &'a [u8] {
+    // SAFETY: as promised.
+    if text.is_null() { b"" } else { unsafe { core::slice::from_raw_parts(text, length) } }
+}
+
+/// The attribute that a caller means.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline(always)]
+unsafe fn attribute_of<'a>(attribute: *const u8, length: usize) -> &'a [u8] {
+    // SAFETY: as promised.
+    if attribute.is_null() { names::REGION } else { unsafe { bytes(attribute, length) } }
+}
+
+/// Does something with the thread's lane; the default if there is none, or it is in use.
+#[inline(always)]
+fn with_lane<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
+    match Inside::enter::<F>(here()) {
+        Some(mut inside) => act(inside.lane()),
+        None => R::default(),
+    }
+}
+
+/// Does something that needs no lane of its own, only to know which one: so a monitor may ask for
+/// it in its callbacks.
+fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
+    if let Some(mut inside) = Inside::enter::<F>(here()) {
+        return act(inside.lane().index);
+    }
+    // SAFETY: the thread's own lane, which is only read.
+    match unsafe { (*tls()).lane.as_ref() } {
+        Some(lane) if monitors::is_calling(lane) => act(lane.index),
+        _ => R::default(),
+    }
+}
+
+/// The same where there are sites.
+#[inline(always)]
+fn with_sites<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
+    with_lane::<F, _>(|lane| if has_sites(lane) { act(lane) } else { R::default() })
+}
+
+/// The same for what moves bytes from site to site. Live neither rises nor falls by that, but what
+/// it is made of changes: the next high is another one.
+fn with_regions<F: Front>(act: impl FnOnce(&mut LaneState) -> bool) -> bool {
+    with_sites::<F, _>(|lane| {
+        let done = act(lane);
+        lane.live.look_again(process(), lane.header);
+        done
+    })
+}
+
+#[inline(always)]
+fn has_sites(lane: &LaneState) -> bool {
+    lane.mode != Mode::Counters as u32
+}
+
+pub extern "C" fn recording<F: Front>() -> i32 {
+    if process().state() == State::New {
+        with_lane::<F, _>(|_| ());
+    }
+    (process().state() == State::Active) as i32
+}
+
+pub unsafe extern "C" fn intern<F: Front>(
+    attribute: *const u8,
+    attribute_length: usize,
+    value: *const u8,
+    value_length: usize,
+) -> u32 {
+    // SAFETY: the interface's contract.
+    let value = Value::Text(unsafe { bytes(value, value_length) });
+    // SAFETY: as above.
+    unsafe { intern_value::<F>(attribute, attribute_length, value) }
+}
+
+pub unsafe extern "C" fn intern_int<F: Front>(
+    attribute: *const u8,
+    attribute_length: usize,
+    value: i64,
+) -> u32 {
+    // SAFETY: the interface's contract.
+    unsafe { intern_value::<F>(attribute, attribute_length, Value::Number(value)) }
+}
+
+/// # Safety
+/// As [`bytes`].
+#[inline(always)]
+unsafe fn intern_value<F: Front>(attribute: *const u8, length: usize, value: Value<'_>) -> u32 {
+    // SAFETY: as promised.
+    let attribute = unsafe { attribute_of(attribute, length) };
+    if process().state() != State::Active && recording::<F>() == 0 {
+        return 0;
+    }
+    names::intern(attribute, value)
+}
+
+pub extern "C" fn scope_begin<F: Front>(name: u32) {
+    with_sites::<F, _>(|lane| scopes::begin(lane, names::id(name)));
+}
+
+pub extern "C" fn scope_end<F: Front>(name: u32) {
+    with_sites::<F, _>(|lane| scopes::end(lane, names::id(name)));
+}
+
+pub unsafe extern "C" fn scope_begin_named<F: Front>(
+    attribute: *const u8,
+    attribute_length: usize,
+    value: *const u8,
+    value_length: usize,
+) {
+    // SAFETY: the interface's contract.
+    let (attribute, value) =
+        unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
+    with_sites::<F, _>(|lane| scopes::begin_named(lane, attribute, value));
+}
+
+pub unsafe extern "C" fn scope_end_named<F: Front>(
+    attribute: *const u8,
+    attribute_length: usize,
+    value: *const u8,
+    value_length: usize,
+) {
+    // SAFETY: the interface's contract.
+    let (attribute, value) =
+        unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
+    with_sites::<F, _>(|lane| scopes::end_named(lane, attribute, value));
+}
+
+pub extern "C" fn context<F: Front>() -> u64 {
+    with_sites::<F, _>(|lane| scopes::context(lane))
+}
+
+pub extern "C" fn set_context<F: Front>(context: u64) -> u64 {
+    with_sites::<F, _>(|lane| {
+        let before = scopes::context(lane);
+        scopes::set_context(lane, context);
+        before
+    })
+}
+
+pub unsafe extern "C" fn label<F: Front>(
+    address: u64,
+    label: *const u8,
+    label_length: usize,
+    element_bytes: usize,
+    dimensions: *const usize,
+    dimension_count: usize,
+    region_bytes: usize,
+) -> i32 {
+    // SAFETY: the interface's contract.
+    let (name, dimensions) = unsafe {
+        let some = !dimensions.is_null() && dimension_count > 0;
+        let given =
+            if some { core::slice::from_raw_parts(dimensions, dimension_count) } else { &[] };
+        (bytes(label, label_length), given)
+    };
+    let label = Label { name, element_bytes, dimensions };
+    with_regions::<F>(|lane| regions::label(lane, address, &label, region_bytes as u64)) as i32
+}
+
+pub extern "C" fn unlabel<F: Front>(address: u64) -> i32 {
+    with_regions::<F>(|lane| regions::unlabel(lane, address)) as i32
+}
+
+pub unsafe extern "C" fn resolve<F: Front>(address: u64, out: *mut Block) -> i32 {
+    let Some(block) = with_sites::<F, _>(|_| regions::resolve(address)) else {
+        return 0;
+    };
+    // SAFETY: the interface's contract.
+    unsafe { out.write(block) };
+    1
+}
+
+pub unsafe extern "C" fn pool<F: Front>(name: *const u8, length: usize) -> u32 {
+    // SAFETY: the interface's contract.
+    let name = unsafe { bytes(name, length) };
+    with_sites::<F, _>(|_| names::intern(names::POOL, Value::Text(name)))
+}
+
+pub extern "C" fn pool_add<F: Front>(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
+    with_regions::<F>(|lane| regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64))
+        as i32
+}
+
+pub extern "C" fn pool_remove<F: Front>(chunk: u64) -> i32 {
+    with_regions::<F>(|lane| regions::pool_remove(lane, chunk)) as i32
+}
+
+/// Functions whose caller's stack counts: as hooks, they hand its registers on and jump.
+macro_rules! with_registers {
+    ($function:ident = $body:ident) => {
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $function<F: Front>() {
+            naked_asm!(
+                ".cfi_startproc",
+                "mov r8, rsp", "mov r9, rbp", "jmp {body}",
+                ".cfi_endproc",
+                body = sym $body::<F>
+            )
+        }
+    };
+}
+
+with_registers!(pool_allocated = pool_allocated_body);
+with_registers!(pool_reallocated = pool_reallocated_body);
+
+extern "C" fn pool_allocated_body<F: Front>(
+    pool: u32,
+    block: u64,
+    requested: usize,
+    usable: usize,
+    sp: u64,
+    bp: u64,
+) -> i32 {
+    with_stack::<F>(sp, bp, |lane, stack| {
+        regions::pool_allocated(
+            lane,
+            names::id(pool),
+            block,
+            requested as u64,
+            usable as u64,
+            stack,
+        )
+    })
+}
+
+extern "C" fn pool_reallocated_body<F: Front>(
+    old: u64,
+    block: u64,
+    requested: usize,
+    usable: usize,
+    sp: u64,
+    bp: u64,
+) -> i32 {
+    with_stack::<F>(sp, bp, |lane, stack| {
+        regions::pool_reallocated(lane, old, block, requested as u64, usable as u64, stack)
+    })
+}
+
+fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, u32) -> bool) -> i32 {
+    let Some(mut inside) = Inside::enter::<F>(Entry { sp, bp }) else {
+        return 0;
+    };
+    if !has_sites(inside.lane()) || inside.lane().is_off() {
+        return 0;
+    }
+    let stack = record::node_here(&mut inside);
+    let lane = inside.lane();
+    let done = act(lane, stack);
+    lane.live.look_again(process(), lane.header);
+    done as i32
+}
+
+pub extern "C" fn pool_freed<F: Front>(block: u64) -> i32 {
+    with_regions::<F>(|lane| regions::pool_freed(lane, block)) as i32
+}
+
+pub unsafe extern "C" fn window_begin<F: Front>(name: *const u8, length: usize) -> u32 {
+    // SAFETY: the interface's contract.
+    let name = unsafe { bytes(name, length) };
+    with_lane::<F, _>(|lane| windows::begin(lane, name))
+}
+
+/// Hands figures out, if there are any and somebody wants them.
+///
+/// # Safety
+/// `out` has room for figures, or is null.
+unsafe fn hand_out(figures: Option<Figures>, out: *mut Figures) -> i32 {
+    if let Some(figures) = figures
+        && !out.is_null()
+    {
+        // SAFETY: as promised.
+        unsafe { out.write(figures) };
+    }
+    figures.is_some() as i32
+}
+
+pub unsafe extern "C" fn window_end<F: Front>(window: u32, out: *mut Figures) -> i32 {
+    // SAFETY: the interface's contract.
+    unsafe { hand_out(with_lane::<F, _>(|lane| windows::end(lane, window)), out) }
+}
+
+pub unsafe extern "C" fn window_figures<F: Front>(window: u32, out: *mut Figures) -> i32 {
+    // SAFETY: the interface's contract.
+    unsafe { hand_out(with_lane::<F, _>(|lane| windows::figures(lane, window)), out) }
+}
+
+pub unsafe extern "C" fn measure_begin<F: Front>(measurement: *mut Measurement) {
+    // SAFETY: the interface's contract.
+    let measurement = unsafe { &mut *measurement };
+    with_lane::<F, _>(|lane| thread_measure::begin(lane, measurement));
+}
+
+pub unsafe extern "C" fn measure_end<F: Front>(
+    measurement: *mut Measurement,
+    out: *mut Figures,
+) -> i32 {
+    // SAFETY: the interface's contract.
+    unsafe {
+        let measurement = &mut *measurement;
+        hand_out(with_lane::<F, _>(|lane| thread_measure::end(lane, measurement)), out)
+    }
+}
+
+pub unsafe extern "C" fn mark<F: Front>(name: *const u8, length: usize) {
+    // SAFETY: the interface's contract.
+    let name = unsafe { bytes(name, length) };
+    with_lane_index::<F, _>(|lane| marks::mark(name, MarkKind::Mark, lane, 0));
+}
+
+pub unsafe extern "C" fn snapshot<F: Front>(name: *const u8, length: usize) -> u32 {
+    // SAFETY: the interface's contract.
+    let name = unsafe { bytes(name, length) };
+    with_lane_index::<F, _>(|lane| marks::snapshot(name, lane, Patience::Waits))
+}
+
+pub extern "C" fn turn<F: Front>(on: i32) {
+    with_lane::<F, _>(|lane| control::turn(lane, on != 0));
+}
+
+pub extern "C" fn pause<F: Front>(whole_process: i32) {
+    with_lane::<F, _>(|lane| control::pause(lane, whole_process != 0));
+}
+
+pub extern "C" fn resume<F: Front>(whole_process: i32) {
+    with_lane::<F, _>(|lane| control::resume(lane, whole_process != 0));
+}
+
+pub extern "C" fn active<F: Front>(whole_process: i32) -> i32 {
+    with_lane::<F, _>(|lane| match whole_process {
+        0 => !lane.is_off(),
+        _ => !lane.process_is_off(),
+    }) as i32
+}
+
+pub extern "C" fn threshold<F: Front>(limit: usize, below: i32) {
+    with_lane::<F, _>(|_| control::threshold(limit as u64, below != 0));
+}
+
+pub extern "C" fn reset<F: Front>() -> i32 {
+    with_lane::<F, _>(marks::reset) as i32
+}
+
+pub extern "C" fn flush<F: Front>() {
+    with_lane::<F, _>(control::flush);
+}
+
+pub unsafe extern "C" fn totals<F: Front>(out: *mut Figures) {
+    // SAFETY: the interface's contract.
+    unsafe { out.write(with_lane_index::<F, _>(|_| stats::totals(process()))) };
+}
+
+pub unsafe extern "C" fn thread<F: Front>(out: *mut Figures) {
+    // SAFETY: the interface's contract.
+    unsafe { out.write(with_lane::<F, _>(|lane| stats::thread(lane))) };
+}
+
+pub unsafe extern "C" fn scope<F: Front>(context: u64, inclusive: i32, out: *mut Figures) -> i32 {
+    let figures = with_sites::<F, _>(|_| {
+        let path = scopes::scope_of(context)?;
+        Some(stats::scope(process(), path, inclusive != 0))
+    });
+    // SAFETY: the interface's contract.
+    unsafe { hand_out(figures, out) }
+}
+
+pub unsafe extern "C" fn histograms<F: Front>(out: *mut Histograms) {
+    // SAFETY: the interface's contract: room for three arrays of numbers, for which zero is one.
+    unsafe {
+        core::ptr::write_bytes(out, 0, 1);
+        with_lane_index::<F, _>(|_| stats::histograms(process(), &mut *out));
+    }
+}
+
+pub unsafe extern "C" fn monitor_register<F: Front>(monitor: *const Monitor) -> u64 {
+    // SAFETY: the interface's contract.
+    with_lane::<F, _>(|lane| unsafe { monitors::register(lane, monitor) })
+}
+
+pub extern "C" fn monitor_deregister<F: Front>(id: u64) -> i32 {
+    match Inside::enter::<F>(here()) {
+        Some(mut inside) => monitors::deregister(inside.lane(), id) as i32,
+        // From one of its own callbacks.
+        None => {
+            // SAFETY: the thread's own lane, which its callback's caller also only reads.
+            let lane = unsafe { (*tls()).lane.as_ref() };
+            lane.is_some_and(|lane| monitors::deregister(lane, id)) as i32
+        }
+    }
+}
+
+pub unsafe extern "C" fn monitor_options<F: Front>(
+    library: *const u8,
+    length: usize,
+    buffer: *mut u8,
+    size: usize,
+) -> usize {
+    // SAFETY: the interface's contract.
+    let library = unsafe { bytes(library, length) };
+    let all = Options::get().and_then(|options| options.handed_on.value(b"HEAPTIDE_MONITORS"));
+    // SAFETY: the interface's contract.
+    all.map_or(0, |all| unsafe { monitors::options(all, library, buffer, size) })
+}

@@ -1,0 +1,421 @@
+//! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
+
+use crate::event::lane::{BUFFER, Inside, LaneState, MEMOS, RANGES, RECALL};
+use crate::event::process::{Process, process};
+use crate::event::record::Entry;
+use crate::store::modules::{self, Code};
+use crate::store::rules;
+use crate::sys::front::{self, Front};
+use crate::sys::range::Range;
+use crate::sys::{confined, own_stack};
+use core::arch::asm;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_GRANULE, Node};
+use heaptide_unwind::Rule;
+use heaptide_unwind::cache;
+use heaptide_unwind::memo::{self, Memo};
+use heaptide_unwind::rule::Step;
+use heaptide_unwind::stack::{Early, Machine, Registers, Same, Stack, same_stack};
+use heaptide_unwind::table;
+use heaptide_unwind::tree::{self, Links, Nodes};
+
+/// Children walked past before a lane remembers the one found.
+const WIDE: usize = 8;
+/// In [`Node::flags`], writer's own: some lane remembers children of this node.
+const NODE_WIDE: u32 = 1 << 31;
+/// Of the key of a rule: the pc is exact.
+const EXACT_KEY: u64 = 1 << 63;
+
+/// Some thread ran on a stack that libc did not give it. From then on unmapped memory may have been
+/// a stack.
+pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
+
+/// The stack-tree node of the calling thread's stack.
+#[inline(always)]
+pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
+    let p = process();
+    if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
+        settle(lane, p, at.sp);
+    }
+    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
+    // now.
+    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
+    if !p.no_reuse.load(Relaxed) {
+        // SAFETY: the word was read before in this stack, whose memory is there as long as
+        // `generation` is the same.
+        let word = |address| unsafe { *(address as *const u64) };
+        match same_stack(kept, &mut lane.depth, lane.cut, at, word) {
+            Same::Node(node) => node,
+            seen => changed(lane, p, at, seen),
+        }
+    } else {
+        unwind(lane, p, at, Same::No).0
+    }
+}
+
+/// Looks up the calling thread's stack while that can still be done.
+pub fn learn_stack<F: Front>() {
+    let here = here();
+    if let Some(mut inside) = Inside::enter::<F>(here) {
+        settle(inside.lane(), process(), here.sp);
+    }
+}
+
+/// The place of a hook that takes no stack.
+#[inline(always)]
+pub fn here() -> Entry {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    Entry { sp, bp: 0 }
+}
+
+/// The node that stands for stacks left out.
+pub fn gap(lane: &mut LaneState, gap: Gap) -> u32 {
+    let range = lane.stack;
+    Guest { lane, p: process(), range }.child(0, gap as u64, true)
+}
+
+/// A recalled stack pays for this many vain looks at the memos.
+const RECALL_PAYS: i32 = 8;
+/// A lane's credit has this limit.
+const CREDIT_MAX: i32 = 1024;
+/// Without credit, one stack in so many is still looked for: programs change.
+const PROBE: u32 = 32;
+
+/// The node of a stack that is not the last one: remembered from some time ago, or unwound. Where
+/// stacks hardly ever come again, looking for them is given up.
+#[inline(never)]
+fn changed(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
+    lane.probe = lane.probe.wrapping_add(1);
+    let looks = lane.cut == 0 && (lane.credit > 0 || lane.probe.is_multiple_of(PROBE));
+    if !looks {
+        return unwind(lane, p, at, seen).0;
+    }
+    if let Some(node) = recall(lane, p, at) {
+        lane.credit = (lane.credit + RECALL_PAYS).min(CREDIT_MAX);
+        return node;
+    }
+    lane.credit -= (lane.credit > 0) as i32;
+    let (node, new) = unwind(lane, p, at, seen);
+    // SAFETY: the first `depth` kept frames are valid.
+    let kept = unsafe { core::slice::from_raw_parts(lane.kept, lane.depth) };
+    memo(lane, at).remember(kept, new, at, lane.generation);
+    node
+}
+
+/// The lane's memo for a state.
+fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
+    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a
+    // time.
+    unsafe { &mut *lane.memos.add(memo::place(at, MEMOS)) }
+}
+
+/// The node of a stack whose inner end is remembered.
+#[inline(always)]
+fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u32> {
+    let memo = memo(lane, at);
+    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
+    // now.
+    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
+    // SAFETY: as in `capture`.
+    let word = |address| unsafe { *(address as *const u64) };
+    let (mut depth, range, generation) = (lane.depth, lane.stack, lane.generation);
+    let node = memo.recall(kept, &mut depth, at, generation, word, |parent, key| {
+        Guest { lane, p, range }.child(parent, key, false)
+    })?;
+    lane.depth = depth;
+    Some(node)
+}
+
+/// The node of the stack, by unwinding as much of it as is not kept; and how many of the frames now
+/// kept are new and may be remembered.
+#[inline(never)]
+fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> (u32, usize) {
+    // SAFETY: both arrays belong to the lane and have that many frames; nothing else refers to
+    // them.
+    let (kept, scratch) = unsafe {
+        (
+            core::slice::from_raw_parts_mut(lane.kept, lane.frames),
+            core::slice::from_raw_parts_mut(lane.scratch, lane.frames),
+        )
+    };
+    let (mut depth, mut cut, mut work) = (lane.depth, lane.cut, lane.work);
+    let range = lane.stack;
+    let reuse = !p.no_reuse.load(Relaxed);
+    let mut guest = Guest { lane, p, range };
+    let mut stack =
+        Stack { kept, scratch, depth: &mut depth, cut: &mut cut, work: &mut work, reuse };
+    let (node, new) = stack.capture(at, seen, &mut guest);
+    lane.depth = depth;
+    lane.cut = cut;
+    lane.work = work;
+    (node, new)
+}
+
+/// The thread is on another stack than last time, or what was known of stacks may be stale.
+#[cold]
+#[inline(never)]
+fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
+    let generation = p.generation.load(Acquire);
+    if lane.generation != generation {
+        lane.generation = generation;
+        lane.ranges = [Range::EMPTY; RANGES];
+        if OTHER_STACKS.load(Relaxed) {
+            lane.stack = Range::EMPTY;
+        }
+        (lane.depth, lane.cut) = (0, 0);
+    }
+    if lane.stack.holds(sp) {
+        return;
+    }
+    let known = lane.stack;
+    if front::platform().is_some_and(|platform| !platform.sees_unmapping) {
+        forget_stacks(lane);
+    }
+    let range = range_of(lane, sp);
+    // The same stack, further down than was guessed: what is kept stays true.
+    let grown = known != Range::EMPTY && range.holds(known.high - 1);
+    if !grown {
+        (lane.depth, lane.cut) = (0, 0);
+        if known != Range::EMPTY {
+            OTHER_STACKS.store(true, Relaxed);
+        }
+    }
+    lane.stack = range;
+}
+
+/// Where no hook sees munmap, a stack that the thread has left may be gone: nothing of it is looked
+/// at again.
+fn forget_stacks(lane: &mut LaneState) {
+    lane.ranges = [Range::EMPTY; RANGES];
+    // SAFETY: the lane's table has MEMOS entries, its thread's alone; zero is an empty one.
+    unsafe { core::ptr::write_bytes(lane.memos, 0, MEMOS) };
+}
+
+/// The stack memory that holds `sp`: remembered, or looked up. At worst, the page.
+fn range_of(lane: &mut LaneState, sp: u64) -> Range {
+    if let Some(&range) = lane.ranges.iter().find(|r| r.holds(sp)) {
+        return range;
+    }
+    // SAFETY: the lane's own buffer.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(lane.buffer, BUFFER) };
+    let Some(range) = modules::mapping_of(sp, buffer) else {
+        return Range { low: sp, high: (sp | 4095) + 1 };
+    };
+    let slot = lane.range_next as usize % RANGES;
+    lane.ranges[slot] = range;
+    lane.range_next = lane.range_next.wrapping_add(1);
+    range
+}
+
+/// The guest as the unwinder sees it.
+struct Guest<'a> {
+    lane: &'a mut LaneState,
+    p: &'static Process,
+    range: Range,
+}
+
+impl Machine for Guest<'_> {
+    #[inline(always)]
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.range.low);
+        let inside = offset < self.range.high.wrapping_sub(self.range.low).saturating_sub(7);
+        // SAFETY: inside the stack that the thread runs on.
+        (inside && address & 7 == 0).then(|| unsafe { *(address as *const u64) })
+    }
+
+    #[inline(always)]
+    fn known_word(&self, address: u64) -> u64 {
+        // SAFETY: read before in this stack, whose memory is there as long as `generation` is the
+        // same.
+        unsafe { *(address as *const u64) }
+    }
+
+    fn enter(&mut self, sp: u64) -> bool {
+        if !self.range.holds(sp) {
+            self.range = range_of(self.lane, sp);
+        }
+        sp & 7 == 0
+    }
+
+    #[inline(always)]
+    fn rule(&mut self, pc: u64, exact: bool) -> Rule {
+        let key = if exact { pc | EXACT_KEY } else { pc };
+        match rules::with_rules(self.p, |slots| cache::get(slots, key)) {
+            Some(rule) => rule,
+            None => new_rule(self.p, self.lane, pc, exact),
+        }
+    }
+
+    #[inline(always)]
+    fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
+        let mut tree = Tree { lane: self.lane, p: self.p, exact };
+        match tree::child(&mut tree, parent, key) {
+            Some(node) => node,
+            None => {
+                self.p.lost(Loss::NoNode);
+                parent
+            }
+        }
+    }
+
+    fn too_deep(&mut self) -> u32 {
+        self.p.lost(Loss::TooDeep);
+        self.child(0, Gap::TooDeep as u64, true)
+    }
+
+    #[cold]
+    fn ended(&mut self, why: Early) {
+        self.p.lost(match why {
+            Early::NoRule => Loss::NoRule,
+            Early::OutsideStack => Loss::OutsideStack,
+        });
+    }
+}
+
+/// Evaluates the rule of a code address, where there is stack enough.
+#[cold]
+#[inline(never)]
+fn new_rule(p: &'static Process, lane: &mut LaneState, pc: u64, exact: bool) -> Rule {
+    let buffer = lane.buffer;
+    // SAFETY: the lane's own stack, which its thread alone uses, and for this alone.
+    let rule = unsafe { own_stack::call_at(lane.own_stack, || evaluate(p, buffer, pc, exact)) };
+    rule.unwrap_or(Rule::new(Step::Unknown, 0))
+}
+
+#[inline(never)]
+fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
+    // SAFETY: the lane's own buffer.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, BUFFER) };
+    let at = if exact { pc } else { pc - 1 };
+    let (step, module) = match p.modules.code_at(at, buffer) {
+        Code::Module(index, sections) => {
+            let step = table::step_at(&sections, at);
+            (step.unwrap_or_else(|| without_table(pc)), index)
+        }
+        Code::Bare(index) => (without_table(pc), index),
+        Code::Generated => (Step::FramePointer, 0),
+        Code::Nothing => (Step::Unknown, 0),
+    };
+    let rule = Rule::new(step, module);
+    // SAFETY: the header is mapped.
+    unsafe {
+        AtomicU64::from_ptr(&raw mut (*p.header()).rules_evaluated).fetch_add(1, Relaxed);
+    }
+    if confined::may_call() || module != 0 {
+        rules::keep_rule(p, if exact { pc | EXACT_KEY } else { pc }, rule);
+    }
+    rule
+}
+
+/// Code in a module that its tables do not cover: a signal trampoline as musl has it, or
+/// hand-written.
+fn without_table(pc: u64) -> Step {
+    const RT_SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    let on_page = pc & 4095 <= 4096 - 9;
+    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of its page are looked
+    // at.
+    let code = on_page.then(|| unsafe { *(pc as *const [u8; 9]) });
+    if code == Some(RT_SIGRETURN) {
+        return Step::Signal;
+    }
+    Step::FramePointer
+}
+
+/// The stack tree, as a lane works on it.
+struct Tree<'a> {
+    lane: &'a mut LaneState,
+    p: &'static Process,
+    exact: bool,
+}
+
+impl Tree<'_> {
+    #[inline(always)]
+    fn node(&self, node: u32) -> *mut Node {
+        let base = self.p.base.load(Relaxed);
+        base.wrapping_add(node as usize * NODE_GRANULE as usize) as *mut Node
+    }
+
+    fn slot(&self, parent: u32, key: u64) -> *mut [u64; 2] {
+        let mixed = (key ^ (parent as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // SAFETY: masked to RECALL entries, which the lane has.
+        unsafe { self.lane.recall.add(mixed as usize >> 32 & (RECALL - 1)) }
+    }
+
+    fn flags(&self, node: u32) -> &AtomicU32 {
+        // SAFETY: nodes stay mapped; with threads the flags are only used atomically.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.node(node)).flags) }
+    }
+}
+
+impl Nodes for Tree<'_> {
+    #[inline(always)]
+    fn key(&self, node: u32) -> u64 {
+        // SAFETY: written before the node was linked, and not after.
+        unsafe { (*self.node(node)).key }
+    }
+
+    #[inline(always)]
+    fn links(&self, node: u32) -> &Links {
+        if node == 0 {
+            // SAFETY: atomics in a static.
+            return unsafe { &*self.p.root.0.get() };
+        }
+        // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as
+        // such.
+        unsafe { &*(&raw const (*self.node(node)).first as *const Links) }
+    }
+
+    fn create(&mut self, parent: u32, key: u64) -> Option<u32> {
+        let bytes = size_of::<Node>();
+        let record = self.lane.nodes.take(Kind::Nodes, self.lane.index, bytes) as *mut Node;
+        if record.is_null() {
+            return None;
+        }
+        // SAFETY: fresh zeroed room for a node.
+        unsafe {
+            (*record).key = key;
+            (*record).parent = parent;
+            (*record).flags = if self.exact { NODE_EXACT_PC } else { 0 };
+        }
+        self.lane.nodes.commit(bytes);
+        let base = self.p.base.load(Relaxed);
+        Some(((record as u64 - base as u64) / NODE_GRANULE) as u32)
+    }
+
+    fn discard(&mut self, node: u32) {
+        // SAFETY: the node was made last, by this lane, and nobody saw it.
+        unsafe { core::ptr::write_bytes(self.node(node), 0, 1) };
+        self.lane.nodes.take_back(size_of::<Node>());
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> bool {
+        !self.p.threaded.load(Relaxed)
+    }
+
+    fn recall(&self, parent: u32, key: u64) -> Option<u32> {
+        if parent == 0 || self.flags(parent).load(Relaxed) & NODE_WIDE == 0 {
+            return None;
+        }
+        // SAFETY: an entry of the lane's own table.
+        let [known, child_and_parent] = unsafe { *self.slot(parent, key) };
+        let (child, of) = (child_and_parent as u32, (child_and_parent >> 32) as u32);
+        (known == key && of == parent && child != 0).then_some(child)
+    }
+
+    fn remember(&mut self, parent: u32, key: u64, child: u32, walked: usize) {
+        if parent == 0 || (walked < WIDE && self.hints()) {
+            return;
+        }
+        if self.flags(parent).load(Relaxed) & NODE_WIDE == 0 {
+            self.flags(parent).fetch_or(NODE_WIDE, Relaxed);
+        }
+        // SAFETY: an entry of the lane's own table.
+        unsafe { *self.slot(parent, key) = [key, (parent as u64) << 32 | child as u64] };
+    }
+}
+
+const _: () = assert!(ADDRESS_BITS == 48 && size_of::<Links>() == 12);

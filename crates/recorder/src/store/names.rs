@@ -1,0 +1,433 @@
+//! Names of scopes, labels and pools: each attribute and value is stored once and then is a number.
+//!
+//! A program keeps the numbers for good, in forked children too. So they are places in a list that
+//! a child inherits, and each process knows for each what it is called in its own profile. Looked
+//! up without a lock, in a table of open addressing that only grows; stored under one.
+
+use crate::store::profile::{self, Cursor};
+use crate::store::shared::{Store, store};
+use crate::sys::locked::Guarded;
+use crate::sys::memory::{self, InChild};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use heaptide_format::{Kind, NAME_GRANULE, Name, STRING_GRANULE, STRING_MAX, StringHeader};
+
+/// What a scope's attribute is if none is given.
+pub const REGION: &[u8] = b"region";
+/// The attributes of labels and pools.
+pub const LABEL: &[u8] = b"label";
+pub const POOL: &[u8] = b"pool";
+
+/// A value as it is given.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    Text(&'a [u8]),
+    Number(i64),
+}
+
+/// Names there may be, and where address space is scarce.
+const NAMES_MAX: usize = 1 << 24;
+const NAMES_MAX_SCARCE: usize = 1 << 18;
+/// Slots of the first table; later ones are twice as large.
+const SLOTS_FIRST: usize = 1024;
+/// Bytes in front of a table; the last word there is its length.
+const HEAD: usize = 64;
+/// The lower half of a slot is a name's place, the upper half a part of its hash.
+const HASH_SHIFT: u32 = 32;
+/// Bytes of the pieces that texts are kept in.
+const PIECE: usize = 256 << 10;
+
+/// A name as all processes of a family know it.
+struct Known {
+    hash: u64,
+    attribute: &'static [u8],
+    value: Value<'static>,
+}
+
+/// The list, its table, and the texts. Written under the lock; a fork finds it complete, for what
+/// is being added is not counted yet.
+struct List {
+    /// The list; place 0 is no name.
+    names: AtomicPtr<Known>,
+    count: AtomicU32,
+    table: AtomicPtr<AtomicU64>,
+    /// Where the next text goes, and what is left of its piece.
+    next: Guarded<(*mut u8, usize)>,
+}
+
+static LIST: List = List {
+    names: AtomicPtr::new(core::ptr::null_mut()),
+    count: AtomicU32::new(0),
+    table: AtomicPtr::new(core::ptr::null_mut()),
+    next: Guarded(UnsafeCell::new((core::ptr::null_mut(), 0))),
+};
+
+/// The number of a name; 0 if there is no room for it.
+#[inline(always)]
+pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
+    let cut = |text: &[u8]| text.len().min(STRING_MAX);
+    let attribute = &attribute[..cut(attribute)];
+    let value = match value {
+        Value::Text(text) => Value::Text(&text[..cut(text)]),
+        number => number,
+    };
+    let hash = hash_of(attribute, value);
+    match find(hash, attribute, value) {
+        0 => store_new(store(), hash, attribute, value),
+        name => name,
+    }
+}
+
+/// What a name is called in this process's profile; 0 if it is none or there is no room.
+#[inline(always)]
+pub fn id(name: u32) -> u32 {
+    let ids = store().name_ids.load(Acquire);
+    if ids.is_null() || name == 0 || name > LIST.count.load(Relaxed) {
+        return id_made(name);
+    }
+    // SAFETY: the array has a word for every name there may be.
+    match unsafe { (*ids.add(name as usize)).load(Acquire) } {
+        0 => id_made(name),
+        id => id,
+    }
+}
+
+/// The record of a name that the profile has.
+pub fn at(id: u32) -> *const Name {
+    let base = store().base.load(Relaxed);
+    base.wrapping_add(id as usize * NAME_GRANULE as usize) as *const Name
+}
+
+/// The bytes of a stored string; a zero byte follows them.
+pub fn text(string: u32) -> &'static [u8] {
+    let base = store().base.load(Relaxed);
+    let at = base.wrapping_add(string as usize * STRING_GRANULE as usize);
+    // SAFETY: a reference that `profile::string` gave: strings stay mapped and unchanged.
+    unsafe {
+        let length = (*(at as *const StringHeader)).length as usize;
+        core::slice::from_raw_parts(at.add(size_of::<StringHeader>()), length)
+    }
+}
+
+/// Whether what the profile knows by this id is this name.
+#[inline(always)]
+pub fn is(id: u32, attribute: &[u8], value: Value<'_>) -> bool {
+    // SAFETY: an id that `id` gave.
+    let record = unsafe { &*at(id) };
+    let same = match value {
+        Value::Text(wanted) => record.kind == 0 && is_same(text(record.value as u32), wanted),
+        Value::Number(wanted) => record.kind == 1 && record.value as i64 == wanted,
+    };
+    same && is_same(text(record.attribute), attribute)
+}
+
+#[inline(always)]
+fn hash_of(attribute: &[u8], value: Value<'_>) -> u64 {
+    let seed = if attribute == REGION { 1 } else { hash_bytes(attribute, 2) };
+    match value {
+        Value::Text(text) => hash_bytes(text, seed),
+        Value::Number(number) => mix(seed ^ 3, number as u64),
+    }
+}
+
+#[inline(always)]
+fn mix(hash: u64, word: u64) -> u64 {
+    let product = (hash ^ word) as u128 * 0x9e37_79b9_7f4a_7c15_u128;
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// Eight bytes a step; only as good as a table of names needs.
+#[inline(always)]
+fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut hash = mix(seed, bytes.len() as u64 ^ 0xa076_1d64_78bd_642f);
+    for word in words {
+        hash = mix(hash, u64::from_le_bytes(*word));
+    }
+    mix(hash, last_word(rest))
+}
+
+/// Equality without a call, as names are short.
+#[inline(always)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let ((words, rest), (others, more)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    a.len() == b.len()
+        && words.iter().zip(others).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
+        && last_word(rest) == last_word(more)
+}
+
+/// Fewer than eight bytes as a number.
+#[inline(always)]
+fn last_word(rest: &[u8]) -> u64 {
+    let n = rest.len();
+    if n >= 4 {
+        let low = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]) as u64;
+        let high = [rest[n - 4], rest[n - 3], rest[n - 2], rest[n - 1]];
+        return low | (u32::from_le_bytes(high) as u64) << ((n - 4) * 8);
+    }
+    match n {
+        0 => 0,
+        _ => {
+            rest[0] as u64
+                | (rest[n / 2] as u64) << (n / 2 * 8)
+                | (rest[n - 1] as u64) << ((n - 1) * 8)
+        }
+    }
+}
+
+#[inline(always)]
+fn slots() -> &'static [AtomicU64] {
+    let table = LIST.table.load(Acquire);
+    if table.is_null() {
+        return &[];
+    }
+    // SAFETY: tables are never unmapped; their length stands in front of them.
+    unsafe { core::slice::from_raw_parts(table, *(table as *const usize).sub(1)) }
+}
+
+fn known(name: u32) -> &'static Known {
+    // SAFETY: a place of the list that was filled before it was counted or put into the table.
+    unsafe { &*LIST.names.load(Acquire).add(name as usize) }
+}
+
+#[inline(always)]
+fn find(hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
+    let slots = slots();
+    if slots.is_empty() {
+        return 0;
+    }
+    let mut i = hash as usize;
+    loop {
+        let slot = slots[i & (slots.len() - 1)].load(Acquire);
+        if slot == 0 {
+            return 0;
+        }
+        let same = slot >> HASH_SHIFT == hash >> HASH_SHIFT;
+        if same && known(slot as u32).is(attribute, value) {
+            return slot as u32;
+        }
+        i += 1;
+    }
+}
+
+impl Known {
+    #[inline(always)]
+    fn is(&self, attribute: &[u8], value: Value<'_>) -> bool {
+        let same = match (self.value, value) {
+            (Value::Text(a), Value::Text(b)) => is_same(a, b),
+            (Value::Number(a), Value::Number(b)) => a == b,
+            _ => false,
+        };
+        same && is_same(self.attribute, attribute)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn store_new(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
+    let Some(_held) = p.name_records.acquire() else {
+        return 0;
+    };
+    match find(hash, attribute, value) {
+        0 => add(p, hash, attribute, value).unwrap_or(0),
+        known => known,
+    }
+}
+
+/// Under the lock.
+fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
+    let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
+    let name = LIST.count.load(Relaxed) + 1;
+    if name as usize >= most {
+        return None;
+    }
+    if LIST.names.load(Relaxed).is_null() {
+        let names = memory::take(most * size_of::<Known>(), InChild::Copy) as *mut Known;
+        if names.is_null() {
+            return None;
+        }
+        LIST.names.store(names, Release);
+    }
+    if name as usize * 2 > slots().len() && !enlarge() {
+        return None;
+    }
+    let attribute = keep(attribute)?;
+    let value = match value {
+        Value::Text(text) => Value::Text(keep(text)?),
+        Value::Number(number) => Value::Number(number),
+    };
+    // SAFETY: a place of the list that nobody reads yet.
+    unsafe { LIST.names.load(Relaxed).add(name as usize).write(Known { hash, attribute, value }) };
+    LIST.count.store(name, Release);
+    insert(slots(), hash, name);
+    Some(name)
+}
+
+/// Keeps a text in memory that children inherit; the attributes that every name has, once.
+fn keep(text: &[u8]) -> Option<&'static [u8]> {
+    if let Some(same) = [REGION, LABEL, POOL].into_iter().find(|known| *known == text) {
+        return Some(same);
+    }
+    // SAFETY: under the lock.
+    let (next, left) = unsafe { &mut *LIST.next.0.get() };
+    if *left < text.len() {
+        let bytes = PIECE.max(text.len());
+        let piece = memory::take(bytes, InChild::Copy);
+        if piece.is_null() {
+            return None;
+        }
+        (*next, *left) = (piece, bytes);
+    }
+    // SAFETY: `left` bytes from `next` on are free, and never given back.
+    unsafe {
+        core::ptr::copy_nonoverlapping(text.as_ptr(), *next, text.len());
+        let kept = core::slice::from_raw_parts(*next, text.len());
+        (*next, *left) = (next.add(text.len()), *left - text.len());
+        Some(kept)
+    }
+}
+
+fn insert(slots: &[AtomicU64], hash: u64, name: u32) {
+    let entry = hash >> HASH_SHIFT << HASH_SHIFT | name as u64;
+    let mut i = hash as usize;
+    while slots[i & (slots.len() - 1)].load(Relaxed) != 0 {
+        i += 1;
+    }
+    slots[i & (slots.len() - 1)].store(entry, Release);
+}
+
+fn enlarge() -> bool {
+    let old = slots();
+    let length = (old.len() * 2).max(SLOTS_FIRST);
+    let memory = memory::take(length * size_of::<AtomicU64>() + HEAD, InChild::Copy);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: fresh zeroed memory: a length in front, then empty slots.
+    let new = unsafe {
+        let table = memory.add(HEAD) as *mut AtomicU64;
+        *(table as *mut usize).sub(1) = length;
+        core::slice::from_raw_parts(table, length)
+    };
+    for name in 1..=LIST.count.load(Relaxed) {
+        insert(new, known(name).hash, name);
+    }
+    LIST.table.store(new.as_ptr() as *mut AtomicU64, Release);
+    true
+}
+
+/// Writes a name into the profile.
+#[cold]
+#[inline(never)]
+fn id_made(name: u32) -> u32 {
+    let p = store();
+    if name == 0 || name > LIST.count.load(Acquire) || p.base.load(Relaxed).is_null() {
+        return 0;
+    }
+    let Some(mut records) = p.name_records.acquire() else {
+        return 0;
+    };
+    let Some(ids) = ids(p) else {
+        return 0;
+    };
+    // SAFETY: the array has a word for every name there may be.
+    let slot = unsafe { &*ids.add(name as usize) };
+    let mut id = slot.load(Acquire);
+    if id == 0 {
+        id = record(p, &mut records, known(name));
+        slot.store(id, Release);
+    }
+    id
+}
+
+fn ids(p: &Store) -> Option<*const AtomicU32> {
+    let known = p.name_ids.load(Acquire);
+    if !known.is_null() {
+        return Some(known);
+    }
+    let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
+    let bytes = most * size_of::<AtomicU32>();
+    let ids = memory::take(bytes, InChild::Nothing);
+    if ids.is_null() {
+        return None;
+    }
+    p.name_ids.store(ids as *mut AtomicU32, Release);
+    Some(ids as *const AtomicU32)
+}
+
+/// Writes the record.
+fn record(p: &Store, records: &mut Cursor, name: &Known) -> u32 {
+    let attribute = attribute_string(p, name.attribute);
+    let (kind, value) = match name.value {
+        Value::Text(text) => (0, profile::string(p, text) as u64),
+        Value::Number(number) => (1, number as u64),
+    };
+    if attribute == 0 || (kind == 0 && value == 0) {
+        return 0;
+    }
+    let at = records.take(Kind::Names, 0, size_of::<Name>()) as *mut Name;
+    if at.is_null() {
+        return 0;
+    }
+    // SAFETY: `take` gave room for a name.
+    unsafe { *at = Name { attribute, kind, value, hash: name.hash, reserved: 0 } };
+    records.commit(size_of::<Name>());
+    ((at as u64 - p.base.load(Relaxed) as u64) / NAME_GRANULE) as u32
+}
+
+/// Attributes are few: their strings are stored once, as far as there is room to remember them.
+fn attribute_string(p: &Store, attribute: &[u8]) -> u32 {
+    for known in &p.attributes {
+        let string = known.load(Relaxed);
+        if string == 0 {
+            let stored = profile::string(p, attribute);
+            known.store(stored, Relaxed);
+            return stored;
+        }
+        if text(string) == attribute {
+            return string;
+        }
+    }
+    profile::string(p, attribute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_name_has_one_number() {
+        let text = |text| Value::Text(text);
+        let first = intern(REGION, text(b"tests: load"));
+        assert_ne!(first, 0);
+        assert_eq!(intern(REGION, text(b"tests: load")), first);
+        let others = [
+            intern(LABEL, text(b"tests: load")),
+            intern(REGION, text(b"tests: loaD")),
+            intern(b"tests: iteration", Value::Number(7)),
+            intern(b"tests: iteration", Value::Number(-7)),
+            intern(b"tests: iteration", text(b"7")),
+        ];
+        for (i, other) in others.iter().enumerate() {
+            assert!(*other != 0 && *other != first && !others[..i].contains(other));
+        }
+    }
+
+    #[test]
+    fn texts_of_every_length_are_told_apart() {
+        let text: Vec<u8> = (0..40).collect();
+        for length in 0..text.len() {
+            let same = text[..length].to_vec();
+            assert!(is_same(&text[..length], &same));
+            assert!(!is_same(&text[..length], &text[..length + 1]));
+            for at in 0..length {
+                let mut other = text[..length].to_vec();
+                other[at] ^= 0x80;
+                assert!(!is_same(&text[..length], &other));
+                assert_ne!(hash_bytes(&text[..length], 1), hash_bytes(&other, 1));
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The state of the store that all threads share.
+//!
+//! It lies in pages that the kernel wipes in a forked child: a child has no profile at first.
+
+use crate::store::modules::Modules;
+use crate::store::profile::Cursor;
+use crate::store::shadow;
+use crate::sys::kernel::Errno;
+use crate::sys::locked::{Lock, Locked};
+use crate::sys::wiped::Wiped;
+use crate::sys::{clock, confined};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use heaptide_format::{FileHeader, Loss};
+use heaptide_unwind::cache::Slot;
+
+/// The profile of this process image, and the tables beside it. Zero is: none yet.
+///
+/// What every event reads comes last. At the start of the page it would share sets of the first
+/// cache with the starts of other pages: the lane's state, the header.
+#[repr(C)]
+pub struct Store {
+    pub modules: Modules,
+    pub attributes: [AtomicU32; 32],
+    /// Names: what each is called in the profile, and attributes whose strings are known.
+    pub name_ids: AtomicPtr<AtomicU32>,
+    pub name_records: Locked<Cursor>,
+    /// Strings are few and share a cursor.
+    pub strings: Locked<Cursor>,
+    /// Bytes of address space kept for it.
+    pub reserved: AtomicU64,
+    /// Bytes of the file that are backed by disk space.
+    pub backed: AtomicU64,
+    /// The profile's descriptor and identity.
+    pub fd: AtomicI32,
+    pub device: AtomicU64,
+    pub inode: AtomicU64,
+    /// Absolute path of the profile, ended by zero.
+    pub path: AtomicPtr<u8>,
+    /// Extents made.
+    pub extents: AtomicU32,
+    /// Growth failed this many times; it is not tried every time.
+    pub growth_failures: AtomicU32,
+    pub growth: Lock,
+    pub start_ns: AtomicU64,
+    pub pid: AtomicU32,
+    /// Address space is scarce: an RLIMIT_AS, or no overcommit.
+    pub scarce: AtomicBool,
+    pub rules_used: AtomicUsize,
+    /// The profile, mapped; null before Active.
+    pub base: AtomicPtr<u8>,
+    /// Whose every page of the profile that holds sites is ([`crate::store::sites::owner_word`]).
+    pub owners: AtomicPtr<u32>,
+    /// Pointer → site.
+    pub shadow: shadow::Table,
+    /// Rules by pc: the newest table, and its entries in use.
+    pub rules: AtomicPtr<Slot>,
+    /// Counts every change of loaded code or of stack memory that kept state depends on.
+    pub generation: AtomicU32,
+}
+
+// SAFETY: zero is a valid value of every field, and together they are a store without a profile.
+static STORE: Wiped<Store> = unsafe { Wiped::new() };
+
+/// The store of this process.
+#[inline(always)]
+pub fn store() -> &'static Store {
+    STORE.get()
+}
+
+/// Makes a forked child begin without a profile.
+///
+/// Errors: the kernel's; one before 4.14 knows no such memory.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    STORE.wipe_in_children()
+}
+
+impl Store {
+    /// The profile's header; only while Active.
+    #[inline(always)]
+    pub fn header(&self) -> *mut FileHeader {
+        self.base.load(Relaxed) as *mut FileHeader
+    }
+
+    /// Notes that the program was there at this time, in nanoseconds since the recording's start.
+    pub fn note_time(&self, now_ns: u64) {
+        let header = self.header();
+        if !header.is_null() {
+            // SAFETY: the header is mapped as long as `base` is set; the field is used atomically.
+            unsafe {
+                AtomicU64::from_ptr(&raw mut (*header).last_seen_ns).fetch_max(now_ns, Relaxed);
+            }
+        }
+    }
+
+    /// Counts a loss, if there is a profile to count it in.
+    #[cold]
+    pub fn lost(&self, what: Loss) {
+        let header = self.header();
+        if !header.is_null() {
+            // SAFETY: the header is mapped as long as `base` is set; the index is an enum's.
+            unsafe {
+                AtomicU64::from_ptr(&raw mut (*header).losses[what as usize]).fetch_add(1, Relaxed)
+            };
+        }
+    }
+
+    /// Nanoseconds since the recording's start. A confined guest may not be allowed to read a clock
+    /// (not even the time stamp counter): then the last time known.
+    pub fn now(&self) -> u64 {
+        let header = self.header();
+        if !confined::may_call() && !header.is_null() {
+            // SAFETY: the header is mapped.
+            return unsafe { (*header).last_seen_ns };
+        }
+        clock::monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
+    }
+}

@@ -1,0 +1,82 @@
+//! What a front of the recorder provides. There are two: a library that is preloaded, and a crate
+//! that is part of a program.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr};
+use heaptide_format::Unrecorded;
+
+/// A way of allocations into the recorder. Every entry names it, so that the sizes of blocks are
+/// read without a call.
+pub trait Front: 'static {
+    /// What is asked rarely.
+    const PLATFORM: Platform;
+
+    /// Returns the usable bytes of a live block.
+    fn usable(block: *mut u8) -> u64;
+
+    /// Returns the usable bytes of the block that the thread allocated just now or is about to
+    /// free, if that takes no call. Sizes are at hand ([`sizes_are_at_hand`]).
+    fn usable_at_hand(block: *mut u8) -> Option<u64>;
+}
+
+/// The part of a [`Front`] that does not depend on a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Platform {
+    /// Returns the address of a function of the C library by its name, which ends with a zero
+    /// byte; 0 if there is none.
+    pub find_function: fn(&'static [u8]) -> usize,
+    /// Returns the usable bytes of a live block ([`Front::usable`]).
+    pub usable: fn(*mut u8) -> u64,
+    /// Whether this process is one to record.
+    pub is_wanted: fn() -> bool,
+    /// Finds the allocator. Errors: why the process cannot be recorded.
+    pub find_allocator: fn() -> Result<(), Unrecorded>,
+    /// Creates the front's own tables; whether address space is scarce. None without memory.
+    pub create_tables: fn(scarce: bool) -> Option<()>,
+    /// Whether calls of malloc go to a function that the front does not replace.
+    pub is_bypassed: fn() -> bool,
+    /// Whether the program runs under a valgrind tool that replaces the allocator.
+    pub is_under_valgrind: fn() -> bool,
+    /// Whether the front notices that memory is unmapped.
+    pub sees_unmapping: bool,
+    /// Releases what the front keeps for the calling thread, which exits.
+    pub thread_exits: fn(),
+}
+
+/// The front of this process, once an entry was called; it outlives forks.
+static PLATFORM: AtomicPtr<Platform> = AtomicPtr::new(core::ptr::null_mut());
+/// Whether the size of an event's block is known without a call; it outlives forks.
+static SIZES_AT_HAND: AtomicBool = AtomicBool::new(false);
+
+/// Makes the front known to all that is not called by its entries.
+pub fn install<F: Front>() {
+    let platform: &'static Platform = const { &F::PLATFORM };
+    PLATFORM.store(core::ptr::from_ref(platform).cast_mut(), Release);
+}
+
+/// Returns the front of this process; none before its first entry.
+pub fn platform() -> Option<&'static Platform> {
+    // SAFETY: a constant, or null.
+    unsafe { PLATFORM.load(Acquire).as_ref() }
+}
+
+/// Returns the usable bytes of a live block, by a call.
+pub fn usable(block: *mut u8) -> u64 {
+    platform().map_or(0, |platform| (platform.usable)(block))
+}
+
+/// Whether the program runs under a valgrind tool that replaces the allocator.
+pub fn is_under_valgrind() -> bool {
+    platform().is_some_and(|platform| (platform.is_under_valgrind)())
+}
+
+/// Whether [`Front::usable_at_hand`] may be asked.
+#[inline(always)]
+pub fn sizes_are_at_hand() -> bool {
+    SIZES_AT_HAND.load(Relaxed)
+}
+
+/// From now on it may be asked.
+pub fn set_sizes_at_hand() {
+    SIZES_AT_HAND.store(true, Relaxed);
+}

@@ -1,0 +1,511 @@
+//! System calls, made directly: no libc wrapper, so errno stays the guest's and nothing can be
+//! interposed.
+
+use core::arch::asm;
+
+/// A failed call's error number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+const ENOSYS: Errno = Errno(38);
+pub const EEXIST: Errno = Errno(17);
+pub const EOPNOTSUPP: Errno = Errno(95);
+pub const ESRCH: Errno = Errno(3);
+pub const EFBIG: Errno = Errno(27);
+
+const READ: usize = 0;
+const OPEN: usize = 2;
+const CLOSE: usize = 3;
+const FSTAT: usize = 5;
+const MMAP: usize = 9;
+const MUNMAP: usize = 11;
+const RT_SIGPROCMASK: usize = 14;
+const PREAD: usize = 17;
+const PWRITE: usize = 18;
+const SCHED_YIELD: usize = 24;
+const MADVISE: usize = 28;
+const GETPID: usize = 39;
+const UNAME: usize = 63;
+const FCNTL: usize = 72;
+const RENAME: usize = 82;
+const MKDIR: usize = 83;
+const UNLINK: usize = 87;
+const READLINK: usize = 89;
+const GETUID: usize = 102;
+const GETGID: usize = 104;
+const GETEUID: usize = 107;
+const GETPPID: usize = 110;
+const CAPGET: usize = 125;
+const CAPSET: usize = 126;
+const MLOCK: usize = 149;
+const PRCTL: usize = 157;
+const GETTID: usize = 186;
+const CLOCK_GETTIME: usize = 228;
+const EXIT_GROUP: usize = 231;
+const TGKILL: usize = 234;
+const FALLOCATE: usize = 285;
+const PRLIMIT: usize = 302;
+const MEMBARRIER: usize = 324;
+const MLOCK2: usize = 325;
+const FACCESSAT2: usize = 439;
+
+pub const O_RDONLY: usize = 0;
+pub const O_RDWR: usize = 2;
+pub const O_CREAT: usize = 0o100;
+pub const O_EXCL: usize = 0o200;
+pub const O_NONBLOCK: usize = 0o4000;
+pub const O_CLOEXEC: usize = 0o2_000_000;
+
+pub const RLIMIT_FSIZE: usize = 1;
+pub const RLIMIT_DATA: usize = 2;
+pub const RLIMIT_NOFILE: usize = 7;
+pub const RLIMIT_MEMLOCK: usize = 8;
+pub const RLIMIT_AS: usize = 9;
+
+pub const MADV_DONTNEED: usize = 4;
+pub const MADV_DONTFORK: usize = 10;
+pub const MADV_DOFORK: usize = 11;
+pub const MADV_NOHUGEPAGE: usize = 15;
+pub const MADV_DONTDUMP: usize = 16;
+pub const MADV_WIPEONFORK: usize = 18;
+pub const MADV_POPULATE_WRITE: usize = 23;
+
+const PROT_RW: usize = 3;
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+
+/// # Safety
+/// The arguments are valid for the call: pointers it reads or writes are good for as long as it
+/// says.
+#[inline(always)]
+unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
+    let r: isize;
+    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
+    // for.
+    unsafe {
+        asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
+            in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as usize) }
+}
+
+/// An open file. Not closed on drop: the recorder keeps one and closes the others by [`close`].
+#[derive(Clone, Copy)]
+pub struct Fd(pub i32);
+
+/// A path or name, ended by a zero byte that is part of it.
+#[derive(Clone, Copy)]
+pub struct Path<'a>(&'a [u8]);
+
+impl<'a> Path<'a> {
+    /// The bytes up to the first zero, which there must be.
+    pub fn new(bytes: &'a [u8]) -> Option<Path<'a>> {
+        let end = bytes.iter().position(|&b| b == 0)?;
+        Some(Path(&bytes[..end + 1]))
+    }
+}
+
+pub fn open(path: Path<'_>, flags: usize) -> Result<Fd, Errno> {
+    let a = [path.0.as_ptr() as usize, flags | O_CLOEXEC, 0o644, 0, 0, 0];
+    // SAFETY: `path` is zero-terminated.
+    unsafe { call(OPEN, a) }.map(|fd| Fd(fd as i32))
+}
+
+pub fn close(fd: Fd) {
+    // SAFETY: closing touches no memory; `fd` is ours.
+    let _ = unsafe { call(CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Reads until `buffer` is full or the file ends; returns the bytes read.
+pub fn read_full(fd: Fd, buffer: &mut [u8]) -> usize {
+    let mut n = 0;
+    while n < buffer.len() {
+        match read(fd, &mut buffer[n..]) {
+            Ok(0) | Err(_) => break,
+            Ok(m) => n += m,
+        }
+    }
+    n
+}
+
+pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let a = [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into it.
+    unsafe { call(READ, a) }
+}
+
+/// Opens, reads up to the buffer's length, closes; returns what was read.
+pub fn read_file<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
+    let fd = open(path, O_RDONLY)?;
+    let n = read_full(fd, buffer);
+    close(fd);
+    Ok(&buffer[..n])
+}
+
+pub fn write_at(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    let a = [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0];
+    // SAFETY: the kernel only reads `bytes`.
+    unsafe { call(PWRITE, a) }
+}
+
+/// Reads at a place, once; returns the bytes read.
+pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let at = buffer.as_mut_ptr() as usize;
+    let a = [fd.0 as usize, at, buffer.len(), offset as usize, 0, 0];
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into it.
+    unsafe { call(PREAD, a) }
+}
+
+/// `struct stat` of x86-64, as far as it is of interest.
+#[repr(C)]
+struct Stat {
+    device: u64,
+    inode: u64,
+    links: u64,
+    mode: u32,
+    user: u32,
+    group: u32,
+    pad: u32,
+    rest: [u64; 13],
+}
+
+fn stat(fd: Fd) -> Result<Stat, Errno> {
+    let mut stat = core::mem::MaybeUninit::<Stat>::zeroed();
+    // SAFETY: the kernel writes 144 bytes, which is the struct's size; all bytes are valid.
+    unsafe {
+        call(FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+        Ok(stat.assume_init())
+    }
+}
+
+const _: () = assert!(size_of::<Stat>() == 144);
+
+/// Device and inode of an open file.
+pub fn identity(fd: Fd) -> Result<(u64, u64), Errno> {
+    stat(fd).map(|stat| (stat.device, stat.inode))
+}
+
+/// Whether an open file is a regular one.
+pub fn is_regular(fd: Fd) -> bool {
+    const S_IFMT: u32 = 0o170_000;
+    const S_IFREG: u32 = 0o100_000;
+    stat(fd).is_ok_and(|stat| stat.mode & S_IFMT == S_IFREG)
+}
+
+/// Whether who executes an open file gets another user's or group's rights: then the loader
+/// ignores `LD_PRELOAD`.
+pub fn gains_rights(fd: Fd) -> bool {
+    const S_ISUID: u32 = 0o4000;
+    const S_ISGID: u32 = 0o2000;
+    const S_IXGRP: u32 = 0o10;
+    // SAFETY: no arguments.
+    let id = |number| unsafe { call(number, [0; 6]) }.unwrap_or(0) as u32;
+    stat(fd).is_ok_and(|stat| {
+        let bits = |bits: u32| stat.mode & bits == bits;
+        bits(S_ISUID) && stat.user != id(GETUID)
+            || bits(S_ISGID | S_IXGRP) && stat.group != id(GETGID)
+    })
+}
+
+/// Whether the process may read, write or search a file (some of 4, 2 and 1), with the rights that
+/// it has now.
+pub fn may_access(path: Path<'_>, mode: usize) -> bool {
+    const AT_FDCWD: usize = -100isize as usize;
+    const AT_EACCESS: usize = 0x200;
+    let a = [AT_FDCWD, path.0.as_ptr() as usize, mode, AT_EACCESS, 0, 0];
+    // SAFETY: zero-terminated. Before Linux 5.8 there is no such call: then whoever tries will see.
+    let answer = unsafe { call(FACCESSAT2, a) };
+    answer.is_ok() || answer == Err(ENOSYS)
+}
+
+pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
+    let a = [fd.0 as usize, 0, offset as usize, length as usize, 0, 0];
+    // SAFETY: no memory is involved.
+    unsafe { call(FALLOCATE, a) }.map(|_| ())
+}
+
+/// Moves `fd` to a free number not below `least`, close-on-exec.
+pub fn move_up(fd: Fd, least: usize) -> Fd {
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    // SAFETY: no memory is involved.
+    match unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) } {
+        Ok(high) => {
+            close(fd);
+            Fd(high as i32)
+        }
+        Err(_) => fd,
+    }
+}
+
+pub fn mkdir(path: Path<'_>) -> Result<(), Errno> {
+    // SAFETY: `path` is zero-terminated.
+    unsafe { call(MKDIR, [path.0.as_ptr() as usize, 0o755, 0, 0, 0, 0]) }.map(|_| ())
+}
+
+pub fn rename(from: Path<'_>, to: Path<'_>) -> Result<(), Errno> {
+    let a = [from.0.as_ptr() as usize, to.0.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: both are zero-terminated.
+    unsafe { call(RENAME, a) }.map(|_| ())
+}
+
+pub fn unlink(path: Path<'_>) {
+    // SAFETY: zero-terminated.
+    let _ = unsafe { call(UNLINK, [path.0.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+pub const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
+pub const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 16;
+
+/// Has every thread of the process pass a memory barrier; false if the kernel does not.
+pub fn membarrier(command: usize) -> bool {
+    // SAFETY: no memory is involved.
+    unsafe { call(MEMBARRIER, [command, 0, 0, 0, 0, 0]) }.is_ok()
+}
+
+pub fn readlink<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
+    let a = [path.0.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+    // SAFETY: the kernel writes at most `buffer.len()` bytes.
+    let n = unsafe { call(READLINK, a) }?;
+    Ok(&buffer[..n])
+}
+
+/// Zeroed private memory, reserved but not counted; null if there is none.
+pub fn map_private(bytes: usize) -> *mut u8 {
+    map(bytes, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, Fd(-1))
+}
+
+/// The first `bytes` of a file and room to grow to, mapped shared; null if refused. Only what the
+/// file holds may be touched.
+pub fn map_shared(fd: Fd, bytes: usize) -> *mut u8 {
+    map(bytes, PROT_RW, MAP_SHARED | MAP_NORESERVE, fd)
+}
+
+fn map(bytes: usize, protection: usize, flags: usize, fd: Fd) -> *mut u8 {
+    // SAFETY: without MAP_FIXED a new mapping replaces none.
+    match unsafe { call(MMAP, [0, bytes, protection, flags, fd.0 as isize as usize, 0]) } {
+        Ok(address) => address as *mut u8,
+        Err(_) => core::ptr::null_mut(),
+    }
+}
+
+/// # Safety
+/// `start..start + bytes` is a mapping of ours that nobody uses any more.
+pub unsafe fn unmap(start: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    let _ = unsafe { call(MUNMAP, [start as usize, bytes, 0, 0, 0, 0]) };
+}
+
+/// # Safety
+/// The range is a mapping of ours, and `advice` leaves its contents as the caller needs them.
+pub unsafe fn advise(start: *mut u8, bytes: usize, advice: usize) -> Result<(), Errno> {
+    // SAFETY: as the caller promises.
+    unsafe { call(MADVISE, [start as usize, bytes, advice, 0, 0, 0]) }.map(|_| ())
+}
+
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETPID, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub fn getppid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETPPID, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETTID, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// Whether a thread of this process is gone.
+pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { call(TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) };
+    answer == Err(ESRCH)
+}
+
+/// Holds all signals of the calling thread back; the mask before.
+pub fn block_signals() -> u64 {
+    let mut before = 0;
+    set_signal_mask(u64::MAX, &mut before);
+    before
+}
+
+/// Takes signals again as before.
+pub fn restore_signals(before: u64) {
+    set_signal_mask(before, &mut 0);
+}
+
+fn set_signal_mask(mask: u64, before: &mut u64) {
+    const SIG_SETMASK: usize = 2;
+    let (mask, before) = (&raw const mask as usize, before as *mut u64 as usize);
+    // SAFETY: the kernel reads and writes masks of 8 bytes.
+    let _ = unsafe { call(RT_SIGPROCMASK, [SIG_SETMASK, mask, before, size_of::<u64>(), 0, 0]) };
+}
+
+pub fn sched_yield() {
+    // SAFETY: no arguments.
+    let _ = unsafe { call(SCHED_YIELD, [0; 6]) };
+}
+
+/// When the process began, in clock ticks since boot; 0 if that is not known.
+pub fn start_ticks() -> u64 {
+    /// Its place among the fields behind the name, which ends with the last bracket.
+    const FIELD: usize = 19;
+    let mut buffer = [0u8; 512];
+    let Some(Ok(stat)) = Path::new(b"/proc/self/stat\0").map(|path| read_file(path, &mut buffer))
+    else {
+        return 0;
+    };
+    let behind_name = stat.rsplit(|&b| b == b')').next().unwrap_or(b"").trim_ascii_start();
+    behind_name.split(|&b| b == b' ').nth(FIELD).map_or(0, leading_number)
+}
+
+/// Inode of the process's pid namespace; 0 if that is not known.
+pub fn pid_namespace() -> u64 {
+    let mut buffer = [0u8; 64];
+    let link = Path::new(b"/proc/self/ns/pid\0").map(|path| readlink(path, &mut buffer));
+    let Some(Ok(link)) = link else {
+        return 0;
+    };
+    link.strip_prefix(b"pid:[").map_or(0, leading_number)
+}
+
+fn leading_number(text: &[u8]) -> u64 {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit());
+    digits.fold(0, |n, &b| n.wrapping_mul(10).wrapping_add((b - b'0') as u64))
+}
+
+/// The calling thread's name.
+pub fn thread_name() -> [u8; 16] {
+    const PR_GET_NAME: usize = 16;
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes 16 bytes.
+    let _ = unsafe { call(PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    name
+}
+
+/// `struct rlimit`: the limit that holds, and up to which it may be raised.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Limit {
+    pub soft: u64,
+    pub hard: u64,
+}
+
+/// No limit.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// The limits of a resource; unlimited if they are not known.
+pub fn limits(resource: usize) -> Limit {
+    let mut limits = Limit { soft: UNLIMITED, hard: UNLIMITED };
+    // SAFETY: the kernel writes struct rlimit.
+    let _ = unsafe { call(PRLIMIT, [0, resource, 0, &raw mut limits as usize, 0, 0]) };
+    limits
+}
+
+/// Sets the limits of a resource; false if that is not allowed.
+pub fn set_limits(resource: usize, limits: &Limit) -> bool {
+    // SAFETY: the kernel reads struct rlimit.
+    unsafe { call(PRLIMIT, [0, resource, limits as *const Limit as usize, 0, 0, 0]) }.is_ok()
+}
+
+/// The limit of a resource that holds; unlimited if it is not known.
+pub fn limit(resource: usize) -> u64 {
+    limits(resource).soft
+}
+
+/// Virtual and resident bytes of the process; none if they cannot be read.
+pub fn memory_size() -> Option<(u64, u64)> {
+    const PAGE: u64 = 4096;
+    let mut buffer = [0u8; 128];
+    let text = Path::new(b"/proc/self/statm\0").map(|path| read_file(path, &mut buffer));
+    let mut pages = text?.ok()?.split(|&b| b == b' ').map(leading_number);
+    Some((pages.next()?.wrapping_mul(PAGE), pages.next()?.wrapping_mul(PAGE)))
+}
+
+/// Capabilities of a thread: effective, permitted and inheritable ones, the low 32 and the high.
+type Capabilities = [[u32; 3]; 2];
+
+/// The head of the calls about them: their version 3, and the calling thread.
+const CAPABILITIES: [u32; 2] = [0x2008_0522, 0];
+
+/// Those of the calling thread; none if they are not known.
+fn capabilities() -> Option<Capabilities> {
+    let mut sets = Capabilities::default();
+    let (head, at) = (CAPABILITIES, sets.as_mut_ptr() as usize);
+    // SAFETY: the kernel reads the head and writes two sets of three words.
+    let known = unsafe { call(CAPGET, [head.as_ptr() as usize, at, 0, 0, 0, 0]) };
+    known.is_ok().then_some(sets)
+}
+
+fn set_capabilities(sets: &Capabilities) {
+    let (head, at) = (CAPABILITIES, sets.as_ptr() as usize);
+    // SAFETY: the kernel reads the head and two sets of three words.
+    let _ = unsafe { call(CAPSET, [head.as_ptr() as usize, at, 0, 0, 0, 0]) };
+}
+
+/// Whether the process may lock memory without limit.
+pub fn may_lock_all() -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    capabilities().is_some_and(|[[effective, ..], _]| effective & 1 << CAP_IPC_LOCK != 0)
+}
+
+/// Does something with the rights that a program has after exec: a user other than root loses
+/// capabilities that it kept until then.
+pub fn as_after_exec<R>(look: impl FnOnce() -> R) -> R {
+    // SAFETY: no arguments.
+    let is_root = unsafe { call(GETEUID, [0; 6]) } == Ok(0);
+    let kept = if is_root { None } else { capabilities() };
+    let has_some = kept.filter(|[low, high]| low[0] | high[0] != 0);
+    let Some(before) = has_some else {
+        return look();
+    };
+    let [[_, low, low_kept], [_, high, high_kept]] = before;
+    set_capabilities(&[[0, low, low_kept], [0, high, high_kept]]);
+    let seen = look();
+    set_capabilities(&before);
+    seen
+}
+
+/// Locks a range of memory, as far as it can be.
+pub fn lock(start: u64, bytes: u64, on_fault: bool) {
+    let a = [start as usize, bytes as usize, on_fault as usize, 0, 0, 0];
+    // SAFETY: locking changes no contents. Before Linux 4.4 there is no mlock2.
+    unsafe {
+        if call(MLOCK2, a) == Err(ENOSYS) {
+            let _ = call(MLOCK, a);
+        }
+    }
+}
+
+pub fn host_name() -> [u8; 65] {
+    const FIELD: usize = 65;
+    let mut names = [0u8; 6 * FIELD];
+    // SAFETY: the kernel writes struct utsname, six fields of 65 bytes; the node name is the
+    // second.
+    let _ = unsafe { call(UNAME, [names.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let mut host = [0u8; FIELD];
+    host.copy_from_slice(&names[FIELD..2 * FIELD]);
+    host
+}
+
+/// A clock by system call, in nanoseconds; for when the vDSO's is not at hand.
+pub fn clock_ns(clock: usize) -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes struct timespec, two u64.
+    let _ = unsafe { call(CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+pub const CLOCK_REALTIME: usize = 0;
+pub const CLOCK_MONOTONIC: usize = 1;
+
+/// Ends the process; for a libc that lacks the function that was called.
+pub fn exit_group(status: i32) {
+    // SAFETY: no memory is involved.
+    let _ = unsafe { call(EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
+}

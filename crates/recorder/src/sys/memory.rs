@@ -1,0 +1,274 @@
+//! The recorder's own memory: arenas of address space, reserved once, out of which everything but
+//! the profile is taken.
+//!
+//! They keep the recorder's memory apart from the program's: what locks, dumps, counts or forks the
+//! program's memory as a whole leaves these ranges out ([`ranges`], [`reserved`]). Forked children
+//! get nothing of what is only reserved. Where address space is limited nothing is reserved, each
+//! piece is a mapping of its own, and all of them are a part of the limit at most.
+
+use crate::sys::confined;
+use crate::sys::kernel::{self, Errno};
+use crate::sys::range::Range;
+use crate::sys::wiped::Wiped;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
+use heaptide_format::PAGE;
+
+/// Bytes of the arena that children do not get: shadow tables of 32 GiB of heap, and all else.
+const OWN_BYTES: usize = 16 << 30;
+/// Bytes of an arena that children inherit what is taken of: the lanes of some 500 threads.
+const INHERITED_BYTES: usize = 1 << 30;
+/// Children are to inherit so many bytes more whenever they are to inherit more.
+const STEP: usize = 4 << 20;
+
+/// What a forked child finds in the place of a piece of memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum InChild {
+    /// Nothing: the address is not mapped.
+    Nothing,
+    /// Zeros.
+    Zeros,
+    /// The same contents.
+    Copy,
+}
+
+/// A range of address space of which the first `used` bytes are taken. Zero is: not reserved.
+pub struct Arena {
+    start: AtomicUsize,
+    length: AtomicUsize,
+    used: AtomicUsize,
+    /// Bytes that children inherit.
+    inherited: AtomicUsize,
+    /// Bytes that are mappings of their own.
+    apart: AtomicU64,
+}
+
+/// What is wiped in a forked child.
+struct Own {
+    arena: Arena,
+    /// Bytes that the recorder may have: where there is a limit, a part of it. 0 as long as that is
+    /// not known.
+    budget: AtomicU64,
+}
+
+// SAFETY: zeros are an arena that is not reserved, and a budget that is not known.
+static OWN: Wiped<Own> = unsafe { Wiped::new() };
+
+/// What children find zeros in, and what they find as it is. Both outlive forks.
+static ZEROS: Arena = Arena::new();
+static COPIES: Arena = Arena::new();
+
+/// The arena of a kind of memory.
+fn arena(child: InChild) -> &'static Arena {
+    match child {
+        InChild::Nothing => &OWN.get().arena,
+        InChild::Zeros => &ZEROS,
+        InChild::Copy => &COPIES,
+    }
+}
+
+/// All arenas.
+fn arenas() -> [&'static Arena; 3] {
+    [InChild::Nothing, InChild::Zeros, InChild::Copy].map(arena)
+}
+
+/// Reserves the arenas, unless address space is scarce.
+pub fn prepare(scarce: bool) {
+    for (arena, length) in arenas().into_iter().zip([OWN_BYTES, INHERITED_BYTES, INHERITED_BYTES]) {
+        if !scarce && arena.length.load(Relaxed) == 0 {
+            arena.reserve(length);
+        }
+    }
+}
+
+/// Makes a forked child begin without the memory that it does not inherit.
+///
+/// Errors: the kernel's; one before 4.14 knows no such memory.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    OWN.wipe_in_children()
+}
+
+/// Sets how many bytes the recorder may have.
+pub fn set_budget(bytes: u64) {
+    OWN.get().budget.store(bytes, Relaxed);
+}
+
+/// In a forked child: of the parent's arenas there is only what was taken.
+pub fn begin_as_child() {
+    for arena in [&ZEROS, &COPIES] {
+        let inherited = arena.inherited.swap(0, Relaxed);
+        arena.apart.fetch_add(inherited as u64, Relaxed);
+        arena.used.store(0, Relaxed);
+        arena.length.store(0, Relaxed);
+    }
+}
+
+/// Takes what is needed to go on without system calls: for a program that is about to confine
+/// itself.
+pub fn prepare_ahead() {
+    /// Lanes of some 30 threads.
+    const ZEROS_AHEAD: usize = 64 << 20;
+    const COPIES_AHEAD: usize = 1 << 20;
+    for (child, ahead) in [(InChild::Zeros, ZEROS_AHEAD), (InChild::Copy, COPIES_AHEAD)] {
+        let arena = arena(child);
+        arena.inherit(arena.used.load(Relaxed) + ahead, child);
+    }
+}
+
+impl Arena {
+    const fn new() -> Arena {
+        Arena {
+            start: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            inherited: AtomicUsize::new(0),
+            apart: AtomicU64::new(0),
+        }
+    }
+
+    /// Reserves `length` bytes, if that is possible.
+    fn reserve(&self, length: usize) {
+        let start = kernel::map_private(length);
+        if start.is_null() {
+            return;
+        }
+        exclude(start, length);
+        // SAFETY: a fresh mapping.
+        if unsafe { kernel::advise(start, length, kernel::MADV_DONTFORK) }.is_err() {
+            // SAFETY: nobody knows it.
+            return unsafe { kernel::unmap(start, length) };
+        }
+        self.start.store(start as usize, Relaxed);
+        self.length.store(length, Release);
+    }
+
+    /// Takes a multiple of pages; null if not that many are left.
+    fn take(&self, bytes: usize, child: InChild) -> *mut u8 {
+        let length = self.length.load(Acquire);
+        if length - self.used.load(Relaxed).min(length) < bytes {
+            return core::ptr::null_mut();
+        }
+        let at = self.used.fetch_add(bytes, Relaxed);
+        let end = at + bytes;
+        if end > length || child != InChild::Nothing && !self.inherit(end, child) {
+            return core::ptr::null_mut();
+        }
+        (self.start.load(Relaxed) + at) as *mut u8
+    }
+
+    /// Has children inherit the first `end` bytes; false if that cannot be arranged.
+    fn inherit(&self, end: usize, child: InChild) -> bool {
+        let from = self.inherited.load(Relaxed);
+        if end <= from {
+            return true;
+        }
+        let to = end.next_multiple_of(STEP).min(self.length.load(Relaxed));
+        if to <= from || !confined::may_call() {
+            return false;
+        }
+        let start = (self.start.load(Relaxed) + from) as *mut u8;
+        // SAFETY: reserved memory; the advice changes nothing here. Two threads may both give it.
+        let arranged = unsafe {
+            kernel::advise(start, to - from, kernel::MADV_DOFORK).is_ok()
+                && (child != InChild::Zeros
+                    || kernel::advise(start, to - from, kernel::MADV_WIPEONFORK).is_ok())
+        };
+        if arranged {
+            self.inherited.fetch_max(to, Relaxed);
+        }
+        arranged
+    }
+
+    fn holds(&self, address: *const u8) -> bool {
+        (address as usize).wrapping_sub(self.start.load(Relaxed)) < self.length.load(Relaxed)
+    }
+
+    fn range(&self) -> Range {
+        let low = self.start.load(Relaxed) as u64;
+        Range { low, high: low + self.length.load(Relaxed) as u64 }
+    }
+}
+
+/// Keeps a mapping out of core files, and out of huge pages, of which a sparse table would touch
+/// many.
+fn exclude(start: *mut u8, bytes: usize) {
+    // SAFETY: a fresh mapping; neither advice changes its contents.
+    unsafe {
+        let _ = kernel::advise(start, bytes, kernel::MADV_DONTDUMP);
+        let _ = kernel::advise(start, bytes, kernel::MADV_NOHUGEPAGE);
+    }
+}
+
+/// Zeroed memory of at least `bytes`, for good or until [`release`]; null if there is none.
+pub fn take(bytes: usize, child: InChild) -> *mut u8 {
+    let bytes = bytes.next_multiple_of(PAGE as usize);
+    let piece = arena(child).take(bytes, child);
+    if piece.is_null() { take_apart(bytes, child) } else { piece }
+}
+
+/// The same as a mapping of its own, whose address space [`release`] gives back: for what comes and
+/// goes.
+pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
+    let bytes = bytes.next_multiple_of(PAGE as usize);
+    let advice = match child {
+        InChild::Nothing => Some(kernel::MADV_DONTFORK),
+        InChild::Zeros => Some(kernel::MADV_WIPEONFORK),
+        InChild::Copy => None,
+    };
+    let budget = OWN.get().budget.load(Relaxed);
+    if budget != 0 && reserved().saturating_add(bytes as u64) > budget {
+        return core::ptr::null_mut();
+    }
+    // Without its advice memory of a lane would be taken for a lane of the child's.
+    let may = if child == InChild::Zeros { confined::may_call() } else { confined::may_map() };
+    let piece = if may { kernel::map_private(bytes) } else { core::ptr::null_mut() };
+    if piece.is_null() {
+        return piece;
+    }
+    if confined::may_call() {
+        // SAFETY: a fresh mapping; the advice changes nothing here.
+        let arranged =
+            advice.is_none_or(|advice| unsafe { kernel::advise(piece, bytes, advice) }.is_ok());
+        if !arranged && child == InChild::Zeros {
+            // SAFETY: nobody knows it.
+            unsafe { kernel::unmap(piece, bytes) };
+            return core::ptr::null_mut();
+        }
+        exclude(piece, bytes);
+    }
+    arena(child).apart.fetch_add(bytes as u64, Relaxed);
+    piece
+}
+
+/// Gives memory back. Address space of an arena stays taken.
+///
+/// # Safety
+/// `take` or `take_apart` gave this piece for these arguments, and nobody uses it any more.
+pub unsafe fn release(piece: *mut u8, bytes: usize, child: InChild) {
+    let bytes = bytes.next_multiple_of(PAGE as usize);
+    let arena = arena(child);
+    if !arena.holds(piece) {
+        // SAFETY: as the caller promises; it is a mapping of its own.
+        unsafe { kernel::unmap(piece, bytes) };
+        arena.apart.fetch_sub(bytes as u64, Relaxed);
+    } else if confined::may_call() {
+        // SAFETY: as the caller promises.
+        let _ = unsafe { kernel::advise(piece, bytes, kernel::MADV_DONTNEED) };
+    }
+}
+
+/// Bytes of address space that the recorder has, the profile's mapping not counted.
+pub fn reserved() -> u64 {
+    let of = |arena: &Arena| arena.length.load(Relaxed) as u64 + arena.apart.load(Relaxed);
+    arenas().into_iter().map(of).sum()
+}
+
+/// Whether the recorder's memory is in ranges of its own.
+pub fn is_reserved() -> bool {
+    arenas().iter().all(|arena| arena.length.load(Relaxed) > 0)
+}
+
+/// The ranges of the recorder's own memory, where they are reserved.
+pub fn ranges() -> [Range; 3] {
+    arenas().map(Arena::range)
+}

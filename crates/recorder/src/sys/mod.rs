@@ -1,0 +1,16 @@
+//! What the process and the kernel offer: system calls, the environment, memory, locks,
+//! clocks, the C library, and the front through which allocations come in.
+
+pub mod clock;
+pub mod confined;
+pub mod front;
+pub mod kernel;
+pub mod libc;
+pub mod loader;
+pub mod locked;
+pub mod memory;
+pub mod options;
+pub mod own_stack;
+pub mod range;
+pub mod rank;
+pub mod wiped;

@@ -1,0 +1,383 @@
+//! What the environment asks for. Read once, from `/proc/self/environ` (libc's `environ` may not be
+//! set yet), and kept in memory of the recorder's own: forked children find it there whatever the
+//! program has done to its environment, and exec'd ones get it handed on by the hooks of exec.
+
+use crate::sys::kernel::{self, Path};
+use crate::sys::memory::{self, InChild};
+use crate::sys::own_stack;
+use crate::sys::rank::Place;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use heaptide_format::Mode;
+
+/// The longest path a profile may have.
+pub const PATH_MAX: usize = 4096;
+/// The environment is searched up to this length, in bytes.
+const ENVIRONMENT_MAX: usize = 2 << 20;
+/// Bytes of variables that are handed on to exec'd programs.
+const HANDED_ON_MAX: usize = 16 << 10;
+
+/// The recorder's options; each is the environment variable of its comment.
+pub struct Options {
+    /// `HEAPTIDE_OUTPUT`: the recording directory; empty for `heaptide-PROGRAM-PID.heaptide` here.
+    pub output: Text<PATH_MAX>,
+    /// `HEAPTIDE_MODE`: `stacks`, `scopes` or `counters`.
+    pub mode: Mode,
+    /// `HEAPTIDE_MODE=off`: nothing is recorded.
+    off: bool,
+    /// `HEAPTIDE_FOLLOW=PID`: only this process is recorded.
+    follow: Option<u64>,
+    /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
+    pub reuse: bool,
+    /// `HEAPTIDE_START=off`: recording begins turned off.
+    pub start_off: bool,
+    /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
+    /// front, only for those below.
+    pub threshold: Option<(u64, bool)>,
+    /// `HEAPTIDE_MODE=trace`: mode stacks, and every event.
+    pub trace: bool,
+    /// `HEAPTIDE_FREE_STACKS=on`: events of frees have their stack.
+    pub free_stacks: bool,
+    /// `HEAPTIDE_MAX_SIZE=BYTES`: what the traces of the recording may take; 0 for no bound.
+    pub max_size: u64,
+    /// `HEAPTIDE_BY_SIZE=on`: sites are told apart by the size requested.
+    pub by_size: bool,
+    /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
+    pub snapshot_every_ns: u64,
+    /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
+    pub snapshot_signal: u32,
+    /// Where in a parallel job this is.
+    pub place: Place,
+    /// What exec'd programs need.
+    pub handed_on: HandedOn,
+}
+
+/// What programs started by exec need to be recorded like this one.
+pub struct HandedOn {
+    /// All variables of the recorder, `NAME=VALUE`, each ended by a zero byte.
+    pub variables: Text<HANDED_ON_MAX>,
+    /// The recorder's part of `LD_PRELOAD`: its library and monitors. Empty where the library was
+    /// not preloaded.
+    pub preload: Text<PATH_MAX>,
+}
+
+impl HandedOn {
+    /// The value of a variable; none if it was not set.
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut entries = self.variables.bytes().split(|&b| b == 0);
+        entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
+    }
+}
+
+/// The options of this process and of those it is a fork of; null until they are read.
+static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(core::ptr::null_mut());
+
+impl Options {
+    /// The options that the program was started with; none if there is no memory to keep them in.
+    pub fn get() -> Option<&'static Options> {
+        if OPTIONS.load(Acquire).is_null() {
+            own_stack::call(read);
+        }
+        Options::known()
+    }
+
+    /// The same, if they were read.
+    pub fn known() -> Option<&'static Options> {
+        // SAFETY: complete when it was stored, never changed, never released.
+        unsafe { OPTIONS.load(Acquire).as_ref() }
+    }
+
+    /// Whether this process is one to record.
+    pub fn is_wanted(&self) -> bool {
+        !self.off && self.follow.is_none_or(|pid| pid == kernel::getpid() as u64)
+    }
+
+    fn new() -> Options {
+        Options {
+            output: Text::new(),
+            mode: Mode::Stacks,
+            off: false,
+            follow: None,
+            reuse: true,
+            start_off: false,
+            threshold: None,
+            trace: false,
+            free_stacks: false,
+            max_size: 0,
+            by_size: false,
+            snapshot_every_ns: 0,
+            snapshot_signal: 0,
+            place: Place::new(),
+            handed_on: HandedOn { variables: Text::new(), preload: Text::new() },
+        }
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        match (name, value) {
+            (b"OUTPUT", value) => self.output.push(value),
+            (b"MODE", b"counters") => self.mode = Mode::Counters,
+            (b"MODE", b"scopes") => self.mode = Mode::Scopes,
+            (b"MODE", b"trace") => self.trace = true,
+            (b"MODE", b"off") => self.off = true,
+            (b"FREE_STACKS", b"on") => self.free_stacks = true,
+            (b"MAX_SIZE", bytes) => self.max_size = number(bytes).unwrap_or(0),
+            (b"REUSE", b"off") => self.reuse = false,
+            (b"START", b"off") => self.start_off = true,
+            (b"THRESHOLD", [b'<', bytes @ ..]) => {
+                self.threshold = number(bytes).map(|bytes| (bytes, true));
+            }
+            (b"THRESHOLD", bytes) => self.threshold = number(bytes).map(|bytes| (bytes, false)),
+            (b"BY_SIZE", b"on") => self.by_size = true,
+            (b"SNAPSHOT_EVERY", seconds) => self.snapshot_every_ns = nanoseconds(seconds),
+            (b"SNAPSHOT_SIGNAL", signal) => {
+                self.snapshot_signal = number(signal).unwrap_or(0) as u32;
+            }
+            (b"FOLLOW", pid) => self.follow = Some(number(pid).unwrap_or(0)),
+            _ => {}
+        }
+    }
+}
+
+/// Reads the environment into memory that children inherit; none if there is none.
+fn read() -> Option<()> {
+    let memory = memory::take(size_of::<Options>(), InChild::Copy) as *mut Options;
+    if memory.is_null() {
+        return None;
+    }
+    with_environment(|environment| {
+        // SAFETY: fresh memory of that size, which nobody else knows.
+        let options = unsafe {
+            memory.write(Options::new());
+            &mut *memory
+        };
+        parse(environment, options);
+    })?;
+    // Another thread may have been faster; it read the same.
+    let _ = OPTIONS.compare_exchange(core::ptr::null_mut(), memory, AcqRel, Acquire);
+    Some(())
+}
+
+/// Calls `use_it` with the environment that the process was started with; none if there is no
+/// memory.
+fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let memory = kernel::map_private(ENVIRONMENT_MAX);
+    if memory.is_null() {
+        return None;
+    }
+    // SAFETY: fresh zeroed memory of this length, released below and not used after.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(memory, ENVIRONMENT_MAX) };
+    let environment =
+        Path::new(b"/proc/self/environ\0").map(|path| kernel::read_file(path, buffer));
+    let result = match environment {
+        Some(Ok(environment)) => use_it(environment),
+        _ => use_it(b""),
+    };
+    // SAFETY: the result borrows nothing of it.
+    unsafe { kernel::unmap(memory, ENVIRONMENT_MAX) };
+    Some(result)
+}
+
+fn parse(environment: &[u8], options: &mut Options) {
+    let (mut preload, mut monitors): (&[u8], &[u8]) = (b"", b"");
+    for entry in environment.split(|&b| b == 0) {
+        let Some(equals) = entry.iter().position(|&b| b == b'=') else {
+            continue;
+        };
+        let (name, value) = (&entry[..equals], &entry[equals + 1..]);
+        options.place.note(name, value);
+        if name == b"LD_PRELOAD" {
+            preload = value;
+        }
+        let Some(name) = name.strip_prefix(b"HEAPTIDE_") else {
+            continue;
+        };
+        options.set(name, value);
+        if name == b"MONITORS" {
+            monitors = value;
+        }
+        options.handed_on.variables.push(entry);
+        options.handed_on.variables.push(b"\0");
+    }
+    note_preload(&mut options.handed_on.preload, preload, monitors);
+}
+
+/// Notes the recorder's part of `LD_PRELOAD`: the library, and behind it the monitors that
+/// `HEAPTIDE_MONITORS` names (`NAME[:OPTIONS]`, separated by semicolons).
+fn note_preload(part: &mut Text<PATH_MAX>, preload: &[u8], monitors: &[u8]) {
+    let is_monitor = |file: &[u8]| {
+        let mut names = monitors.split(|&b| b == b';');
+        names.any(|named| named.split(|&b| b == b':').next() == Some(file))
+    };
+    for entry in preload.split(|&b| is_separator(b)) {
+        let ours = if part.is_empty() { is_recorder(entry) } else { is_monitor(file_of(entry)) };
+        if ours {
+            part.push(if part.is_empty() { b"" } else { b":" });
+            part.push(entry);
+        } else if !part.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Whether a byte separates entries of `LD_PRELOAD`.
+pub fn is_separator(byte: u8) -> bool {
+    matches!(byte, b':' | b' ')
+}
+
+/// Whether an entry of `LD_PRELOAD` is the recorder's library, of whatever version.
+pub fn is_recorder(entry: &[u8]) -> bool {
+    let file = file_of(entry);
+    file.starts_with(b"libheaptide") && file.ends_with(b".so")
+}
+
+/// The file name of a path.
+pub fn file_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+/// Decimal seconds, with a fraction or without; 0 if it is no number.
+fn nanoseconds(seconds: &[u8]) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    let point = seconds.iter().position(|&b| b == b'.').unwrap_or(seconds.len());
+    let whole = number(&seconds[..point]).unwrap_or(0);
+    let digits = seconds.get(point + 1..).unwrap_or(b"");
+    let places = digits.len().min(9);
+    let part = number(&digits[..places]).unwrap_or(0) * 10u64.pow(9 - places as u32);
+    whole.saturating_mul(SECOND).saturating_add(part)
+}
+
+/// A decimal number; none if it is none or too large.
+pub fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |n, &b| match b {
+        b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u64),
+        _ => None,
+    })
+}
+
+/// Bytes in a fixed buffer that always ends with a zero; what does not fit is noted, not stored.
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+    cut: bool,
+}
+
+impl<const N: usize> Text<N> {
+    pub const fn new() -> Text<N> {
+        Text { bytes: [0; N], length: 0, cut: false }
+    }
+
+    pub fn push(&mut self, more: &[u8]) {
+        let room = N - 1 - self.length;
+        let n = more.len().min(room);
+        self.bytes[self.length..self.length + n].copy_from_slice(&more[..n]);
+        self.length += n;
+        self.cut |= n < more.len();
+    }
+
+    pub fn push_number(&mut self, mut n: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.push(&digits[at..]);
+    }
+
+    pub fn truncate(&mut self, length: usize) {
+        self.bytes[length..].fill(0);
+        self.length = length;
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Whether everything fitted.
+    pub fn is_whole(&self) -> bool {
+        !self.cut
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// As a path; none if something did not fit.
+    pub fn path(&self) -> Option<Path<'_>> {
+        if self.cut { None } else { Path::new(&self.bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(environment: &[u8]) -> Options {
+        let mut options = Options::new();
+        parse(environment, &mut options);
+        options
+    }
+
+    #[test]
+    fn options_of_the_environment() {
+        let options = parsed(
+            b"PATH=/bin\0HEAPTIDE_MODE=scopes\0HEAPTIDE_THRESHOLD=<100\0HEAPTIDE_REUSE=off\0\
+              HEAPTIDE_OUTPUT=/tmp/a b\0HEAPTIDE_SNAPSHOT_EVERY=0.25\0HEAPTIDE_MAX_SIZE=12\0",
+        );
+        assert!(options.mode == Mode::Scopes && !options.reuse && options.is_wanted());
+        assert_eq!((options.threshold, options.max_size), (Some((100, true)), 12));
+        assert_eq!(
+            (options.output.bytes(), options.snapshot_every_ns),
+            (&b"/tmp/a b"[..], 250_000_000)
+        );
+        assert_eq!(options.handed_on.value(b"HEAPTIDE_MODE"), Some(&b"scopes"[..]));
+        assert_eq!(options.handed_on.value(b"PATH"), None);
+        assert!(!parsed(b"HEAPTIDE_MODE=off\0").is_wanted());
+        assert!(!parsed(b"HEAPTIDE_FOLLOW=0\0").is_wanted());
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_set_nothing() {
+        let options = parsed(b"HEAPTIDE_THRESHOLD=1k\0HEAPTIDE_MAX_SIZE=-1\0HEAPTIDE_START\0");
+        assert_eq!((options.threshold, options.max_size, options.start_off), (None, 0, false));
+    }
+
+    #[test]
+    fn the_part_of_ld_preload_that_is_handed_on() {
+        let preload = |environment: &[u8]| parsed(environment).handed_on.preload.bytes().to_vec();
+        let ours = b"LD_PRELOAD=/x/libheaptide.so:/m/libmine.so:/y/libother.so\0\
+                     HEAPTIDE_MONITORS=libmine.so:a=1;libno.so\0";
+        assert_eq!(preload(ours), b"/x/libheaptide.so:/m/libmine.so");
+        assert_eq!(
+            preload(b"LD_PRELOAD=/a/libfirst.so libheaptide.0.1.so\0"),
+            b"libheaptide.0.1.so"
+        );
+        assert_eq!(preload(b"LD_PRELOAD=/a/libfirst.so\0"), b"");
+    }
+
+    #[test]
+    fn decimal_numbers() {
+        let largest = b"18446744073709551615";
+        assert_eq!(number(largest), Some(u64::MAX));
+        assert_eq!([number(b"18446744073709551616"), number(b"1x")], [None, None]);
+        let seconds: [&[u8]; 4] = [b"2", b"1.5", b"0.0000000019", b"."];
+        assert_eq!(seconds.map(nanoseconds), [2_000_000_000, 1_500_000_000, 1, 0]);
+    }
+
+    #[test]
+    fn text_that_does_not_fit_is_no_path() {
+        let mut text = Text::<8>::new();
+        text.push(b"abc");
+        text.push_number(40);
+        assert!(text.is_whole() && text.path().is_some());
+        text.push(b"def");
+        assert_eq!((text.bytes(), text.is_whole()), (&b"abc40de"[..], false));
+        assert!(text.path().is_none());
+        text.truncate(3);
+        assert_eq!(text.bytes(), b"abc");
+    }
+}

@@ -1,0 +1,74 @@
+//! Rare and large work, done on a stack of the recorder's own: the program's may have a few KiB
+//! left. What runs on the program's stack stays within 2 KiB, which `cargo xtask tidy` checks.
+//!
+//! Meanwhile the thread's signals wait. A handler would run on this stack: it may need more of it
+//! than there is, and that of a garbage collector takes the stack pointer for the program's.
+
+use crate::sys::{confined, front, kernel};
+
+/// Bytes of a stack that is mapped for one call. It holds paths and buffers.
+const BYTES: usize = 128 << 10;
+
+/// Does `work` on a stack that is mapped for it; none if there is no memory.
+#[cold]
+#[inline(never)]
+pub fn call<R>(work: impl FnOnce() -> R) -> Option<R> {
+    if front::is_under_valgrind() {
+        return Some(work()); // it takes another stack's memory for what was never written
+    }
+    let memory = kernel::map_private(BYTES);
+    if memory.is_null() {
+        return None;
+    }
+    // SAFETY: the end of fresh memory, which is used for nothing else.
+    let result = unsafe { call_at(memory.add(BYTES), work) };
+    // SAFETY: the work is done, and nothing refers to its stack.
+    unsafe { kernel::unmap(memory, BYTES) };
+    result
+}
+
+/// Does `work` on the stack that ends at `top`. A program that forbids itself system calls cannot
+/// have its signals held back: there it is done on the program's stack.
+///
+/// # Safety
+/// `top` is 16-aligned, and below it is memory enough that nothing else uses.
+#[cold]
+#[inline(never)]
+pub unsafe fn call_at<R>(top: *mut u8, work: impl FnOnce() -> R) -> Option<R> {
+    if !confined::may_call() {
+        return Some(work());
+    }
+    let mut job = Job { work: Some(work), result: None };
+    let run = run_of(&job);
+    let before = kernel::block_signals();
+    switch(top, run, &raw mut job as *mut u8);
+    kernel::restore_signals(before);
+    job.result
+}
+
+/// What is to be done, and what came of it.
+struct Job<F, R> {
+    work: Option<F>,
+    result: Option<R>,
+}
+
+fn run_of<F: FnOnce() -> R, R>(_: &Job<F, R>) -> extern "C" fn(*mut u8) {
+    run::<F, R>
+}
+
+extern "C" fn run<F: FnOnce() -> R, R>(job: *mut u8) {
+    // SAFETY: `call_at` hands over a job of this type, and waits.
+    let job = unsafe { &mut *(job as *mut Job<F, R>) };
+    job.result = job.work.take().map(|work| work());
+}
+
+/// Calls `run` with the stack pointer at `top`.
+#[inline(never)]
+fn switch(top: *mut u8, run: extern "C" fn(*mut u8), job: *mut u8) {
+    // SAFETY: as `call_at`'s caller promises. r12 is kept by the callee, so the old stack pointer
+    // comes back.
+    unsafe {
+        core::arch::asm!("xchg rsp, r12", "call {run}", "mov rsp, r12",
+            run = in(reg) run, in("rdi") job, inout("r12") top => _, clobber_abi("C"));
+    }
+}
