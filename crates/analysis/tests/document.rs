@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::mem::offset_of;
 
+use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::metadata::{Metadata, Status, StatusKind, VERSION};
 use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
@@ -32,6 +33,17 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
         line.split('|').map(|cell| cell.trim().to_owned()).collect()
     };
     section.lines().filter(|line| line.starts_with('|')).map(cells).collect()
+}
+
+/// Adding a metric adds it to the page, in the order of the columns.
+#[test]
+fn the_page_of_recordings_lists_every_metric() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recording.md");
+    let page = fs::read_to_string(path).unwrap();
+    let rows = rows(&page, "Metrics");
+    let listed: Vec<&str> = rows.iter().skip(2).flat_map(|row| row[0].split(", ")).collect();
+    let expected: Vec<&str> = Measure::all().iter().map(|measure| measure.name()).collect();
+    assert_eq!(listed, expected, "docs/recording.md, Metrics");
 }
 
 /// Holds the table of a record to the record: each field with offset and size, none left out.

@@ -23,9 +23,12 @@ pub use views::{
     LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineFormat, TimelineOptions, Widths,
 };
 
+/// The width of help texts.
+const HELP_COLUMNS: usize = 100;
+
 /// Record every memory allocation of a program; report peak usage, leaks, temporaries by stack.
 #[derive(Parser, Debug)]
-#[command(name = "heaptide", version, max_term_width = 100, after_help = EXAMPLE)]
+#[command(name = "heaptide", version, max_term_width = HELP_COLUMNS, after_help = EXAMPLE)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Options {
     /// What to do.
@@ -185,7 +188,7 @@ Example:
 
 /// `heaptide report`.
 #[derive(Args, Debug)]
-#[command(after_help = REPORT_EXAMPLE)]
+#[command(after_help = report_help())]
 pub struct ReportOptions {
     #[command(flatten)]
     pub source: Source,
@@ -207,12 +210,23 @@ pub struct ReportOptions {
 
 const REPORT_EXAMPLE: &str = "\
 Example:
-  heaptide report app.heaptide --by function --sort temporary --top 20
+  heaptide report app.heaptide --by function --sort temporary --top 20";
 
-Metrics:
-  allocations frees reallocations failed requested_bytes usable_bytes freed_bytes live_blocks
-  live_bytes peak_bytes at_peak_blocks at_peak_bytes temporary cross_thread_frees largest_bytes
-  frees_here freed_here_bytes";
+/// The example, and the metrics in lines that fit.
+fn report_help() -> String {
+    let mut help = format!("{REPORT_EXAMPLE}\n\nMetrics:\n ");
+    let mut column = 1;
+    for measure in Measure::all() {
+        let width = 1 + measure.name().len();
+        if column + width > HELP_COLUMNS {
+            help.push_str("\n ");
+            column = 1;
+        }
+        help.push_str(&format!(" {measure}"));
+        column += width;
+    }
+    help
+}
 
 /// Output formats of `report`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -402,7 +402,7 @@ impl Filler {
     }
 
     fn measures(&mut self, row: usize, measures: &Measures) {
-        for measure in of_rows() {
+        for measure in Measure::of_parts() {
             self.uint(measure.name(), row, measure.of(measures));
         }
     }
@@ -438,38 +438,9 @@ fn scope_attributes<'a>(
     attributes
 }
 
-/// Measures that rows have: only processes have a peak.
-fn of_rows() -> impl Iterator<Item = Measure> {
-    Measure::all().iter().copied().filter(|measure| *measure == measure.of_sites())
-}
-
 /// A measure as a column.
 fn measure(measure: Measure) -> Info {
-    let unit = match measure {
-        _ if measure.is_bytes() => "bytes",
-        Measure::Reallocations | Measure::Failed => "events",
-        _ => "blocks",
-    };
-    let says = match measure {
-        Measure::Allocations => "blocks allocated, including by realloc",
-        Measure::Frees => "blocks freed, by any thread",
-        Measure::Reallocations => "blocks reallocated",
-        Measure::Failed => "failed allocations",
-        Measure::RequestedBytes => "requested bytes",
-        Measure::UsableBytes => "usable bytes",
-        Measure::FreedBytes => "usable bytes freed",
-        Measure::LiveBlocks => "blocks allocated and not freed",
-        Measure::LiveBytes => "bytes allocated and not freed",
-        Measure::PeakBytes => "peak of live bytes",
-        Measure::AtPeakBlocks => "blocks live at the peak of the process",
-        Measure::AtPeakBytes => "bytes live at the peak of the process",
-        Measure::Temporary => "blocks freed by the allocating thread before its next allocation",
-        Measure::CrossThreadFrees => "blocks freed by a thread other than the allocating one",
-        Measure::LargestBytes => "largest request",
-        Measure::FreesHere => "frees performed here, of any block",
-        Measure::FreedHereBytes => "bytes freed here, of any block",
-    };
-    Info::uint(measure.name(), unit, says)
+    Info::uint(measure.name(), measure.unit().name(), measure.description())
 }
 
 #[cfg(test)]

@@ -283,8 +283,10 @@ pub(crate) fn serialize_part<M: SerializeMap>(
     mode: Mode,
     map: &mut M,
 ) -> Result<(), M::Error> {
-    let mut own = Measure::all().iter().filter(|m| **m != Measure::PeakBytes);
-    own.try_for_each(|m| map.serialize_entry(m.name(), &value(*m, measures, mode)))
+    for measure in Measure::of_parts() {
+        map.serialize_entry(measure.name(), &value(measure, measures, mode))?;
+    }
+    Ok(())
 }
 
 struct SizeClass<'a>(&'a heaptide_analysis::model::SizeClass);

@@ -76,8 +76,8 @@ pub(crate) fn section(
         out,
         "  {:>6} {:>10} {:>10}  function and callers",
         "share",
-        unit(measure),
-        unit(second)
+        measure.heading(),
+        second.heading()
     )?;
     for hotspot in found.iter().take(rows) {
         let value = measure.of(&hotspot.measures);
@@ -105,19 +105,6 @@ pub(crate) fn section(
         )?;
     }
     Ok(())
-}
-
-/// A column's heading: what its numbers count.
-fn unit(measure: Measure) -> &'static str {
-    match measure {
-        Measure::LiveBlocks | Measure::AtPeakBlocks => "blocks",
-        Measure::Allocations => "allocs",
-        Measure::Reallocations => "reallocs",
-        Measure::CrossThreadFrees => "frees",
-        Measure::FreesHere => "frees",
-        _ if measure.is_bytes() => "bytes",
-        other => other.name(),
-    }
 }
 
 /// The function, the helper that it allocates through, its place.

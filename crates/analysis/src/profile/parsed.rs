@@ -167,7 +167,7 @@ impl Before {
         let Some(site) = self.sites.get(&id) else {
             return;
         };
-        take_off(measures, &measures_of(site));
+        measures.subtract_counters(&measures_of(site));
         let [blocks, usable_bytes, requested_bytes] = site.moved;
         moved.blocks = moved.blocks.saturating_sub(blocks);
         moved.usable_bytes = moved.usable_bytes.saturating_sub(usable_bytes);
@@ -182,7 +182,7 @@ impl Before {
         measures_of: impl Fn(&format::Lane) -> Measures,
     ) {
         if let Some(lane) = self.lanes.get(&index) {
-            take_off(measures, &measures_of(lane));
+            measures.subtract_counters(&measures_of(lane));
         }
     }
 
@@ -204,20 +204,4 @@ impl Before {
         }
         lanes
     }
-}
-
-/// Counts and sums less those before; live, the peak and the largest request stay.
-fn take_off(is: &mut Measures, was: &Measures) {
-    let less = |is: &mut u64, was: u64| *is = is.saturating_sub(was);
-    less(&mut is.allocations, was.allocations);
-    less(&mut is.frees, was.frees);
-    less(&mut is.reallocations, was.reallocations);
-    less(&mut is.failed, was.failed);
-    less(&mut is.requested_bytes, was.requested_bytes);
-    less(&mut is.usable_bytes, was.usable_bytes);
-    less(&mut is.freed_bytes, was.freed_bytes);
-    less(&mut is.temporary, was.temporary);
-    less(&mut is.cross_thread_frees, was.cross_thread_frees);
-    less(&mut is.frees_here, was.frees_here);
-    less(&mut is.freed_here_bytes, was.freed_here_bytes);
 }

@@ -291,14 +291,12 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
         freed_bytes: gone_bytes - lent(site),
         live_blocks: difference(record.allocations, frees),
         live_bytes: difference(record.usable_bytes, gone_bytes),
-        peak_bytes: 0,
         at_peak_blocks: difference(owner_blocks, remote_blocks),
         at_peak_bytes: difference(owner_bytes, remote_bytes),
         temporary: record.temporary,
         cross_thread_frees: not_negative(record.remote_frees),
         largest_bytes: record.largest_bytes,
-        frees_here: 0,
-        freed_here_bytes: 0,
+        ..Measures::default()
     }
 }
 

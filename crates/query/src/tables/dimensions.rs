@@ -6,7 +6,7 @@ use heaptide_analysis::views::scopes;
 use rustc_hash::FxHashMap;
 
 use super::sites::{Places, stack_column, stack_nodes};
-use super::{Filler, Info, Records, Source, measure, of_rows};
+use super::{Filler, Info, Records, Source, measure};
 use crate::value::Kind;
 
 pub(super) const STACKS: Source = Source {
@@ -18,7 +18,7 @@ pub(super) const STACKS: Source = Source {
             Info::text("frame", "innermost function"),
             Info::uint("depth", "frames", "number of functions"),
         ];
-        all.extend(of_rows().map(measure));
+        all.extend(Measure::of_parts().map(measure));
         all
     },
     records: Records::Tables(|filler, process| {
@@ -74,7 +74,7 @@ pub(super) const SCOPES: Source = Source {
             Info::text("value", "name"),
             Info::uint("entered", "times", "number of times entered"),
         ];
-        all.extend(of_rows().map(measure));
+        all.extend(Measure::of_parts().map(measure));
         all
     },
     records: Records::Tables(|filler, process| {
@@ -100,7 +100,7 @@ pub(super) const LABELS: Source = Source {
             Info::new("pool", Kind::Bool, "", "is a pool"),
             Info::text("kind", "kind of memory: heap, outside, pool_block, pool_chunk, …"),
         ];
-        all.extend(of_rows().map(measure));
+        all.extend(Measure::of_parts().map(measure));
         all
     },
     records: Records::Tables(|filler, process| {
@@ -133,7 +133,7 @@ pub(super) const LANES: Source = Source {
             Info::text("lane", "name of the threads").also("thread"),
             Info::uint("threads", "threads", "number of threads"),
         ];
-        all.extend(of_rows().map(measure));
+        all.extend(Measure::of_parts().map(measure));
         all
     },
     records: Records::Tables(|filler, process| {
@@ -225,7 +225,7 @@ pub(super) const MODULES: Source = Source {
             Info::new("end", Kind::Address, "", "one past the last address"),
             Info::new("unloaded", Kind::Bool, "", "unloaded before the end"),
         ];
-        all.extend(of_rows().map(measure));
+        all.extend(Measure::of_parts().map(measure));
         all
     },
     records: Records::Tables(|filler, process| {

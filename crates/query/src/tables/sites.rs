@@ -1,9 +1,9 @@
 //! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
 
-use heaptide_analysis::model::{FrameId, Process, ScopeId, Site, StackId};
+use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
 use heaptide_analysis::views::aggregate::Functions;
 
-use super::{Filler, Info, Records, Source, measure, of_rows};
+use super::{Filler, Info, Records, Source, measure};
 use crate::table::{AttributeId, Form, NodeId};
 use crate::value::{Bits, Kind};
 
@@ -39,7 +39,7 @@ fn columns() -> Vec<Info> {
             .also("alloc.total_size"),
         Info::uint("count", "blocks", "allocations; the column that count() sums").if_named(),
     ]);
-    all.extend(of_rows().map(measure));
+    all.extend(Measure::of_parts().map(measure));
     all.extend([
         Info::uint("slack_bytes", "bytes", "usable bytes beyond the requested ones"),
         Info::uint("moved_blocks", "blocks", "allocations moved here by labelling"),
@@ -218,7 +218,7 @@ struct Of {
     lane: Column,
     size: Column,
     count: Column,
-    measures: Vec<(heaptide_analysis::model::Measure, AttributeId)>,
+    measures: Vec<(Measure, AttributeId)>,
     others: [Column; 5],
     lanes: Vec<Bits>,
     malloc: Bits,
@@ -230,8 +230,9 @@ impl Of {
         let lanes = process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect();
         let malloc = strings.bits("malloc");
         let column = |name| filler.column(name);
-        let measures =
-            of_rows().filter_map(|of| column(of.name()).map(|column| (of, column))).collect();
+        let measures = Measure::of_parts()
+            .filter_map(|of| column(of.name()).map(|column| (of, column)))
+            .collect();
         let others = [
             "slack_bytes",
             "moved_blocks",
