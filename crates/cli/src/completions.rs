@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use heaptide_command::error::Error;
+use heaptide_command::source;
 
-use crate::error::Error;
 use crate::options::{CompletionsOptions, Options};
-use crate::source;
 
 /// Prints the script.
 pub fn completions(options: &CompletionsOptions) -> Result<ExitCode, Error> {

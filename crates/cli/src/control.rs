@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot;
+use heaptide_command::error::Error;
 use heaptide_format::{FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
-
-use crate::Error;
 
 /// How long an answer is waited for: a program that allocates at all does so sooner.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -7,13 +7,14 @@ use std::thread::{Builder, ScopedJoinHandle};
 
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::text::of_path;
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::{FAILED, source};
 use heaptide_format::Request;
 
 use crate::control::{Answer, Control, Wait};
-use crate::error::Error;
-use crate::message::message;
 use crate::options::{Action, CtlOptions};
-use crate::{FAILED, source, status};
+use crate::status;
 
 /// A threshold's value says by this bit that stacks are for requests below it.
 const BELOW: u64 = 1 << 63;

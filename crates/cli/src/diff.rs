@@ -6,20 +6,19 @@ use std::process::ExitCode;
 
 use heaptide_analysis::model::{Measure, Mode, Process};
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
+use heaptide_command::damage::Listed;
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::selection::Source;
+use heaptide_command::{NEGATIVE, output, source};
 use heaptide_render::diff::graph::{self, Drawing, Scale};
 use heaptide_render::diff::text::{growth, signed};
 use heaptide_render::diff::{Rows, View, json, text};
 use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
-use crate::NEGATIVE;
-use crate::damage::Listed;
-use crate::error::Error;
 use crate::growth::Limit;
-use crate::message::message;
-use crate::options::{DiffBy, DiffFormat, DiffOptions, Source, Widths};
-use crate::output;
-use crate::source;
+use crate::options::{DiffBy, DiffFormat, DiffOptions, Widths};
 
 /// Compares them, and says whether the measure grew by too much.
 pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {

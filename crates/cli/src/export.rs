@@ -6,20 +6,17 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use heaptide_analysis::model::{Combine, Mode, Process, Recording};
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::{NEGATIVE, output, source, values};
 use heaptide_render::flamegraph::{self, Lanes};
 use heaptide_render::folded::{self, Notes};
 use heaptide_render::{
     callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
 };
 
-use crate::NEGATIVE;
-use crate::error::Error;
-use crate::message::message;
 use crate::options::{ExportFormat, ExportOptions};
-use crate::output;
-use crate::source;
 use crate::sql;
-use crate::values;
 
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {

@@ -6,14 +6,12 @@ use std::process::ExitCode;
 
 use heaptide_analysis::model::Process;
 use heaptide_analysis::text::of_path;
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::{NEGATIVE, output, source};
 use heaptide_render::flamegraph::{self, Lanes};
 
-use crate::NEGATIVE;
-use crate::error::Error;
-use crate::message::message;
 use crate::options::FlamegraphOptions;
-use crate::output;
-use crate::source;
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {

@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use heaptide_analysis::views::diff::Change;
-
-use crate::values;
+use heaptide_command::values;
 
 /// The most that it may grow by.
 #[derive(Clone, Copy, PartialEq, Debug)]

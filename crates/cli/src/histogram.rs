@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use heaptide_analysis::model::Measure;
+use heaptide_command::error::Error;
+use heaptide_command::{NEGATIVE, source};
 use heaptide_render::histogram;
 
-use crate::NEGATIVE;
-use crate::error::Error;
 use crate::options::{Format, HistogramOptions};
-use crate::source;
 
 /// Prints the sizes.
 pub fn histogram(options: &HistogramOptions) -> Result<ExitCode, Error> {

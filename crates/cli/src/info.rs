@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use heaptide_analysis::model::Process;
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
+use heaptide_command::error::Error;
+use heaptide_command::source;
 use heaptide_render::info;
 
-use crate::error::Error;
 use crate::options::InfoOptions;
-use crate::{source, status};
+use crate::status;
 
 /// Prints the description.
 pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {

@@ -5,12 +5,11 @@ use std::process::ExitCode;
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::views::suppressions::Suppressions;
+use heaptide_command::error::Error;
+use heaptide_command::{NEGATIVE, source};
 use heaptide_render::leaks;
 
-use crate::NEGATIVE;
-use crate::error::Error;
 use crate::options::{Format, LeaksOptions};
-use crate::source;
 
 /// The largest file of suppressions that is read, in bytes.
 const FILE_LIMIT: u64 = 16 << 20;

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use heaptide_command::error::Error;
+use heaptide_command::source;
 use nix::unistd::Uid;
 
 use crate::private_dir::PrivateDir;
-use crate::{Error, source};
 
 /// The library itself.
 pub static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptide.so"));

@@ -37,10 +37,8 @@ mod watch;
 
 use std::process::ExitCode;
 
-use heaptide_reading::error::Error;
-use heaptide_reading::{
-    FAILED, NEGATIVE, damage, entry, error, message, output, progress, source, values,
-};
+use heaptide_command::error::Error;
+use heaptide_command::{FAILED, entry};
 use heaptide_supervise::exec;
 
 use options::{Command, Options};

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use heaptide_command::error::Error;
+use heaptide_command::source;
 
-use crate::error::Error;
 use crate::options::{ManOptions, Options};
-use crate::source;
 
 /// Writes a page a command into a directory, or the main page to standard output.
 pub fn man(options: &ManOptions) -> Result<ExitCode, Error> {

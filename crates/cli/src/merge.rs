@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use heaptide_analysis::recording::merge::{Doing, merge as merge_recordings};
 use heaptide_analysis::recording::metadata::{self, Metadata};
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::progress::Progress;
 
-use crate::error::Error;
 use crate::guardian::Guardian;
-use crate::message::message;
 use crate::options::MergeOptions;
 use crate::place::Place;
-use crate::progress::Progress;
 
 /// Copies them and says what there is.
 pub fn merge(options: &MergeOptions) -> Result<ExitCode, Error> {

@@ -7,9 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use heaptide_analysis::files::input;
+use heaptide_command::error::Error;
 use heaptide_supervise::program::check_library;
-
-use crate::Error;
 
 /// What the loader and the libraries are told.
 #[derive(Default, Debug)]

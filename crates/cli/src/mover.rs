@@ -15,9 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::trace::live::{Events, Opened};
+use heaptide_command::error::Error;
 use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
-
-use crate::Error;
 
 /// Profiles are looked at so often while there is much to move, and while there is nothing.
 const SOONEST: Duration = Duration::from_millis(5);

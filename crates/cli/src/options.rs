@@ -9,14 +9,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::views::aggregate::GroupBy;
+use heaptide_command::selection::{Origins, Selection, Source};
+use heaptide_command::sql::SqlOptions;
+use heaptide_command::values;
 
-use crate::values;
-
+mod format;
 mod query;
 mod views;
 
-pub use heaptide_reading::selection::{Origins, Selection, Source, Which};
-pub use heaptide_reading::sql::SqlOptions;
+pub use format::Format;
+use format::metric_parser;
 pub use query::QueryOptions;
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
@@ -228,15 +230,6 @@ fn report_help() -> String {
     help
 }
 
-/// Output formats of `report`.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// For reading
-    Text,
-    /// All data, for scripts
-    Json,
-}
-
 /// `heaptide tree`.
 #[derive(Args, Debug)]
 #[command(after_help = TREE_EXAMPLE)]
@@ -402,12 +395,6 @@ pub struct CompletionsOptions {
     /// Shell to print the script for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
-}
-
-/// Parses a metric by its name.
-fn metric_parser() -> impl TypedValueParser<Value = Measure> {
-    let names = Measure::all().iter().map(|m| m.name());
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>())
 }
 
 /// What a row of a report stands for.

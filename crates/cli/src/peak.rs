@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use heaptide_analysis::model::Measure;
+use heaptide_command::error::Error;
+use heaptide_command::{NEGATIVE, source};
 use heaptide_render::peak;
 
-use crate::NEGATIVE;
-use crate::error::Error;
 use crate::options::{Format, PeakOptions};
-use crate::source;
 
 /// Prints the peak.
 pub fn peak(options: &PeakOptions) -> Result<ExitCode, Error> {

@@ -17,10 +17,9 @@ use heaptide_analysis::files::file_names::METADATA_FILE;
 use heaptide_analysis::is_file_of_recording;
 use heaptide_analysis::recording::metadata::Metadata;
 use heaptide_analysis::recording::running;
+use heaptide_command::error::Error;
 use heaptide_format::PROFILE_SUFFIX;
 use nix::fcntl::OFlag;
-
-use crate::Error;
 
 /// Bytes of a recording's name that the names beside it have: with what is around them they must
 /// not be longer than a file system allows.

@@ -6,18 +6,16 @@ use std::process::ExitCode;
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Recording;
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::{NEGATIVE, output, source};
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
 use heaptide_query::{QueryError, cali, format, parse, parse_format, run};
 
-use crate::NEGATIVE;
-use crate::error::Error;
-use crate::message::message;
 use crate::options::QueryOptions;
-use crate::output;
-use crate::source;
 use crate::sql;
 
 /// What to say of events of snapshots.

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::aggregate::GroupBy;
+use heaptide_command::error::Error;
+use heaptide_command::selection::Which;
+use heaptide_command::{NEGATIVE, source};
 use heaptide_render::{json, origins, table, text};
 
-use crate::NEGATIVE;
-use crate::error::Error;
-use crate::options::{Format, ReportOptions, Rows, Which};
-use crate::source;
+use crate::options::{Format, ReportOptions, Rows};
 
 /// Prints the report.
 pub fn report(options: &ReportOptions) -> Result<ExitCode, Error> {

@@ -7,6 +7,9 @@ use std::process::{ExitCode, ExitStatus};
 
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Metadata, Status, StatusKind};
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::progress::Progress;
 use heaptide_format::PROFILE_SUFFIX;
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
@@ -16,12 +19,9 @@ use heaptide_supervise::signals::Signals;
 use heaptide_supervise::start::{Held, Program};
 use heaptide_supervise::supervisor::{Ended, Supervisor};
 
-use crate::Error;
-use crate::message::message;
 use crate::mover::Mover;
 use crate::options::{Mode, RunOptions};
 use crate::place::{Place, Recorded, Whereabouts};
-use crate::progress::Progress;
 use crate::settings::{self, Settings};
 use crate::watch::Watch;
 

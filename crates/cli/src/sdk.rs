@@ -10,11 +10,11 @@ use std::process::ExitCode;
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::text::of_path;
+use heaptide_command::error::Error;
+use heaptide_command::source;
 
-use crate::error::Error;
 use crate::library;
 use crate::options::SdkOptions;
-use crate::source;
 
 /// Headers, monitors, the Rust crate and the Python package, by the path below the directory.
 static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));

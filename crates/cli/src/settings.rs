@@ -5,12 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use heaptide_command::error::Error;
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::program::check_library;
 
+use crate::library;
 use crate::monitors::{self, Monitors};
 use crate::options::{Mode, RunOptions};
-use crate::{Error, library};
 
 /// The variable that sets how much is recorded.
 const MODE: &str = "HEAPTIDE_MODE";

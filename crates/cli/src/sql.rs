@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::error::Error;
+use heaptide_command::error::Error;
 
 /// The program.
 const PROGRAM: &str = "heaptide-sql";

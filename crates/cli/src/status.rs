@@ -6,13 +6,13 @@ use std::path::Path;
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::trace::file::path_of;
+use heaptide_command::error::Error;
 use heaptide_format::{
     CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind, TRACE_ON,
 };
 use heaptide_render::quantity::bytes;
 
 use crate::control::Control;
-use crate::error::Error;
 
 /// Snapshots and marks that are shown, the newest: a screen.
 const SHOWN: usize = 20;

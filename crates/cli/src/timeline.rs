@@ -7,13 +7,13 @@ use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::selection::pattern::BadPattern;
+use heaptide_command::error::Error;
+use heaptide_command::progress::Progress;
+use heaptide_command::selection::{Source, Which};
+use heaptide_command::{NEGATIVE, damage, source};
 use heaptide_render::timeline::{self, Moment};
 
-use crate::error::Error;
-use crate::options::{Source, TimelineFormat, TimelineOptions, Which};
-use crate::progress::Progress;
-use crate::source;
-use crate::{NEGATIVE, damage};
+use crate::options::{TimelineFormat, TimelineOptions};
 
 /// Columns where there is no terminal to ask.
 const WIDTH: usize = 100;

@@ -4,12 +4,11 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use heaptide_analysis::model::{Process, Recording};
+use heaptide_command::error::Error;
+use heaptide_command::{NEGATIVE, source};
 use heaptide_render::{scopes, tree};
 
-use crate::NEGATIVE;
-use crate::error::Error;
 use crate::options::TreeOptions;
-use crate::source;
 
 /// Prints the tree.
 pub fn tree(options: &TreeOptions) -> Result<ExitCode, Error> {

@@ -6,9 +6,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::recording::running;
+use heaptide_command::message::message;
 
 use crate::control::{Control, Wait};
-use crate::message::message;
 
 /// Programs are looked after first so soon, and last so seldom: an idle one may never answer.
 const SETTLE_FIRST: Duration = Duration::from_millis(5);

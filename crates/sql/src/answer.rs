@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptide_reading::NEGATIVE;
-use heaptide_reading::error::Error;
-use heaptide_reading::output;
-use heaptide_reading::source;
-use heaptide_reading::sql::{SqlFormat, SqlOptions};
+use heaptide_command::NEGATIVE;
+use heaptide_command::error::Error;
+use heaptide_command::output;
+use heaptide_command::source;
+use heaptide_command::sql::{SqlFormat, SqlOptions};
 
 use crate::prompt;
 use crate::recordings;

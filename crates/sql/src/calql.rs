@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::{output, source};
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::{Make, Stream};
 use heaptide_query::table::{AttributeId, Form, NodeId, Table};
 use heaptide_query::tables::{self, Info, Source, Wanted};
 use heaptide_query::value::{Bits, Kind};
 use heaptide_query::{format, parse, parse_format, run};
-use heaptide_reading::error::Error;
-use heaptide_reading::message::message;
-use heaptide_reading::{output, source};
 use rustc_hash::FxHashMap;
 
 use crate::columns::{RUN, SCOPES};

@@ -17,8 +17,8 @@ use datafusion::object_store::{ObjectMeta, path::Path as ObjectPath};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::prelude::Expr;
+use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
-use heaptide_reading::error::Error;
 
 use crate::columns;
 use crate::layout::{self, IN_PATHS, Place};

@@ -2,8 +2,8 @@
 //! is known the line of the statement with a caret below.
 
 use datafusion::common::{DataFusionError, SchemaError};
+use heaptide_command::error::Error;
 use heaptide_query::QueryError;
-use heaptide_reading::error::Error;
 
 /// The error of a statement.
 pub fn explain(sql: &str, error: &DataFusionError) -> Error {

@@ -11,11 +11,11 @@ use clap::Args;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
+use heaptide_command::NEGATIVE;
+use heaptide_command::error::Error;
+use heaptide_command::selection::{Selection, Source};
+use heaptide_command::source;
 use heaptide_query::tables::Source as Table;
-use heaptide_reading::NEGATIVE;
-use heaptide_reading::error::Error;
-use heaptide_reading::selection::{Selection, Source};
-use heaptide_reading::source;
 
 use crate::columns;
 use crate::explain::explain;

@@ -23,8 +23,8 @@ mod statements;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use heaptide_reading::entry;
-use heaptide_reading::sql::SqlOptions;
+use heaptide_command::entry;
+use heaptide_command::sql::SqlOptions;
 
 use calql::QueryOptions;
 use export::ExportOptions;

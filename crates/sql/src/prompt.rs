@@ -6,11 +6,11 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use heaptide_command::error::Error;
+use heaptide_command::message::{message, report};
+use heaptide_command::source;
+use heaptide_command::sql::SqlFormat;
 use heaptide_query::tables::Source;
-use heaptide_reading::error::Error;
-use heaptide_reading::message::{message, report};
-use heaptide_reading::source;
-use heaptide_reading::sql::SqlFormat;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;

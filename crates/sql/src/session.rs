@@ -6,8 +6,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
-use heaptide_reading::error::Error;
 use tokio::runtime::Runtime;
 
 use crate::dataset::DatasetTable;

@@ -12,8 +12,8 @@ use datafusion::arrow::json::writer::JsonArray;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::parquet::arrow::ArrowWriter;
 use heaptide_analysis::text::printable;
-use heaptide_reading::error::Error;
-use heaptide_reading::sql::SqlFormat;
+use heaptide_command::error::Error;
+use heaptide_command::sql::SqlFormat;
 use heaptide_render::csv::cell;
 use heaptide_render::json_text::PrintableJson;
 

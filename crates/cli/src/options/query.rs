@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use heaptide_reading::selection::OF_RECORDINGS;
-
-use super::{Selection, Source};
+use heaptide_command::selection::{OF_RECORDINGS, Selection, Source};
 
 /// `heaptide query`.
 #[derive(Args, Debug)]

@@ -6,12 +6,13 @@ use clap::{Args, ValueEnum};
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_command::selection::{Origins, Selection, Source};
+use heaptide_command::values;
 use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
 
 use crate::growth::Limit;
-use crate::values;
 
-use super::{Format, Origins, Selection, Source, metric_parser};
+use super::format::{Format, metric_parser};
 
 /// `heaptide export`.
 #[derive(Args, Debug)]

@@ -1,5 +1,5 @@
-//! What the commands that read recordings have in common: the words that say what of which
-//! recording is meant, opening it, and pages, files, errors and progress.
+//! The library of the two binaries, `heaptide` and `heaptide-sql`: it opens the selected part of a
+//! recording, writes output and messages, shows progress, and determines the exit status.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command

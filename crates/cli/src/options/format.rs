@@ -1,0 +1,20 @@
+//! Output formats and metrics: values of options that several commands have.
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use heaptide_analysis::model::Measure;
+
+/// Output formats of views without a format of their own.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// For reading
+    Text,
+    /// All data, for scripts
+    Json,
+}
+
+/// Parses a metric by its name.
+pub fn metric_parser() -> impl TypedValueParser<Value = Measure> {
+    let names = Measure::all().iter().map(|m| m.name());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>())
+}
