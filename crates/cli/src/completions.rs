@@ -1,17 +1,15 @@
 //! `heaptide completions`: a completion script from the table of options.
 
-use std::process::ExitCode;
-
 use clap::CommandFactory;
-use heaptide_command::error::Error;
-use heaptide_command::source;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::output;
 
 use crate::options::{CompletionsOptions, Options};
 
 /// Prints the script.
-pub fn completions(options: &CompletionsOptions) -> Result<ExitCode, Error> {
+pub fn completions(options: &CompletionsOptions) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Options::command(), "heaptide", &mut script);
-    source::print(|out| out.write_all(&script))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(|out| out.write_all(&script))?;
+    Ok(())
 }

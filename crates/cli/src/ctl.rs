@@ -2,14 +2,14 @@
 
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 use std::thread::{Builder, ScopedJoinHandle};
 
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::text::of_path;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
-use heaptide_command::{FAILED, source};
+use heaptide_command::outcome::{FAILED, Outcome, Stop};
+use heaptide_command::output;
 use heaptide_format::Request;
 
 use crate::control::{Answer, Control, Wait};
@@ -32,7 +32,7 @@ struct Said {
 }
 
 /// Does it with each process asked for.
-pub fn ctl(options: &CtlOptions) -> Result<ExitCode, Error> {
+pub fn ctl(options: &CtlOptions) -> Outcome {
     let found = find(&options.target, options.pid)?;
     let (mut all_done, mut printed) = (true, Ok(()));
     for some in found.chunks(AT_ONCE) {
@@ -40,7 +40,7 @@ pub fn ctl(options: &CtlOptions) -> Result<ExitCode, Error> {
             match said {
                 Ok(said) => {
                     // The other processes are asked, too, if nobody reads the answers.
-                    let done = source::print_page(|out| out.write_all(said.done.as_bytes()));
+                    let done = output::print_page(|out| out.write_all(said.done.as_bytes()));
                     printed = printed.and(done);
                     said.later.iter().for_each(message);
                 }
@@ -52,9 +52,9 @@ pub fn ctl(options: &CtlOptions) -> Result<ExitCode, Error> {
         }
     }
     if !all_done {
-        return Ok(ExitCode::from(FAILED));
+        return Err(Stop::Status(FAILED));
     }
-    printed.map(|()| ExitCode::SUCCESS)
+    printed.map_err(Stop::from)
 }
 
 /// Does it with these processes at the same time; the results are in their order.

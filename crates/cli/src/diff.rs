@@ -2,18 +2,20 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use heaptide_analysis::model::{Measure, Mode, Process};
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
 use heaptide_command::damage::Listed;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
+use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::output::Content;
 use heaptide_command::selection::Source;
-use heaptide_command::{NEGATIVE, output, source};
+use heaptide_command::source::{Empty, View};
+use heaptide_command::{output, source};
 use heaptide_render::diff::graph::{self, Drawing, Scale};
 use heaptide_render::diff::text::{growth, signed};
-use heaptide_render::diff::{Rows, View, json, text};
+use heaptide_render::diff::{self, Rows, json, text};
 use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
@@ -21,11 +23,9 @@ use crate::growth::Limit;
 use crate::options::{DiffBy, DiffFormat, DiffOptions, Widths};
 
 /// Compares them, and says whether the measure grew by too much.
-pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
+pub fn diff(options: &DiffOptions) -> Outcome {
     check(options)?;
-    let Some(before) = open(options, &options.before, None)? else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
+    let before = open(options, &options.before, None)?;
     let rows = match (options.by, before.mode) {
         (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
         (Some(DiffBy::Stack), _) => Rows::Stacks,
@@ -35,25 +35,23 @@ pub fn diff(options: &DiffOptions) -> Result<ExitCode, Error> {
     let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
-    let Some(after) = open(options, &options.after, Some(&program))? else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
+    let after = open(options, &options.after, Some(&program))?;
     let mut difference = half.after(after);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
-    let view = View { before: &names[0], after: &names[1], rows, top: options.top };
-    if options.format == DiffFormat::Svg && !can_draw(options, &difference, &view) {
-        return Ok(ExitCode::from(NEGATIVE));
+    let view = diff::View { before: &names[0], after: &names[1], rows, top: options.top };
+    if options.format == DiffFormat::Svg {
+        require_drawable(options, &difference, &view)?;
     }
     let write = |out: &mut dyn Write| write(out, options, &difference, &view);
-    let for_people = options.format == DiffFormat::Text;
-    source::give(options.output.as_deref(), options.force, for_people, write)?;
+    let content = match options.format {
+        DiffFormat::Text => Content::Page,
+        DiffFormat::Json | DiffFormat::Svg => Content::Data,
+    };
+    output::write_or_print(options.output.as_deref(), options.force, content, write)?;
     match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
-        Some(limit) => {
-            message(too_much(&difference, limit));
-            Ok(ExitCode::from(NEGATIVE))
-        }
-        None => Ok(ExitCode::SUCCESS),
+        Some(limit) => Err(Stop::Negative(too_much(&difference, limit))),
+        None => Ok(()),
     }
 }
 
@@ -69,40 +67,23 @@ fn check(options: &DiffOptions) -> Result<(), Error> {
     }
 }
 
-/// The process to compare of a recording; none, and said why, if it has none. Of several it is the
-/// largest, of those that run the program of the other recording if any does.
-fn open(
-    options: &DiffOptions,
-    given: &Path,
-    program: Option<&str>,
-) -> Result<Option<Process>, Error> {
+/// The process of a recording to compare: the largest, of those that run `program` if any does.
+fn open(options: &DiffOptions, given: &Path, program: Option<&str>) -> Result<Process, Stop> {
     let source = source_of(given, options.from_start);
-    let mut recording = source::open_or_empty(&source, &options.selection)?;
-    let pid = options.selection.pid();
-    if !source::has(&recording, pid) {
-        return Ok(None);
-    }
-    let all = recording.processes.len();
-    recording.processes.retain(|p| pid.is_none_or(|pid| pid == p.pid));
-    let same = |p: &Process| program.is_some_and(|program| file_name(&p.program) == program);
-    if recording.processes.iter().any(same) {
-        recording.processes.retain(same);
-    }
+    let view = View { empty: Empty::Shown, ..View::default() };
+    let selected = source::open_view(&source, &options.selection, view)?;
+    let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
     let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
-    // Of equals the one with the higher peak, then the first: counters have no at_peak figures.
-    let size = |p: &Process| (measure.of_sites().of(&p.totals), p.totals.peak_bytes);
-    let processes = recording.processes.into_iter().rev();
-    let Some(process) = processes.max_by_key(size) else {
-        return Ok(None);
-    };
-    if all > 1 && pid.is_none() {
-        let (path, pid, image) = (recording.path.display(), process.pid, process.image);
+    let is_same = |p: &Process| program.is_some_and(|program| file_name(&p.program) == program);
+    let (process, all) = selected.into_largest(measure, is_same)?;
+    if all > 1 && selected_pid.is_none() {
+        let (path, pid, image) = (path.display(), process.pid, process.image);
         message(format_args!(
             "{path}: comparing pid {pid} image {image} of {all} process images; \
              `--process all` joins them, {path}/PID-IMAGE.profile selects another"
         ));
     }
-    Ok(Some(process))
+    Ok(process)
 }
 
 /// What is to be read: `REC@N` is snapshot N of REC, unless there is a file of that name.
@@ -143,27 +124,32 @@ fn suit_counters(options: &DiffOptions, difference: &mut Difference) -> Result<(
     }
 }
 
-/// Whether there is a flame graph of it; if not, says why.
-fn can_draw(options: &DiffOptions, difference: &Difference, view: &View) -> bool {
+/// Checks that there is something to draw.
+fn require_drawable(
+    options: &DiffOptions,
+    difference: &Difference,
+    view: &diff::View,
+) -> Result<(), Stop> {
     let total = difference.total_of(difference.measure.of_sites());
     let (width, name) = match options.drawing().widths {
         Side::Before => (total.before, view.before),
         Side::After => (total.after, view.after),
     };
-    let nothing = || {
+    if let Some(why) = view.without_rows(difference) {
+        return Err(Stop::negative(why));
+    }
+    if width == 0 {
         let measure = difference.measure.of_sites().name();
-        (width == 0).then(|| format!("{name}: {measure} is 0: nothing to draw"))
-    };
-    let why = view.without_rows(difference).or_else(nothing);
-    why.iter().for_each(message);
-    why.is_none()
+        return Err(Stop::negative(format_args!("{name}: {measure} is 0: nothing to draw")));
+    }
+    Ok(())
 }
 
 fn write(
     out: &mut dyn Write,
     options: &DiffOptions,
     difference: &Difference,
-    view: &View,
+    view: &diff::View,
 ) -> io::Result<()> {
     match options.format {
         DiffFormat::Text => text::write(out, difference, view),

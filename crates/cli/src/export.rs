@@ -2,13 +2,15 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
-use std::process::ExitCode;
 
 use clap::ValueEnum;
 use heaptide_analysis::model::{Combine, Mode, Process, Recording};
 use heaptide_command::error::Error;
-use heaptide_command::message::message;
-use heaptide_command::{NEGATIVE, output, source, values};
+use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::output::Content;
+use heaptide_command::select::Selected;
+use heaptide_command::source::View;
+use heaptide_command::{output, source, values};
 use heaptide_render::flamegraph::{self, Lanes};
 use heaptide_render::folded::{self, Notes};
 use heaptide_render::{
@@ -19,32 +21,24 @@ use crate::options::{ExportFormat, ExportOptions};
 use crate::sql;
 
 /// Writes the file, or to standard output.
-pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
+pub fn export(options: &ExportOptions) -> Outcome {
     check(options)?;
     if options.format == ExportFormat::Parquet {
-        return sql::hand_over("--format parquet").map(|never| match never {});
+        return sql::hand_over("--format parquet");
     }
     let (frames, apart) = (&options.frames, options.frames.apart(&options.origins));
     // The tree of scopes says more of them than their frames would.
     let tree = options.format == ExportFormat::Dot && frames.scopes;
     let inside = frames.in_scopes().filter(|_| !tree);
-    let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
-    if !source::has(&recording, options.selection.pid()) {
-        return Ok(ExitCode::from(NEGATIVE));
-    }
-    let pid = options.selection.pid();
-    let process = if is_of_all(options.format) {
-        recording.processes.iter().find(|process| pid.is_none_or(|pid| process.pid == pid))
-    } else {
-        source::largest(&recording, pid, options.metric)
-    };
-    let fits = |process: &&Process| has_what_it_takes(options, &recording, process);
-    let Some(process) = process.filter(fits) else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
-    let write = |out: &mut dyn Write| write(out, options, &recording, process);
-    source::give(options.output.as_deref(), options.force, false, write)?;
-    Ok(ExitCode::SUCCESS)
+    let view = View { inside, apart, ..View::default() };
+    let selected = source::open_view(&options.source, &options.selection, view)?;
+    let process =
+        if is_of_all(options.format) { selected.first() } else { selected.largest(options.metric) };
+    let process = process?;
+    require(options, &selected, process)?;
+    let write = |out: &mut dyn Write| write(out, options, &selected.recording, process);
+    output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
+    Ok(())
 }
 
 /// Whether a file of the format holds all process images.
@@ -85,30 +79,23 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
     }
 }
 
-/// Whether the process has stacks, scopes and a value of the measure, as far as the format needs
-/// them; if not, says what is missing.
-fn has_what_it_takes(options: &ExportOptions, recording: &Recording, process: &Process) -> bool {
+/// Checks that the process has stacks, scopes and a value of the metric, as far as the format needs
+/// them.
+fn require(options: &ExportOptions, selected: &Selected, process: &Process) -> Result<(), Stop> {
     use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
     let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope];
     let scopes_only = format == Dot && process.mode == Mode::Scopes;
     if of_stacks.contains(&format) {
-        let fits = match options.frames.in_scopes() {
-            None if !scopes_only => source::has_stacks(recording, process),
-            _ => source::has_scopes(recording, process),
-        };
-        if !fits {
-            return false;
+        match options.frames.in_scopes() {
+            None if !scopes_only => selected.require_stacks(process)?,
+            _ => selected.require_scopes(process)?,
         }
     }
-    let of_one_measure = [Dot, Flamegraph, Folded].contains(&format);
-    let measure = options.metric.of_sites();
-    if of_one_measure && measure.of(&process.totals) == 0 {
-        let (path, who, name) = (recording.path.display(), process.who(), measure.name());
-        message(format_args!("{path}: {name} of {who} is 0: nothing to export"));
-        return false;
+    if [Dot, Flamegraph, Folded].contains(&format) {
+        selected.require_value(process, options.metric, "export")?;
     }
-    true
+    Ok(())
 }
 
 fn write(

@@ -2,50 +2,38 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use heaptide_analysis::model::Process;
 use heaptide_analysis::text::of_path;
-use heaptide_command::error::Error;
-use heaptide_command::message::message;
-use heaptide_command::{NEGATIVE, output, source};
+use heaptide_command::outcome::Outcome;
+use heaptide_command::source::View;
+use heaptide_command::{output, source};
 use heaptide_render::flamegraph::{self, Lanes};
 
 use crate::options::FlamegraphOptions;
 
 /// Draws the graph and says where it is.
-pub fn flamegraph(options: &FlamegraphOptions) -> Result<ExitCode, Error> {
+pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     let (inside, apart) = (options.frames.in_scopes(), options.frames.apart(&options.origins));
-    let recording = source::open_framed(&options.source, &options.selection, inside, apart)?;
-    if !source::has(&recording, options.selection.pid()) {
-        return Ok(ExitCode::from(NEGATIVE));
+    let view = View { inside, apart, ..View::default() };
+    let selected = source::open_view(&options.source, &options.selection, view)?;
+    let process = selected.largest(options.metric)?;
+    match inside {
+        None => selected.require_stacks(process)?,
+        Some(_) => selected.require_scopes(process)?,
     }
-    let process = source::largest(&recording, options.selection.pid(), options.metric);
-    let fits = |p: &&Process| match options.frames.in_scopes() {
-        None => source::has_stacks(&recording, p),
-        Some(_) => source::has_scopes(&recording, p),
-    };
-    let Some(process) = process.filter(fits) else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
-    let measure = options.metric.of_sites();
-    if measure.of(&process.totals) == 0 {
-        let (path, who, name) = (recording.path.display(), process.who(), measure.name());
-        message(format_args!("{path}: {name} of {who} is 0: nothing to draw"));
-        return Ok(ExitCode::from(NEGATIVE));
-    }
+    selected.require_value(process, options.metric, "draw")?;
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
-    let drawing = options.picture.drawing(measure, lanes);
+    let drawing = options.picture.drawing(options.metric.of_sites(), lanes);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
-    let path = options.output.clone().unwrap_or_else(|| beside(&recording.path));
+    let path = options.output.clone().unwrap_or_else(|| beside(&selected.recording.path));
     if output::is_stdout(&path) {
-        source::print(draw)?;
-        return Ok(ExitCode::SUCCESS);
+        output::print(draw)?;
+        return Ok(());
     }
     output::may_write(&path, options.force)?;
     output::write(&path, options.force, draw)?;
-    source::print_page(|out| writeln!(out, "{}", of_path(&path)))?;
-    Ok(ExitCode::SUCCESS)
+    output::print_page(|out| writeln!(out, "{}", of_path(&path)))?;
+    Ok(())
 }
 
 /// `dir/app.heaptide` is drawn to `dir/app.svg`.

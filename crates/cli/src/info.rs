@@ -1,19 +1,18 @@
 //! `heaptide info`: what a recording is made of.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use heaptide_analysis::model::Process;
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
-use heaptide_command::error::Error;
-use heaptide_command::source;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::{output, source};
 use heaptide_render::info;
 
 use crate::options::InfoOptions;
 use crate::status;
 
 /// Prints the description.
-pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
+pub fn info(options: &InfoOptions) -> Outcome {
     let recording = source::read(&options.source.listing_damage())?;
     let mut snapshots = if recording.path.is_dir() && options.source.snapshot.is_none() {
         snapshot::all(&recording.path)?
@@ -27,11 +26,11 @@ pub fn info(options: &InfoOptions) -> Result<ExitCode, Error> {
         let marks = process.into_iter().flat_map(|p| &p.marks);
         snapshot::name_by_marks(of_one, marks.map(|m| (m.kind, m.number, &*m.name, m.time_ns)));
     }
-    source::print_page(|out| {
+    output::print_page(|out| {
         info::write(out, &recording)?;
         list(out, &snapshots)
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Run, pid and image.

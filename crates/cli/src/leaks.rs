@@ -1,12 +1,13 @@
 //! `heaptide leaks`: what was never freed.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_command::error::Error;
-use heaptide_command::{NEGATIVE, source};
+use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS};
+use heaptide_command::source::{Empty, View};
+use heaptide_command::{output, source};
 use heaptide_render::leaks;
 
 use crate::options::{Format, LeaksOptions};
@@ -15,7 +16,7 @@ use crate::options::{Format, LeaksOptions};
 const FILE_LIMIT: u64 = 16 << 20;
 
 /// Prints live blocks; the status is negative if any of them is not suppressed.
-pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
+pub fn leaks(options: &LeaksOptions) -> Outcome {
     let mut suppressions =
         if options.no_built_in { Suppressions::none() } else { Suppressions::built_in() };
     for path in &options.suppressions {
@@ -23,19 +24,16 @@ pub fn leaks(options: &LeaksOptions) -> Result<ExitCode, Error> {
         suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
     }
     // Filters that match nothing mean no leaks.
-    let recording = source::open_or_empty(&options.source, &options.selection)?;
-    let process = options.selection.pid();
-    if !source::has(&recording, process) {
-        // Nothing was checked: success would claim that there are no leaks.
-        return Ok(ExitCode::from(NEGATIVE));
-    }
+    let view = View { empty: Empty::Shown, ..View::default() };
+    let selected = source::open_view(&options.source, &options.selection, view)?;
+    let (recording, process) = (&selected.recording, selected.pid);
     let view = leaks::View { suppressions: &suppressions, top: options.top, process };
-    let found = leaks::Found::of(&recording, &view);
+    let found = leaks::Found::of(recording, &view);
     match options.format {
-        Format::Json => source::print(|out| leaks::json(out, &recording, &view))?,
-        Format::Text => source::print_page(|out| leaks::write(out, &found, &view))?,
+        Format::Json => output::print(|out| leaks::json(out, recording, &view))?,
+        Format::Text => output::print_page(|out| leaks::write(out, &found, &view))?,
     }
-    Ok(if found.any() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
+    outcome::exit(if found.any() { NEGATIVE } else { SUCCESS })
 }
 
 /// The text of a file of suppressions.

@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use heaptide_command::error::Error;
-use heaptide_command::source;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::output;
 use nix::unistd::Uid;
 
 use crate::private_dir::PrivateDir;
@@ -18,13 +18,13 @@ pub static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptid
 pub const NAME: &str = "libheaptide.so";
 
 /// `heaptide library`: prints its path.
-pub fn print() -> Result<ExitCode, Error> {
+pub fn print() -> Outcome {
     let path = path()?;
-    source::print(|out| {
+    output::print(|out| {
         out.write_all(path.as_os_str().as_bytes())?;
         out.write_all(b"\n")
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Where the library is: named by `HEAPTIDE_LIBRARY`, installed next to this binary (or in

@@ -1,7 +1,7 @@
 //! The `heaptide` command: options in, one function a command, results to exit statuses.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // a failed write would end the command
 #![cfg_attr(not(test), no_main)]
 
 mod completions;
@@ -35,10 +35,8 @@ mod timeline;
 mod tree;
 mod watch;
 
-use std::process::ExitCode;
-
-use heaptide_command::error::Error;
-use heaptide_command::{FAILED, entry};
+use heaptide_command::entry;
+use heaptide_command::outcome::Outcome;
 use heaptide_supervise::exec;
 
 use options::{Command, Options};
@@ -50,15 +48,10 @@ heaptide_supervise::entry!(command);
 #[cfg_attr(test, expect(dead_code))]
 fn command() -> u8 {
     let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
-    number(entry::command(arguments, perform))
+    entry::command(arguments, perform)
 }
 
-/// The number of an exit code, which has no other way to tell it.
-fn number(code: ExitCode) -> u8 {
-    (0..=u8::MAX).find(|&number| ExitCode::from(number) == code).unwrap_or(FAILED)
-}
-
-fn perform(options: Options) -> Result<ExitCode, Error> {
+fn perform(options: Options) -> Outcome {
     match options.command {
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::report(&options),
@@ -70,7 +63,7 @@ fn perform(options: Options) -> Result<ExitCode, Error> {
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Query(options) => query::query(&options),
-        Command::Sql(_) => sql::hand_over("heaptide sql").map(|never| match never {}),
+        Command::Sql(_) => sql::hand_over("heaptide sql"),
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),

@@ -1,11 +1,9 @@
 //! `heaptide merge`: recordings of several processes, ranks or runs put together.
 
-use std::process::ExitCode;
-
 use heaptide_analysis::recording::merge::{Doing, merge as merge_recordings};
 use heaptide_analysis::recording::metadata::{self, Metadata};
-use heaptide_command::error::Error;
 use heaptide_command::message::message;
+use heaptide_command::outcome::Outcome;
 use heaptide_command::progress::Progress;
 
 use crate::guardian::Guardian;
@@ -13,7 +11,7 @@ use crate::options::MergeOptions;
 use crate::place::Place;
 
 /// Copies them and says what there is.
-pub fn merge(options: &MergeOptions) -> Result<ExitCode, Error> {
+pub fn merge(options: &MergeOptions) -> Outcome {
     let place = Place::new(&options.output, options.force)?;
     // Before any other thread runs. Without it a killed merge leaves what it has copied, until the
     // next one in the same place.
@@ -38,5 +36,5 @@ pub fn merge(options: &MergeOptions) -> Result<ExitCode, Error> {
     let images = if images == 1 { "1 process image" } else { &format!("{images} process images") };
     let runs = if runs == 1 { "1 recording" } else { &format!("{runs} recordings") };
     message(format_args!("{path}: merged {images} from {runs}"));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

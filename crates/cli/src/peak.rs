@@ -1,29 +1,23 @@
 //! `heaptide peak`: what was live when most was live.
 
-use std::process::ExitCode;
-
 use heaptide_analysis::model::Measure;
-use heaptide_command::error::Error;
-use heaptide_command::{NEGATIVE, source};
+use heaptide_command::outcome::Outcome;
+use heaptide_command::{output, source};
 use heaptide_render::peak;
 
 use crate::options::{Format, PeakOptions};
 
 /// Prints the peak.
-pub fn peak(options: &PeakOptions) -> Result<ExitCode, Error> {
-    let recording = source::open(&options.source, &options.selection)?;
-    let pid = options.selection.pid();
-    if !source::has(&recording, pid) {
-        return Ok(ExitCode::from(NEGATIVE));
-    }
+pub fn peak(options: &PeakOptions) -> Outcome {
+    let selected = source::open(&options.source, &options.selection)?;
     match options.format {
-        Format::Json => source::print(|out| peak::json(out, &recording, pid, options.top))?,
+        Format::Json => {
+            output::print(|out| peak::json(out, &selected.recording, selected.pid, options.top))?
+        }
         Format::Text => {
-            let Some(process) = source::largest(&recording, pid, Measure::AtPeakBytes) else {
-                return Ok(ExitCode::from(NEGATIVE));
-            };
-            source::print_page(|out| peak::write(out, process, options.top))?;
+            let process = selected.largest(Measure::AtPeakBytes)?;
+            output::print_page(|out| peak::write(out, process, options.top))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

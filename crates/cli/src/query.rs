@@ -2,13 +2,14 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Recording;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
-use heaptide_command::{NEGATIVE, output, source};
+use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::output::Content;
+use heaptide_command::{output, source};
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
@@ -23,22 +24,19 @@ const OF_SNAPSHOTS: &str =
     "snapshots contain no events; omit --snapshot to read the events of the whole run";
 
 /// Prints the answer, or what there is to ask.
-pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
+pub fn query(options: &QueryOptions) -> Outcome {
     if options.dataset.is_some() {
-        return sql::hand_over("query --dataset").map(|never| match never {});
+        return sql::hand_over("query --dataset");
     }
     match (&options.query, &options.describe) {
-        (Some(query), _) => answer(options, query),
+        (Some(query), _) => answer(options, query)?,
         (None, Some(name)) => {
             let page = table(name)?.described();
-            source::print_page(|out| out.write_all(page.as_bytes()))?;
-            Ok(ExitCode::SUCCESS)
+            output::print_page(|out| out.write_all(page.as_bytes()))?;
         }
-        (None, None) => {
-            source::print_page(list)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        (None, None) => output::print_page(list)?,
     }
+    Ok(())
 }
 
 /// The tables, a line each.
@@ -56,29 +54,31 @@ fn table(name: &str) -> Result<&'static tables::Source, Error> {
     })
 }
 
-fn answer(options: &QueryOptions, text: &str) -> Result<ExitCode, Error> {
+fn answer(options: &QueryOptions, text: &str) -> Outcome {
     let query = parse(text).map_err(|error| in_query("query", &error))?;
     let format = shown(options, &query)?;
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
     let mut recordings = Vec::new();
-    let Some(stream) = read(options, &query, &format, &mut recordings)? else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
+    let stream = read(options, &query, &format, &mut recordings)?;
     let notes = stream.notes();
     let answer = run(&query, stream);
-    notes.all().iter().for_each(|note| message(format_args!("query: {note}")));
+    for note in notes.all() {
+        message(format_args!("query: {note}"));
+    }
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
-    let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
-    let to = options.output.as_deref();
-    source::give(to, options.force, for_people, write)?;
-    Ok(ExitCode::SUCCESS)
+    let content = match format.layout {
+        Layout::Json | Layout::JsonSplit | Layout::Cali => Content::Data,
+        _ => Content::Page,
+    };
+    output::write_or_print(options.output.as_deref(), options.force, content, write)?;
+    Ok(())
 }
 
 /// The error of a query or a part of it.
 fn in_query(what: &str, error: &QueryError) -> Error {
-    Error::in_text(format!("{what}: {}", error.message), error.excerpt())
+    Error::Text { what: format!("{what}: {}", error.message), excerpt: error.excerpt() }
 }
 
 /// How the answer is shown: as the option says, as the query says, or as a table.
@@ -90,14 +90,13 @@ fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
     }
 }
 
-/// The records asked, of the recordings that are read for it; none if there is nothing of what is
-/// selected.
+/// The records that a query reads, of recordings or files that are read for it.
 fn read<'a>(
     options: &QueryOptions,
     query: &Query,
     format: &Format,
     recordings: &'a mut Vec<Recording>,
-) -> Result<Option<Stream<'a>>, Error> {
+) -> Result<Stream<'a>, Stop> {
     let files: Vec<&Path> =
         options.recordings.iter().map(|path| path.as_path()).filter(|path| is_cali(path)).collect();
     let from = query.from.as_ref();
@@ -106,42 +105,36 @@ fn read<'a>(
             Some(word) => table(&word.text)?,
             None => &tables::Source::all()[0],
         };
-        let Some(all) = source::open_all(&options.sources(), &options.selection)? else {
-            return Ok(None);
-        };
-        *recordings = all;
+        *recordings = source::open_all(&options.sources(), &options.selection)?;
         let stream = match source.stream(recordings, &Wanted::of(query, format)) {
             Ok(stream) => stream,
             Err(error @ tables::Error::NoTrace) => {
                 let paths = recordings.iter().map(|one| one.path.display().to_string());
                 let paths = paths.collect::<Vec<_>>().join(", ");
-                if options.sources().iter().any(|source| source.snapshot.is_some()) {
-                    message(format_args!("{paths}: {OF_SNAPSHOTS}"))
-                } else {
-                    message(format_args!("{paths}: {error}"))
-                }
-                return Ok(None);
+                let of_snapshots = options.sources().iter().any(|source| source.snapshot.is_some());
+                let why = if of_snapshots { OF_SNAPSHOTS } else { &error.to_string() };
+                return Err(Stop::negative(format_args!("{paths}: {why}")));
             }
-            Err(error) => return Err(Error::new(error.to_string())),
+            Err(error) => return Err(Error::new(error.to_string()).into()),
         };
         let hint = format!("`heaptide query --describe {}` lists the columns", source.name);
         note_unknown(query, stream.template(), &hint);
-        return Ok(Some(stream));
+        return Ok(stream);
     }
     if let Some(other) = options.recordings.iter().find(|path| !is_cali(path)) {
         let what = "cannot query recordings and .cali files together";
-        return Err(Error::new(format!("{}: {what}", other.display())));
+        return Err(Error::new(format!("{}: {what}", other.display())).into());
     }
     if let Some(word) = from {
         let what = format!("FROM {}: .cali files have no tables; omit FROM", word.text);
-        return Err(Error::new(what));
+        return Err(Error::new(what).into());
     }
     let mut table = Table::default();
     for path in files {
         read_cali(path, &mut table)?;
     }
     note_unknown(query, &table, "`SELECT * FORMAT expand` shows the columns");
-    Ok(Some(Stream::of(table)))
+    Ok(Stream::of(table))
 }
 
 /// Whether a file is one of Caliper's: by its name or by its first bytes.

@@ -3,12 +3,13 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Metadata, Status, StatusKind};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
+use heaptide_command::outcome::{self, Outcome};
 use heaptide_command::progress::Progress;
 use heaptide_format::PROFILE_SUFFIX;
 use heaptide_supervise::environment::Environment;
@@ -26,7 +27,7 @@ use crate::settings::{self, Settings};
 use crate::watch::Watch;
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
-pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
+pub fn run(options: &RunOptions) -> Outcome {
     let inherited = exec::inherited().map(|inherited| &*inherited.environment);
     let environment = Environment::new(inherited.unwrap_or_default());
     let mode = settings::mode(options, &environment)?;
@@ -39,9 +40,9 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
 }
 
 /// Becomes the program.
-fn run_unrecorded(program: &Program, mut environment: Environment) -> Result<ExitCode, Error> {
+fn run_unrecorded(program: &Program, mut environment: Environment) -> Outcome {
     settings::turn_off(&mut environment);
-    Err(cannot_be_run(program, &program.exec(&environment.finish())))
+    Err(cannot_be_run(program, &program.exec(&environment.finish())).into())
 }
 
 fn cannot_be_run(program: &Program, error: &std::io::Error) -> Error {
@@ -53,7 +54,7 @@ fn record(
     mode: Mode,
     program: &Program,
     environment: Environment,
-) -> Result<ExitCode, Error> {
+) -> Outcome {
     let mut settings = Settings::new(options, mode)?;
     let place =
         options.output.as_deref().map(|path| Place::new(path, options.force)).transpose()?;
@@ -75,7 +76,7 @@ fn record(
     }
     let status = ended.status;
     finish(&recorded, metadata, &ended, obstacle.as_ref(), options.quiet);
-    Ok(exit_code(status))
+    outcome::exit(exit_status(status))
 }
 
 /// Starts the program in the recording's place. If that is not possible all is as it was.
@@ -104,7 +105,9 @@ fn start(
     draft.publish()?;
     // Without it the ends of killed processes are less exact.
     let images = draft.directory().and_then(|place| Images::new(place, held.own_pid).ok());
-    images.into_iter().for_each(|images| supervisor.note_ends(images));
+    if let Some(images) = images {
+        supervisor.note_ends(images);
+    }
     let environment = environment(draft.path(), held.own_pid).finish();
     held.release(&environment).map_err(refused)?;
     Ok((supervisor, draft.keep(), metadata))
@@ -116,9 +119,9 @@ fn default_recording(program: &Program, pid: u32) -> PathBuf {
     PathBuf::from(format!("heaptide-{}-{pid}.heaptide", name.to_string_lossy()))
 }
 
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(code as u8)
+/// The exit status of the program, as a shell reports it.
+fn exit_status(status: ExitStatus) -> u8 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8
 }
 
 /// Notes in the recording how the program ended, and seals it. The program has run: whatever goes
@@ -219,7 +222,9 @@ fn note_end(
 fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
     let progress = (!quiet).then(|| Progress::start("looking up symbols"));
     heaptide_analysis::seal(recording, &mut |done, total| {
-        progress.iter().for_each(|progress| progress.at("looking up symbols", done, total));
+        if let Some(progress) = &progress {
+            progress.at("looking up symbols", done, total);
+        }
     })?;
     drop(progress);
     if quiet {
@@ -229,7 +234,9 @@ fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
     let read = Recording::open(recording);
     drop(progress);
     let summary = heaptide_render::summary(&read?, &from_here(recording));
-    summary.lines().for_each(|line| message(line.trim_start_matches("heaptide: ")));
+    for line in summary.lines() {
+        message(line.trim_start_matches("heaptide: "));
+    }
     Ok(())
 }
 

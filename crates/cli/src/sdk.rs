@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::text::of_path;
 use heaptide_command::error::Error;
-use heaptide_command::source;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::output;
 
 use crate::library;
 use crate::options::SdkOptions;
@@ -27,11 +27,11 @@ const FILE_LIMIT: u64 = 64 << 20;
 const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
 
 /// Writes the files, or lists them.
-pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
+pub fn sdk(options: &SdkOptions) -> Outcome {
     let files = files();
     let Some(directory) = &options.directory else {
-        source::print(|out| files.keys().try_for_each(|path| writeln!(out, "DIR/{path}")))?;
-        return Ok(ExitCode::SUCCESS);
+        output::print(|out| files.keys().try_for_each(|path| writeln!(out, "DIR/{path}")))?;
+        return Ok(());
     };
     let directory =
         std::path::absolute(directory).map_err(|e| Error::file(directory, "resolve it", e))?;
@@ -46,7 +46,8 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
             "{}: exists and was not written by `heaptide sdk`, or was modified since; \
              choose another directory or remove it",
             shown.display()
-        )));
+        ))
+        .into());
     }
     // First the list, so that what an interrupted run leaves is known as ours by the next.
     let now = files.iter().map(|(path, bytes)| (path.as_str(), library::fingerprint(bytes)));
@@ -57,8 +58,8 @@ pub fn sdk(options: &SdkOptions) -> Result<ExitCode, Error> {
     }
     write_list(&directory, now)?;
     let (count, shown) = (files.len(), of_path(&directory));
-    source::print_page(|out| writeln!(out, "installed {count} files in {shown}"))?;
-    Ok(ExitCode::SUCCESS)
+    output::print_page(|out| writeln!(out, "installed {count} files in {shown}"))?;
+    Ok(())
 }
 
 /// All files by path.

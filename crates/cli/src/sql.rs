@@ -1,13 +1,13 @@
 //! Commands that need the SQL engine: it is a program of its own, `heaptide-sql`, since few need
 //! it and it is many times as large as this one.
 
-use std::convert::Infallible;
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use heaptide_command::error::Error;
+use heaptide_command::outcome::Outcome;
 
 /// The program.
 const PROGRAM: &str = "heaptide-sql";
@@ -15,7 +15,7 @@ const PROGRAM: &str = "heaptide-sql";
 /// Becomes the program, with the arguments of this one: they mean the same there.
 ///
 /// Errors: it is not installed, or exec fails.
-pub fn hand_over(what: &str) -> Result<Infallible, Error> {
+pub fn hand_over(what: &str) -> Outcome {
     let program = find().ok_or_else(|| {
         Error::new(format!(
             "{what} requires {PROGRAM}, which is neither next to heaptide nor in PATH; \
@@ -23,7 +23,7 @@ pub fn hand_over(what: &str) -> Result<Infallible, Error> {
         ))
     })?;
     let error = Command::new(&program).args(env::args_os().skip(1)).exec();
-    Err(Error::file(&program, "start it", error))
+    Err(Error::file(&program, "start it", error).into())
 }
 
 /// The program beside this one, else in PATH.

@@ -1,16 +1,18 @@
 //! `heaptide timeline`: the process over time, or one function over the snapshots taken of it.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::selection::pattern::BadPattern;
 use heaptide_command::error::Error;
+use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::progress::Progress;
+use heaptide_command::select::Selected;
 use heaptide_command::selection::{Source, Which};
-use heaptide_command::{NEGATIVE, damage, source};
+use heaptide_command::source::{Empty, View};
+use heaptide_command::{damage, output, source};
 use heaptide_render::timeline::{self, Moment};
 
 use crate::options::{TimelineFormat, TimelineOptions};
@@ -19,32 +21,26 @@ use crate::options::{TimelineFormat, TimelineOptions};
 const WIDTH: usize = 100;
 
 /// Prints the charts or the numbers.
-pub fn timeline(options: &TimelineOptions) -> Result<ExitCode, Error> {
-    let pid = options.selection.pid();
-    let site = Site::of(options)?;
-    let recording = source::open(&options.source, &options.selection)?;
-    if !source::has(&recording, pid) {
-        return Ok(ExitCode::from(NEGATIVE));
-    }
-    let snapshots = snapshots(&options.source, &recording)?;
+pub fn timeline(options: &TimelineOptions) -> Outcome {
+    let site = Site::from_options(options)?;
+    let selected = source::open(&options.source, &options.selection)?;
+    let snapshots = snapshots(&options.source, &selected.recording)?;
     if let Some(site) = site {
-        return over_snapshots(options, &site, recording, &snapshots);
+        return over_snapshots(options, &site, selected, &snapshots);
     }
     if options.format == TimelineFormat::Json {
-        source::print(|out| timeline::json(out, &recording, pid, &snapshots))?;
-        return Ok(ExitCode::SUCCESS);
+        let (recording, pid) = (&selected.recording, selected.pid);
+        output::print(|out| timeline::json(out, recording, pid, &snapshots))?;
+        return Ok(());
     }
-    let Some(process) = source::largest(&recording, pid, Measure::PeakBytes) else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
-    match options.format {
-        TimelineFormat::Csv => source::print(|out| timeline::csv(out, process))?,
-        _ => {
-            let own: Vec<Snapshot> = timeline::of_process(&snapshots, process).cloned().collect();
-            source::print_page(|out| timeline::write(out, process, &own, width(options)))?;
-        }
+    let process = selected.largest(Measure::PeakBytes)?;
+    if options.format == TimelineFormat::Csv {
+        output::print(|out| timeline::csv(out, process))?;
+        return Ok(());
     }
-    Ok(ExitCode::SUCCESS)
+    let own: Vec<Snapshot> = timeline::of_process(&snapshots, process).cloned().collect();
+    output::print_page(|out| timeline::write(out, process, &own, width(options)))?;
+    Ok(())
 }
 
 /// A part of the process, by `--site` or by filters: the timeline itself is of all.
@@ -56,7 +52,7 @@ struct Site {
 
 impl Site {
     /// The part that is asked for; none if that is all.
-    fn of(options: &TimelineOptions) -> Result<Option<Site>, Error> {
+    fn from_options(options: &TimelineOptions) -> Result<Option<Site>, Error> {
         let Some(says) = options.site.clone() else {
             let says = "the filters".to_owned();
             let filters = options.selection.filters();
@@ -109,24 +105,24 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
 fn over_snapshots(
     options: &TimelineOptions,
     site: &Site,
-    mut recording: Recording,
+    mut selected: Selected,
     snapshots: &[Snapshot],
-) -> Result<ExitCode, Error> {
-    let pid = options.selection.pid();
-    let which = source::largest(&recording, pid, Measure::PeakBytes).map(whose);
-    recording.processes.retain(|process| Some(whose(process)) == which);
-    recording.processes.iter_mut().for_each(|process| site.apply(process));
-    let Some(process) = recording.processes.first() else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
-    let own =
-        snapshots.iter().filter(|s| is_joined(options) || Some((s.run, s.pid, s.image)) == which);
+) -> Outcome {
+    let which = whose(selected.largest(Measure::PeakBytes)?);
+    let processes = &mut selected.recording.processes;
+    processes.retain(|process| whose(process) == which);
+    for process in processes {
+        site.apply(process);
+    }
+    let process = selected.first()?;
+    let recording = &selected.recording;
+    let own = snapshots.iter().filter(|s| is_joined(options) || (s.run, s.pid, s.image) == which);
     let mut own: Vec<&Snapshot> = own.collect();
     own.sort_by_key(|snapshot| snapshot.number);
     own.dedup_by_key(|snapshot| snapshot.number);
     let (path, who) = (recording.path.display(), process.who());
     if own.is_empty() {
-        return Err(Error::negative(format!(
+        return Err(Stop::negative(format_args!(
             "{path}: no snapshots of {who}; --site and filters require them; \
              record some with `heaptide run --snapshot-every 1s`"
         )));
@@ -140,7 +136,7 @@ fn over_snapshots(
     moments.push(moment(process, None, "", process.duration_ns));
     drop(progress);
     if moments.iter().all(|moment| moment.allocations == 0) {
-        return Err(Error::negative(format!(
+        return Err(Stop::negative(format_args!(
             "{path}: no allocation of {who} matches {}",
             site.says
         )));
@@ -148,14 +144,14 @@ fn over_snapshots(
     let says = &site.says;
     match options.format {
         TimelineFormat::Json => {
-            source::print(|out| timeline::json_site(out, &recording, process, says, &moments))?
+            output::print(|out| timeline::json_site(out, recording, process, says, &moments))?
         }
-        TimelineFormat::Csv => source::print(|out| timeline::csv_site(out, &moments))?,
-        TimelineFormat::Text => source::print_page(|out| {
+        TimelineFormat::Csv => output::print(|out| timeline::csv_site(out, &moments))?,
+        TimelineFormat::Text => output::print_page(|out| {
             timeline::write_site(out, process, says, &moments, width(options))
         })?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Run, pid and image.
@@ -174,10 +170,11 @@ fn at(
     path: &Path,
     process: &Process,
     snapshot: &Snapshot,
-) -> Result<Option<Moment>, Error> {
+) -> Result<Option<Moment>, Stop> {
     let (path, number, name) = (path.to_owned(), snapshot.number, &snapshot.name);
     let of = Source { recording: Some(path), snapshot: Some(number), ..options.source.clone() };
-    let mut then = source::open_or_empty(&of, &options.selection)?;
+    let view = View { empty: Empty::Shown, ..View::default() };
+    let mut then = source::apply(&of, &options.selection, view)?;
     let is_it = |p: &&mut Process| is_joined(options) || whose(p) == whose(process);
     let found = then.processes.iter_mut().find(is_it).map(|process| {
         site.apply(process);

@@ -1,4 +1,4 @@
-//! What is chosen of a recording by filters and rules, and what is said if that is nothing.
+//! What is chosen of a recording by filters and rules, and the reason if that is nothing.
 
 use std::io;
 use std::path::Path;
@@ -10,6 +10,7 @@ use heaptide_analysis::selection::pattern::Pattern;
 use heaptide_analysis::selection::rules::{Rules, SETS};
 
 use crate::error::Error;
+use crate::outcome::Stop;
 use crate::selection::Selection;
 
 /// The largest file of rules that is read, in bytes.
@@ -26,7 +27,7 @@ pub struct Chosen {
 
 impl Chosen {
     /// Reads them.
-    pub fn of(selection: &Selection) -> Result<Chosen, Error> {
+    pub fn new(selection: &Selection) -> Result<Chosen, Error> {
         let only = [(selection.live_only, Only::Live), (selection.temporary_only, Only::Temporary)];
         let rules = rules(&selection.rules)?;
         let mut ignore = patterns("--ignore", &selection.ignore)?;
@@ -58,9 +59,9 @@ impl Chosen {
         }
     }
 
-    /// Takes away processes that the filters left nothing of. It is an answer if that is so of all,
-    /// or of the one asked for.
-    pub fn something(&self, recording: &mut Recording, pid: Option<u32>) -> Result<(), Error> {
+    /// Removes processes without a site that passes the filters. The result is negative if none is
+    /// left, or not the selected one.
+    pub fn drop_empty(&self, recording: &mut Recording, pid: Option<u32>) -> Result<(), Stop> {
         if self.filter.is_empty() {
             return Ok(());
         }
@@ -71,7 +72,7 @@ impl Chosen {
             let path = recording.path.display();
             let of = pid.map(|pid| format!(" of process {pid}")).unwrap_or_default();
             let words = &self.words;
-            return Err(Error::negative(format!("{path}: no allocations{of} match {words}")));
+            return Err(Stop::negative(format_args!("{path}: no allocations{of} match {words}")));
         }
         Ok(())
     }

@@ -4,53 +4,56 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
 
 use clap::Parser;
 use heaptide_analysis::text::{self, printable};
 
 use crate::error::Error;
-use crate::message::report;
-use crate::{FAILED, source};
+use crate::message;
+use crate::outcome::{FAILED, NEGATIVE, Outcome, SUCCESS, Stop};
 
 /// Parses the command line (`arguments`, the command's name first), performs what it asks for, and
 /// returns the exit status. Help and the version go to standard output, errors to standard error.
 pub fn command<Options: Parser>(
     arguments: &[OsString],
-    perform: impl FnOnce(Options) -> Result<ExitCode, Error>,
-) -> ExitCode {
-    let done = match Options::try_parse_from(arguments) {
+    perform: impl FnOnce(Options) -> Outcome,
+) -> u8 {
+    let outcome = match Options::try_parse_from(arguments) {
         Ok(options) => perform(options),
-        Err(answer) if answer.use_stderr() => Ok(refuse::<Options>(arguments, &answer)),
-        Err(answer) => print(&answer).map(|()| ExitCode::SUCCESS),
-    };
-    match done {
-        Ok(status) => status,
-        // The reader of the output has enough of it.
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        Err(error) => {
-            report(&error);
-            ExitCode::from(error.status())
+        Err(answer) if answer.use_stderr() => {
+            refuse::<Options>(arguments, &answer);
+            Err(Stop::Status(FAILED))
         }
+        Err(answer) => print(&answer).map_err(Stop::from),
+    };
+    match outcome {
+        Ok(()) => SUCCESS,
+        // The reader of the output has enough of it.
+        Err(Stop::Failed(error)) if error.is_broken_pipe() => SUCCESS,
+        Err(Stop::Failed(error)) => {
+            message::report(&error);
+            FAILED
+        }
+        Err(Stop::Negative(reason)) => {
+            message::message(reason);
+            NEGATIVE
+        }
+        Err(Stop::Status(status)) => status,
     }
 }
 
 /// Prints help or the version.
 fn print(answer: &clap::Error) -> Result<(), Error> {
-    answer.print().and_then(|()| io::stdout().flush()).map_err(Error::output)
+    answer.print().and_then(|()| io::stdout().flush()).map_err(Error::Output)
 }
 
 /// Prints what is wrong with the command line, as far as standard error can be written.
-fn refuse<Options: Parser>(arguments: &[OsString], answer: &clap::Error) -> ExitCode {
+fn refuse<Options: Parser>(arguments: &[OsString], answer: &clap::Error) {
     // It quotes arguments: parsed once more, they are printable.
     let shown =
         |argument: &OsString| printable(&text::from_bytes(argument.as_bytes())).into_owned();
-    let _ = match Options::try_parse_from(arguments.iter().map(shown)) {
-        Err(answer) if answer.use_stderr() => answer.print(),
-        _ => {
-            let plain = answer.render().to_string();
-            source::page(&mut io::stderr().lock(), |out| out.write_all(plain.as_bytes()))
-        }
-    };
-    ExitCode::from(FAILED)
+    match Options::try_parse_from(arguments.iter().map(shown)) {
+        Err(answer) if answer.use_stderr() => message::usage(&answer),
+        _ => message::plain(&answer.render().to_string()),
+    }
 }

@@ -3,96 +3,107 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::{FAILED, NEGATIVE};
-
-/// What went wrong, and why.
+/// What failed, and why.
 #[derive(Debug)]
-pub struct Error {
-    what: String,
-    source: Option<io::Error>,
-    /// Lines below the error.
-    excerpt: String,
-    /// The status to exit with.
-    status: u8,
+pub enum Error {
+    /// Without a cause.
+    Message(String),
+    /// In a text, with the lines of it that show the place.
+    Text {
+        /// What is wrong.
+        what: String,
+        /// Those lines.
+        excerpt: String,
+    },
+    /// Something could not be done with a file: `Error::file("out.svg", "write it", e)`.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What could not be done, in the infinitive.
+        doing: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Standard output could not be written.
+    Output(io::Error),
+    /// Another input or output failed.
+    Io(io::Error),
+    /// A recording cannot be read or written.
+    Recording(heaptide_analysis::Error),
 }
 
 impl Error {
     /// An error without a cause.
     pub fn new(what: impl Into<String>) -> Error {
-        Error { what: what.into(), source: None, excerpt: String::new(), status: FAILED }
-    }
-
-    /// Not an error, but a negative result: nothing found.
-    pub fn negative(what: impl Into<String>) -> Error {
-        Error { status: NEGATIVE, ..Error::new(what) }
-    }
-
-    /// An error in a text, with the lines of it that show the place.
-    pub fn in_text(what: impl Into<String>, excerpt: String) -> Error {
-        Error { excerpt, ..Error::new(what) }
+        Error::Message(what.into())
     }
 
     /// Something could not be done with a file: `file("out.svg", "write it", e)`.
-    pub fn file(path: &Path, doing: &str, source: io::Error) -> Error {
-        let what = format!("{}: cannot {doing}", path.display());
-        Error { source: Some(source), ..Error::new(what) }
-    }
-
-    /// Standard output could not be written.
-    pub fn output(source: io::Error) -> Error {
-        Error { source: Some(source), ..Error::new("cannot write standard output") }
+    pub fn file(path: &Path, doing: impl Into<String>, source: io::Error) -> Error {
+        Error::File { path: path.to_owned(), doing: doing.into(), source }
     }
 
     /// The lines that show the place of the error in a text; empty if there is no such place.
     pub fn excerpt(&self) -> &str {
-        &self.excerpt
-    }
-
-    /// The status to exit with.
-    pub fn status(&self) -> u8 {
-        self.status
+        match self {
+            Error::Text { excerpt, .. } => excerpt,
+            _ => "",
+        }
     }
 
     /// Whether the reader of the output is gone.
     pub fn is_broken_pipe(&self) -> bool {
-        self.source.as_ref().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+        match self {
+            Error::File { source, .. } | Error::Output(source) | Error::Io(source) => {
+                source.kind() == io::ErrorKind::BrokenPipe
+            }
+            Error::Message(_) | Error::Text { .. } | Error::Recording(_) => false,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        let Some(source) = &self.source else {
-            return Ok(());
-        };
-        write!(f, ": {source}")
+        match self {
+            Error::Message(what) | Error::Text { what, .. } => f.write_str(what),
+            Error::File { path, doing, source } => {
+                write!(f, "{}: cannot {doing}: {source}", path.display())
+            }
+            Error::Output(source) => write!(f, "cannot write standard output: {source}"),
+            Error::Io(source) => write!(f, "I/O error: {source}"),
+            // Its line already contains its causes.
+            Error::Recording(error) => error.fmt(f),
+        }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|e| e as _)
+        match self {
+            Error::Message(_) | Error::Text { .. } => None,
+            Error::File { source, .. } | Error::Output(source) | Error::Io(source) => Some(source),
+            Error::Recording(error) => Some(error),
+        }
     }
 }
 
 impl From<String> for Error {
     fn from(what: String) -> Error {
-        Error::new(what)
+        Error::Message(what)
     }
 }
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
-        Error { source: Some(source), ..Error::new("I/O error") }
+        Error::Io(source)
     }
 }
 
 impl From<heaptide_analysis::Error> for Error {
-    /// The line of a recording's error already holds its causes.
     fn from(error: heaptide_analysis::Error) -> Error {
-        Error::new(error.to_string())
+        Error::Recording(error)
     }
 }
 
@@ -106,6 +117,8 @@ mod tests {
         let error = Error::file(Path::new("a.svg"), "write it", refused);
         assert_eq!(error.to_string(), "a.svg: cannot write it: no room");
         assert!(!error.is_broken_pipe());
-        assert!(Error::output(io::ErrorKind::BrokenPipe.into()).is_broken_pipe());
+        let cause = std::error::Error::source(&error).expect("a cause");
+        assert_eq!(cause.to_string(), "no room");
+        assert!(Error::Output(io::ErrorKind::BrokenPipe.into()).is_broken_pipe());
     }
 }

@@ -1,14 +1,31 @@
-//! Files that commands write: none that is there is replaced unasked, none is left half-written.
+//! Output of commands: pages and data on standard output, and files, of which none that exists is
+//! replaced without --force and none is left half-written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use heaptide_render::names::printable;
+use nix::fcntl::{FcntlArg, fcntl};
+
 use crate::error::Error;
 use crate::progress::{Goes, Progress};
 
 /// Bytes that go to a file at once.
-const BUFFER: usize = 1 << 18;
+const FILE_BUFFER_BYTES: usize = 1 << 18;
+/// Bytes that go to standard output at once.
+const STDOUT_BUFFER_BYTES: usize = 1 << 16;
+/// Bytes that a pipe on standard output holds: what users may ask for without more rights.
+const PIPE_BYTES: i32 = 1 << 20;
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Text for reading. Names in it come from programs, and none of them may control the terminal.
+    Page,
+    /// Data for another program, which gets each byte.
+    Data,
+}
 
 /// Whether a file to write stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
@@ -51,14 +68,74 @@ pub fn write(
 
 fn fill(mut file: &File, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut progress = Progress::start("writing");
-    buffered(progress.of(&mut file, Goes::Elsewhere), BUFFER, render)
+    buffered(progress.of(&mut file, Goes::Elsewhere), FILE_BUFFER_BYTES, render)
+}
+
+/// Writes an answer to a file, or to standard output, which `-` stands for.
+pub fn write_or_print(
+    file: Option<&Path>,
+    force: bool,
+    content: Content,
+    render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
+    let render = |out: &mut dyn Write| match content {
+        Content::Page => page(out, render),
+        Content::Data => render(out),
+    };
+    match file.filter(|path| !is_stdout(path)) {
+        Some(path) => write(path, force, render),
+        None => print(render),
+    }
+}
+
+/// Writes a page of text to standard output: names in it come from programs, and none of them may
+/// control the terminal.
+pub fn print_page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    print(|out| page(out, write))
+}
+
+/// Writes a page of text anywhere, likewise.
+fn page(
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    write(&mut Page(out))
+}
+
+/// Text as it may go to a terminal; it comes in whole characters.
+struct Page<'a>(&'a mut dyn Write);
+
+impl Write for Page<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        for line in text.split_inclusive('\n') {
+            let (words, end) = line.strip_suffix('\n').map_or((line, ""), |words| (words, "\n"));
+            self.0.write_all(printable(words).as_bytes())?;
+            self.0.write_all(end.as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Writes to standard output through a buffer.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    let mut progress = Progress::start("writing");
+    let mut stdout = io::stdout().lock();
+    // Gigabytes of stacks go through faster; what is no pipe refuses, and stays as it is.
+    let _ = fcntl(&stdout, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+    let told = progress.of(&mut stdout, Goes::by_stdout());
+    buffered(told, STDOUT_BUFFER_BYTES, write).map_err(Error::Output)
 }
 
 /// Writes through a buffer of so many bytes.
 ///
 /// Errors: the first one of `out`, whatever `render` made of it: formats wrap errors in their own,
 /// which hide that a pipe is broken.
-pub(crate) fn buffered(
+fn buffered(
     out: impl Write,
     size: usize,
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -115,7 +192,7 @@ mod tests {
         let scratch = Scratch::new("output");
         let path = scratch.join("file");
         let halfway = |out: &mut dyn Write| {
-            out.write_all(&[0; 2 * BUFFER])?;
+            out.write_all(&[0; 2 * FILE_BUFFER_BYTES])?;
             Err(io::Error::other("no more"))
         };
         let error = write(&path, false, halfway).expect_err("the error goes on");

@@ -2,10 +2,9 @@
 
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
-use std::process::ExitCode;
 
-use heaptide_command::NEGATIVE;
 use heaptide_command::error::Error;
+use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
 use heaptide_command::source;
 use heaptide_command::sql::{SqlFormat, SqlOptions};
@@ -20,23 +19,23 @@ use crate::statements::{self, Statement};
 const TEXT_LIMIT: u64 = 16 << 20;
 
 /// Answers what the command line or standard input asks.
-pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
+pub fn sql(options: &SqlOptions) -> Outcome {
     let format = format(options)?;
     if let Some(path) = options.output() {
         output::may_write(path, options.force)?;
     }
     let session = match &options.dataset {
-        Some(directory) => Session::of_dataset(directory)?,
-        None => match source::open_all(&options.sources(), &options.selection)? {
-            Some(recordings) => Session::of_parts(recordings::parts(recordings))?,
-            None => return Ok(ExitCode::from(NEGATIVE)),
-        },
+        Some(directory) => Session::from_dataset(directory)?,
+        None => {
+            let recordings = source::open_all(&options.sources(), &options.selection)?;
+            Session::from_parts(recordings::parts(recordings))?
+        }
     };
     let text = match options.query() {
         Some(query) => query.to_owned(),
         None if io::stdin().is_terminal() => {
             prompt::prompt(&session, format)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         None => read(io::stdin().lock())?,
     };
@@ -52,7 +51,7 @@ pub fn sql(options: &SqlOptions) -> Result<ExitCode, Error> {
         }
         (all, None) => all.iter().try_for_each(|one| print(&session, one, format)),
     }?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The statements that come from elsewhere than the command line.
@@ -89,8 +88,8 @@ fn format(options: &SqlOptions) -> Result<SqlFormat, Error> {
 /// Errors: those of the statement, with their place in it, and of standard output.
 pub fn print(session: &Session, statement: &Statement, format: SqlFormat) -> Result<(), Error> {
     let output = |write: Write<'_>| match format {
-        SqlFormat::Table => source::print_page(write),
-        _ => source::print(write),
+        SqlFormat::Table => output::print_page(write),
+        _ => output::print(write),
     };
     written(output, session, statement, format)
 }

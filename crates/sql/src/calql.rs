@@ -5,7 +5,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
@@ -13,7 +12,9 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
-use heaptide_command::{output, source};
+use heaptide_command::outcome::Outcome;
+use heaptide_command::output;
+use heaptide_command::output::Content;
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::{Make, Stream};
 use heaptide_query::table::{AttributeId, Form, NodeId, Table};
@@ -50,7 +51,7 @@ pub struct QueryOptions {
 const COUNT: (&str, &str) = ("count", "allocations");
 
 /// Answers the query.
-pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
+pub fn query(options: &QueryOptions) -> Outcome {
     let query = parse(&options.query).map_err(|error| in_query("query", &error))?;
     let format = match (&options.format, &query.format) {
         (None, Some(format)) => format.clone(),
@@ -60,13 +61,15 @@ pub fn query(options: &QueryOptions) -> Result<ExitCode, Error> {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let session = Session::of_dataset(&options.dataset)?;
+    let session = Session::from_dataset(&options.dataset)?;
     let answer = answer(&session, &query, &format)?;
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
-    let for_people = !matches!(format.layout, Layout::Json | Layout::JsonSplit | Layout::Cali);
-    let to = options.output.as_deref();
-    source::give(to, options.force, for_people, write)?;
-    Ok(ExitCode::SUCCESS)
+    let content = match format.layout {
+        Layout::Json | Layout::JsonSplit | Layout::Cali => Content::Data,
+        _ => Content::Page,
+    };
+    output::write_or_print(options.output.as_deref(), options.force, content, write)?;
+    Ok(())
 }
 
 fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Error> {

@@ -18,7 +18,7 @@ pub fn explain(sql: &str, error: &DataFusionError) -> Error {
 
 /// The error of a query or a part of it.
 pub fn in_query(what: &str, error: &QueryError) -> Error {
-    Error::in_text(format!("{what}: {}", error.message), error.excerpt())
+    Error::Text { what: format!("{what}: {}", error.message), excerpt: error.excerpt() }
 }
 
 /// The message, and the place of it: line and column, from 1.

@@ -4,15 +4,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
-use heaptide_command::NEGATIVE;
 use heaptide_command::error::Error;
+use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source;
 use heaptide_query::tables::Source as Table;
@@ -42,12 +41,9 @@ pub struct ExportOptions {
 }
 
 /// Adds the recording to the dataset. Of an error nothing of it is left there.
-pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
+pub fn export(options: &ExportOptions) -> Outcome {
     let sources = std::slice::from_ref(&options.source);
-    let Some(recordings) = source::open_all(sources, &options.selection)? else {
-        return Ok(ExitCode::from(NEGATIVE));
-    };
-    let parts = recordings::parts(recordings);
+    let parts = recordings::parts(source::open_all(sources, &options.selection)?);
     let runs: BTreeSet<&str> = parts.iter().map(|part| &*part.run).collect();
     let directory = &options.output;
     let there: Vec<PathBuf> = runs.iter().flat_map(|run| directories(directory, run)).collect();
@@ -55,7 +51,7 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
     if let Some(path) = there.first().filter(|_| !options.force) {
         let path = path.display();
         let what = "exists; replace it with --force, or choose another directory with -o";
-        return Err(Error::new(format!("{path}: {what}")));
+        return Err(Error::new(format!("{path}: {what}")).into());
     }
     for path in there {
         fs::remove_dir_all(path).map_err(|error| Error::file(path, "replace it", error))?;
@@ -64,7 +60,7 @@ pub fn export(options: &ExportOptions) -> Result<ExitCode, Error> {
         let written = runs.iter().flat_map(|run| directories(directory, run));
         written.for_each(|path| drop(fs::remove_dir_all(path)));
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The directories of a recording in a dataset, one a table.

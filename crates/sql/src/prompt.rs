@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use heaptide_command::error::Error;
 use heaptide_command::message::{message, report};
-use heaptide_command::source;
+use heaptide_command::output;
 use heaptide_command::sql::SqlFormat;
 use heaptide_query::tables::Source;
 use rustyline::completion::Completer;
@@ -104,7 +104,7 @@ fn answer(session: &Session, format: SqlFormat, statement: &Statement) -> Result
 }
 
 fn page(text: &str) -> Result<(), Error> {
-    source::print_page(|out| out.write_all(text.as_bytes()))
+    output::print_page(|out| out.write_all(text.as_bytes()))
 }
 
 fn tables() -> String {

@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// The same with the tables of process images.
-    pub fn of_parts(parts: Vec<Part>) -> Result<Session, Error> {
+    pub fn from_parts(parts: Vec<Part>) -> Result<Session, Error> {
         let (session, parts) = (Session::new()?, Arc::new(parts));
         for source in Source::all() {
             let table = Arc::new(RecordedTable::new(source, parts.clone()));
@@ -50,7 +50,7 @@ impl Session {
     /// The same with the tables of a dataset.
     ///
     /// Errors: it is none, or cannot be read.
-    pub fn of_dataset(directory: &Path) -> Result<Session, Error> {
+    pub fn from_dataset(directory: &Path) -> Result<Session, Error> {
         let (session, mut any) = (Session::new()?, false);
         for source in Source::all() {
             if let Some(table) = DatasetTable::of(directory, source)? {
