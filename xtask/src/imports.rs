@@ -50,10 +50,6 @@ const UPWARD_IMPORTS: &[(&str, &str)] = &[
     ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/thread_measure.rs"),
     ("crates/recorder/src/event/timeline.rs", "crates/recorder/src/api/marks.rs"),
     ("crates/recorder/src/event/trace.rs", "crates/recorder/src/api/regions.rs"),
-    // Threads and their state are known to what stores records for them.
-    ("crates/recorder/src/store/scopes.rs", "crates/recorder/src/event/lane.rs"),
-    ("crates/recorder/src/store/scopes.rs", "crates/recorder/src/event/tls.rs"),
-    ("crates/recorder/src/store/sites.rs", "crates/recorder/src/event/lane.rs"),
 ];
 
 /// Crates whose files import each other in cycles today. Crates are removed from the list, never

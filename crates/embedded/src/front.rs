@@ -4,9 +4,9 @@ use crate::choice::{Choice, is};
 use crate::static_libc;
 use heaptide_format::Mode;
 use heaptide_recorder::event::lane::Inside;
-use heaptide_recorder::event::tls::tls;
 use heaptide_recorder::store::shadow::Table;
 use heaptide_recorder::sys::front::{self, Front, Platform};
+use heaptide_recorder::sys::tls::tls;
 use heaptide_recorder::sys::wiped::Wiped;
 
 /// The allocator as the recorder sees it.

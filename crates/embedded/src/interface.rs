@@ -9,9 +9,9 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use heaptide_recorder::event::exit;
-use heaptide_recorder::event::tls::tls;
 use heaptide_recorder::sys::loader::{look_up, objects};
 use heaptide_recorder::sys::options::Options;
+use heaptide_recorder::sys::tls::tls;
 
 /// The library is in this process too, and our table is a copy of its own.
 static LIBRARY: AtomicBool = AtomicBool::new(false);

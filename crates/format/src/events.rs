@@ -27,7 +27,7 @@ pub const TRACE_ON: u32 = 1;
 /// Frees have their stack.
 pub const TRACE_FREE_STACKS: u32 = 2;
 
-/// [`TraceStart::state`]: the lane writes it.
+/// [`crate::TraceStart::state`]: the lane writes it.
 pub const TRACE_WRITING: u32 = 0;
 /// It is full, and the lane writes to another one.
 pub const TRACE_FULL: u32 = 1;
@@ -39,33 +39,6 @@ pub const TRACE_NOBODY: u32 = 0x7fff_ffff;
 
 /// The longest extent of events, its header included.
 pub const TRACE_EXTENT_MAX: u64 = 256 << 10;
-
-/// What an extent of events begins with: the clock, and what holds for the first record.
-#[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct TraceStart {
-    /// The clock of records when this was begun.
-    pub ticks: u64,
-    /// Nanoseconds from the process's start at that moment.
-    pub time_ns: u64,
-    /// The clock and the time once more, when they were last compared; both 0 before that.
-    pub last_ticks: u64,
-    /// See `last_ticks`.
-    pub last_time_ns: u64,
-    /// Scope that the lane's thread is in.
-    pub scope: u32,
-    /// The lane's thread.
-    pub tid: u32,
-    /// Node of the stack of the next free, where frees have stacks; else 0.
-    pub node: u32,
-    /// One of `TRACE_WRITING`, `TRACE_FULL`, `TRACE_MOVED`. Atomic.
-    pub state: u32,
-    /// Number of these contents, counted over the process from 1, also of those moved out.
-    pub number: u32,
-    /// Reserved, zero.
-    pub reserved: [u32; 3],
-}
 
 /// The head of a file of moved extents.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +62,7 @@ pub struct TraceChunk {
     pub magic: u32,
     /// The lane that wrote it, by index.
     pub lane: u32,
-    /// [`TraceStart::number`].
+    /// [`crate::TraceStart::number`].
     pub number: u32,
     /// Bytes of the contents.
     pub raw_length: u32,
@@ -97,12 +70,11 @@ pub struct TraceChunk {
     pub packed_length: u32,
     /// Reserved, zero.
     pub reserved: u32,
-    /// [`TraceStart::ticks`].
+    /// [`crate::TraceStart::ticks`].
     pub first_ticks: u64,
-    /// [`TraceStart::last_ticks`].
+    /// [`crate::TraceStart::last_ticks`].
     pub last_ticks: u64,
 }
 
-const _: () = assert!(size_of::<TraceStart>() == 64);
 const _: () = assert!(size_of::<TraceHead>() == 16);
 const _: () = assert!(size_of::<TraceChunk>() == 40);

@@ -92,7 +92,7 @@ pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
     let status =
         unsafe { call_real!(REAL, extern "C" fn(u64, Address) -> i32, (thread, name), ENOSYS) };
     if status == 0 && process().state() == State::Active {
-        if thread == heaptide_recorder::event::tls::thread_pointer() {
+        if thread == heaptide_recorder::sys::tls::thread_pointer() {
             lane::renamed_self();
         } else {
             lane::renamed_other(thread);

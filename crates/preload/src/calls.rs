@@ -8,8 +8,8 @@ use heaptide_recorder::api::monitors;
 use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::lane::Inside;
 use heaptide_recorder::event::record::{self, Entry, Moving};
-use heaptide_recorder::event::tls::tls;
 use heaptide_recorder::event::trace;
+use heaptide_recorder::sys::tls::tls;
 
 static REAL_POSIX_MEMALIGN: Real = Real::new(b"posix_memalign\0");
 

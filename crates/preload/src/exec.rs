@@ -13,13 +13,13 @@ use crate::exec_target::{self, Room};
 use core::ffi::{CStr, c_char};
 use heaptide_format::UnrecordedChild;
 use heaptide_recorder::event::process::{count_unrecorded, discount_unrecorded};
-use heaptide_recorder::event::tls::tls;
 use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::options::{
     HandedOn, Options, PATH_MAX, Text, file_of, is_recorder, is_separator,
 };
+use heaptide_recorder::sys::tls::tls;
 
 /// Strings, of which the last is followed by null.
 pub type Strings = *const *const c_char;

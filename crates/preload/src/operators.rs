@@ -4,7 +4,7 @@ use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, call_real};
 use crate::calls::{allocate, allocate_or, release};
 use crate::next_symbol::Real;
 use heaptide_recorder::event::record::Entry;
-use heaptide_recorder::event::tls::tls;
+use heaptide_recorder::sys::tls::tls;
 
 /// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so
 /// malloc is called here, and the rest is left to the real one by returning null. Other allocators'

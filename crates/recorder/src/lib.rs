@@ -22,7 +22,6 @@
     missing_docs,
     clippy::missing_safety_doc,
     clippy::new_without_default,
-    clippy::not_unsafe_ptr_arg_deref,
     reason = "only the two fronts use it"
 )]
 

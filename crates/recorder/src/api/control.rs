@@ -6,62 +6,42 @@ use crate::api::monitors;
 use crate::event::lane::{FLAG_PAUSED, LaneState};
 use crate::event::process::{Process, process};
 use crate::event::timeline;
-use crate::event::tls::tls;
 use crate::sys::libc::Function;
 use crate::sys::options::Options;
+use crate::sys::tls::tls;
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use heaptide_format::shared::{FileHeader, Word};
 use heaptide_format::{
     CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, CONTROL_TIMED,
-    FileHeader, MarkKind, Mode, REQUEST_TEXT, Request,
+    MarkKind, Mode, REQUEST_TEXT, Request,
 };
 
 /// The two words that every event looks at, as one: the recorder's, and the commands' bytes.
 #[inline(always)]
-pub fn words(header: *mut FileHeader) -> &'static AtomicU64 {
-    // SAFETY: the header stays mapped; `control` is 8-aligned and the bytes follow it.
-    unsafe { AtomicU64::from_ptr(&raw mut (*header).control as *mut u64) }
+pub fn words(header: &FileHeader) -> &AtomicU64 {
+    // SAFETY: `control` is 8-aligned and the bytes follow it; all are atomic.
+    unsafe { &*(&raw const header.control as *const AtomicU64) }
 }
 
-const _: () = assert!(core::mem::offset_of!(FileHeader, control) % 8 == 0);
-const _: () = assert!(
-    core::mem::offset_of!(FileHeader, command_off)
-        == core::mem::offset_of!(FileHeader, control) + 4
-);
-const _: () = assert!(
-    core::mem::offset_of!(FileHeader, command_request)
-        == core::mem::offset_of!(FileHeader, command_off) + 1
-);
-
-fn own(p: &Process) -> &'static AtomicU32 {
-    // SAFETY: as above; the recorder's half.
-    unsafe { AtomicU32::from_ptr(&raw mut (*p.header()).control) }
-}
-
-/// Whether recording is off by command: stored whole, here and by commands.
-fn off_by_command(p: &Process) -> &'static AtomicU8 {
-    // SAFETY: as above.
-    unsafe { AtomicU8::from_ptr(&raw mut (*p.header()).command_off) }
-}
-
-/// Whether a request waits: the same.
-fn request_waits(p: &Process) -> &'static AtomicU8 {
-    // SAFETY: as above.
-    unsafe { AtomicU8::from_ptr(&raw mut (*p.header()).command_request) }
-}
+const _: () = assert!(offset_of!(FileHeader, control).is_multiple_of(8));
+const _: () = assert!(offset_of!(FileHeader, command_off) == offset_of!(FileHeader, control) + 4);
+const _: () =
+    assert!(offset_of!(FileHeader, command_request) == offset_of!(FileHeader, command_off) + 1);
 
 pub fn set(p: &Process, bit: u32) {
-    own(p).fetch_or(bit, AcqRel);
+    p.header().control.fetch_or(bit, AcqRel);
 }
 
 pub fn clear(p: &Process, bit: u32) {
-    own(p).fetch_and(!bit, AcqRel);
+    p.header().control.fetch_and(!bit, AcqRel);
 }
 
 /// What the environment asks for, before the first event.
 pub fn prepare(p: &Process, options: &Options) {
     if options.start_off {
-        off_by_command(p).store(1, Release);
+        p.header().command_off.store(1, Release);
     }
     if let Some((bytes, below)) = options.threshold {
         threshold(bytes, below);
@@ -86,20 +66,20 @@ pub fn turn(lane: &LaneState, on: bool) {
     let was_off = lane.process_is_off();
     if on {
         clear(p, CONTROL_OFF);
-        off_by_command(p).store(0, Release);
+        p.header().command_off.store(0, Release);
     } else {
         set(p, CONTROL_OFF);
     }
     if was_off != lane.process_is_off() {
         let kind = if on { MarkKind::On } else { MarkKind::Off };
-        marks::mark(b"", kind, lane.index, 0);
+        marks::mark(b"", kind, lane.index(), 0);
     }
 }
 
 /// One pause more, of this thread or of all.
 pub fn pause(lane: &mut LaneState, whole_process: bool) {
     if whole_process {
-        own(process()).fetch_add(CONTROL_PAUSE, AcqRel);
+        process().header().control.fetch_add(CONTROL_PAUSE, AcqRel);
         return;
     }
     // SAFETY: the thread's own block.
@@ -110,7 +90,7 @@ pub fn pause(lane: &mut LaneState, whole_process: bool) {
 /// One pause less; none if there is none.
 pub fn resume(lane: &mut LaneState, whole_process: bool) {
     if whole_process {
-        let control = own(process());
+        let control = &process().header().control;
         let less = |bits: u32| (bits >= CONTROL_PAUSE).then(|| bits - CONTROL_PAUSE);
         let _ = control.fetch_update(AcqRel, Acquire, less);
         return;
@@ -132,8 +112,7 @@ pub fn threshold(bytes: u64, below: bool) {
     if bytes == 0 {
         return;
     }
-    // SAFETY: the header is mapped; a torn use is of an event at this very moment.
-    unsafe { (*p.header()).threshold_bytes = bytes };
+    p.header().threshold_bytes.set(bytes);
     set(p, if below { CONTROL_THRESHOLD | CONTROL_FEWER } else { CONTROL_THRESHOLD });
 }
 
@@ -145,14 +124,8 @@ const BELOW: u64 = 1 << 63;
 #[inline(never)]
 pub fn answer(lane: &mut LaneState) {
     let header = lane.header;
-    // SAFETY: the header is mapped; these words are only used atomically.
-    let (request, answered) = unsafe {
-        (
-            AtomicU32::from_ptr(&raw mut (*header).request).load(Acquire),
-            AtomicU32::from_ptr(&raw mut (*header).answered),
-        )
-    };
-    let before = answered.load(Acquire);
+    let request = header.request.load(Acquire);
+    let before = header.answered.load(Acquire);
     let taken = &process().requests_taken;
     let seen = taken.load(Acquire);
     if before == request || seen == request {
@@ -162,30 +135,24 @@ pub fn answer(lane: &mut LaneState) {
         return;
     }
     perform(lane);
-    answered.store(request, Release);
+    header.answered.store(request, Release);
     // Its command may have given up and gone. The next one may just have come.
-    let waits = request_waits(process());
-    waits.swap(0, SeqCst);
-    // SAFETY: as above.
-    if unsafe { AtomicU32::from_ptr(&raw mut (*header).request).load(SeqCst) } != request {
-        waits.store(1, Release);
+    header.command_request.swap(0, SeqCst);
+    if header.request.load(SeqCst) != request {
+        header.command_request.store(1, Release);
     }
 }
 
 fn perform(lane: &mut LaneState) {
     let header = lane.header;
     let mut text = [0u8; REQUEST_TEXT];
-    // SAFETY: the header is mapped; the command writes these before it raises `request`.
-    let (kind, length, time, value) = unsafe {
-        core::ptr::copy_nonoverlapping(
-            (&raw const (*header).request_text).cast(),
-            text.as_mut_ptr(),
-            REQUEST_TEXT,
-        );
-        let h = &*header;
-        (h.request_kind, h.request_length as usize, h.request_time_ns, h.request_value)
-    };
-    let name = &text[..length.min(REQUEST_TEXT)];
+    // The command writes all this before it raises `request`.
+    for (byte, given) in text.iter_mut().zip(&header.request_text) {
+        *byte = given.get();
+    }
+    let (kind, time) = (header.request_kind.get(), header.request_time_ns.get());
+    let value = header.request_value.get();
+    let name = &text[..(header.request_length.get() as usize).min(REQUEST_TEXT)];
     let p = process();
     match kind {
         k if k == Request::Mark as u32 => {

@@ -13,11 +13,12 @@ use crate::event::process::{State, process};
 use crate::event::record::{self, Entry};
 use crate::event::stacks::here;
 use crate::event::stats::{self, Figures, Histograms};
-use crate::event::tls::tls;
+use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
 use crate::sys::front::Front;
 use crate::sys::options::Options;
+use crate::sys::tls::tls;
 use core::arch::naked_asm;
 use heaptide_format::{MarkKind, Mode};
 
@@ -102,11 +103,11 @@ fn with_lane<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
 /// it in its callbacks.
 fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
     if let Some(mut inside) = Inside::enter::<F>(here()) {
-        return act(inside.lane().index);
+        return act(inside.lane().index());
     }
     // SAFETY: the thread's own lane, which is only read.
-    match unsafe { (*tls()).lane.as_ref() } {
-        Some(lane) if monitors::is_calling(lane) => act(lane.index),
+    match unsafe { ((*tls()).lane as *const LaneState).as_ref() } {
+        Some(lane) if monitors::is_calling(lane) => act(lane.index()),
         _ => R::default(),
     }
 }
@@ -173,11 +174,11 @@ unsafe fn intern_value<F: Front>(attribute: *const u8, length: usize, value: Val
 }
 
 pub extern "C" fn scope_begin<F: Front>(name: u32) {
-    with_sites::<F, _>(|lane| scopes::begin(lane, names::id(name)));
+    with_sites::<F, _>(|lane| scopes::begin(&mut lane.place, names::id(name)));
 }
 
 pub extern "C" fn scope_end<F: Front>(name: u32) {
-    with_sites::<F, _>(|lane| scopes::end(lane, names::id(name)));
+    with_sites::<F, _>(|lane| scopes::end(&mut lane.place, names::id(name)));
 }
 
 pub unsafe extern "C" fn scope_begin_named<F: Front>(
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn scope_begin_named<F: Front>(
     // SAFETY: the interface's contract.
     let (attribute, value) =
         unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
-    with_sites::<F, _>(|lane| scopes::begin_named(lane, attribute, value));
+    with_sites::<F, _>(|lane| scopes::begin_named(&mut lane.place, attribute, value));
 }
 
 pub unsafe extern "C" fn scope_end_named<F: Front>(
@@ -201,17 +202,17 @@ pub unsafe extern "C" fn scope_end_named<F: Front>(
     // SAFETY: the interface's contract.
     let (attribute, value) =
         unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
-    with_sites::<F, _>(|lane| scopes::end_named(lane, attribute, value));
+    with_sites::<F, _>(|lane| scopes::end_named(&mut lane.place, attribute, value));
 }
 
 pub extern "C" fn context<F: Front>() -> u64 {
-    with_sites::<F, _>(|lane| scopes::context(lane))
+    with_sites::<F, _>(|lane| scopes::context(&lane.place))
 }
 
 pub extern "C" fn set_context<F: Front>(context: u64) -> u64 {
     with_sites::<F, _>(|lane| {
-        let before = scopes::context(lane);
-        scopes::set_context(lane, context);
+        let before = scopes::context(&lane.place);
+        scopes::set_context(&mut lane.place, context);
         before
     })
 }
@@ -315,7 +316,7 @@ extern "C" fn pool_reallocated_body<F: Front>(
     })
 }
 
-fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, u32) -> bool) -> i32 {
+fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, NodeId) -> bool) -> i32 {
     let Some(mut inside) = Inside::enter::<F>(Entry { sp, bp }) else {
         return 0;
     };
@@ -461,7 +462,7 @@ pub extern "C" fn monitor_deregister<F: Front>(id: u64) -> i32 {
         // From one of its own callbacks.
         None => {
             // SAFETY: the thread's own lane, which its callback's caller also only reads.
-            let lane = unsafe { (*tls()).lane.as_ref() };
+            let lane = unsafe { ((*tls()).lane as *const LaneState).as_ref() };
             lane.is_some_and(|lane| monitors::deregister(lane, id)) as i32
         }
     }

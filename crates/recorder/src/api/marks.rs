@@ -13,7 +13,8 @@ use crate::sys::options::{PATH_MAX, Text};
 use crate::sys::{confined, own_stack};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use heaptide_format::shared::Word;
 use heaptide_format::{
     BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, Kind, Loss, Mark, MarkKind, PAGE, PROFILE_SUFFIX,
     SNAPSHOT_SUFFIX, Sums,
@@ -66,16 +67,13 @@ fn write_mark(
     lane: u32,
     number: u32,
 ) {
-    let name = if name.is_empty() { 0 } else { profile::string(p, name) };
+    let name = if name.is_empty() { 0 } else { profile::string(p, name).number() };
     let live = stats::sums(p);
     let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;
-    let record = marks.take(Kind::Marks, 0, size_of::<Mark>()) as *mut Mark;
-    if record.is_null() {
+    let mark = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes };
+    if marks.write(Kind::Marks, 0, mark).is_none() {
         return p.lost(Loss::NoSample);
     }
-    // SAFETY: `take` gave room for a mark.
-    unsafe { *record = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes } };
-    marks.commit(size_of::<Mark>());
     p.note_time(time_ns);
 }
 
@@ -140,8 +138,7 @@ fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
 /// Writes a copy of the profile as it is; takes it away again if it cannot be whole.
 fn copy(p: &Process, path: Path<'_>) -> Result<(), Errno> {
     let base = p.base.load(Relaxed);
-    // SAFETY: the header is mapped; all below `file_end` is, and only grows.
-    let end = unsafe { AtomicU64::from_ptr(&raw mut (*p.header()).file_end).load(Acquire) };
+    let end = p.header().file_end.load(Acquire);
     if end > kernel::limit(kernel::RLIMIT_FSIZE) {
         return Err(kernel::EFBIG);
     }
@@ -211,16 +208,15 @@ pub fn reset(lane: &mut crate::event::lane::LaneState) -> bool {
     }
     let now = p.now();
     let header = lane.header;
-    // SAFETY: the header is mapped; with threads its peak is used atomically.
-    unsafe {
-        *p.moments.sums_at_reset.0.get() = stats::sums(p);
-        (*header).resets += 1;
-        (*header).reset_time_ns = now;
-        (*header).peak_time_ns = now;
-        AtomicI64::from_ptr(&raw mut (*header).peak_bytes as *mut i64).store(live as i64, Release);
-        AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
-        write_mark(p, &mut marks, now, b"", MarkKind::Reset, lane.index, (*header).resets);
-    }
+    // SAFETY: under the moments' lock.
+    unsafe { *p.moments.sums_at_reset.0.get() = stats::sums(p) };
+    let resets = header.resets.get() + 1;
+    header.resets.set(resets);
+    header.reset_time_ns.set(now);
+    header.peak_time_ns.set(now);
+    header.peak_bytes.store(live, Release);
+    header.epoch.fetch_add(1, AcqRel);
+    write_mark(p, &mut marks, now, b"", MarkKind::Reset, lane.index(), resets);
     lane.live.look_again(p, header);
     true
 }

@@ -13,14 +13,16 @@ use crate::api::relabel::{arrive, come_back, leave, lend};
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
 use crate::event::{stats, trace};
+use crate::store::ids::{NameId, NodeId, ScopeId, SiteId};
+use crate::store::names;
 use crate::store::shadow::Table;
 use crate::store::sites::{self, Dimensions};
-use crate::store::{names, scopes};
 use crate::sys::front;
-use crate::sys::locked::{Guarded, Held, Lock};
+use crate::sys::locked::{Held, Locked};
 use crate::sys::memory::{self, InChild};
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::shared::{Key, Word};
 use heaptide_format::{KEY_OUTSIDE, KEY_POOL_BLOCK, KEY_POOL_CHUNK, Loss};
 use heaptide_trace::Record;
 
@@ -45,6 +47,7 @@ pub enum What {
 }
 
 /// One region.
+#[derive(Clone, Copy)]
 struct Region {
     start: u64,
     bytes: u64,
@@ -54,32 +57,33 @@ struct Region {
     dimension_count: u32,
     what: What,
     /// Where its bytes are counted, and where they were before it got a label.
-    site: u32,
-    origin: u32,
+    site: SiteId,
+    origin: SiteId,
     /// Name of its label, or of its pool.
-    label: u32,
-    pool: u32,
-    /// The region around it, and the one that begins at the same byte and is further out.
+    label: NameId,
+    pool: NameId,
+    /// The region around it, and the one that begins at the same byte and is further out; 0: none.
     parent: u32,
     under: u32,
 }
 
-/// Zero is: none yet.
+/// All regions of the process. Zero is: none yet.
 pub struct Regions {
-    lock: Lock,
-    table: Table,
-    pieces: AtomicPtr<*mut Region>,
-    state: Guarded<State>,
-    uids: AtomicU64,
-    /// The longest region so far: how far back from an address to look.
-    longest: AtomicU64,
+    list: Locked<List>,
     /// Some region is not the allocator's: munmap is of interest.
     pub foreign: AtomicBool,
 }
 
-struct State {
+/// Regions by number, from 1. Zero is: none yet.
+struct List {
+    /// First byte → the innermost region that begins there.
+    table: Table,
+    pieces: *mut *mut Region,
     used: u32,
     free: u32,
+    uids: u64,
+    /// The longest region so far: how far back from an address to look.
+    longest: u64,
 }
 
 /// What a person calls a region, and how it is laid out.
@@ -107,63 +111,72 @@ pub struct Block {
 }
 
 impl Regions {
-    /// The lock, with the table made.
-    fn acquire(&self, p: &Process) -> Option<Held<'_, ()>> {
-        let held = self.lock.acquire()?;
-        if !self.table.is_made() {
+    /// The list, with its tables made.
+    fn acquire(&self, p: &Process) -> Option<Held<'_, List>> {
+        let mut list = self.list.acquire()?;
+        if !list.table.is_made() {
             let pieces = memory::take(PIECES * size_of::<*mut Region>(), InChild::Nothing);
             if pieces.is_null() {
                 return None;
             }
-            self.pieces.store(pieces as *mut *mut Region, Release);
-            self.table.create(p.scarce.load(Relaxed))?;
+            list.pieces = pieces as *mut *mut Region;
+            list.table.create(p.scarce.load(Relaxed))?;
         }
-        Some(held)
+        Some(list)
+    }
+}
+
+impl List {
+    fn place(&self, number: u32) -> *mut Region {
+        let (piece, place) = (number as usize / PER_PIECE, number as usize % PER_PIECE);
+        // SAFETY: a number that `add` gave: its piece is mapped.
+        unsafe { (*self.pieces.add(piece)).add(place) }
     }
 
-    /// A region by number, under the lock.
-    #[allow(clippy::mut_from_ref, reason = "the lock is what makes it one at a time")]
-    fn at(&self, number: u32) -> &mut Region {
-        let (piece, place) = (number as usize / PER_PIECE, number as usize % PER_PIECE);
-        // SAFETY: a number that `add` gave: its piece is mapped. Under the lock; users take one
-        // reference at a time.
-        unsafe { &mut *(*self.pieces.load(Relaxed).add(piece)).add(place) }
+    /// A region by number.
+    fn at(&self, number: u32) -> &Region {
+        // SAFETY: a region that `add` wrote; it is borrowed with the list.
+        unsafe { &*self.place(number) }
+    }
+
+    /// The same, to be changed.
+    fn at_mut(&mut self, number: u32) -> &mut Region {
+        // SAFETY: as above, and the list is borrowed alone.
+        unsafe { &mut *self.place(number) }
     }
 
     /// Stores a region and finds its place among others; 0 if there is no room.
-    fn add(&self, region: Region) -> u32 {
-        // SAFETY: under the lock.
-        let state = unsafe { &mut *self.state.0.get() };
-        let number = if state.free != 0 {
-            let number = state.free;
-            state.free = self.at(number).under;
+    fn add(&mut self, region: Region) -> u32 {
+        let number = if self.free != 0 {
+            let number = self.free;
+            self.free = self.at(number).under;
             number
         } else {
-            let number = state.used + 1;
+            let number = self.used + 1;
             if !self.has_piece(number as usize / PER_PIECE) {
                 return 0;
             }
-            state.used = number;
+            self.used = number;
             number
         };
         let (start, bytes) = (region.start, region.bytes);
         let under = self.table.get(start);
         // SAFETY: a free place in a mapped piece.
-        unsafe { core::ptr::write(self.at(number), Region { under, ..region }) };
+        unsafe { self.place(number).write(Region { under, ..region }) };
         if !self.table.put(start as *const u8, number) {
             self.discard(number);
             return 0;
         }
-        self.longest.fetch_max(bytes, Relaxed);
+        self.longest = self.longest.max(bytes);
         number
     }
 
-    fn has_piece(&self, piece: usize) -> bool {
+    fn has_piece(&mut self, piece: usize) -> bool {
         if piece >= PIECES {
             return false;
         }
-        // SAFETY: within the table of pieces.
-        let slot = unsafe { &mut *self.pieces.load(Relaxed).add(piece) };
+        // SAFETY: within the table of pieces, which is borrowed with the list.
+        let slot = unsafe { &mut *self.pieces.add(piece) };
         if slot.is_null() {
             let piece = memory::take(PER_PIECE * size_of::<Region>(), InChild::Nothing);
             *slot = piece as *mut Region;
@@ -171,15 +184,13 @@ impl Regions {
         !slot.is_null()
     }
 
-    fn discard(&self, number: u32) {
-        // SAFETY: under the lock.
-        let state = unsafe { &mut *self.state.0.get() };
-        self.at(number).under = state.free;
-        state.free = number;
+    fn discard(&mut self, number: u32) {
+        self.at_mut(number).under = self.free;
+        self.free = number;
     }
 
     /// Takes a region out.
-    fn remove(&self, number: u32) {
+    fn remove(&mut self, number: u32) {
         let (start, under) = (self.at(number).start, self.at(number).under);
         let first = self.table.get(start);
         if first == number {
@@ -190,7 +201,7 @@ impl Regions {
                 above = self.at(above).under;
             }
             if above != 0 {
-                self.at(above).under = under;
+                self.at_mut(above).under = under;
             }
         }
         self.discard(number);
@@ -198,7 +209,7 @@ impl Regions {
 
     /// The innermost region that holds an address; 0 if none does.
     fn holding(&self, address: u64) -> u32 {
-        let least = address.saturating_sub(self.longest.load(Relaxed));
+        let least = address.saturating_sub(self.longest);
         let mut from = address;
         for _ in 0..LOOKS {
             let Some((start, first)) = self.table.last_before(from, least) else {
@@ -221,9 +232,9 @@ impl Regions {
     }
 }
 
-fn scope_here(lane: &LaneState) -> u32 {
-    let scope = scopes::id(lane.scope);
-    if scope == lane.root_scope { 0 } else { scope }
+fn scope_here(lane: &LaneState) -> ScopeId {
+    let scope = ScopeId::of(lane.place.scope);
+    if scope == lane.place.root_scope { ScopeId::NONE } else { scope }
 }
 
 /// What the dimensions say; 0 without any.
@@ -236,13 +247,17 @@ fn declared_bytes(label: &Label<'_>) -> u64 {
 }
 
 /// A region as the trace has it.
-fn told_block(address: u64, site: u32, requested: u64, usable: u64) -> heaptide_trace::Block {
+fn told_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heaptide_trace::Block {
+    let site = site.number();
     heaptide_trace::Block { address, site, requested, usable, reallocated: false }
 }
 
-fn describe(region: &mut Region, name: u32, label: &Label<'_>) {
+fn describe(list: &mut List, number: u32, name: NameId, label: &Label<'_>) {
+    list.uids += 1;
+    let uid = list.uids;
+    let region = list.at_mut(number);
     region.label = name;
-    region.uid = process().regions.uids.fetch_add(1, Relaxed) + 1;
+    region.uid = uid;
     region.element_bytes = label.element_bytes as u64;
     region.dimensions = [0; DIMENSIONS];
     region.dimension_count = label.dimensions.len().min(DIMENSIONS) as u32;
@@ -253,7 +268,7 @@ fn describe(region: &mut Region, name: u32, label: &Label<'_>) {
     }
 }
 
-fn region(what: What, start: u64, bytes: u64, site: u32) -> Region {
+fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
     Region {
         start,
         bytes,
@@ -263,9 +278,9 @@ fn region(what: What, start: u64, bytes: u64, site: u32) -> Region {
         dimension_count: 0,
         what,
         site,
-        origin: 0,
-        label: 0,
-        pool: 0,
+        origin: SiteId::NONE,
+        label: NameId::NONE,
+        pool: NameId::NONE,
         parent: 0,
         under: 0,
     }
@@ -276,26 +291,26 @@ fn region(what: What, start: u64, bytes: u64, site: u32) -> Region {
 pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) -> bool {
     let p = process();
     let name = names::id(names::intern(names::LABEL, names::Value::Text(label.name)));
-    let held = if name == 0 { None } else { p.regions.acquire(p) };
-    if held.is_none() {
+    let held = if name.is_none() { None } else { p.regions.acquire(p) };
+    let Some(mut held) = held else {
         p.lost(Loss::NoRegion);
         return false;
-    }
-    drop_stale(p, address, lane.index);
-    let regions = &p.regions;
-    let known = regions.table.get(address);
-    let block = p.shadow.get(address);
+    };
+    let list = &mut *held;
+    drop_stale(p, list, address, lane.index());
+    let known = list.table.get(address);
+    let block = SiteId::new(p.shadow.get(address));
     let number = if known != 0 {
-        relabel(lane, known, name, label)
-    } else if block != 0 {
+        relabel(lane, list, known, name, label)
+    } else if !block.is_none() {
         let usable = front::usable(address as *mut u8);
         let named = Dimensions { label: name, ..Dimensions::of_site(block) };
         let said = declared_or(label, if named.size != 0 { named.size } else { usable });
-        move_block(lane, address, block, named, said, usable, What::Block)
+        move_block(lane, list, address, block, named, said, usable, What::Block)
     } else if bytes > 0 {
         let named =
             Dimensions { label: name, flags: KEY_OUTSIDE, scope: scope_here(lane), ..here(lane) };
-        outside(lane, address, bytes, declared_or(label, bytes), named, What::Other)
+        outside(lane, list, address, bytes, declared_or(label, bytes), named, What::Other)
     } else {
         return false;
     };
@@ -303,12 +318,12 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
         p.lost(Loss::NoRegion);
         return false;
     }
-    describe(regions.at(number), name, label);
+    describe(list, number, name, label);
     true
 }
 
 fn here(lane: &LaneState) -> Dimensions {
-    Dimensions::of(lane)
+    Dimensions::of(&lane.place)
 }
 
 fn declared_or(label: &Label<'_>, bytes: u64) -> u64 {
@@ -319,25 +334,27 @@ fn declared_or(label: &Label<'_>, bytes: u64) -> u64 {
 }
 
 /// A block of the allocator's becomes a region, and moves to the site of these dimensions.
+#[expect(clippy::too_many_arguments, reason = "each is one thing of the move")]
 fn move_block(
     lane: &mut LaneState,
+    list: &mut List,
     address: u64,
-    from: u32,
+    from: SiteId,
     to: Dimensions,
     declared: u64,
     usable: u64,
     what: What,
 ) -> u32 {
     let p = process();
-    let site = sites::of_key(lane, to);
-    if site == 0 {
+    let site = sites::of_key(&mut lane.place, to);
+    if site.is_none() {
         return 0;
     }
-    let number = p.regions.add(Region { origin: from, ..region(what, address, usable, site) });
+    let number = list.add(Region { origin: from, ..region(what, address, usable, site) });
     if number != 0 {
-        leave(from, true, usable, lane.index);
+        leave(from, usable, lane.index());
         arrive(lane, site, declared, usable);
-        p.shadow.put(address as *const u8, site);
+        p.shadow.put(address as *const u8, site.number());
         trace::tell(lane, &Record::Relabelled(told_block(address, site, declared, usable)));
     }
     number
@@ -346,52 +363,54 @@ fn move_block(
 /// Memory that is not the allocator's becomes a region.
 fn outside(
     lane: &mut LaneState,
+    list: &mut List,
     address: u64,
     bytes: u64,
     declared: u64,
     of: Dimensions,
     what: What,
 ) -> u32 {
-    let regions = &process().regions;
-    let site = sites::of_key(lane, of);
-    if site == 0 {
+    let site = sites::of_key(&mut lane.place, of);
+    if site.is_none() {
         return 0;
     }
-    let parent = regions.holding(address);
-    let number = regions.add(Region { parent, ..region(what, address, bytes, site) });
+    let parent = list.holding(address);
+    let number = list.add(Region { parent, ..region(what, address, bytes, site) });
     if number != 0 {
-        // SAFETY: the lane's own site; the header is mapped.
-        unsafe { sites::allocated(site, declared, bytes, (*lane.header).epoch, false) };
-        regions.foreign.store(true, Relaxed);
+        sites::allocated(site.record(), declared, bytes, lane.header.epoch.get(), false);
+        process().regions.foreign.store(true, Relaxed);
         trace::tell(lane, &Record::Opened(told_block(address, site, declared, bytes)));
     }
     number
 }
 
 /// A region gets another label. A chunk goes by its pool's name whatever it is called.
-fn relabel(lane: &mut LaneState, number: u32, name: u32, label: &Label<'_>) -> u32 {
-    let p = process();
-    let (what, site, start, bytes) = {
-        let r = p.regions.at(number);
-        (r.what, r.site, r.start, r.bytes)
-    };
+fn relabel(
+    lane: &mut LaneState,
+    list: &mut List,
+    number: u32,
+    name: NameId,
+    label: &Label<'_>,
+) -> u32 {
+    let Region { what, site, start, bytes, .. } = *list.at(number);
     if what == What::Chunk {
         return number;
     }
-    let to = sites::of_key(lane, Dimensions { label: name, ..Dimensions::of_site(site) });
-    if to == 0 {
+    let named = Dimensions { label: name, ..Dimensions::of_site(site) };
+    let to = sites::of_key(&mut lane.place, named);
+    if to.is_none() {
         return 0;
     }
-    leave(site, true, bytes, lane.index);
+    leave(site, bytes, lane.index());
     let declared = declared_or(label, bytes);
     arrive(lane, to, declared, bytes);
-    p.regions.at(number).site = to;
+    list.at_mut(number).site = to;
     let now = told_block(start, to, declared, bytes);
     if what == What::Block {
-        p.shadow.put(start as *const u8, to);
+        process().shadow.put(start as *const u8, to.number());
         trace::tell(lane, &Record::Relabelled(now));
     } else {
-        trace::tell(lane, &Record::Closed { address: start, site });
+        trace::tell(lane, &Record::Closed { address: start, site: site.number() });
         trace::tell(lane, &Record::Opened(now));
     }
     number
@@ -400,93 +419,96 @@ fn relabel(lane: &mut LaneState, number: u32, name: u32, label: &Label<'_>) -> u
 /// Takes a label away. False if there is none.
 pub fn unlabel(lane: &mut LaneState, address: u64) -> bool {
     let p = process();
-    let Some(_held) = p.regions.acquire(p) else {
+    let Some(mut held) = p.regions.acquire(p) else {
         return false;
     };
-    drop_stale(p, address, lane.index);
-    let number = p.regions.table.get(address);
-    if number == 0 || p.regions.at(number).label == 0 {
+    let list = &mut *held;
+    drop_stale(p, list, address, lane.index());
+    let number = list.table.get(address);
+    if number == 0 || list.at(number).label.is_none() {
         return false;
     }
-    match p.regions.at(number).what {
+    match list.at(number).what {
         What::Block => {
-            restore(p, number, lane.index);
-            p.regions.remove(number);
+            restore(p, list.at(number), lane.index());
+            list.remove(number);
         }
-        What::Other => end(p, number, lane.index),
+        What::Other => end(list, number, lane.index()),
         What::PoolBlock => {
-            let pool = p.regions.at(number).pool;
+            let pool = list.at(number).pool;
             let none = Label { name: b"", element_bytes: 0, dimensions: &[] };
-            relabel(lane, number, pool, &none);
-            let r = p.regions.at(number);
-            (r.label, r.uid, r.element_bytes, r.dimension_count) = (0, 0, 0, 0);
+            relabel(lane, list, number, pool, &none);
+            forget_label(list.at_mut(number));
         }
-        What::Chunk => {
-            let r = p.regions.at(number);
-            (r.label, r.uid, r.element_bytes, r.dimension_count) = (0, 0, 0, 0);
-        }
+        What::Chunk => forget_label(list.at_mut(number)),
     }
     true
 }
 
+fn forget_label(r: &mut Region) {
+    (r.label, r.uid, r.element_bytes, r.dimension_count) = (NameId::NONE, 0, 0, 0);
+}
+
 /// A block goes back to the site that it was allocated at.
-fn restore(p: &Process, number: u32, me: u32) {
-    let r = p.regions.at(number);
-    leave(r.site, true, r.bytes, me);
-    come_back(r.origin, true, r.bytes);
-    p.shadow.put(r.start as *const u8, r.origin);
-    trace::tell_of(me, &Record::Unlabelled { address: r.start, site: r.origin });
+fn restore(p: &Process, r: &Region, me: u32) {
+    leave(r.site, r.bytes, me);
+    come_back(r.origin, r.bytes);
+    p.shadow.put(r.start as *const u8, r.origin.number());
+    trace::tell_of(me, &Record::Unlabelled { address: r.start, site: r.origin.number() });
+}
+
+impl Region {
+    /// Whether it is a block of the allocator's.
+    fn is_heap(&self) -> bool {
+        self.what == What::Block || (self.what == What::Chunk && !self.origin.is_none())
+    }
 }
 
 /// What was known of a block whose memory has a new block by now, by an allocation that came before
 /// the old one's end was noted.
-fn drop_stale(p: &Process, address: u64, me: u32) {
-    let number = p.regions.table.get(address);
+fn drop_stale(p: &Process, list: &mut List, address: u64, me: u32) {
+    let number = list.table.get(address);
     if number == 0 {
         return;
     }
-    let r = p.regions.at(number);
-    let heap = r.what == What::Block || (r.what == What::Chunk && r.origin != 0);
-    if heap && p.shadow.get(address) != r.site {
-        end_inside(p, number, me);
-        p.regions.remove(number);
+    let r = list.at(number);
+    if r.is_heap() && p.shadow.get(address) != r.site.number() {
+        end_inside(list, number, me);
+        list.remove(number);
     }
 }
 
 /// A region ends: what is in it first.
-fn end(p: &Process, number: u32, me: u32) {
-    end_inside(p, number, me);
-    end_alone(p, number, me);
+fn end(list: &mut List, number: u32, me: u32) {
+    end_inside(list, number, me);
+    end_alone(list, number, me);
 }
 
 /// A region in which there is no other one ends: its bytes leave their site.
-fn end_alone(p: &Process, number: u32, me: u32) {
-    let (what, site, address, bytes, parent) = {
-        let r = p.regions.at(number);
-        (r.what, r.site, r.start, r.bytes, r.parent)
-    };
-    trace::tell_of(me, &Record::Closed { address, site });
-    leave(site, true, bytes, me);
+fn end_alone(list: &mut List, number: u32, me: u32) {
+    let Region { what, site, start, bytes, parent, .. } = *list.at(number);
+    trace::tell_of(me, &Record::Closed { address: start, site: site.number() });
+    leave(site, bytes, me);
     if what == What::PoolBlock && parent != 0 {
-        lend(p.regions.at(parent).site, -(bytes as i64));
+        lend(list.at(parent).site, -(bytes as i64));
     }
-    p.regions.remove(number);
+    list.remove(number);
 }
 
 /// Ends the regions inside one: from the last byte to the first, and of those that begin at the
 /// same byte the innermost first, so that each is empty by then.
-fn end_inside(p: &Process, number: u32, me: u32) {
-    let (start, bytes) = (p.regions.at(number).start, p.regions.at(number).bytes);
+fn end_inside(list: &mut List, number: u32, me: u32) {
+    let Region { start, bytes, .. } = *list.at(number);
     let mut from = start + bytes.max(1) - 1;
-    while let Some((at, inner)) = p.regions.table.last_before(from, start) {
+    while let Some((at, inner)) = list.table.last_before(from, start) {
         if inner == number {
             return;
         }
         let mut inner = inner;
         while inner != 0 && inner != number {
-            let under = p.regions.at(inner).under;
-            if goes_with(p, inner, number) {
-                end_alone(p, inner, me);
+            let under = list.at(inner).under;
+            if goes_with(list, inner, number) {
+                end_alone(list, inner, me);
             }
             inner = under;
         }
@@ -502,10 +524,10 @@ fn end_inside(p: &Process, number: u32, me: u32) {
 
 /// Whether a region ends when another one around it does: it is that one's, or in something of a
 /// pool's.
-fn goes_with(p: &Process, number: u32, around: u32) -> bool {
+fn goes_with(list: &List, number: u32, around: u32) -> bool {
     let mut at = number;
     while at != 0 && at != around {
-        let region = p.regions.at(at);
+        let region = list.at(at);
         if region.what == What::PoolBlock {
             return true;
         }
@@ -517,20 +539,21 @@ fn goes_with(p: &Process, number: u32, around: u32) -> bool {
 /// A block of the allocator's with a name is about to be freed, or was moved: its region ends.
 #[cold]
 #[inline(never)]
-pub fn block_ended(block: *const u8, site: u32, me: u32) {
+pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
     let p = process();
-    let regions = &p.regions;
-    let held = if me == NOBODY { regions.lock.try_acquire() } else { regions.lock.acquire() };
-    if held.is_none() || !regions.table.is_made() {
+    let regions = &p.regions.list;
+    let held = if me == NOBODY { regions.try_acquire() } else { regions.acquire() };
+    let Some(mut held) = held.filter(|list| list.table.is_made()) else {
         return p.lost(Loss::NoRegion);
-    }
-    let mut number = regions.table.get(block as u64);
-    while number != 0 && regions.at(number).site != site {
-        number = regions.at(number).under;
+    };
+    let list = &mut *held;
+    let mut number = list.table.get(block as u64);
+    while number != 0 && list.at(number).site != site {
+        number = list.at(number).under;
     }
     if number != 0 {
-        end_inside(p, number, me);
-        regions.remove(number);
+        end_inside(list, number, me);
+        list.remove(number);
     }
 }
 
@@ -539,16 +562,17 @@ pub fn block_ended(block: *const u8, site: u32, me: u32) {
 #[inline(never)]
 pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {
     let p = process();
-    let Some(_held) = p.regions.acquire(p) else {
+    let Some(mut held) = p.regions.acquire(p) else {
         return;
     };
+    let list = &mut *held;
     let mut from = start.saturating_add(bytes).saturating_sub(1);
-    while let Some((at, number)) = p.regions.table.last_before(from, start) {
-        let foreign = p.regions.at(number).origin == 0;
+    while let Some((at, number)) = list.table.last_before(from, start) {
+        let foreign = list.at(number).origin.is_none();
         if foreign {
-            end(p, number, lane.index);
+            end(list, number, lane.index());
         }
-        if p.regions.table.get(at) != 0 && foreign {
+        if list.table.get(at) != 0 && foreign {
             continue;
         }
         if at <= start {
@@ -559,60 +583,62 @@ pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {
 }
 
 /// Adds memory to a pool.
-pub fn pool_add(lane: &mut LaneState, pool: u32, chunk: u64, bytes: u64) -> bool {
+pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> bool {
     let p = process();
-    let held = if pool == 0 || bytes == 0 { None } else { p.regions.acquire(p) };
-    if held.is_none() {
+    let held = if pool.is_none() || bytes == 0 { None } else { p.regions.acquire(p) };
+    let Some(mut held) = held else {
         return false;
-    }
-    drop_stale(p, chunk, lane.index);
-    let known = p.regions.table.get(chunk);
-    if known != 0 && p.regions.at(known).what == What::Block {
+    };
+    let list = &mut *held;
+    drop_stale(p, list, chunk, lane.index());
+    let known = list.table.get(chunk);
+    if known != 0 && list.at(known).what == What::Block {
         // The label goes: a chunk is called like its pool.
-        restore(p, known, lane.index);
-        p.regions.remove(known);
-    } else if known != 0 && p.regions.at(known).what == What::Chunk {
+        restore(p, list.at(known), lane.index());
+        list.remove(known);
+    } else if known != 0 && list.at(known).what == What::Chunk {
         p.lost(Loss::NoRegion);
         return false;
     }
-    let block = p.shadow.get(chunk);
-    let number = if block != 0 {
+    let block = SiteId::new(p.shadow.get(chunk));
+    let number = if !block.is_none() {
         let usable = front::usable(chunk as *mut u8);
         let of = Dimensions::of_site(block);
         let to = Dimensions { label: pool, flags: of.flags | KEY_POOL_CHUNK, ..of };
-        move_block(lane, chunk, block, to, usable, usable, What::Chunk)
+        move_block(lane, list, chunk, block, to, usable, usable, What::Chunk)
     } else {
         let flags = KEY_POOL_CHUNK | KEY_OUTSIDE;
         let of = Dimensions { label: pool, flags, scope: scope_here(lane), ..here(lane) };
-        outside(lane, chunk, bytes, bytes, of, What::Chunk)
+        outside(lane, list, chunk, bytes, bytes, of, What::Chunk)
     };
     if number == 0 {
         p.lost(Loss::NoRegion);
         return false;
     }
-    p.regions.at(number).pool = pool;
+    list.at_mut(number).pool = pool;
     true
 }
 
 /// Takes a chunk from its pool; blocks in it end.
 pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
     let p = process();
-    let Some(_held) = p.regions.acquire(p) else {
+    let Some(mut held) = p.regions.acquire(p) else {
         return false;
     };
-    let mut number = p.regions.table.get(chunk);
-    while number != 0 && p.regions.at(number).what != What::Chunk {
-        number = p.regions.at(number).under;
+    let list = &mut *held;
+    let mut number = list.table.get(chunk);
+    while number != 0 && list.at(number).what != What::Chunk {
+        number = list.at(number).under;
     }
     if number == 0 {
         return false;
     }
-    if p.regions.at(number).origin == 0 {
-        end(p, number, lane.index);
+    if list.at(number).origin.is_none() {
+        end(list, number, lane.index());
     } else {
-        end_inside(p, number, lane.index);
-        restore(p, number, lane.index);
-        p.regions.remove(number);
+        end_inside(list, number, lane.index());
+        restore(p, list.at(number), lane.index());
+        list.remove(number);
     }
     true
 }
@@ -620,66 +646,59 @@ pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
 /// A pool gave a block out. `stack` is the node of the caller's stack.
 pub fn pool_allocated(
     lane: &mut LaneState,
-    pool: u32,
+    pool: NameId,
     block: u64,
     requested: u64,
     usable: u64,
-    stack: u32,
+    stack: NodeId,
 ) -> bool {
     let p = process();
-    let held = if pool == 0 || block == 0 { None } else { p.regions.acquire(p) };
-    if held.is_none() {
+    let held = if pool.is_none() || block == 0 { None } else { p.regions.acquire(p) };
+    let Some(mut list) = held else {
+        return false;
+    };
+    let usable = usable.max(requested).max(1);
+    let site = give_out(lane, &mut list, pool, block, requested, usable, stack);
+    if site.is_none() {
+        p.lost(Loss::NoRegion);
         return false;
     }
-    match give_out(lane, pool, block, requested, usable.max(requested).max(1), stack) {
-        0 => {
-            p.lost(Loss::NoRegion);
-            false
-        }
-        site => {
-            let block = told_block(block, site, requested, usable.max(requested).max(1));
-            trace::tell(lane, &Record::Opened(block));
-            true
-        }
-    }
+    trace::tell(lane, &Record::Opened(told_block(block, site, requested, usable)));
+    true
 }
 
 /// The site of the new block.
 fn give_out(
     lane: &mut LaneState,
-    pool: u32,
+    list: &mut List,
+    pool: NameId,
     block: u64,
     requested: u64,
     usable: u64,
-    stack: u32,
-) -> u32 {
-    let p = process();
-    let regions = &p.regions;
-    let first = regions.table.get(block);
-    if first != 0 && regions.at(first).what == What::PoolBlock {
+    stack: NodeId,
+) -> SiteId {
+    let first = list.table.get(block);
+    if first != 0 && list.at(first).what == What::PoolBlock {
         // Its end was not told.
-        end(p, first, lane.index);
+        end(list, first, lane.index());
     }
-    let parent = regions.holding(block);
-    let outside = parent == 0
-        || sites::key_of(regions.at(parent).site)
-            // SAFETY: keys stay mapped; flags never change.
-            .is_some_and(|key| unsafe { (*key).flags } & KEY_OUTSIDE != 0);
+    let parent = list.holding(block);
+    let in_outside = |key: &Key| key.flags.get() & KEY_OUTSIDE != 0;
+    let outside = parent == 0 || list.at(parent).site.key().is_some_and(in_outside);
     let flags = KEY_POOL_BLOCK | if outside { KEY_OUTSIDE } else { 0 };
     let of = Dimensions { stack, scope: scope_here(lane), label: pool, flags, ..here(lane) };
     let of = if lane.is_by_size() { of.sized(requested) } else { of };
-    let site = sites::of_key(lane, of);
-    if site == 0 {
-        return 0;
+    let site = sites::of_key(&mut lane.place, of);
+    if site.is_none() {
+        return site;
     }
     let of_pool = Region { parent, pool, ..region(What::PoolBlock, block, usable, site) };
-    if regions.add(of_pool) == 0 {
-        return 0;
+    if list.add(of_pool) == 0 {
+        return SiteId::NONE;
     }
-    // SAFETY: the lane's own site; the header is mapped.
-    unsafe { sites::allocated(site, requested, usable, (*lane.header).epoch, false) };
+    sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), false);
     if parent != 0 {
-        lend(regions.at(parent).site, usable as i64);
+        lend(list.at(parent).site, usable as i64);
     }
     site
 }
@@ -687,19 +706,20 @@ fn give_out(
 /// The pool took a block back.
 pub fn pool_freed(lane: &LaneState, block: u64) -> bool {
     let p = process();
-    let Some(_held) = p.regions.acquire(p) else {
+    let Some(mut held) = p.regions.acquire(p) else {
         return false;
     };
-    let number = pool_block(p, block);
+    let list = &mut *held;
+    let number = pool_block(list, block);
     if number != 0 {
-        end(p, number, lane.index);
+        end(list, number, lane.index());
     }
     number != 0
 }
 
-fn pool_block(p: &Process, block: u64) -> u32 {
-    let number = p.regions.table.get(block);
-    let is = number != 0 && p.regions.at(number).what == What::PoolBlock;
+fn pool_block(list: &List, block: u64) -> u32 {
+    let number = list.table.get(block);
+    let is = number != 0 && list.at(number).what == What::PoolBlock;
     if is { number } else { 0 }
 }
 
@@ -710,46 +730,45 @@ pub fn pool_reallocated(
     block: u64,
     requested: u64,
     usable: u64,
-    stack: u32,
+    stack: NodeId,
 ) -> bool {
     let p = process();
-    let Some(_held) = p.regions.acquire(p) else {
+    let Some(mut held) = p.regions.acquire(p) else {
         return false;
     };
-    let number = pool_block(p, old);
+    let list = &mut *held;
+    let number = pool_block(list, old);
     if number == 0 {
         return false;
     }
-    let pool = p.regions.at(number).pool;
-    end(p, number, lane.index);
+    let pool = list.at(number).pool;
+    end(list, number, lane.index());
     let usable = usable.max(requested).max(1);
-    let site = give_out(lane, pool, block, requested, usable, stack);
-    if site != 0 {
-        // SAFETY: the lane's own site.
-        unsafe { (*sites::at(site)).reallocations += 1 };
+    let site = give_out(lane, list, pool, block, requested, usable, stack);
+    if !site.is_none() {
+        site.record().reallocations.add(1);
         let block = told_block(block, site, requested, usable);
         trace::tell(lane, &Record::Opened(heaptide_trace::Block { reallocated: true, ..block }));
     }
-    site != 0
+    !site.is_none()
 }
 
 /// What lies at an address; none if nothing known does.
 pub fn resolve(address: u64) -> Option<Block> {
     let p = process();
-    let _held = p.regions.acquire(p)?;
-    let number = p.regions.holding(address);
+    let list = p.regions.acquire(p)?;
+    let number = list.holding(address);
     if number != 0 {
-        let r = p.regions.at(number);
-        let heap = r.what == What::Block || (r.what == What::Chunk && r.origin != 0);
-        if !heap || p.shadow.get(r.start) == r.site {
-            return Some(told(p.regions.at(number), address));
+        let r = list.at(number);
+        if !r.is_heap() || p.shadow.get(r.start) == r.site.number() {
+            return Some(told(r, address));
         }
     }
     let least = address.saturating_sub(stats::longest_block(p));
     let (start, site) = p.shadow.last_before(address, least)?;
     let bytes = front::usable(start as *mut u8);
     (address - start < bytes.max(1))
-        .then(|| told(&region(What::Block, start, bytes, site), address))
+        .then(|| told(&region(What::Block, start, bytes, SiteId::new(site)), address))
 }
 
 fn told(r: &Region, address: u64) -> Block {
@@ -766,10 +785,9 @@ fn told(r: &Region, address: u64) -> Block {
         kind: r.what as u32,
         reserved: 0,
     };
-    let name = if r.label != 0 { r.label } else { r.pool };
-    if name != 0 {
-        // SAFETY: an interned name, whose value is a string.
-        let text = names::text(unsafe { (*names::at(name)).value } as u32);
+    let name = if r.label.is_none() { r.pool } else { r.label };
+    if !name.is_none() {
+        let text = names::text_of(name.record());
         (block.label, block.label_length) = (text.as_ptr(), text.len());
     }
     if let Some(index) = (address - r.start).checked_div(r.element_bytes) {

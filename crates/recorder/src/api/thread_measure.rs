@@ -5,8 +5,8 @@
 
 use crate::event::lane::{FLAG_MEASURED, LaneState};
 use crate::event::stats::Figures;
-use crate::event::tls::tls;
 use crate::sys::memory::{self, InChild};
+use crate::sys::tls::tls;
 
 /// Bytes of a thread's stack of measurements.
 const STACK_BYTES: usize = 64 << 10;

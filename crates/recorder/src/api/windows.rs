@@ -5,14 +5,15 @@
 //! when live rises above the lowest peak of an open window, or when they publish.
 
 use crate::event::lane::LaneState;
-use crate::event::peak::BATCH;
+use crate::event::peak::bound_bytes;
 use crate::event::process::{Process, process};
 use crate::event::stats::{self, Figures};
 use crate::store::profile::{self, Cursor};
 use crate::sys::locked::Locked;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
-use heaptide_format::{FileHeader, Kind, Loss, Window};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32};
+use heaptide_format::shared::{FileHeader, Sums as SharedSums, Window, Word};
+use heaptide_format::{Kind, Loss, Sums};
 
 /// Windows that may be open at once.
 const OPEN_MAX: usize = 64;
@@ -39,30 +40,23 @@ impl Windows {
 
     /// Live has come to `bytes`.
     #[inline(always)]
-    pub fn rise(&self, bytes: i64, header: *mut FileHeader, alone: bool) {
+    pub fn rise(&self, bytes: i64, header: &FileHeader, alone: bool) {
         if bytes > self.bound() {
             self.rise_above(bytes, header, alone);
         }
     }
 
     #[inline(never)]
-    fn rise_above(&self, bytes: i64, header: *mut FileHeader, alone: bool) {
+    fn rise_above(&self, bytes: i64, header: &FileHeader, alone: bool) {
         let mut lowest = i64::MAX;
         for window in &self.open {
-            let window = window.load(Acquire);
-            if window.is_null() {
+            let Some(window) = opened(window) else {
                 continue;
-            }
-            // SAFETY: records stay mapped; with threads these fields are used atomically.
-            unsafe {
-                let peak = AtomicU64::from_ptr(&raw mut (*window).peak_bytes);
-                let before = peak.fetch_max(bytes as u64, AcqRel);
-                lowest = lowest.min(before.max(bytes as u64) as i64);
-                if !alone {
-                    let bound = (*header).lanes_at_once as u64 * BATCH as u64;
-                    let exact = AtomicU64::from_ptr(&raw mut (*window).peak_bound_bytes);
-                    exact.fetch_max(bound, Relaxed);
-                }
+            };
+            let before = window.peak_bytes.fetch_max(bytes as u64, AcqRel);
+            lowest = lowest.min(before.max(bytes as u64) as i64);
+            if !alone {
+                window.peak_bound_bytes.fetch_max(bound_bytes(header), Relaxed);
             }
         }
         self.lowest.store(lowest, Relaxed);
@@ -75,6 +69,34 @@ impl Windows {
     }
 }
 
+/// The record of an open window.
+fn opened(place: &AtomicPtr<Window>) -> Option<&'static Window> {
+    // SAFETY: null, or a record, which stays mapped.
+    unsafe { place.load(Acquire).as_ref() }
+}
+
+fn set_sums(record: &SharedSums, sums: &Sums) {
+    record.allocations.set(sums.allocations);
+    record.frees.set(sums.frees);
+    record.reallocations.set(sums.reallocations);
+    record.failed.set(sums.failed);
+    record.requested_bytes.set(sums.requested_bytes);
+    record.usable_bytes.set(sums.usable_bytes);
+    record.freed_bytes.set(sums.freed_bytes);
+}
+
+fn sums_of(record: &SharedSums) -> Sums {
+    Sums {
+        allocations: record.allocations.get(),
+        frees: record.frees.get(),
+        reallocations: record.reallocations.get(),
+        failed: record.failed.get(),
+        requested_bytes: record.requested_bytes.get(),
+        usable_bytes: record.usable_bytes.get(),
+        freed_bytes: record.freed_bytes.get(),
+    }
+}
+
 /// Opens a window; its number, or 0.
 pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let p = process();
@@ -83,31 +105,25 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
         return 0;
     };
     let free = windows.numbers.iter().position(|number| number.load(Relaxed) == 0);
-    let record = match free {
-        Some(_) => records.take(Kind::Windows, lane.index, size_of::<Window>()) as *mut Window,
-        None => core::ptr::null_mut(),
-    };
-    let (Some(place), false) = (free, record.is_null()) else {
+    let record = free.and_then(|_| records.record::<Window>(Kind::Windows, lane.index()));
+    let (Some(place), Some(record)) = (free, record) else {
         p.lost(Loss::NoSample);
         return 0;
     };
     lane.live.publish(p, lane.header);
     let live = lane.live.seen().max(0);
-    // SAFETY: fresh zeroed room for a window.
-    unsafe {
-        (*record).name = profile::string(p, name);
-        (*record).open = 1;
-        (*record).begin_time_ns = p.now();
-        (*record).begin = stats::sums(p);
-        (*record).peak_bytes = live as u64;
-        if p.threaded.load(Relaxed) {
-            (*record).peak_bound_bytes = (*lane.header).lanes_at_once as u64 * BATCH as u64;
-        }
+    record.name.set(profile::string(p, name).number());
+    record.open.set(1);
+    record.begin_time_ns.set(p.now());
+    set_sums(&record.begin, &stats::sums(p));
+    record.peak_bytes.set(live as u64);
+    if p.threaded.load(Relaxed) {
+        record.peak_bound_bytes.set(bound_bytes(lane.header));
     }
-    records.commit(size_of::<Window>());
+    records.commit_record(record);
     let turn = windows.opened.fetch_add(1, Relaxed) + 1;
     let number = turn << PLACE_BITS | place as u32;
-    windows.open[place].store(record, Release);
+    windows.open[place].store(core::ptr::from_ref(record).cast_mut(), Release);
     windows.numbers[place].store(number, Release);
     let lowest = windows.bound().min(live);
     windows.lowest.store(lowest, Relaxed);
@@ -123,12 +139,10 @@ pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let _held = windows.records.acquire()?;
     let place = windows.place(number)?;
     let figures = so_far(p, lane, place);
-    let record = windows.open[place].load(Acquire);
-    // SAFETY: records stay mapped; under the lock nobody else closes it.
-    unsafe {
-        (*record).end = stats::sums(p);
-        (*record).end_time_ns = p.now();
-        (*record).open = 0;
+    if let Some(record) = opened(&windows.open[place]) {
+        set_sums(&record.end, &stats::sums(p));
+        record.end_time_ns.set(p.now());
+        record.open.set(0);
     }
     windows.open[place].store(core::ptr::null_mut(), Release);
     windows.numbers[place].store(0, Release);
@@ -148,10 +162,10 @@ pub fn figures(lane: &mut LaneState, number: u32) -> Option<Figures> {
 
 fn so_far(p: &Process, lane: &mut LaneState, place: usize) -> Figures {
     lane.live.publish(p, lane.header);
-    let record = p.windows.open[place].load(Acquire);
-    // SAFETY: an open window's record stays mapped.
-    let (begin, peak) = unsafe { (&(*record).begin, (*record).peak_bytes) };
-    let mut figures = Figures::of(&stats::between(begin, &stats::sums(p)));
-    figures.peak_bytes = peak;
+    let Some(record) = opened(&p.windows.open[place]) else {
+        return Figures::default();
+    };
+    let mut figures = Figures::of(&stats::between(&sums_of(&record.begin), &stats::sums(p)));
+    figures.peak_bytes = record.peak_bytes.get();
     figures
 }

@@ -5,6 +5,7 @@ use crate::sys::libc::Function;
 use crate::sys::{confined, kernel};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::End;
+use heaptide_format::shared::Word;
 
 static ON_EXIT: Function = Function::new(b"on_exit\0");
 static ATEXIT: Function = Function::new(b"__cxa_atexit\0");
@@ -44,11 +45,9 @@ pub fn note_exec() -> bool {
     }
     let now = p.now();
     p.note_time(now);
-    // SAFETY: the header is mapped.
-    unsafe {
-        (*p.header()).end_time_ns = now;
-        (*p.header()).end_kind = End::Exec as u32;
-    }
+    let header = p.header();
+    header.end_time_ns.set(now);
+    header.end_kind.set(End::Exec as u32);
     true
 }
 
@@ -56,8 +55,8 @@ pub fn note_exec() -> bool {
 pub fn take_exec_back(noted: bool) {
     if noted {
         let header = process().header();
-        // SAFETY: the header is mapped.
-        unsafe { ((*header).end_kind, (*header).end_time_ns) = (End::Unknown as u32, 0) };
+        header.end_kind.set(End::Unknown as u32);
+        header.end_time_ns.set(0);
     }
 }
 
@@ -77,12 +76,9 @@ pub fn note(status: Option<i32>) {
     let header = p.header();
     let now = p.now();
     p.note_time(now);
-    // SAFETY: the header is mapped.
-    unsafe {
-        (*header).end_time_ns = now;
-        if let Some(status) = status {
-            (*header).end_code = status & 0xff;
-            (*header).end_kind = End::Exited as u32;
-        }
+    header.end_time_ns.set(now);
+    if let Some(status) = status {
+        header.end_code.set(status & 0xff);
+        header.end_kind.set(End::Exited as u32);
     }
 }

@@ -9,13 +9,14 @@ use crate::api::{control, monitors};
 use crate::event::lane::LaneState;
 use crate::event::process::process;
 use crate::event::record::MAYBE_UNMAPPED;
-use crate::event::tls::tls;
-use crate::store::sites;
+use crate::store::ids::SiteId;
+use crate::store::sites::own_word;
 use crate::sys::front::{self, Front};
+use crate::sys::tls::tls;
 use core::arch::asm;
-use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use heaptide_format::{CONTROL_MONITORS, Mode};
+use heaptide_format::shared::Word;
+use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
 
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
@@ -75,10 +76,10 @@ pub enum Done {
     ToTell,
 }
 
-/// Whether nobody but monitors watches the process, and whether they do.
+/// Whether nobody but monitors observes the process, and whether they do.
 #[inline(always)]
-fn watched(lane: &LaneState) -> (bool, bool) {
-    let words = control::words(lane.header).load(Relaxed);
+fn observers(lane: &LaneState) -> (bool, bool) {
+    let words = control::words(lane.header).get();
     (words & !(CONTROL_MONITORS as u64) == 0, words != 0)
 }
 
@@ -86,47 +87,44 @@ fn watched(lane: &LaneState) -> (bool, bool) {
 #[inline(always)]
 pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
     let mode = lane.quick;
-    // SAFETY: the lane's own records; the header and sites stay mapped. The allocator's headers are
-    // trusted where `quick` is set.
-    unsafe {
-        let (usual, monitored) = watched(lane);
-        if mode == 0 || !usual {
-            return Done::No;
-        }
-        if mode == STACKS {
-            return if monitored { Done::No } else { Done::WantsStack };
-        }
-        let Some(usable) = F::usable_at_hand(block) else {
+    let (usual, monitored) = observers(lane);
+    if mode == 0 || !usual {
+        return Done::No;
+    }
+    if mode == STACKS {
+        return if monitored { Done::No } else { Done::WantsStack };
+    }
+    let Some(usable) = F::usable_at_hand(block) else {
+        return Done::No;
+    };
+    let record = lane.record;
+    let own = lane.live.own() + usable as i64;
+    if own > lane.live.high() || own_word(&record.usable_bytes) + usable >= lane.next_sample {
+        return Done::No;
+    }
+    if mode == SCOPES {
+        let (id, site) = (lane.place.here, lane.place.here_record);
+        let Some(word) = word(lane, block as u64) else {
             return Done::No;
         };
-        let record = &mut *lane.record;
-        let own = lane.live.own() + usable as i64;
-        if own > lane.live.high() || record.usable_bytes + usable >= lane.next_sample {
+        let current = site.epoch.get() == lane.header.epoch.get();
+        if id.is_none() || !current || requested > own_word(&site.largest_bytes) {
             return Done::No;
         }
-        if mode == SCOPES {
-            let (site, s) = (lane.here, &mut *lane.here_record);
-            let Some(word) = word(lane, block as u64) else {
-                return Done::No;
-            };
-            if site == 0 || s.epoch != (*lane.header).epoch || requested > s.largest_bytes {
-                return Done::No;
-            }
-            word.store(site, Relaxed);
-            add(&mut s.allocations, 1);
-            add(&mut s.requested_bytes, requested);
-            add(&mut s.usable_bytes, usable);
-        } else if requested > record.largest_bytes {
-            return Done::No;
-        }
-        lane.live.set_own(own);
-        lane.last_block = block;
-        add(record.requested_classes.get_unchecked_mut(class(requested)), 1);
-        add(record.usable_classes.get_unchecked_mut(class(usable)), 1);
-        add(&mut record.requested_bytes, requested);
-        add(&mut record.usable_bytes, usable);
-        if monitored { Done::ToTell } else { Done::Counted }
+        word.set(id.number());
+        site.allocations.add(1);
+        site.requested_bytes.add(requested);
+        site.usable_bytes.add(usable);
+    } else if requested > own_word(&record.largest_bytes) {
+        return Done::No;
     }
+    lane.live.set_own(own);
+    lane.last_block = block;
+    class(&record.requested_classes, requested).add(1);
+    class(&record.usable_classes, usable).add(1);
+    record.requested_bytes.add(requested);
+    record.usable_bytes.add(usable);
+    if monitored { Done::ToTell } else { Done::Counted }
 }
 
 /// Enters the recorder, counts a free, and leaves; false if it is not usual.
@@ -135,7 +133,7 @@ pub fn free<F: Front>(block: *mut u8) -> bool {
     let t = tls();
     // SAFETY: the thread's own block and lane.
     unsafe {
-        let lane = (*t).lane;
+        let lane = (*t).lane as *mut LaneState;
         if lane.is_null() || (*t).inside != 0 || (*lane).quick == 0 || block.is_null() {
             return false;
         }
@@ -155,71 +153,60 @@ pub fn free<F: Front>(block: *mut u8) -> bool {
 /// Counts a free, where `quick` is set.
 #[inline(always)]
 pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
-    // SAFETY: as in `allocated`.
-    unsafe {
-        let Some(usable) = F::usable_at_hand(block) else {
+    let Some(usable) = F::usable_at_hand(block) else {
+        return Done::No;
+    };
+    let own = lane.live.own() - usable as i64;
+    let (usual, monitored) = observers(lane);
+    if !usual || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
+        return Done::No;
+    }
+    let temporary = lane.last_block == block;
+    let record = lane.record;
+    if lane.quick == COUNTERS {
+        class(&record.freed_classes, usable).add(1);
+        record.freed_here_bytes.add(usable);
+        if temporary {
+            record.temporary.add(1);
+            lane.last_block = core::ptr::null_mut();
+        }
+    } else {
+        let Some(word) = word(lane, block as u64) else {
             return Done::No;
         };
-        let own = lane.live.own() - usable as i64;
-        let (usual, monitored) = watched(lane);
-        if !usual || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
+        let (id, place) = (SiteId::new(word.get()), &lane.place);
+        // Most often it is the site of where the thread is: then nothing waits for the word.
+        let site = if id == place.here { place.here_record } else { id.record() };
+        if id != place.here && id.owner_word() != place.lane {
             return Done::No;
         }
-        let temporary = lane.last_block == block;
-        let record = &mut *lane.record;
-        if lane.quick == COUNTERS {
-            add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
-            add(&mut record.freed_here_bytes, usable);
-            if temporary {
-                add(&mut record.temporary, 1);
-                lane.last_block = core::ptr::null_mut();
-            }
-        } else {
-            let Some(word) = word(lane, block as u64) else {
-                return Done::No;
-            };
-            let site = word.load(Relaxed);
-            // Most often it is the site of where the thread is: then nothing waits for the word.
-            let s = if site == lane.here { lane.here_record } else { sites::at(site) };
-            if site != lane.here && sites::owner_word(site) != lane.index {
-                return Done::No;
-            }
-            let s = &mut *s;
-            if s.epoch != (*lane.header).epoch || site == 0 {
-                return Done::No;
-            }
-            word.store(0, Relaxed);
-            add(&mut s.frees, 1);
-            add(&mut s.freed_bytes, usable);
-            // Before the scope: of a free that a kill cuts short, the bytes that sites have and
-            // scopes lack tell the class.
-            add(record.freed_classes.get_unchecked_mut(class(usable)), 1);
-            add(&mut (*lane.scope).frees_here, 1);
-            add(&mut (*lane.scope).freed_here_bytes, usable);
-            if temporary {
-                add(&mut s.temporary, 1);
-                lane.last_block = core::ptr::null_mut();
-            }
+        if site.epoch.get() != lane.header.epoch.get() || id.is_none() {
+            return Done::No;
         }
-        lane.live.set_own(own);
-        if monitored { Done::ToTell } else { Done::Counted }
+        word.set(0);
+        site.frees.add(1);
+        site.freed_bytes.add(usable);
+        // Before the scope: of a free that a kill cuts short, the bytes that sites have and scopes
+        // lack tell the class.
+        class(&record.freed_classes, usable).add(1);
+        place.scope.frees_here.add(1);
+        place.scope.freed_here_bytes.add(usable);
+        if temporary {
+            site.temporary.add(1);
+            lane.last_block = core::ptr::null_mut();
+        }
     }
+    lane.live.set_own(own);
+    if monitored { Done::ToTell } else { Done::Counted }
 }
 
-/// The class of a size that an allocation can have: one scan, where one that may be any number
-/// takes four instructions.
+/// The counter of a size that an allocation can have: its class takes one scan, where that of any
+/// number takes four instructions.
 #[inline(always)]
-fn class(bytes: u64) -> usize {
-    63 - (bytes << 1 | 1).leading_zeros() as usize
-}
-
-/// Adds to a counter that this thread alone writes, in one instruction: a compiler that gathers
-/// counters into vectors makes each event wait for the last one's stores.
-#[inline(always)]
-pub fn add(counter: &mut u64, n: u64) {
-    // SAFETY: a valid, aligned word.
-    let counter = unsafe { AtomicU64::from_ptr(counter) };
-    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+fn class(classes: &[AtomicU64; SIZE_CLASSES], bytes: u64) -> &AtomicU64 {
+    let class = 63 - (bytes << 1 | 1).leading_zeros() as usize;
+    // SAFETY: at most 63.
+    unsafe { classes.get_unchecked(class) }
 }
 
 /// The general way has a look at what keeps a lane from the usual one.

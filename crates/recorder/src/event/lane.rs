@@ -5,21 +5,23 @@ use crate::api::thread_measure;
 use crate::event::fast_path::{self, LEAVES, Leaf};
 use crate::event::process::{Process, State, process, start};
 use crate::event::record::Entry;
-use crate::event::tls::{thread_pointer, tls};
 use crate::event::trace::{self, Writer};
 use crate::event::{peak, stats};
-use crate::store::index::Index;
+use crate::store::ids::{ScopeId, SiteId};
+use crate::store::place::Place;
 use crate::store::profile::Cursor;
 use crate::store::{modules, scopes, sites};
 use crate::sys::front::{self, Front};
 use crate::sys::libc::Function;
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
+use crate::sys::tls::{thread_pointer, tls};
 use crate::sys::{confined, kernel, own_stack};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use heaptide_format::{FileHeader, Kind, Lane, Loss, Mode, Scope, Site, Sums};
+use heaptide_format::shared::{FileHeader, Lane, Word};
+use heaptide_format::{Kind, Loss, Mode, Sums};
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Frame, Work};
 
@@ -41,29 +43,23 @@ pub const BUFFER: usize = 16 << 10;
 pub struct LaneState {
     /// A [`Mode`], or 0.
     pub mode: u32,
-    pub index: u32,
-    /// Its record in the profile.
-    pub record: *mut Lane,
-    pub header: *mut FileHeader,
-    pub live: peak::Live,
-    /// The scope path that the thread is in; the root's outside of all scopes.
-    pub scope: *mut Scope,
     /// Some of the `FLAG_` bits.
     pub flags: u32,
-    /// `mode`, where events of the thread may be usual ([`crate::event::fast_path`]), else 0.
+    /// Its record in the profile.
+    pub record: &'static Lane,
+    pub header: &'static FileHeader,
+    pub live: peak::Live,
+    /// `mode`, where events of the thread may take the fast path ([`crate::event::fast_path`]),
+    /// else 0.
     pub quick: u32,
-    /// The site of `scope` without a stack, and its record; 0 if it has none yet.
-    pub here_record: *mut Site,
-    pub here: u32,
     /// Usable bytes allocated at which the next sample is due.
     pub next_sample: u64,
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
     pub last_block: *mut u8,
-    /// The node asked for last, and its site.
-    pub last_node: u32,
-    pub last_site: u32,
-    pub base_site: u32,
-    /// The value of [`Process::generation`] that kept frames and ranges belong to.
+    /// Where the thread is, and the records that it makes.
+    pub place: Place,
+    /// The value of [`crate::store::shared::Store::generation`] that kept frames and ranges belong
+    /// to.
     pub generation: u32,
     /// The stack that the thread runs on.
     pub stack: Range,
@@ -78,21 +74,8 @@ pub struct LaneState {
     pub cut: usize,
     pub work: Work,
     pub nodes: Cursor,
-    pub site_records: Cursor,
-    pub labelled_records: Cursor,
-    pub keys: Cursor,
-    pub scopes: Cursor,
-    pub index_of_sites: Index<7>,
-    pub index_of_scopes: Index<2>,
     /// Leaves of the shadow table used last.
     pub leaves: [Leaf; LEAVES],
-    /// Scopes of other lanes and the lane's own of the same path.
-    pub translations: [[u32; 2]; scopes::TRANSLATIONS],
-    pub root_scope: u32,
-    /// Scopes that were entered but found no place.
-    pub unplaced: u32,
-    /// Scopes that were open in the process that this one is a fork of.
-    pub inherited: u32,
     /// Odd while the thread calls monitors.
     pub calling: AtomicU32,
     /// The block that the thread is moving by realloc, while there are monitors; or 0.
@@ -211,7 +194,7 @@ impl Inside {
         let t = tls();
         // SAFETY: the thread's own block; a lane is mapped for as long as the process lives.
         unsafe {
-            let lane = (*t).lane;
+            let lane = (*t).lane as *mut LaneState;
             if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
                 return slow(entry);
             }
@@ -266,7 +249,7 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         if (*t).busy != 0 {
             return None;
         }
-        let mut lane = (*t).lane;
+        let mut lane = (*t).lane as *mut LaneState;
         if !lane.is_null() && (*lane).mode == 0 {
             // A forked child: the lane was the parent's, and the scope path. Pauses and
             // measurements go on.
@@ -298,7 +281,7 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
             if lane.is_null() {
                 return None;
             }
-            (*t).lane = lane;
+            (*t).lane = lane as *mut u8;
         }
         (*t).inside = 1;
         ((*t).inside_sp, (*t).inside_bp) = (entry.sp, entry.bp);
@@ -334,11 +317,12 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
 fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
     let lanes = all(p);
     let named = |lane: &&*mut LaneState| {
-        // SAFETY: lanes and their records stay mapped.
-        unsafe { (*(*(**lane)).record).name == *name }
+        // SAFETY: lanes stay mapped; the field does not change.
+        let record = unsafe { (***lane).record };
+        record.name.iter().zip(name).all(|(a, b)| a.get() == *b)
     };
     let unused = |lane: &&*mut LaneState| {
-        // SAFETY: as above; `in_use` is atomic.
+        // SAFETY: lanes stay mapped; `in_use` is atomic.
         unsafe { (***lane).in_use.load(Acquire) == 0 }
     };
     if let Some(lane) = lanes.iter().filter(unused).find(named) {
@@ -367,6 +351,12 @@ pub fn all(p: &Process) -> &'static [*mut LaneState] {
     }
 }
 
+/// The records of all lanes so far.
+pub fn records(p: &Process) -> impl Iterator<Item = &'static Lane> {
+    // SAFETY: lanes stay mapped; the field does not change.
+    all(p).iter().map(|&lane| unsafe { (*lane).record })
+}
+
 fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState {
     let index = p.lane_count.load(Relaxed);
     if index >= LANES_MAX {
@@ -378,9 +368,22 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
     if memory.is_null() {
         return core::ptr::null_mut();
     }
-    // SAFETY: fresh memory, divided as its size was summed up.
+    let Some(record) = records.lanes.record::<Lane>(Kind::Lanes, index as u32) else {
+        // SAFETY: fresh memory, which nobody knows.
+        unsafe { memory::release(memory, parts.all, InChild::Zeros) };
+        return core::ptr::null_mut();
+    };
+    set_name(record, name);
+    record.index.set(index as u32);
+    // SAFETY: fresh memory, divided as its size was summed up. There is a reference to the state
+    // only once all fields that may not be zero are set.
     unsafe {
         let state = memory as *mut LaneState;
+        (&raw mut (*state).header).write(p.header());
+        (&raw mut (*state).record).write(record);
+        (&raw mut (*state).place.scope).write(ScopeId::NONE.record());
+        (&raw mut (*state).place.here_record).write(SiteId::NONE.record());
+        (*state).place.lane = index as u32;
         (*state).kept = memory.add(parts.kept) as *mut Frame;
         (*state).scratch = memory.add(parts.scratch) as *mut Frame;
         (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
@@ -389,27 +392,17 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*state).own_stack = memory.add(parts.own_stack + OWN_STACK);
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
         (*state).frames = depth;
-        (*state).header = p.header();
-        (*state).index = index as u32;
-        let record = records.lanes.take(Kind::Lanes, index as u32, size_of::<Lane>());
-        if record.is_null() {
-            memory::release(memory, parts.all, InChild::Zeros);
-            return core::ptr::null_mut();
-        }
-        let record = record as *mut Lane;
-        (*record).name = *name;
-        (*record).index = index as u32;
-        (*state).record = record;
-        if (*p.header()).mode != Mode::Counters as u32 {
-            (*state).root_scope = scopes::create_root(&mut records.roots, index as u32);
-            (*state).base_site = sites::create(&mut *state, 0);
-            if (*state).base_site == 0 || (*state).root_scope == 0 {
+        if p.header().mode.get() != Mode::Counters as u32 {
+            let place = &mut (*state).place;
+            place.root_scope = scopes::create_root(&mut records.roots, index as u32);
+            place.base_site = sites::create(place, 0);
+            if place.base_site.is_none() || place.root_scope.is_none() {
                 memory::release(memory, parts.all, InChild::Zeros);
                 return core::ptr::null_mut();
             }
-            (*record).base_site = (*state).base_site;
+            record.base_site.set(place.base_site.number());
         }
-        records.lanes.commit(size_of::<Lane>());
+        records.lanes.commit_record(record);
         (*p.lanes.load(Relaxed).add(index)).store(state, Relaxed);
         p.lane_count.store(index + 1, Release);
         state
@@ -420,22 +413,23 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
 /// `lane` is unused and the lane lock is held.
 unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
     let t = tls();
-    // SAFETY: as promised; the profile's header is mapped.
-    unsafe {
-        let state = &mut *lane;
+    // SAFETY: as promised.
+    let state = unsafe { &mut *lane };
+    // SAFETY: the thread's own block.
+    let t = unsafe { &*t };
+    {
         let in_use = p.lanes_in_use.fetch_add(1, AcqRel) + 1;
         if in_use > 1 {
             p.threaded.store(true, Release);
         }
-        let most = AtomicU32::from_ptr(&raw mut (*p.header()).lanes_at_once);
-        most.fetch_max(in_use, Relaxed);
+        p.header().lanes_at_once.fetch_max(in_use, Relaxed);
         state.live.begin(p, p.header());
         state.last_block = core::ptr::null_mut();
         (state.depth, state.cut) = (0, 0);
         state.before = stats::of_lane(state);
         state.next_sample = 0;
         resume_scope(state);
-        let paused = if (*t).paused > 0 { FLAG_PAUSED } else { 0 };
+        let paused = if t.paused > 0 { FLAG_PAUSED } else { 0 };
         let measured = if thread_measure::are_going_on() { FLAG_MEASURED } else { 0 };
         state.flags = paused | measured;
         state.credit = 256;
@@ -446,16 +440,16 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
             let mapping = modules::mapping_of(sp, state.buffer());
             state.stack = mapping.unwrap_or(Range::EMPTY);
         }
-        state.late = (*t).released > 0;
+        state.late = t.released > 0;
         let tid = kernel::gettid();
         state.tid.store(tid, Relaxed);
         state.thread_pointer.store(thread_pointer(), Relaxed);
         state.renamed.store(0, Relaxed);
         state.in_use.store(1, Release);
-        (*state.record).tid = tid;
-        (*state.record).threads += 1;
+        state.record.tid.set(tid);
+        state.record.threads.add(1);
         state.leaves = [Leaf::NONE; LEAVES];
-        state.mode = (*p.header()).mode;
+        state.mode = p.header().mode.get();
         trace::begin(state, tid);
         fast_path::settle(state);
     }
@@ -468,27 +462,38 @@ pub const FLAG_MEASURED: u32 = 2;
 
 /// Puts a thread that takes a lane where it was in the lane it had, or outside of all scopes.
 fn resume_scope(state: &mut LaneState) {
-    (state.unplaced, state.inherited) = (0, 0);
-    state.last_node = sites::NO_NODE;
-    if state.root_scope == 0 {
+    let place = &mut state.place;
+    (place.unplaced, place.inherited) = (0, 0);
+    place.last_node = sites::NO_NODE;
+    if place.root_scope.is_none() {
         return;
     }
-    let t = tls();
-    scopes::go(state, state.root_scope);
+    scopes::go(place, place.root_scope);
     // SAFETY: the thread's own block.
-    unsafe {
-        match core::mem::take(&mut (*t).carried) {
-            // Ends of scopes that a fork's parent began close nothing here.
-            0 => state.inherited = (*t).depth,
-            scope => {
-                let own = scopes::translated(state, scope);
-                scopes::go(state, own);
-            }
+    let t = unsafe { &mut *tls() };
+    match core::mem::take(&mut t.carried) {
+        // Ends of scopes that a fork's parent began close nothing here.
+        0 => place.inherited = t.depth,
+        scope => {
+            let own = scopes::translated(place, ScopeId::new(scope));
+            scopes::go(place, own);
         }
     }
 }
 
+fn set_name(record: &Lane, name: &[u8; 16]) {
+    for (byte, value) in record.name.iter().zip(name) {
+        byte.set(*value);
+    }
+}
+
 impl LaneState {
+    /// The lane's index.
+    #[inline(always)]
+    pub fn index(&self) -> u32 {
+        self.place.lane
+    }
+
     /// Gives the lane back: its thread exits or takes another.
     fn release(&mut self) {
         let p = process();
@@ -496,8 +501,7 @@ impl LaneState {
         let now = p.now();
         self.tell_work();
         p.note_time(now);
-        // SAFETY: the lane's own record.
-        unsafe { (*self.record).tid = 0 };
+        self.record.tid.set(0);
         p.lanes_in_use.fetch_sub(1, AcqRel);
         self.in_use.store(0, Release);
     }
@@ -511,22 +515,14 @@ impl LaneState {
     /// Adds what the unwinder did to the profile's count.
     pub fn tell_work(&mut self) {
         let stepped = core::mem::take(&mut self.work.stepped);
-        // SAFETY: the header is mapped; the field is only used atomically.
-        unsafe {
-            AtomicU64::from_ptr(&raw mut (*self.header).frames_stepped).fetch_add(stepped, Relaxed);
-        }
+        self.header.frames_stepped.fetch_add(stepped, Relaxed);
     }
 
     /// Takes a name that another thread gave, if the lane never had another thread: then all of it
     /// is this one's.
     pub fn follow_renaming(&mut self) {
-        if self.renamed.swap(0, Relaxed) != 0 {
-            // SAFETY: the lane's own record.
-            unsafe {
-                if (*self.record).threads == 1 {
-                    (*self.record).name = kernel::thread_name();
-                }
-            }
+        if self.renamed.swap(0, Relaxed) != 0 && self.record.threads.get() == 1 {
+            set_name(self.record, &kernel::thread_name());
         }
     }
 }
@@ -576,7 +572,7 @@ fn give_back() {
     let t = tls();
     // SAFETY: the thread's own block and lane.
     unsafe {
-        let lane = (*t).lane;
+        let lane = (*t).lane as *mut LaneState;
         if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
             return;
         }
@@ -601,23 +597,24 @@ fn forget_thread() {
 /// name.
 pub fn renamed_self() {
     let t = tls();
-    // SAFETY: the thread's own block, lane and record.
+    // SAFETY: the thread's own block and lane.
     unsafe {
-        let lane = (*t).lane;
+        let lane = (*t).lane as *mut LaneState;
         if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
             return;
         }
-        let record = (*lane).record;
-        let quiet = (*record).usable_bytes == 0 && (*record).freed_classes.iter().sum::<u64>() == 0;
-        if quiet && (*record).threads == 1 {
-            (*record).name = kernel::thread_name();
+        let (record, place) = ((*lane).record, &(*lane).place);
+        let name = kernel::thread_name();
+        let frees: u64 = record.freed_classes.iter().map(Word::get).sum();
+        if record.usable_bytes.get() == 0 && frees == 0 && record.threads.get() == 1 {
+            return set_name(record, &name);
+        }
+        if record.name.iter().zip(name).all(|(a, b)| a.get() == b) {
             return;
         }
-        if (*record).name == kernel::thread_name() {
-            return;
-        }
-        if !(*lane).scope.is_null() && (*lane).scope != scopes::at((*lane).root_scope) {
-            (*t).carried = scopes::id((*lane).scope);
+        let scope = ScopeId::of(place.scope);
+        if !place.root_scope.is_none() && scope != place.root_scope {
+            (*t).carried = scope.number();
         }
         give_back();
         (*t).released -= 1;

@@ -10,5 +10,4 @@ pub mod slow_path;
 pub mod stacks;
 pub mod stats;
 pub mod timeline;
-pub mod tls;
 pub mod trace;

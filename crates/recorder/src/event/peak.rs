@@ -12,14 +12,19 @@
 use crate::event::process::Process;
 use crate::sys::clock;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
-use heaptide_format::{FileHeader, PEAK_BATCH};
+use heaptide_format::PEAK_BATCH;
+use heaptide_format::shared::{FileHeader, Word};
 
 /// Bytes that a thread's live may move before others are told.
 pub const BATCH: i64 = PEAK_BATCH as i64;
 /// The time of a peak stays that of one so many ticks of the time stamp counter before: half a
 /// millisecond at 2 GHz.
 const SAME_TIME: u64 = 1 << 20;
+
+/// How exact a peak is of as many threads as there were at once.
+pub fn bound_bytes(header: &FileHeader) -> u64 {
+    header.lanes_at_once.get() as u64 * PEAK_BATCH
+}
 
 /// A lane's view of live bytes.
 #[repr(C)]
@@ -41,22 +46,17 @@ pub struct Live {
 
 impl Live {
     /// For a thread that takes the lane.
-    pub fn begin(&mut self, p: &Process, header: *mut FileHeader) {
-        // SAFETY: the header is mapped while lanes are taken.
-        unsafe {
-            let published = AtomicI64::from_ptr(&raw mut (*header).published_live);
-            self.others = published.load(Relaxed) - self.published;
-        }
+    pub fn begin(&mut self, p: &Process, header: &FileHeader) {
+        self.others = header.published_live.get() - self.published;
         self.fallen = true;
         self.set_bounds(p, header);
     }
 
     /// Alone, the peak is a bound too.
-    fn set_bounds(&mut self, p: &Process, header: *mut FileHeader) {
+    fn set_bounds(&mut self, p: &Process, header: &FileHeader) {
         self.high = self.published + BATCH;
         if !p.threaded.load(Relaxed) {
-            // SAFETY: the header is mapped.
-            let peak = unsafe { (*header).peak_bytes } as i64;
+            let peak = header.peak_bytes.get() as i64;
             let peak = peak.min(p.windows.bound());
             self.high = self.high.min((peak - self.others).max(self.own));
         }
@@ -66,14 +66,14 @@ impl Live {
     /// Live changes by `bytes`. True if it was seen to be at a new high after that: then what
     /// changed is part of the peak.
     #[inline(always)]
-    pub fn grow(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
+    pub fn grow(&mut self, p: &Process, header: &FileHeader, bytes: i64) -> bool {
         self.own += bytes;
         self.own > self.high && self.rise(p, header)
     }
 
     /// The same for `bytes` ≤ 0: others may have grown.
     #[inline(always)]
-    pub fn shrink(&mut self, p: &Process, header: *mut FileHeader, bytes: i64) -> bool {
+    pub fn shrink(&mut self, p: &Process, header: &FileHeader, bytes: i64) -> bool {
         self.fallen = true;
         self.own += bytes;
         self.own < self.low && self.publish(p, header)
@@ -104,7 +104,7 @@ impl Live {
     }
 
     /// Something else than live has changed what a new high is.
-    pub fn look_again(&mut self, p: &Process, header: *mut FileHeader) {
+    pub fn look_again(&mut self, p: &Process, header: &FileHeader) {
         self.fallen = true;
         self.set_bounds(p, header);
     }
@@ -115,39 +115,35 @@ impl Live {
     }
 
     #[inline(never)]
-    fn rise(&mut self, p: &Process, header: *mut FileHeader) -> bool {
+    fn rise(&mut self, p: &Process, header: &FileHeader) -> bool {
         if p.threaded.load(Relaxed) {
             return self.publish(p, header);
         }
-        // Alone: plain stores, nobody else writes these.
-        // SAFETY: the header is mapped.
-        unsafe {
-            // Frees inside the recorder are taken off what all have published.
-            let published = AtomicI64::from_ptr(&raw mut (*header).published_live);
-            self.others = published.load(Relaxed) - self.published;
-            let live = self.seen();
-            p.windows.rise(live, header, true);
-            let new_high = live > (*header).peak_bytes as i64;
-            if new_high {
-                if self.fallen {
-                    (*header).epoch = (*header).epoch.wrapping_add(1);
-                    self.fallen = false;
-                }
-                (*header).peak_bytes = live as u64;
-                self.stamp(p, header);
+        // Alone: nobody else writes these. Frees inside the recorder are taken off what all have
+        // published.
+        self.others = header.published_live.get() - self.published;
+        let live = self.seen();
+        p.windows.rise(live, header, true);
+        let new_high = live > header.peak_bytes.get() as i64;
+        if new_high {
+            if self.fallen {
+                header.epoch.add(1);
+                self.fallen = false;
             }
-            if self.own - self.published > BATCH {
-                self.tell(header);
-            }
-            self.set_bounds(p, header);
-            new_high
+            header.peak_bytes.set(live as u64);
+            self.stamp(p, header);
         }
+        if self.own - self.published > BATCH {
+            self.tell(header);
+        }
+        self.set_bounds(p, header);
+        new_high
     }
 
     /// Tells the others, and learns of them. True if all together are at a new high.
     #[cold]
     #[inline(never)]
-    pub fn publish(&mut self, p: &Process, header: *mut FileHeader) -> bool {
+    pub fn publish(&mut self, p: &Process, header: &FileHeader) -> bool {
         let live = self.tell(header);
         let shared = p.threaded.load(Relaxed) && live > 0;
         if shared {
@@ -158,44 +154,35 @@ impl Live {
         raised
     }
 
-    fn tell(&mut self, header: *mut FileHeader) -> i64 {
+    fn tell(&mut self, header: &FileHeader) -> i64 {
         let change = self.own - self.published;
-        // SAFETY: the header is mapped; the field is only used atomically.
-        let published = unsafe { AtomicI64::from_ptr(&raw mut (*header).published_live) };
-        let live = published.fetch_add(change, AcqRel) + change;
+        let live = header.published_live.fetch_add(change, AcqRel) + change;
         self.published = self.own;
         self.others = live - self.own;
         live
     }
 
-    fn raise_shared(&mut self, p: &Process, header: *mut FileHeader, live: u64) -> bool {
+    fn raise_shared(&mut self, p: &Process, header: &FileHeader, live: u64) -> bool {
         self.fallen = true;
-        // SAFETY: the header is mapped; with threads these fields are used atomically.
-        unsafe {
-            let peak = AtomicU64::from_ptr(&raw mut (*header).peak_bytes);
-            let raised = peak.fetch_max(live, AcqRel) < live;
-            if raised {
-                AtomicU32::from_ptr(&raw mut (*header).epoch).fetch_add(1, AcqRel);
-                self.stamp(p, header);
-            }
-            let bound = (*header).lanes_at_once as u64 * BATCH as u64;
-            AtomicU64::from_ptr(&raw mut (*header).peak_bound_bytes).fetch_max(bound, Relaxed);
-            raised
+        let raised = header.peak_bytes.fetch_max(live, AcqRel) < live;
+        if raised {
+            header.epoch.fetch_add(1, AcqRel);
+            self.stamp(p, header);
         }
+        header.peak_bound_bytes.fetch_max(bound_bytes(header), Relaxed);
+        raised
     }
 
     /// Notes that the peak is of this moment. The clock is asked only if the time stamp counter
     /// has moved on.
-    fn stamp(&mut self, p: &Process, header: *mut FileHeader) {
+    fn stamp(&mut self, p: &Process, header: &FileHeader) {
         let ticks = clock::counter();
         if ticks != 0 && ticks.wrapping_sub(self.stamped) < SAME_TIME {
             return;
         }
         self.stamped = ticks;
         let now = p.now();
-        // SAFETY: the header is mapped; a race with another stamp of about the same time does no
-        // harm.
-        unsafe { (*header).peak_time_ns = now };
+        header.peak_time_ns.set(now); // a race with another stamp of about this time does no harm
         p.note_time(now);
     }
 }
@@ -207,49 +194,47 @@ mod tests {
     use std::boxed::Box;
 
     /// A process with a header, and the view of its only lane.
-    fn alone() -> (Box<Process>, *mut FileHeader, Live) {
+    fn alone() -> (Box<Process>, Box<FileHeader>, Live) {
         let p = unstarted();
         // SAFETY: zero is a valid value of every field.
-        let header = unsafe { Box::into_raw(Box::<FileHeader>::new_zeroed().assume_init()) };
+        let header = unsafe { Box::<FileHeader>::new_zeroed().assume_init() };
         let mut live =
             Live { own: 0, high: 0, low: 0, fallen: false, others: 0, published: 0, stamped: 0 };
-        live.begin(&p, header);
+        live.begin(&p, &header);
         (p, header, live)
     }
 
-    fn peak(header: *mut FileHeader) -> (u64, u32) {
-        // SAFETY: `alone` made it, and nothing releases it.
-        unsafe { ((*header).peak_bytes, (*header).epoch) }
+    fn peak(header: &FileHeader) -> (u64, u32) {
+        (header.peak_bytes.get(), header.epoch.get())
     }
 
     #[test]
     fn alone_every_new_high_is_seen() {
         let (p, header, mut live) = alone();
-        assert!(live.grow(&p, header, 100));
-        assert_eq!(peak(header), (100, 1));
+        assert!(live.grow(&p, &header, 100));
+        assert_eq!(peak(&header), (100, 1));
         // Still rising: the same peak goes on.
-        assert!(live.grow(&p, header, 1));
-        assert_eq!(peak(header), (101, 1));
-        assert!(!live.shrink(&p, header, -51));
-        assert!(!live.grow(&p, header, 51));
-        assert!(live.grow(&p, header, 9));
-        assert_eq!((peak(header), live.seen()), ((110, 2), 110));
+        assert!(live.grow(&p, &header, 1));
+        assert_eq!(peak(&header), (101, 1));
+        assert!(!live.shrink(&p, &header, -51));
+        assert!(!live.grow(&p, &header, 51));
+        assert!(live.grow(&p, &header, 9));
+        assert_eq!((peak(&header), live.seen()), ((110, 2), 110));
     }
 
     #[test]
     fn with_others_it_is_seen_within_a_batch() {
         let (p, header, mut live) = alone();
         p.threaded.store(true, Relaxed);
-        live.look_again(&p, header);
-        assert!(!live.grow(&p, header, BATCH));
-        assert_eq!(peak(header), (0, 0));
-        assert!(live.grow(&p, header, 1));
-        assert_eq!(peak(header), (BATCH as u64 + 1, 1));
+        live.look_again(&p, &header);
+        assert!(!live.grow(&p, &header, BATCH));
+        assert_eq!(peak(&header), (0, 0));
+        assert!(live.grow(&p, &header, 1));
+        assert_eq!(peak(&header), (BATCH as u64 + 1, 1));
         // Another lane has published as much.
-        // SAFETY: `alone` made it.
-        unsafe { (*header).published_live += BATCH };
-        assert!(live.grow(&p, header, BATCH + 1));
-        assert_eq!(peak(header), (3 * BATCH as u64 + 2, 2));
+        header.published_live.add(BATCH);
+        assert!(live.grow(&p, &header, BATCH + 1));
+        assert_eq!(peak(&header), (3 * BATCH as u64 + 2, 2));
         assert_eq!((live.own(), live.seen()), (2 * BATCH + 2, 3 * BATCH + 2));
     }
 }

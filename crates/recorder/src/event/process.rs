@@ -6,19 +6,20 @@
 
 use crate::api::control;
 use crate::event::lane::{self, LaneState};
-use crate::event::tls::tls;
 use crate::event::trace;
-use crate::store::profile::{self, FAMILY};
+use crate::store::profile;
 use crate::store::shared::{self, Store, store};
 use crate::store::sites;
 use crate::sys::front::{self, Front, Platform};
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::options::Options;
+use crate::sys::tls::tls;
 use crate::sys::wiped::Wiped;
 use crate::sys::{clock, confined, kernel, memory, own_stack};
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use heaptide_format::shared::Word;
 use heaptide_format::{Mode, Unrecorded, UnrecordedChild};
 
 /// The recorder's life in one process image.
@@ -172,11 +173,8 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
         memory::begin_as_child();
     }
     profile::create(p, options, forked, |header| {
-        // SAFETY: the header of a fresh profile, which nobody else knows.
-        unsafe {
-            (*header).max_depth = lane::max_depth(p) as u32;
-            trace::prepare(p, header, options);
-        }
+        header.max_depth.set(lane::max_depth(p) as u32);
+        trace::prepare(p, header, options);
     })
     .ok_or(Refused::NoProfile)?;
     // A kernel before 4.14: a child would go on in its parent's profile.
@@ -225,13 +223,8 @@ pub fn discount_unrecorded(why: UnrecordedChild) {
 }
 
 fn change_unrecorded(why: UnrecordedChild, by: u64) {
-    let header = FAMILY.load(Acquire);
-    if !header.is_null() {
-        // SAFETY: the page stays mapped, here and in children; the index is an enum's.
-        unsafe {
-            let count = &raw mut (*header).unrecorded_children[why as usize];
-            AtomicU64::from_ptr(count).fetch_add(by, Relaxed);
-        }
+    if let Some(header) = profile::family() {
+        header.unrecorded_children[why as usize].fetch_add(by, Relaxed);
     }
 }
 

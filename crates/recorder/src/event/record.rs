@@ -5,11 +5,13 @@ use crate::event::lane::{Inside, LaneState};
 use crate::event::process::{Process, process};
 use crate::event::stacks::{self, OTHER_STACKS};
 use crate::event::{fast_path, slow_path, timeline, trace};
+use crate::store::ids::{NodeId, SiteId};
 use crate::store::shadow;
+use crate::store::shared::LABELLED;
 use crate::store::sites::{self, Dimensions};
 use crate::sys::front::Front;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI64, AtomicU64};
+use heaptide_format::shared::Word;
 use heaptide_format::{Loss, Mode, size_class};
 use heaptide_trace::Record;
 use heaptide_unwind::stack::Registers;
@@ -92,16 +94,15 @@ fn record_with_stack(inside: &mut Inside, block: *mut u8, requested: u64, usable
 }
 
 #[inline(always)]
-fn allocated_at(lane: &mut LaneState, site: u32, block: *mut u8, requested: u64, usable: u64) {
+fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u64, usable: u64) {
     let p = process();
     match fast_path::find_word(lane, block) {
-        Some(word) => word.store(site, Relaxed),
-        None if p.shadow.put(block, site) => {}
+        Some(word) => word.set(site.number()),
+        None if p.shadow.put(block, site.number()) => {}
         None => return p.lost(Loss::NoShadow),
     }
     let rose = lane.live.grow(p, lane.header, usable as i64);
-    // SAFETY: the site is the lane's, and the lane is this thread's; the header is mapped.
-    unsafe { sites::allocated(site, requested, usable, (*lane.header).epoch, rose) };
+    sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), rose);
     lane.last_block = block;
     count(lane, requested, usable);
     if lane.is_traced() {
@@ -111,49 +112,48 @@ fn allocated_at(lane: &mut LaneState, site: u32, block: *mut u8, requested: u64,
 
 /// The site of the calling stack; the stackless one if that cannot be stored.
 #[inline(always)]
-fn site_here(lane: &mut LaneState, entry: Entry) -> u32 {
+fn site_here(lane: &mut LaneState, entry: Entry) -> SiteId {
     let node = stacks::capture(lane, entry.registers());
-    let site = sites::of_node(lane, node);
+    let site = sites::of_node(&mut lane.place, node);
     or_base(lane, site)
 }
 
 #[inline(always)]
-fn site_of_scope(lane: &mut LaneState) -> u32 {
-    let site = sites::of_scope(lane);
+fn site_of_scope(lane: &mut LaneState) -> SiteId {
+    let site = sites::of_scope(&mut lane.place);
     or_base(lane, site)
 }
 
 #[inline(always)]
-fn or_base(lane: &LaneState, site: u32) -> u32 {
-    if site == 0 {
+fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
+    if site.is_none() {
         process().lost(Loss::NoSite);
-        return lane.base_site;
+        return lane.place.base_site;
     }
     site
 }
 
 /// The site for a request in the mode; none where there are no sites.
 #[inline(always)]
-fn site_of_request(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<u32> {
+fn site_of_request(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<SiteId> {
     let site = site_of_mode(lane, entry, requested)?;
     Some(if lane.is_by_size() { of_size(lane, site, requested) } else { site })
 }
 
 /// The site of one size of a site's; the latter if it cannot be made.
 #[inline(never)]
-fn of_size(lane: &mut LaneState, site: u32, requested: u64) -> u32 {
-    match sites::of_key(lane, Dimensions::of_site(site).sized(requested)) {
-        0 => {
-            process().lost(Loss::NoSite);
-            site
-        }
-        sized => sized,
+fn of_size(lane: &mut LaneState, site: SiteId, requested: u64) -> SiteId {
+    let sized = sites::of_key(&mut lane.place, Dimensions::of_site(site).sized(requested));
+    if sized.is_none() {
+        process().lost(Loss::NoSite);
+        return site;
     }
+    sized
 }
 
 /// The site of a stack or scope in the mode, whatever the size.
 #[inline(always)]
-fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<u32> {
+fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<SiteId> {
     if lane.mode == Mode::Counters as u32 {
         return None;
     }
@@ -163,44 +163,41 @@ fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<u3
     match slow_path::gap(lane, requested) {
         Some(gap) => {
             let node = stacks::gap(lane, gap);
-            let site = sites::of_node(lane, node);
+            let site = sites::of_node(&mut lane.place, node);
             Some(or_base(lane, site))
         }
         None => Some(site_here(lane, entry)),
     }
 }
 
-/// The stack-tree node of the caller of an interface function; 0 in modes without stacks.
-pub fn node_here(inside: &mut Inside) -> u32 {
+/// The stack-tree node of the caller of an interface function; none in modes without stacks.
+pub fn node_here(inside: &mut Inside) -> NodeId {
     let entry = inside.entry();
     let lane = inside.lane();
     if lane.mode != Mode::Stacks as u32 {
-        return 0;
+        return NodeId::NONE;
     }
     stacks::capture(lane, entry.registers())
 }
 
 #[inline(always)]
 fn count(lane: &mut LaneState, requested: u64, usable: u64) {
-    // SAFETY: the lane's own record.
-    let record = unsafe { &mut *lane.record };
     // Classes first: of an event that a kill cuts short, the bytes that sites have and lanes lack
     // tell the class.
-    fast_path::add(&mut record.requested_classes[size_class(requested)], 1);
-    fast_path::add(&mut record.usable_classes[size_class(usable)], 1);
-    fast_path::add(&mut record.requested_bytes, requested);
-    fast_path::add(&mut record.usable_bytes, usable);
-    let allocated = record.usable_bytes;
-    if allocated >= lane.next_sample {
+    let record = lane.record;
+    record.requested_classes[size_class(requested)].add(1);
+    record.usable_classes[size_class(usable)].add(1);
+    record.requested_bytes.add(requested);
+    record.usable_bytes.add(usable);
+    if record.usable_bytes.get() >= lane.next_sample {
         timeline::sample(lane);
     }
 }
 
 #[inline(always)]
 fn count_plainly(lane: &mut LaneState, requested: u64) {
-    // SAFETY: the lane's own record.
-    let record = unsafe { &mut *lane.record };
-    record.largest_bytes = record.largest_bytes.max(requested);
+    let largest = &lane.record.largest_bytes;
+    largest.set(largest.get().max(requested));
 }
 
 /// A block of `usable` bytes is about to be freed.
@@ -221,11 +218,10 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     }
     if lane.mode == Mode::Counters as u32 {
         lane.live.shrink(process(), lane.header, -(usable as i64));
-        // SAFETY: the lane's own record.
-        unsafe { (*lane.record).temporary += temporary as u64 };
+        lane.record.temporary.add(temporary as u64);
     } else {
-        let site = fast_path::find_word(lane, block).map_or(0, shadow::take_word);
-        if site == 0 {
+        let site = SiteId::new(fast_path::find_word(lane, block).map_or(0, shadow::take_word));
+        if site.is_none() {
             unmatched(lane);
             return false;
         }
@@ -240,7 +236,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
 
 /// Charges a free to the site that allocated, and takes it off live.
 #[inline(always)]
-fn charge_free(lane: &mut LaneState, block: *mut u8, site: u32, usable: u64, temporary: bool) {
+fn charge_free(lane: &mut LaneState, block: *mut u8, site: SiteId, usable: u64, temporary: bool) {
     let rose = lane.live.shrink(process(), lane.header, -(usable as i64));
     charge_site(lane, block, site, usable, temporary, rose);
     if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
@@ -253,46 +249,38 @@ fn charge_free(lane: &mut LaneState, block: *mut u8, site: u32, usable: u64, tem
 fn charge_site(
     lane: &LaneState,
     block: *mut u8,
-    site: u32,
+    site: SiteId,
     usable: u64,
     temporary: bool,
     rose: bool,
 ) {
-    let owner = sites::owner_word(site);
-    if owner & sites::LABELLED != 0 {
-        regions::block_ended(block, site, lane.index);
+    let owner = site.owner_word();
+    if owner & LABELLED != 0 {
+        regions::block_ended(block, site, lane.index());
     }
-    // SAFETY: the header is mapped.
-    let epoch = unsafe { (*lane.header).epoch };
-    if owner & !sites::LABELLED == lane.index {
-        // SAFETY: the site is the lane's, and the lane is this thread's.
-        unsafe { sites::freed(site, usable, epoch, temporary, rose) };
+    let epoch = lane.header.epoch.get();
+    if owner & !LABELLED == lane.index() {
+        sites::freed(site.record(), usable, epoch, temporary, rose);
     } else {
-        sites::freed_remotely(site, 1, usable, epoch);
+        sites::freed_remotely(site.record(), 1, usable, epoch);
     }
 }
 
-/// The ledger of whoever frees: of the scope that the thread is in, or of the lane alone.
+/// Counts a free where the thread is: in the scope, or in the lane alone.
 #[inline(always)]
-fn count_free(lane: &mut LaneState, usable: u64) {
-    // SAFETY: the lane's own records.
-    unsafe {
-        (*lane.record).freed_classes[size_class(usable)] += 1;
-        if lane.mode == Mode::Counters as u32 {
-            (*lane.record).freed_here_bytes += usable;
-        } else {
-            (*lane.scope).frees_here += 1;
-            (*lane.scope).freed_here_bytes += usable;
-        }
+fn count_free(lane: &LaneState, usable: u64) {
+    lane.record.freed_classes[size_class(usable)].add(1);
+    if lane.mode == Mode::Counters as u32 {
+        lane.record.freed_here_bytes.add(usable);
+    } else {
+        lane.place.scope.frees_here.add(1);
+        lane.place.scope.freed_here_bytes.add(usable);
     }
 }
 
 #[cold]
 fn unmatched(lane: &LaneState) {
-    // SAFETY: the header is mapped; the field is only used atomically.
-    unsafe {
-        AtomicU64::from_ptr(&raw mut (*lane.header).unmatched_frees).fetch_add(1, Relaxed);
-    }
+    lane.header.unmatched_frees.fetch_add(1, Relaxed);
 }
 
 /// A block freed while the thread is in the recorder: by a signal handler, or by the allocator's
@@ -302,29 +290,26 @@ fn unmatched(lane: &LaneState) {
 #[inline(never)]
 pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     let p = process();
-    if !p.shadow.is_made() || p.header().is_null() {
+    if !p.shadow.is_made() || !p.has_profile() {
         return;
     }
-    let site = p.shadow.take(block);
-    if site != 0 {
+    let site = SiteId::new(p.shadow.take(block));
+    if !site.is_none() {
         trace::tell_of_nobody(p, &Record::Freed { address: block as u64 });
         charge_nested(p, block, site, usable());
     }
 }
 
 /// Charges a free that no lane counts; the process does, for its sums and its live bytes.
-fn charge_nested(p: &Process, block: *mut u8, site: u32, usable: u64) {
-    if sites::is_labelled(site) {
+fn charge_nested(p: &Process, block: *mut u8, site: SiteId, usable: u64) {
+    if site.is_labelled() {
         regions::block_ended(block, site, regions::NOBODY);
     }
     p.nested_frees.fetch_add(1, Relaxed);
     p.nested_bytes.fetch_add(usable, Relaxed);
-    // SAFETY: the header is mapped while the shadow is; the field is only used atomically.
-    unsafe {
-        let published = &raw mut (*p.header()).published_live;
-        AtomicI64::from_ptr(published).fetch_sub(usable as i64, Relaxed);
-        sites::freed_remotely(site, 1, usable, (*p.header()).epoch);
-    }
+    let header = p.header();
+    header.published_live.fetch_sub(usable as i64, Relaxed);
+    sites::freed_remotely(site.record(), 1, usable, header.epoch.get());
 }
 
 /// A request failed. It counts there and nowhere else.
@@ -336,15 +321,11 @@ pub fn failed(inside: &mut Inside) {
     if lane.is_attended() && !slow_path::failed(lane) {
         return;
     }
-    // SAFETY: the lane's own record.
-    unsafe { (*lane.record).failed += 1 };
+    lane.record.failed.add(1);
     if let Some(site) = site_of_mode(lane, entry, 0) {
-        // SAFETY: the lane's own site.
-        unsafe {
-            let s = sites::at(site);
-            (*s).failed = (*s).failed.saturating_add(1);
-        }
-        trace::tell(lane, &Record::Failed { site });
+        let failed = &site.record().failed;
+        failed.set(failed.get().saturating_add(1));
+        trace::tell(lane, &Record::Failed { site: site.number() });
     }
 }
 
@@ -353,7 +334,7 @@ pub fn failed(inside: &mut Inside) {
 pub struct Moving {
     pub block: *mut u8,
     pub usable: u64,
-    site: u32,
+    site: SiteId,
 }
 
 impl Moving {
@@ -364,7 +345,8 @@ impl Moving {
         }
         let counters = inside.lane().mode == Mode::Counters as u32;
         let site = if counters { 0 } else { process().shadow.take(block) };
-        if site != 0 && inside.lane().is_traced() {
+        let site = SiteId::new(site);
+        if !site.is_none() && inside.lane().is_traced() {
             trace::stands_here(inside);
             trace::moving(inside.lane(), block);
         }
@@ -373,8 +355,8 @@ impl Moving {
 
     /// It failed: the old block is as it was.
     pub fn failed(self, inside: &mut Inside) {
-        if self.site != 0 {
-            process().shadow.put(self.block, self.site);
+        if !self.site.is_none() {
+            process().shadow.put(self.block, self.site.number());
             trace::tell(inside.lane(), &Record::StillThere);
         }
         failed(inside);
@@ -403,7 +385,7 @@ impl Moving {
 
     /// Whether the old block was one that is recorded.
     pub fn is_known(&self, lane: &LaneState) -> bool {
-        lane.mode == Mode::Counters as u32 || self.site != 0
+        lane.mode == Mode::Counters as u32 || !self.site.is_none()
     }
 
     pub fn record(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
@@ -412,7 +394,7 @@ impl Moving {
         let p = process();
         let site = site_of_request(lane, entry, requested);
         if let Some(site) = site
-            && !p.shadow.put(block, site)
+            && !p.shadow.put(block, site.number())
         {
             p.lost(Loss::NoShadow);
             return self.release_old(lane);
@@ -427,14 +409,13 @@ impl Moving {
         if in_place && site.is_some() {
             charge_site(lane, self.block, self.site, self.usable, false, rose);
         }
-        // SAFETY: the lane's own record.
-        unsafe { (*lane.record).reallocations += 1 };
+        lane.record.reallocations.add(1);
         match site {
-            // SAFETY: the lane's own site; the header is mapped.
-            Some(site) => unsafe {
-                sites::allocated(site, requested, usable, (*lane.header).epoch, rose);
-                (*sites::at(site)).reallocations += 1;
-            },
+            Some(site) => {
+                let epoch = lane.header.epoch.get();
+                sites::allocated(site.record(), requested, usable, epoch, rose);
+                site.record().reallocations.add(1);
+            }
             None => count_plainly(lane, requested),
         }
         lane.last_block = core::ptr::null_mut();
@@ -451,7 +432,7 @@ impl Moving {
 
     /// The old block is gone.
     pub fn release_old(self, lane: &mut LaneState) {
-        if self.site != 0 {
+        if !self.site.is_none() {
             trace::tell(lane, &Record::Released);
         }
         self.charge_old(lane);
@@ -460,7 +441,7 @@ impl Moving {
     fn charge_old(self, lane: &mut LaneState) {
         if lane.mode == Mode::Counters as u32 {
             lane.live.shrink(process(), lane.header, -(self.usable as i64));
-        } else if self.site == 0 {
+        } else if self.site.is_none() {
             return unmatched(lane);
         } else {
             charge_free(lane, self.block, self.site, self.usable, false);
@@ -474,23 +455,23 @@ impl Moving {
 pub struct MovingNested {
     block: *mut u8,
     usable: u64,
-    site: u32,
+    site: SiteId,
 }
 
 impl MovingNested {
     pub fn begin(block: *mut u8, usable: impl Fn(*mut u8) -> u64) -> MovingNested {
         let shadow = &process().shadow;
-        let site = if shadow.is_made() { shadow.take(block) } else { 0 };
-        let usable = if site != 0 { usable(block) } else { 0 };
+        let site = SiteId::new(if shadow.is_made() { shadow.take(block) } else { 0 });
+        let usable = if site.is_none() { 0 } else { usable(block) };
         MovingNested { block, usable, site }
     }
 
     pub fn end(self, block: *mut u8) {
-        if self.site == 0 {
+        if self.site.is_none() {
             return;
         }
         if block.is_null() {
-            process().shadow.put(self.block, self.site);
+            process().shadow.put(self.block, self.site.number());
         } else {
             let freed = Record::Freed { address: self.block as u64 };
             trace::tell_of_nobody(process(), &freed);
@@ -505,8 +486,8 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
     let lane = inside.lane();
     let p = process();
     let counters = lane.mode == Mode::Counters as u32;
-    let site = if counters { 0 } else { p.shadow.take(block) };
-    if !counters && site == 0 {
+    let site = SiteId::new(if counters { 0 } else { p.shadow.take(block) });
+    if !counters && site.is_none() {
         return;
     }
     let change = after as i64 - before as i64;
@@ -515,21 +496,17 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
     } else {
         lane.live.shrink(p, lane.header, change)
     };
-    // SAFETY: the lane's own record.
-    unsafe { (*lane.record).reallocations += 1 };
+    lane.record.reallocations.add(1);
     if counters {
         count_plainly(lane, requested);
     } else {
-        let mine = !sites::is_labelled(site) && sites::owner(site) == lane.index;
-        let now = if mine { site } else { lane.base_site };
+        let mine = site.owner_word() == lane.index();
+        let now = if mine { site } else { lane.place.base_site };
         let now = if lane.is_by_size() { of_size(lane, now, requested) } else { now };
-        p.shadow.put(block, now);
+        p.shadow.put(block, now.number());
         charge_site(lane, block, site, before, false, rose);
-        // SAFETY: the lane's own site; the header is mapped.
-        unsafe {
-            sites::allocated(now, requested, after, (*lane.header).epoch, rose);
-            (*sites::at(now)).reallocations += 1;
-        }
+        sites::allocated(now.record(), requested, after, lane.header.epoch.get(), rose);
+        now.record().reallocations.add(1);
         lane.last_block = core::ptr::null_mut();
         if lane.is_traced() {
             trace::moving(lane, block);

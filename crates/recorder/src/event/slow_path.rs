@@ -7,7 +7,7 @@ use crate::event::fast_path;
 use crate::event::lane::{FLAG_MEASURED, FLAG_PAUSED, Inside, LaneState};
 use crate::event::process::process;
 use crate::event::record::{self, Moving};
-use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::shared::Word;
 use heaptide_format::{
     COMMAND_OFF, COMMAND_REQUEST, CONTROL_BY_SIZE, CONTROL_FEWER, CONTROL_MONITORS, CONTROL_OFF,
     CONTROL_PAUSE, CONTROL_THRESHOLD, CONTROL_TIMED, Gap, Mode,
@@ -23,7 +23,7 @@ impl LaneState {
     /// Whether events of the whole process are.
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
-        control::words(self.header).load(Relaxed) != 0
+        control::words(self.header).get() != 0
     }
 
     /// Sets or clears a flag.
@@ -45,7 +45,7 @@ impl LaneState {
 
     /// The recorder's word and the commands'.
     fn words(&self) -> (u32, u32) {
-        let both = control::words(self.header).load(Relaxed);
+        let both = control::words(self.header).get();
         (both as u32, (both >> 32) as u32)
     }
 
@@ -73,7 +73,7 @@ impl LaneState {
         }
         if control & CONTROL_TIMED != 0 {
             let p = process();
-            marks::snapshot_if_due(p, p.now(), self.index);
+            marks::snapshot_if_due(p, p.now(), self.index());
         }
     }
 }
@@ -208,8 +208,7 @@ pub fn gap(lane: &LaneState, requested: u64) -> Option<Gap> {
     if control & CONTROL_THRESHOLD == 0 {
         return None;
     }
-    // SAFETY: the header is mapped.
-    let threshold = unsafe { (*lane.header).threshold_bytes };
+    let threshold = lane.header.threshold_bytes.get();
     match (control & CONTROL_FEWER != 0, requested < threshold) {
         (false, true) => Some(Gap::BelowThreshold),
         (true, false) => Some(Gap::AboveThreshold),

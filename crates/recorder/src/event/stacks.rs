@@ -3,15 +3,17 @@
 use crate::event::lane::{BUFFER, Inside, LaneState, MEMOS, RANGES, RECALL};
 use crate::event::process::{Process, process};
 use crate::event::record::Entry;
+use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::rules;
 use crate::sys::front::{self, Front};
 use crate::sys::range::Range;
 use crate::sys::{confined, own_stack};
 use core::arch::asm;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_GRANULE, Node};
+use heaptide_format::shared::{Node, Word};
+use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC};
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache;
 use heaptide_unwind::memo::{self, Memo};
@@ -33,7 +35,7 @@ pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
 
 /// The stack-tree node of the calling thread's stack.
 #[inline(always)]
-pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
+pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
     let p = process();
     if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
         settle(lane, p, at.sp);
@@ -41,7 +43,7 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
     // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
     // now.
     let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
-    if !p.no_reuse.load(Relaxed) {
+    let node = if !p.no_reuse.load(Relaxed) {
         // SAFETY: the word was read before in this stack, whose memory is there as long as
         // `generation` is the same.
         let word = |address| unsafe { *(address as *const u64) };
@@ -51,7 +53,8 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> u32 {
         }
     } else {
         unwind(lane, p, at, Same::No).0
-    }
+    };
+    NodeId::new(node)
 }
 
 /// Looks up the calling thread's stack while that can still be done.
@@ -72,9 +75,9 @@ pub fn here() -> Entry {
 }
 
 /// The node that stands for stacks left out.
-pub fn gap(lane: &mut LaneState, gap: Gap) -> u32 {
+pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
     let range = lane.stack;
-    Guest { lane, p: process(), range }.child(0, gap as u64, true)
+    NodeId::new(Guest { lane, p: process(), range }.child(0, gap as u64, true))
 }
 
 /// A recalled stack pays for this many vain looks at the memos.
@@ -300,10 +303,7 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
         Code::Nothing => (Step::Unknown, 0),
     };
     let rule = Rule::new(step, module);
-    // SAFETY: the header is mapped.
-    unsafe {
-        AtomicU64::from_ptr(&raw mut (*p.header()).rules_evaluated).fetch_add(1, Relaxed);
-    }
+    p.header().rules_evaluated.fetch_add(1, Relaxed);
     if confined::may_call() || module != 0 {
         rules::keep_rule(p, if exact { pc | EXACT_KEY } else { pc }, rule);
     }
@@ -332,29 +332,17 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    #[inline(always)]
-    fn node(&self, node: u32) -> *mut Node {
-        let base = self.p.base.load(Relaxed);
-        base.wrapping_add(node as usize * NODE_GRANULE as usize) as *mut Node
-    }
-
     fn slot(&self, parent: u32, key: u64) -> *mut [u64; 2] {
         let mixed = (key ^ (parent as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // SAFETY: masked to RECALL entries, which the lane has.
         unsafe { self.lane.recall.add(mixed as usize >> 32 & (RECALL - 1)) }
-    }
-
-    fn flags(&self, node: u32) -> &AtomicU32 {
-        // SAFETY: nodes stay mapped; with threads the flags are only used atomically.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.node(node)).flags) }
     }
 }
 
 impl Nodes for Tree<'_> {
     #[inline(always)]
     fn key(&self, node: u32) -> u64 {
-        // SAFETY: written before the node was linked, and not after.
-        unsafe { (*self.node(node)).key }
+        NodeId::new(node).record().key.get()
     }
 
     #[inline(always)]
@@ -363,31 +351,29 @@ impl Nodes for Tree<'_> {
             // SAFETY: atomics in a static.
             return unsafe { &*self.p.root.0.get() };
         }
+        let first = &raw const NodeId::new(node).record().first;
         // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as
         // such.
-        unsafe { &*(&raw const (*self.node(node)).first as *const Links) }
+        unsafe { &*(first as *const Links) }
     }
 
     fn create(&mut self, parent: u32, key: u64) -> Option<u32> {
-        let bytes = size_of::<Node>();
-        let record = self.lane.nodes.take(Kind::Nodes, self.lane.index, bytes) as *mut Node;
-        if record.is_null() {
-            return None;
-        }
-        // SAFETY: fresh zeroed room for a node.
-        unsafe {
-            (*record).key = key;
-            (*record).parent = parent;
-            (*record).flags = if self.exact { NODE_EXACT_PC } else { 0 };
-        }
-        self.lane.nodes.commit(bytes);
-        let base = self.p.base.load(Relaxed);
-        Some(((record as u64 - base as u64) / NODE_GRANULE) as u32)
+        let nodes = &mut self.lane.nodes;
+        let node = nodes.record::<Node>(Kind::Nodes, self.lane.place.lane)?;
+        node.key.set(key);
+        node.parent.set(parent);
+        node.flags.set(if self.exact { NODE_EXACT_PC } else { 0 });
+        nodes.commit_record(node);
+        Some(NodeId::of(node).number())
     }
 
     fn discard(&mut self, node: u32) {
-        // SAFETY: the node was made last, by this lane, and nobody saw it.
-        unsafe { core::ptr::write_bytes(self.node(node), 0, 1) };
+        // Made last, by this lane, and never linked.
+        let node = NodeId::new(node).record();
+        node.key.set(0);
+        for word in [&node.parent, &node.first, &node.next, &node.last, &node.site, &node.flags] {
+            word.set(0);
+        }
         self.lane.nodes.take_back(size_of::<Node>());
     }
 
@@ -397,7 +383,7 @@ impl Nodes for Tree<'_> {
     }
 
     fn recall(&self, parent: u32, key: u64) -> Option<u32> {
-        if parent == 0 || self.flags(parent).load(Relaxed) & NODE_WIDE == 0 {
+        if parent == 0 || NodeId::new(parent).record().flags.get() & NODE_WIDE == 0 {
             return None;
         }
         // SAFETY: an entry of the lane's own table.
@@ -410,8 +396,9 @@ impl Nodes for Tree<'_> {
         if parent == 0 || (walked < WIDE && self.hints()) {
             return;
         }
-        if self.flags(parent).load(Relaxed) & NODE_WIDE == 0 {
-            self.flags(parent).fetch_or(NODE_WIDE, Relaxed);
+        let flags = &NodeId::new(parent).record().flags;
+        if flags.get() & NODE_WIDE == 0 {
+            flags.fetch_or(NODE_WIDE, Relaxed);
         }
         // SAFETY: an entry of the lane's own table.
         unsafe { *self.slot(parent, key) = [key, (parent as u64) << 32 | child as u64] };

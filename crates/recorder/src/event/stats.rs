@@ -2,12 +2,12 @@
 
 use crate::event::lane::{self, LaneState};
 use crate::event::process::Process;
+use crate::store::ids::ScopeId;
+use crate::store::profile::{self, Record};
 use crate::store::{scopes, sites};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use heaptide_format::{
-    EXTENT_HEADER, ExtentHeader, KEY_BIT, KEY_OUTSIDE, KEY_POOL_BLOCK, Key, Kind, PAGE, Site, Sums,
-};
+use heaptide_format::shared::{ExtentHeader, Key, Site, Word};
+use heaptide_format::{EXTENT_MAGIC, KEY_OUTSIDE, KEY_POOL_BLOCK, Kind, PAGE, Sums};
 
 /// What a program is told, as the C interface has it.
 #[derive(Clone, Copy, Default)]
@@ -57,32 +57,26 @@ impl Figures {
 pub fn sums(p: &Process) -> Sums {
     let mut all = Sums::default();
     for &lane in lane::all(p) {
-        // SAFETY: lanes and their records stay mapped.
-        add(&mut all, &unsafe { of_lane(lane) });
+        // SAFETY: lanes stay mapped; of another thread's, words are read that it may be writing.
+        add(&mut all, &of_lane(unsafe { &*lane }));
     }
     all.frees += p.nested_frees.load(Relaxed);
     all.freed_bytes += p.nested_bytes.load(Relaxed);
     all
 }
 
-/// A lane's sums since it was made.
-///
-/// # Safety
-/// `lane` is a lane of this process.
-pub unsafe fn of_lane(lane: *const LaneState) -> Sums {
-    // SAFETY: as promised; words that its thread may be writing, a torn sum is of two moments.
-    unsafe {
-        let record = &*(*lane).record;
-        let usable_bytes = record.usable_bytes;
-        Sums {
-            allocations: record.requested_classes.iter().sum(),
-            frees: record.freed_classes.iter().sum(),
-            reallocations: record.reallocations,
-            failed: record.failed,
-            requested_bytes: record.requested_bytes,
-            usable_bytes,
-            freed_bytes: usable_bytes.wrapping_sub((*lane).live.own() as u64),
-        }
+/// A lane's sums since it was made. While its thread writes, they are of two moments.
+pub fn of_lane(lane: &LaneState) -> Sums {
+    let (record, own) = (lane.record, lane.live.own());
+    let usable_bytes = record.usable_bytes.get();
+    Sums {
+        allocations: record.requested_classes.iter().map(Word::get).sum(),
+        frees: record.freed_classes.iter().map(Word::get).sum(),
+        reallocations: record.reallocations.get(),
+        failed: record.failed.get(),
+        requested_bytes: record.requested_bytes.get(),
+        usable_bytes,
+        freed_bytes: usable_bytes.wrapping_sub(own as u64),
     }
 }
 
@@ -115,45 +109,39 @@ pub fn totals(p: &Process) -> Figures {
     let mut figures = Figures::of(&between(&before, &now));
     let all = Figures::of(&now);
     (figures.live_blocks, figures.live_bytes) = (all.live_blocks, all.live_bytes);
-    // SAFETY: the header is mapped.
-    figures.peak_bytes = unsafe { (*p.header()).peak_bytes }.max(all.live_bytes.max(0) as u64);
+    figures.peak_bytes = p.header().peak_bytes.get().max(all.live_bytes.max(0) as u64);
     figures.largest_bytes = largest(p);
     figures
 }
 
 fn largest(p: &Process) -> u64 {
-    let mut largest = 0;
-    // SAFETY: records of lanes stay mapped.
-    let in_lanes = lane::all(p).iter().map(|&lane| unsafe { (*(*lane).record).largest_bytes });
-    largest = in_lanes.fold(largest, u64::max);
-    each_record(p, Kind::Sites, |site: *const Site| {
-        // SAFETY: committed records stay mapped.
-        largest = largest.max(unsafe { (*site).largest_bytes });
+    let mut largest = lane::records(p).map(|lane| lane.largest_bytes.get()).max().unwrap_or(0);
+    each_record(p, Kind::Sites, |site: &'static Site| {
+        largest = largest.max(site.largest_bytes.get());
     });
     largest
 }
 
 /// The calling thread since it began.
 pub fn thread(lane: &LaneState) -> Figures {
-    // SAFETY: the thread's own lane.
-    let now = unsafe { of_lane(lane) };
+    let now = of_lane(lane);
     Figures::of(&between(&lane.before, &now))
 }
 
 /// A scope path over all lanes: what was allocated in it, with `inclusive` also in those inside it.
-pub fn scope(p: &Process, path: u32, inclusive: bool) -> Figures {
+pub fn scope(p: &Process, path: ScopeId, inclusive: bool) -> Figures {
     let mut figures = Figures::default();
-    let (mut last, mut last_is) = (0, false);
-    each_record(p, Kind::Sites, |site: *const Site| {
-        // SAFETY: committed records stay mapped; words may be of slightly different moments.
-        let (site, key) = unsafe { (&*site, site_key(site)) };
-        let Some(key) = key else {
+    let (mut last, mut last_is) = (ScopeId::NONE, false);
+    // Words may be of slightly different moments.
+    each_record(p, Kind::Sites, |site: &'static Site| {
+        let Some(key) = sites::key_of(site) else {
             return;
         };
-        if key.scope != last {
-            (last, last_is) = (key.scope, key.scope != 0 && is_path(key.scope, path, inclusive));
+        let scope = ScopeId::new(key.scope.get());
+        if scope != last {
+            (last, last_is) = (scope, !scope.is_none() && is_path(scope, path, inclusive));
         }
-        if last_is && key.flags & (KEY_OUTSIDE | KEY_POOL_BLOCK) == 0 {
+        if last_is && key.flags.get() & (KEY_OUTSIDE | KEY_POOL_BLOCK) == 0 {
             add_site(&mut figures, site, key);
         }
     });
@@ -161,57 +149,51 @@ pub fn scope(p: &Process, path: u32, inclusive: bool) -> Figures {
 }
 
 fn add_site(figures: &mut Figures, site: &Site, key: &Key) {
-    let frees = site.frees.wrapping_add(site.remote_frees);
-    let freed = site.freed_bytes.wrapping_add(site.remote_freed_bytes);
-    figures.allocations += site.allocations.wrapping_sub(key.moved_blocks);
-    figures.frees = figures.frees.wrapping_add(frees.wrapping_sub(key.moved_blocks));
-    figures.reallocations += site.reallocations;
-    figures.failed += site.failed as u64;
-    figures.requested_bytes += site.requested_bytes.wrapping_sub(key.moved_requested_bytes);
-    figures.usable_bytes += site.usable_bytes.wrapping_sub(key.moved_bytes);
-    let told = freed.wrapping_sub(key.lent_bytes).wrapping_sub(key.moved_bytes);
+    let allocations = site.allocations.get();
+    let frees = site.frees.get().wrapping_add(site.remote_frees.get());
+    let usable = site.usable_bytes.get();
+    let freed = site.freed_bytes.get().wrapping_add(site.remote_freed_bytes.get());
+    let (moved, moved_bytes) = (key.moved_blocks.get(), key.moved_bytes.get());
+    let requested = site.requested_bytes.get().wrapping_sub(key.moved_requested_bytes.get());
+    let told = freed.wrapping_sub(key.lent_bytes.get()).wrapping_sub(moved_bytes);
+    figures.allocations += allocations.wrapping_sub(moved);
+    figures.frees = figures.frees.wrapping_add(frees.wrapping_sub(moved));
+    figures.reallocations += site.reallocations.get();
+    figures.failed += site.failed.get() as u64;
+    figures.requested_bytes += requested;
+    figures.usable_bytes += usable.wrapping_sub(moved_bytes);
     figures.freed_bytes = figures.freed_bytes.wrapping_add(told);
-    figures.live_blocks += site.allocations.wrapping_sub(frees) as i64;
-    figures.live_bytes += site.usable_bytes.wrapping_sub(freed) as i64;
-    figures.largest_bytes = figures.largest_bytes.max(site.largest_bytes);
-}
-
-/// The key of a site, if it has one.
-unsafe fn site_key<'a>(site: *const Site) -> Option<&'a Key> {
-    // SAFETY: as the caller promises, a committed site; its key stays mapped.
-    unsafe { ((*site).key & KEY_BIT != 0).then(|| &*sites::key_at((*site).key)) }
+    figures.live_blocks += allocations.wrapping_sub(frees) as i64;
+    figures.live_bytes += usable.wrapping_sub(freed) as i64;
+    figures.largest_bytes = figures.largest_bytes.max(site.largest_bytes.get());
 }
 
 /// Whether two lanes' paths are equal, or, `inclusive`, one is inside the other.
-fn is_path(mut scope: u32, path: u32, inclusive: bool) -> bool {
+fn is_path(scope: ScopeId, path: ScopeId, inclusive: bool) -> bool {
+    let parent = |scope: ScopeId| ScopeId::new(scope.record().parent.get());
     let (deep, wanted) = (scopes::depth(scope), scopes::depth(path));
     if deep < wanted || (deep > wanted && !inclusive) {
         return false;
     }
-    let mut path = path;
-    // SAFETY: scopes stay mapped, and parents lead to a root.
-    unsafe {
-        for _ in wanted..deep {
-            scope = (*scopes::at(scope)).parent;
-        }
-        while scope != path && (*scopes::at(scope)).name == (*scopes::at(path)).name {
-            (scope, path) = ((*scopes::at(scope)).parent, (*scopes::at(path)).parent);
-            if scope == 0 || path == 0 {
-                return scope == path;
-            }
+    let (mut scope, mut path) = (scope, path);
+    for _ in wanted..deep {
+        scope = parent(scope);
+    }
+    while scope != path && scope.record().name.get() == path.record().name.get() {
+        (scope, path) = (parent(scope), parent(path));
+        if scope.is_none() || path.is_none() {
+            return scope == path;
         }
     }
     scope == path
 }
 
 pub fn histograms(p: &Process, out: &mut Histograms) {
-    for &lane in lane::all(p) {
-        // SAFETY: records of lanes stay mapped.
-        let record = unsafe { &*(*lane).record };
+    for record in lane::records(p) {
         for class in 0..heaptide_format::SIZE_CLASSES {
-            out.requested[class] += record.requested_classes[class];
-            out.usable[class] += record.usable_classes[class];
-            out.freed[class] += record.freed_classes[class];
+            out.requested[class] += record.requested_classes[class].get();
+            out.usable[class] += record.usable_classes[class].get();
+            out.freed[class] += record.freed_classes[class].get();
         }
     }
 }
@@ -219,37 +201,37 @@ pub fn histograms(p: &Process, out: &mut Histograms) {
 /// Bytes that no live block is longer than.
 pub fn longest_block(p: &Process) -> u64 {
     let mut classes = [0u64; heaptide_format::SIZE_CLASSES];
-    for &lane in lane::all(p) {
-        // SAFETY: records of lanes stay mapped.
-        let record = unsafe { &*(*lane).record };
-        classes.iter_mut().zip(&record.usable_classes).for_each(|(sum, n)| *sum += n);
+    for record in lane::records(p) {
+        for (sum, count) in classes.iter_mut().zip(&record.usable_classes) {
+            *sum += count.get();
+        }
     }
     let class = classes.iter().rposition(|&n| n > 0).unwrap_or(0);
     heaptide_format::class_bounds(class).1
 }
 
 /// Visits the committed records of a kind, by the file's own extents.
-pub fn each_record<T>(p: &Process, kind: Kind, mut visit: impl FnMut(*const T)) {
+pub fn each_record<R: Record>(p: &Process, kind: Kind, mut visit: impl FnMut(&'static R)) {
     let base = p.base.load(Relaxed);
-    // SAFETY: the header and all extents below `file_end` are mapped; `length` and `kind` are
-    // written before `magic`, records before `committed`.
-    unsafe {
-        let end = AtomicU64::from_ptr(&raw mut (*p.header()).file_end).load(Acquire);
-        let mut at = PAGE;
-        while at < end {
-            let extent = base.add(at as usize) as *mut ExtentHeader;
-            if (*extent).magic != heaptide_format::EXTENT_MAGIC || (*extent).length == 0 {
-                at += PAGE;
-                continue;
-            }
-            if (*extent).kind == kind as u16 {
-                let committed = AtomicU64::from_ptr(&raw mut (*extent).committed).load(Acquire);
-                let first = (extent as *const u8).add(EXTENT_HEADER as usize) as *const T;
-                for i in 0..committed as usize / size_of::<T>() {
-                    visit(first.add(i));
-                }
-            }
-            at += (*extent).length;
+    let end = p.header().file_end.load(Acquire);
+    let mut at = PAGE;
+    while at < end {
+        // SAFETY: all below `file_end` is mapped; zeros are a header, too.
+        let extent = unsafe { &*(base.wrapping_add(at as usize) as *const ExtentHeader) };
+        let length = extent.length.get(); // written before `magic`, as `kind` is
+        if extent.magic.get() != EXTENT_MAGIC || length == 0 {
+            at += PAGE;
+            continue;
         }
+        if extent.kind.get() == kind as u16 {
+            let count = extent.committed.load(Acquire) as usize / size_of::<R>();
+            let first = profile::first_record(extent) as *const R;
+            // SAFETY: records were written before `committed`, and stay mapped.
+            let records = unsafe { core::slice::from_raw_parts(first, count) };
+            for record in records {
+                visit(record);
+            }
+        }
+        at += length;
     }
 }

@@ -6,6 +6,7 @@ use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::sys::{confined, kernel, memory};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use heaptide_format::shared::Word;
 use heaptide_format::{Kind, Loss, Sample};
 
 /// Usable bytes allocated between the first samples, by one lane.
@@ -20,12 +21,9 @@ pub fn sample(lane: &mut LaneState) {
     let p = process();
     lane.follow_renaming();
     lane.tell_work();
-    // SAFETY: the lane's own record.
-    let allocated = unsafe { (*lane.record).usable_bytes };
+    let allocated = lane.record.usable_bytes.get();
     lane.next_sample = allocated + p.sample_interval.load(Relaxed).max(INTERVAL);
-    let header = p.header();
-    // SAFETY: the header is mapped; the lock is only used atomically.
-    let lock = unsafe { core::sync::atomic::AtomicU32::from_ptr(&raw mut (*header).timeline_lock) };
+    let lock = &p.header().timeline_lock;
     if lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         return;
     }
@@ -35,7 +33,7 @@ pub fn sample(lane: &mut LaneState) {
         p.sample_interval.store(p.sample_interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
     }
     lock.store(0, Release);
-    marks::snapshot_if_due(p, p.now(), lane.index);
+    marks::snapshot_if_due(p, p.now(), lane.index());
 }
 
 fn write(p: &Process, lane: &LaneState) {
@@ -45,27 +43,22 @@ fn write(p: &Process, lane: &LaneState) {
     let sums = stats::sums(p);
     let live = sums.usable_bytes.wrapping_sub(sums.freed_bytes);
     p.note_time(now);
-    // SAFETY: the cursor is used under the timeline's lock; `take` gives room for a sample.
-    unsafe {
-        let cursor = &mut *p.timeline.0.get();
-        let record = cursor.take(Kind::Timeline, lane.index, size_of::<Sample>()) as *mut Sample;
-        if record.is_null() {
-            p.lost(Loss::NoSample);
-            return;
-        }
-        let live = (live as i64).max(0) as u64;
-        *record = Sample {
-            time_ns: now,
-            live_bytes: live,
-            // Live is summed over lanes, the peak known in batches.
-            peak_bytes: (*header).peak_bytes.max(live),
-            allocations: sums.allocations,
-            frees: sums.frees,
-            usable_bytes: sums.usable_bytes,
-            resident_bytes: resident,
-            virtual_bytes: address_space,
-        };
-        cursor.commit(size_of::<Sample>());
+    let live = (live as i64).max(0) as u64;
+    let sample = Sample {
+        time_ns: now,
+        live_bytes: live,
+        // Live is summed over lanes, the peak known in batches.
+        peak_bytes: header.peak_bytes.get().max(live),
+        allocations: sums.allocations,
+        frees: sums.frees,
+        usable_bytes: sums.usable_bytes,
+        resident_bytes: resident,
+        virtual_bytes: address_space,
+    };
+    // SAFETY: the cursor is used under the timeline's lock.
+    let cursor = unsafe { &mut *p.timeline.0.get() };
+    if cursor.write(Kind::Timeline, lane.index(), sample).is_none() {
+        p.lost(Loss::NoSample);
     }
 }
 

@@ -8,18 +8,19 @@ use crate::api::regions::NOBODY;
 use crate::event::lane::{self, Inside, LaneState};
 use crate::event::process::{Process, process};
 use crate::event::stacks;
+use crate::store::ids::{NodeId, ScopeId, SiteId};
 use crate::store::profile::{self, No};
-use crate::store::scopes;
 use crate::sys::confined::{self, NO_COUNTER};
 use crate::sys::kernel;
 use crate::sys::locked::Locked;
 use crate::sys::options::Options;
 use core::arch::x86_64::{__cpuid, _rdtsc};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use heaptide_format::shared::{ExtentHeader, FileHeader, TraceStart, Word};
 use heaptide_format::{
-    EXTENT_HEADER, ExtentHeader, FileHeader, Kind, Loss, Mode, TRACE_EXTENT_MAX, TRACE_FREE_STACKS,
-    TRACE_FULL, TRACE_MOVED, TRACE_NOBODY, TRACE_ON, TRACE_WRITING, TraceStart,
+    Kind, Loss, Mode, TRACE_EXTENT_MAX, TRACE_FREE_STACKS, TRACE_FULL, TRACE_MOVED, TRACE_NOBODY,
+    TRACE_ON, TRACE_WRITING,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 
@@ -65,32 +66,29 @@ pub struct Shared {
 struct Full {
     first: usize,
     count: usize,
-    extents: [*mut ExtentHeader; WAITING],
+    extents: [Option<&'static ExtentHeader>; WAITING],
 }
 
 /// A lane's place in its extent. Zero is: none yet.
 pub struct Writer {
     encoder: Encoder,
-    extent: *mut ExtentHeader,
+    extent: Option<&'static ExtentHeader>,
     next: *mut u8,
     end: *mut u8,
     length: u64,
     /// What the records so far say.
-    scope: u32,
+    scope: ScopeId,
     tid: u32,
-    node: u32,
+    node: NodeId,
     /// The stack of the free in hand.
-    node_here: u32,
+    node_here: NodeId,
     /// Records until clock and time are compared, and how many that were the last time.
     compare_in: u32,
     between: u32,
 }
 
 /// Turns the trace on in a fresh profile's header.
-///
-/// # Safety
-/// The header is mapped, and nobody else knows it yet.
-pub unsafe fn prepare(p: &Process, header: *mut FileHeader, options: &Options) {
+pub fn prepare(p: &Process, header: &FileHeader, options: &Options) {
     if !options.trace {
         return;
     }
@@ -98,8 +96,8 @@ pub unsafe fn prepare(p: &Process, header: *mut FileHeader, options: &Options) {
     FREE_STACKS.store(options.free_stacks, Relaxed);
     let clock = if counter_is_a_clock() { Clock::Counter } else { Clock::Monotonic };
     p.trace.clock.store(clock as u32, Relaxed);
-    // SAFETY: as promised.
-    unsafe { ((*header).trace_limit, (*header).trace) = (options.max_size, TRACE_ON | with) };
+    header.trace_limit.set(options.max_size);
+    header.trace.set(TRACE_ON | with);
 }
 
 /// Whether the time stamp counter runs evenly and all cores agree on it: the processor says the
@@ -151,14 +149,14 @@ impl LaneState {
 
 /// A thread took the lane: from here on its events are traced, if any are.
 pub fn begin(lane: &mut LaneState, tid: u32) {
-    // SAFETY: the header is mapped; the memory is the lane's own.
+    if lane.header.trace.get() & TRACE_ON == 0 || lane.mode == Mode::Counters as u32 {
+        return;
+    }
+    lane.trace = lane.trace_memory;
+    // SAFETY: the lane's own memory, to which nothing else refers.
     unsafe {
-        if (*lane.header).trace & TRACE_ON == 0 || lane.mode == Mode::Counters as u32 {
-            return;
-        }
-        lane.trace = lane.trace_memory;
-        if (*lane.trace).extent.is_null() {
-            (*lane.trace).scope = scopes::id(lane.scope);
+        if (*lane.trace).extent.is_none() {
+            (*lane.trace).scope = ScopeId::of(lane.place.scope);
         } else {
             tell(lane, &Record::Thread(tid));
         }
@@ -171,9 +169,10 @@ pub fn begin(lane: &mut LaneState, tid: u32) {
 pub fn allocated(
     lane: &mut LaneState,
     block: *const u8,
-    (site, requested, usable): (u32, u64, u64),
+    (site, requested, usable): (SiteId, u64, u64),
     reallocated: bool,
 ) {
+    let site = site.number();
     let block = Block { address: block as u64, site, requested, usable, reallocated };
     write(lane, |encoder, room, ticks| encoder.allocated(room, ticks, &block));
 }
@@ -208,8 +207,7 @@ pub fn tell(lane: &mut LaneState, record: &Record) {
 /// The same for who has but the lane's index, or is nobody.
 pub fn tell_of(index: u32, record: &Record) {
     let p = process();
-    // SAFETY: the header is mapped while there are sites.
-    if unsafe { (*p.header()).trace } & TRACE_ON == 0 {
+    if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
     if index == NOBODY {
@@ -224,8 +222,7 @@ pub fn tell_of(index: u32, record: &Record) {
 /// What happens inside the recorder is in no lane.
 #[cold]
 pub fn tell_of_nobody(p: &Process, record: &Record) {
-    // SAFETY: the header is mapped while there are sites.
-    if unsafe { (*p.header()).trace } & TRACE_ON == 0 {
+    if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
     let told = p.trace.nobody.try_acquire().is_some_and(|mut writer| {
@@ -233,8 +230,7 @@ pub fn tell_of_nobody(p: &Process, record: &Record) {
             encoder.record(room, ticks, record)
         })
     });
-    // SAFETY: as above.
-    if !told && unsafe { (*p.header()).trace_stopped_ns } == 0 {
+    if !told && p.header().trace_stopped_ns.get() == 0 {
         p.lost(Loss::NoEvent);
     }
 }
@@ -256,19 +252,21 @@ fn say_where(lane: &mut LaneState) {
     // SAFETY: the lane's own memory.
     let (before, node) = unsafe {
         let writer = &mut *lane.trace;
-        (writer.scope, core::mem::take(&mut writer.node_here))
+        (writer.scope, core::mem::replace(&mut writer.node_here, NodeId::NONE))
     };
-    let scope = scopes::id(lane.scope);
+    let scope = ScopeId::of(lane.place.scope);
     if scope != before {
         // SAFETY: as above.
         unsafe { (*lane.trace).scope = scope };
-        write(lane, |encoder, room, ticks| encoder.record(room, ticks, &Record::Scope(scope)));
+        let scope = Record::Scope(scope.number());
+        write(lane, |encoder, room, ticks| encoder.record(room, ticks, &scope));
     }
     // SAFETY: as above; the memory is there whether or not the trace has just ended.
     unsafe {
         if (*lane.trace_memory).node != node {
             (*lane.trace_memory).node = node;
-            write(lane, |encoder, room, ticks| encoder.record(room, ticks, &Record::Node(node)));
+            let node = Record::Node(node.number());
+            write(lane, |encoder, room, ticks| encoder.record(room, ticks, &node));
         }
     }
 }
@@ -280,7 +278,7 @@ fn write(lane: &mut LaneState, by: impl FnOnce(&mut Encoder, &mut [u8; LONGEST],
     }
     // SAFETY: the lane's own memory, to which nothing else refers.
     let writer = unsafe { &mut *lane.trace };
-    if !pack(process(), writer, lane.index, by) {
+    if !pack(process(), writer, lane.place.lane, by) {
         lane.trace = core::ptr::null_mut();
     }
 }
@@ -303,9 +301,10 @@ fn pack(
         by(&mut writer.encoder, room, ticks(p))
     };
     writer.next = writer.next.wrapping_add(length);
-    let begin = (writer.extent as u64).wrapping_add(EXTENT_HEADER);
-    // SAFETY: the extent's header is mapped; one thread writes it.
-    unsafe { committed(writer.extent) }.store((writer.next as u64).wrapping_sub(begin), Release);
+    if let Some(extent) = writer.extent {
+        let begin = profile::first_record(extent) as u64;
+        extent.committed.store((writer.next as u64).wrapping_sub(begin), Release);
+    }
     writer.compare_in = writer.compare_in.wrapping_sub(1);
     if writer.compare_in == 0 {
         compare(p, writer);
@@ -313,20 +312,10 @@ fn pack(
     true
 }
 
-/// # Safety
-/// The header is mapped.
-unsafe fn committed(extent: *mut ExtentHeader) -> &'static AtomicU64 {
-    // SAFETY: as promised; the field is only used atomically.
-    unsafe { AtomicU64::from_ptr(&raw mut (*extent).committed) }
-}
-
-fn start_of(extent: *mut ExtentHeader) -> *mut TraceStart {
-    extent.wrapping_byte_add(EXTENT_HEADER as usize) as *mut TraceStart
-}
-
-fn state_of(extent: *mut ExtentHeader) -> &'static AtomicU32 {
-    // SAFETY: extents stay mapped; the field is only used atomically.
-    unsafe { AtomicU32::from_ptr(&raw mut (*start_of(extent)).state) }
+/// The first record of an extent of events.
+fn start_of(extent: &'static ExtentHeader) -> &'static TraceStart {
+    // SAFETY: extents stay mapped and begin with one.
+    unsafe { &*(profile::first_record(extent) as *const TraceStart) }
 }
 
 /// The clock and the time of this moment; no time where it cannot be had.
@@ -342,12 +331,10 @@ fn compare(p: &Process, writer: &mut Writer) {
     writer.between = (writer.between * 2).clamp(1, BETWEEN);
     writer.compare_in = writer.between;
     let (ticks, time) = now(p);
-    if time != 0 {
-        // SAFETY: the writer's own extent.
-        unsafe {
-            let start = start_of(writer.extent);
-            ((*start).last_ticks, (*start).last_time_ns) = (ticks, time);
-        }
+    if let Some(extent) = writer.extent.filter(|_| time != 0) {
+        let start = start_of(extent);
+        start.last_ticks.set(ticks);
+        start.last_time_ns.set(time);
     }
 }
 
@@ -355,8 +342,8 @@ fn compare(p: &Process, writer: &mut Writer) {
 #[cold]
 #[inline(never)]
 fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
-    if !writer.extent.is_null() {
-        leave(p, writer);
+    if let Some(extent) = writer.extent {
+        leave(p, writer, extent);
     }
     let Some(extent) = moved_extent(p).or_else(|| new_extent(p, writer, lane)) else {
         stop(p);
@@ -364,25 +351,25 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
     };
     let (ticks, time_ns) = now(p);
     let number = p.trace.numbers.fetch_add(1, Relaxed).wrapping_add(1);
-    let Writer { scope, tid, node, .. } = *writer;
-    // SAFETY: an extent that nobody else writes. Readers see no contents before `committed` says
-    // so, and that they are others by their number.
-    unsafe {
-        committed(extent).store(0, Release);
-        AtomicU32::from_ptr(&raw mut (*start_of(extent)).number).store(number, Release);
-        (*extent).lane = lane;
-        let fresh =
-            TraceStart { ticks, time_ns, scope, tid, node, number, ..TraceStart::default() };
-        let start = TraceStart { state: (*start_of(extent)).state, ..fresh };
-        *start_of(extent) = start;
-        state_of(extent).store(TRACE_WRITING, Release);
-        let length = (*extent).length as usize;
-        let begin = start_of(extent) as *mut u8;
-        (writer.extent, writer.length) = (extent, length as u64);
-        writer.next = begin.add(size_of::<TraceStart>());
-        writer.end = (extent as *mut u8).add(length);
-        committed(extent).store(size_of::<TraceStart>() as u64, Release);
-    }
+    // Nobody else writes the extent. Readers see no contents before `committed` covers them, and
+    // that they are others by their number.
+    let start = start_of(extent);
+    extent.committed.store(0, Release);
+    start.number.store(number, Release);
+    extent.lane.set(lane);
+    start.ticks.set(ticks);
+    start.time_ns.set(time_ns);
+    start.last_ticks.set(0);
+    start.last_time_ns.set(0);
+    start.scope.set(writer.scope.number());
+    start.tid.set(writer.tid);
+    start.node.set(writer.node.number());
+    start.state.store(TRACE_WRITING, Release);
+    let length = extent.length.get();
+    (writer.extent, writer.length) = (Some(extent), length);
+    writer.next = profile::first_record(extent).wrapping_add(size_of::<TraceStart>());
+    writer.end = profile::address_of(extent).wrapping_add(length as usize);
+    extent.committed.store(size_of::<TraceStart>() as u64, Release);
     writer.encoder.begin(ticks);
     (writer.compare_in, writer.between) = (1, 0);
     true
@@ -390,18 +377,15 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
 
 /// The extent is full: whoever moves its contents may do so, and its memory is not the guest's for
 /// now.
-fn leave(p: &Process, writer: &mut Writer) {
+fn leave(p: &Process, writer: &mut Writer, extent: &'static ExtentHeader) {
     compare(p, writer);
-    let extent = writer.extent;
-    // SAFETY: extents stay mapped; what was written to them is in the file.
-    unsafe {
-        state_of(extent).store(TRACE_FULL, Release);
-        if confined::may_call() {
-            let _ =
-                kernel::advise(extent as *mut u8, writer.length as usize, kernel::MADV_DONTNEED);
-        }
+    start_of(extent).state.store(TRACE_FULL, Release);
+    if confined::may_call() {
+        let (memory, bytes) = (profile::address_of(extent), writer.length as usize);
+        // SAFETY: extents stay mapped; what was written to them is in the file.
+        let _ = unsafe { kernel::advise(memory, bytes, kernel::MADV_DONTNEED) };
     }
-    writer.extent = core::ptr::null_mut();
+    writer.extent = None;
     (writer.next, writer.end) = (core::ptr::null_mut(), core::ptr::null_mut());
     if put_in_line(p, extent) > BEHIND && confined::may_call() {
         // Who moves them needs the processor too.
@@ -410,63 +394,57 @@ fn leave(p: &Process, writer: &mut Writer) {
 }
 
 /// Notes a full extent; how many there are, as far as is known.
-fn put_in_line(p: &Process, extent: *mut ExtentHeader) -> usize {
+fn put_in_line(p: &Process, extent: &'static ExtentHeader) -> usize {
     let Some(mut full) = p.trace.full.acquire() else {
         return 0;
     };
     if full.count < WAITING {
         let place = (full.first + full.count) % WAITING;
-        // SAFETY: the place is below WAITING.
-        unsafe { *(&raw mut full.extents).cast::<*mut ExtentHeader>().add(place) = extent };
+        full.extents[place] = Some(extent);
         full.count += 1;
     }
     full.count
 }
 
 /// The oldest extent that was full, if its contents were moved.
-fn moved_extent(p: &Process) -> Option<*mut ExtentHeader> {
+fn moved_extent(p: &Process) -> Option<&'static ExtentHeader> {
     let mut full = p.trace.full.acquire()?;
-    // SAFETY: the place is below WAITING; extents stay mapped.
-    unsafe {
-        let extent = *(&raw const full.extents).cast::<*mut ExtentHeader>().add(full.first);
-        if full.count == 0 || state_of(extent).load(Acquire) != TRACE_MOVED {
-            return None;
-        }
-        full.first = (full.first + 1) % WAITING;
-        full.count -= 1;
-        if confined::may_call() {
-            let length = (*extent).length as usize;
-            let _ = kernel::advise(extent as *mut u8, length, kernel::MADV_POPULATE_WRITE);
-        }
-        Some(extent)
+    let first = full.first % WAITING;
+    let extent = full.extents[first].filter(|_| full.count > 0)?;
+    if start_of(extent).state.load(Acquire) != TRACE_MOVED {
+        return None;
     }
+    full.first = (first + 1) % WAITING;
+    full.count -= 1;
+    if confined::may_call() {
+        let (memory, bytes) = (profile::address_of(extent), extent.length.get() as usize);
+        // SAFETY: extents stay mapped; that it is there changes no contents.
+        let _ = unsafe { kernel::advise(memory, bytes, kernel::MADV_POPULATE_WRITE) };
+    }
+    Some(extent)
 }
 
 /// A new extent, if the bound allows it and the file can grow.
-fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<*mut ExtentHeader> {
+fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<&'static ExtentHeader> {
     let length = (writer.length * 4).clamp(FIRST, TRACE_EXTENT_MAX);
     let header = p.header();
-    // SAFETY: the header is mapped; what two write is only used atomically.
-    unsafe {
-        if (*header).trace_stopped_ns != 0 {
-            return None;
-        }
-        let taken = AtomicU64::from_ptr(&raw mut (*header).trace_bytes);
-        let elsewhere = AtomicU64::from_ptr(&raw mut (*header).trace_elsewhere).load(Relaxed);
-        let before = taken.fetch_add(length, Relaxed);
-        let all = before.saturating_add(length).saturating_add(elsewhere);
-        let fits = (*header).trace_limit == 0 || all <= (*header).trace_limit;
-        let extent = if fits { grown(p, lane, length) } else { None };
-        if extent.is_none() {
-            taken.fetch_sub(length, Relaxed);
-        }
-        extent
+    if header.trace_stopped_ns.get() != 0 {
+        return None;
     }
+    let limit = header.trace_limit.get();
+    let before = header.trace_bytes.fetch_add(length, Relaxed);
+    let all = before.saturating_add(length).saturating_add(header.trace_elsewhere.get());
+    let fits = limit == 0 || all <= limit;
+    let extent = if fits { grown(p, lane, length) } else { None };
+    if extent.is_none() {
+        header.trace_bytes.fetch_sub(length, Relaxed);
+    }
+    extent
 }
 
 /// An extent more of the file. The end of a trace is for good, so its turn is waited for longer
 /// than elsewhere.
-fn grown(p: &Process, lane: u32, length: u64) -> Option<*mut ExtentHeader> {
+fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
     for _ in 0..PATIENCE {
         match profile::try_extent(p, Kind::Events, lane, length) {
             Ok(extent) => return Some(extent),
@@ -480,8 +458,6 @@ fn grown(p: &Process, lane: u32, length: u64) -> Option<*mut ExtentHeader> {
 
 /// There is no room for what happens from here on.
 fn stop(p: &Process) {
-    let header: *mut FileHeader = p.header();
-    // SAFETY: the header is mapped; the field is only used atomically.
-    let stopped = unsafe { AtomicU64::from_ptr(&raw mut (*header).trace_stopped_ns) };
+    let stopped = &p.header().trace_stopped_ns;
     let _ = stopped.compare_exchange(0, p.now().max(1), Relaxed, Relaxed);
 }

@@ -1,8 +1,10 @@
 //! The profile in memory and on disk: the mapped file, its records, and the tables that find them.
 
+pub mod ids;
 pub mod index;
 pub mod modules;
 pub mod names;
+pub mod place;
 pub mod profile;
 pub mod rules;
 pub mod scopes;

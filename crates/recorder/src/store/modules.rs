@@ -12,6 +12,7 @@ use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
+use heaptide_format::shared::{Module, Word};
 use heaptide_format::{Kind, Loss};
 use heaptide_unwind::cache;
 use heaptide_unwind::table::{self, Sections};
@@ -29,7 +30,7 @@ struct Loaded {
     inode: u64,
     header: Range,
     frames: Range,
-    record: AtomicPtr<heaptide_format::Module>,
+    record: &'static Module,
     unloaded: AtomicU32,
 }
 
@@ -204,29 +205,30 @@ impl Modules {
             return false;
         }
         let path = profile::string(p, code.path);
-        let bytes = size_of::<heaptide_format::Module>();
-        let record = records.take(Kind::Modules, 0, bytes) as *mut heaptide_format::Module;
-        if record.is_null() {
+        let Some(record) = records.record::<Module>(Kind::Modules, 0) else {
             return false;
+        };
+        record.start.set(range.low);
+        record.end.set(range.high);
+        record.bias.set(elf.bias);
+        record.path.set(path.number());
+        record.index.set(index as u32 + 1);
+        for (byte, value) in record.build_id.iter().zip(elf.build_id) {
+            byte.set(value);
         }
-        // SAFETY: fresh room for a record, and an entry beyond the count, which nobody reads.
-        unsafe {
-            (*record).start = range.low;
-            (*record).end = range.high;
-            (*record).bias = elf.bias;
-            (*record).path = path;
-            (*record).index = index as u32 + 1;
-            (*record).build_id = elf.build_id;
-            (*record).build_id_length = elf.build_id_length;
-            records.commit(bytes);
-            let entry = self.table.load(Relaxed).add(index);
-            (*entry).range = range;
-            (*entry).base = base;
-            (*entry).inode = code.inode;
-            (*entry).header = elf.eh_frame_hdr;
-            (*entry).frames = elf.eh_frame;
-            (*entry).record.store(record, Relaxed);
-        }
+        record.build_id_length.set(elf.build_id_length);
+        records.commit_record(record);
+        let module = Loaded {
+            range,
+            base,
+            inode: code.inode,
+            header: elf.eh_frame_hdr,
+            frames: elf.eh_frame,
+            record,
+            unloaded: AtomicU32::new(0),
+        };
+        // SAFETY: an entry of the table beyond the count, which nobody reads.
+        unsafe { self.table.load(Relaxed).add(index).write(module) };
         self.count.store(index as u32 + 1, Release);
         true
     }
@@ -258,8 +260,7 @@ impl Modules {
 /// A module is gone: so are its rules, and every kept stack that went through it.
 fn retire(p: &Store, module: &Loaded) {
     module.unloaded.store(1, Relaxed);
-    // SAFETY: records stay mapped; only the modules' lock holder writes this field.
-    unsafe { (*module.record.load(Relaxed)).unloaded = 1 };
+    module.record.unloaded.set(1);
     rules::with_rules(p, |slots| {
         cache::forget(slots, module.range.low, module.range.high);
     });

@@ -4,6 +4,7 @@
 //! a child inherits, and each process knows for each what it is called in its own profile. Looked
 //! up without a lock, in a table of open addressing that only grows; stored under one.
 
+use crate::store::ids::{NameId, StringId};
 use crate::store::profile::{self, Cursor};
 use crate::store::shared::{Store, store};
 use crate::sys::locked::Guarded;
@@ -11,7 +12,7 @@ use crate::sys::memory::{self, InChild};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use heaptide_format::{Kind, NAME_GRANULE, Name, STRING_GRANULE, STRING_MAX, StringHeader};
+use heaptide_format::{Kind, Name, STRING_MAX};
 
 /// What a scope's attribute is if none is given.
 pub const REGION: &[u8] = b"region";
@@ -79,9 +80,9 @@ pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
     }
 }
 
-/// What a name is called in this process's profile; 0 if it is none or there is no room.
+/// The id of a name in this process's profile; none if it is no name or there is no room.
 #[inline(always)]
-pub fn id(name: u32) -> u32 {
+pub fn id(name: u32) -> NameId {
     let ids = store().name_ids.load(Acquire);
     if ids.is_null() || name == 0 || name > LIST.count.load(Relaxed) {
         return id_made(name);
@@ -89,37 +90,25 @@ pub fn id(name: u32) -> u32 {
     // SAFETY: the array has a word for every name there may be.
     match unsafe { (*ids.add(name as usize)).load(Acquire) } {
         0 => id_made(name),
-        id => id,
-    }
-}
-
-/// The record of a name that the profile has.
-pub fn at(id: u32) -> *const Name {
-    let base = store().base.load(Relaxed);
-    base.wrapping_add(id as usize * NAME_GRANULE as usize) as *const Name
-}
-
-/// The bytes of a stored string; a zero byte follows them.
-pub fn text(string: u32) -> &'static [u8] {
-    let base = store().base.load(Relaxed);
-    let at = base.wrapping_add(string as usize * STRING_GRANULE as usize);
-    // SAFETY: a reference that `profile::string` gave: strings stay mapped and unchanged.
-    unsafe {
-        let length = (*(at as *const StringHeader)).length as usize;
-        core::slice::from_raw_parts(at.add(size_of::<StringHeader>()), length)
+        id => NameId::new(id),
     }
 }
 
 /// Whether what the profile knows by this id is this name.
 #[inline(always)]
-pub fn is(id: u32, attribute: &[u8], value: Value<'_>) -> bool {
-    // SAFETY: an id that `id` gave.
-    let record = unsafe { &*at(id) };
+pub fn is(id: NameId, attribute: &[u8], value: Value<'_>) -> bool {
+    let record = id.record();
     let same = match value {
-        Value::Text(wanted) => record.kind == 0 && is_same(text(record.value as u32), wanted),
+        Value::Text(wanted) => record.kind == 0 && is_same(text_of(record), wanted),
         Value::Number(wanted) => record.kind == 1 && record.value as i64 == wanted,
     };
-    same && is_same(text(record.attribute), attribute)
+    same && is_same(StringId::new(record.attribute).bytes(), attribute)
+}
+
+/// The value of a name whose value is a text.
+#[inline(always)]
+pub fn text_of(name: &Name) -> &'static [u8] {
+    StringId::new(name.value as u32).bytes()
 }
 
 #[inline(always)]
@@ -320,25 +309,24 @@ fn enlarge() -> bool {
 /// Writes a name into the profile.
 #[cold]
 #[inline(never)]
-fn id_made(name: u32) -> u32 {
+fn id_made(name: u32) -> NameId {
     let p = store();
-    if name == 0 || name > LIST.count.load(Acquire) || p.base.load(Relaxed).is_null() {
-        return 0;
+    if name == 0 || name > LIST.count.load(Acquire) || !p.has_profile() {
+        return NameId::NONE;
     }
     let Some(mut records) = p.name_records.acquire() else {
-        return 0;
+        return NameId::NONE;
     };
     let Some(ids) = ids(p) else {
-        return 0;
+        return NameId::NONE;
     };
     // SAFETY: the array has a word for every name there may be.
     let slot = unsafe { &*ids.add(name as usize) };
-    let mut id = slot.load(Acquire);
-    if id == 0 {
-        id = record(p, &mut records, known(name));
-        slot.store(id, Release);
+    if slot.load(Acquire) == 0 {
+        let id = record(p, &mut records, known(name));
+        slot.store(id.number(), Release);
     }
-    id
+    NameId::new(slot.load(Acquire))
 }
 
 fn ids(p: &Store) -> Option<*const AtomicU32> {
@@ -357,35 +345,29 @@ fn ids(p: &Store) -> Option<*const AtomicU32> {
 }
 
 /// Writes the record.
-fn record(p: &Store, records: &mut Cursor, name: &Known) -> u32 {
-    let attribute = attribute_string(p, name.attribute);
+fn record(p: &Store, records: &mut Cursor, name: &Known) -> NameId {
+    let attribute = attribute_string(p, name.attribute).number();
     let (kind, value) = match name.value {
-        Value::Text(text) => (0, profile::string(p, text) as u64),
+        Value::Text(text) => (0, profile::string(p, text).number() as u64),
         Value::Number(number) => (1, number as u64),
     };
     if attribute == 0 || (kind == 0 && value == 0) {
-        return 0;
+        return NameId::NONE;
     }
-    let at = records.take(Kind::Names, 0, size_of::<Name>()) as *mut Name;
-    if at.is_null() {
-        return 0;
-    }
-    // SAFETY: `take` gave room for a name.
-    unsafe { *at = Name { attribute, kind, value, hash: name.hash, reserved: 0 } };
-    records.commit(size_of::<Name>());
-    ((at as u64 - p.base.load(Relaxed) as u64) / NAME_GRANULE) as u32
+    let name = Name { attribute, kind, value, hash: name.hash, reserved: 0 };
+    records.write(Kind::Names, 0, name).map_or(NameId::NONE, NameId::of)
 }
 
 /// Attributes are few: their strings are stored once, as far as there is room to remember them.
-fn attribute_string(p: &Store, attribute: &[u8]) -> u32 {
+fn attribute_string(p: &Store, attribute: &[u8]) -> StringId {
     for known in &p.attributes {
-        let string = known.load(Relaxed);
-        if string == 0 {
+        let string = StringId::new(known.load(Relaxed));
+        if string.is_none() {
             let stored = profile::string(p, attribute);
-            known.store(stored, Relaxed);
+            known.store(stored.number(), Relaxed);
             return stored;
         }
-        if text(string) == attribute {
+        if string.bytes() == attribute {
             return string;
         }
     }

@@ -5,18 +5,19 @@
 //! asking the file size limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is
 //! counted and the guest goes on.
 
+use crate::store::ids::StringId;
 use crate::store::modules;
-use crate::store::shared::{Store, store};
-use crate::store::sites::LABELLED;
+use crate::store::shared::{LABELLED, Store, store};
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::memory::{self, InChild};
 use crate::sys::options::{Options, PATH_MAX, Text, file_of};
 use crate::sys::{confined, front, own_stack};
+use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
 use heaptide_format::{
-    EXTENT_HEADER, EXTENT_MAGIC, ExtentHeader, FileHeader, IMAGE_OWN_MALLOC, Kind, Loss, MAGIC,
-    PAGE, PROFILE_SUFFIX, STRING_GRANULE, STRING_MAX, StringHeader, Unrecorded, VERSION,
+    EXTENT_HEADER, EXTENT_MAGIC, IMAGE_OWN_MALLOC, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX,
+    STRING_GRANULE, STRING_MAX, StringHeader, Unrecorded, VERSION,
 };
 
 /// Address space kept for a profile. 64 GiB hold some 400 million sites.
@@ -41,68 +42,124 @@ const RETRY: u32 = 1024;
 
 /// The header of this process's profile, or, in a forked child without one, of the nearest recorded
 /// process that it descends from: its page is shared with children.
-pub static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
+static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
 
-/// A place in an extent, of one kind and one owner, where the next record goes.
+/// The same; none before the first profile.
+pub fn family() -> Option<&'static FileHeader> {
+    // SAFETY: the page stays mapped, here and in children.
+    unsafe { FAMILY.load(Acquire).as_ref() }
+}
+
+/// A record of the profile. What changes after it was committed is atomic.
+///
+/// # Safety
+/// Any bytes are a value of it, and no part of it is a pointer.
+pub unsafe trait Record: 'static {}
+
+// SAFETY: numbers, which do not change.
+unsafe impl Record for heaptide_format::Mark {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::Sample {}
+// SAFETY: numbers, atomic.
+unsafe impl Record for heaptide_format::shared::Lane {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::shared::Module {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::shared::Window {}
+
+/// A place in an extent, of one kind and one owner, where the next record goes. Zero is: in none.
 #[repr(C)]
 pub struct Cursor {
-    extent: *mut ExtentHeader,
+    extent: Option<&'static ExtentHeader>,
     next: *mut u8,
     end: *mut u8,
     last_length: u64,
 }
 
 impl Cursor {
-    /// Room for a record of `bytes`, zeroed and not yet visible to readers; null if there is none.
+    /// Returns room for a record, zeroed and not yet visible to readers; none if there is no more.
     #[inline(always)]
-    pub fn take(&mut self, kind: Kind, lane: u32, bytes: usize) -> *mut u8 {
+    pub fn record<R: Record>(&mut self, kind: Kind, owner: u32) -> Option<&'static R> {
+        let room = self.take(kind, owner, size_of::<R>()) as *const R;
+        // SAFETY: null, or zeroed room of that size, aligned as all records are.
+        unsafe { room.as_ref() }
+    }
+
+    /// Makes the record last taken visible.
+    #[inline(always)]
+    pub fn commit_record<R: Record>(&mut self, _: &'static R) {
+        self.commit(size_of::<R>());
+    }
+
+    /// Stores a record that does not change; none if there is no room.
+    pub fn write<R: Record>(&mut self, kind: Kind, owner: u32, record: R) -> Option<&'static R> {
+        let room = self.take(kind, owner, size_of::<R>()) as *mut R;
+        if room.is_null() {
+            return None;
+        }
+        // SAFETY: room of that size that nobody else refers to.
+        let written = unsafe {
+            room.write(record);
+            &*room
+        };
+        self.commit_record(written);
+        Some(written)
+    }
+
+    /// Returns room for `bytes`, zeroed and not yet visible to readers; null if there is no more.
+    #[inline(always)]
+    pub fn take(&mut self, kind: Kind, owner: u32, bytes: usize) -> *mut u8 {
         if (self.end as usize).wrapping_sub(self.next as usize) < bytes {
-            return self.take_slow(kind, lane, bytes);
+            return self.take_slow(kind, owner, bytes);
         }
         self.next
     }
 
     #[cold]
     #[inline(never)]
-    fn take_slow(&mut self, kind: Kind, lane: u32, bytes: usize) -> *mut u8 {
+    fn take_slow(&mut self, kind: Kind, owner: u32, bytes: usize) -> *mut u8 {
         let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
         let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX).max(least);
-        let extent = new_extent(store(), kind, lane, length);
-        if extent.is_null() {
+        let Some(extent) = new_extent(store(), kind, owner, length) else {
             return core::ptr::null_mut();
-        }
-        self.extent = extent;
+        };
+        self.extent = Some(extent);
         self.last_length = length;
-        // SAFETY: both ends are within the new extent.
-        unsafe {
-            self.next = (extent as *mut u8).add(EXTENT_HEADER as usize);
-            self.end = (extent as *mut u8).add(length as usize);
-        }
+        self.next = first_record(extent);
+        self.end = address_of(extent).wrapping_add(length as usize);
         self.next
     }
 
     /// Takes the record last committed back.
     pub fn take_back(&mut self, bytes: usize) {
-        // SAFETY: the record is the last of this extent.
-        unsafe {
-            self.next = self.next.sub(bytes);
-            let committed = AtomicU64::from_ptr(&raw mut (*self.extent).committed);
-            committed.fetch_sub(bytes as u64, Release);
+        if let Some(extent) = self.extent {
+            self.next = self.next.wrapping_sub(bytes);
+            extent.committed.fetch_sub(bytes as u64, Release);
         }
     }
 
-    /// Makes the record last taken visible.
+    /// Makes what was last taken visible.
     #[inline(always)]
     pub fn commit(&mut self, bytes: usize) {
-        // SAFETY: the record was taken from this extent, whose header is mapped and ours alone to
-        // write.
-        unsafe {
-            self.next = self.next.add(bytes);
-            let begin = (self.extent as *mut u8).add(EXTENT_HEADER as usize);
-            let committed = self.next as u64 - begin as u64;
-            AtomicU64::from_ptr(&raw mut (*self.extent).committed).store(committed, Release);
+        self.next = self.next.wrapping_add(bytes);
+        if let Some(extent) = self.extent {
+            let committed = self.next as u64 - first_record(extent) as u64;
+            extent.committed.store(committed, Release);
         }
     }
+}
+
+/// The address of an extent, as memory that can be written.
+#[inline(always)]
+pub fn address_of(extent: &'static ExtentHeader) -> *mut u8 {
+    let base = store().base.load(Relaxed);
+    base.wrapping_add(core::ptr::from_ref(extent) as usize - base as usize)
+}
+
+/// The address of an extent's first record.
+#[inline(always)]
+pub fn first_record(extent: &'static ExtentHeader) -> *mut u8 {
+    address_of(extent).wrapping_add(EXTENT_HEADER as usize)
 }
 
 /// Makes the profile and its header, of which `prepare` writes a part; none if that is not
@@ -111,7 +168,7 @@ pub fn create(
     p: &Store,
     options: &Options,
     forked: bool,
-    prepare: impl FnOnce(*mut FileHeader),
+    prepare: impl FnOnce(&FileHeader),
 ) -> Option<()> {
     let pid = kernel::getpid();
     let mut path = Text::<PATH_MAX>::new();
@@ -119,7 +176,7 @@ pub fn create(
     // A forked child finds a directory that was renamed by the profile of its parent.
     let (fd, image) = match opened {
         Some(opened) => opened,
-        None => open_new(&mut path, renamed(FAMILY.load(Acquire))?, pid)?,
+        None => open_new(&mut path, renamed(family()?)?, pid)?,
     };
     let (device, inode) = kernel::identity(fd).ok()?;
     p.fd.store(fd.0, Relaxed);
@@ -134,17 +191,16 @@ pub fn create(
     let (base, reserved) = mapped?;
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
-    // SAFETY: a fresh mapping, its first page of an empty profile. A child must not share more
-    // than that page.
-    unsafe {
-        let rest = base.add(PAGE as usize);
-        kernel::advise(rest, (reserved - PAGE) as usize, kernel::MADV_DONTFORK).ok()?;
-        let _ = kernel::advise(base, reserved as usize, kernel::MADV_DONTDUMP);
-        write_header(p, base as *mut FileHeader, options, (pid, image, forked), prepare);
-        let inherited = FAMILY.swap(base as *mut FileHeader, AcqRel);
-        if !inherited.is_null() {
-            kernel::unmap(inherited as *mut u8, PAGE as usize);
-        }
+    let rest = base.wrapping_add(PAGE as usize);
+    // SAFETY: a fresh mapping. A child must not share more than its first page.
+    unsafe { kernel::advise(rest, (reserved - PAGE) as usize, kernel::MADV_DONTFORK) }.ok()?;
+    // SAFETY: the whole of it; a core dump does without.
+    let _ = unsafe { kernel::advise(base, reserved as usize, kernel::MADV_DONTDUMP) };
+    write_header(p, p.header(), options, (pid, image, forked), prepare);
+    let inherited = FAMILY.swap(base as *mut FileHeader, AcqRel);
+    if !inherited.is_null() {
+        // SAFETY: the page of a process that this one is a fork of, which nothing here uses now.
+        unsafe { kernel::unmap(inherited as *mut u8, PAGE as usize) };
     }
     Some(())
 }
@@ -153,14 +209,11 @@ pub fn create(
 pub fn abandon(p: &Store, why: Unrecorded) {
     let header = p.header();
     let reserved = p.reserved.load(Relaxed);
-    // SAFETY: the header is mapped, and nobody else knows the profile. Its page stays, for
-    // children to count themselves in; the rest is given back.
-    unsafe {
-        AtomicU32::from_ptr(&raw mut (*header).unrecorded).store(why as u32, Release);
-        p.base.store(core::ptr::null_mut(), Relaxed);
-        let rest = (header as *mut u8).add(PAGE as usize);
-        kernel::unmap(rest, (reserved - PAGE) as usize);
-    }
+    header.unrecorded.store(why as u32, Release);
+    let base = p.base.swap(core::ptr::null_mut(), Relaxed);
+    let rest = base.wrapping_add(PAGE as usize);
+    // SAFETY: nobody else knows the profile. Its page stays, for children to count themselves in.
+    unsafe { kernel::unmap(rest, (reserved - PAGE) as usize) };
     p.reserved.store(0, Relaxed);
 }
 
@@ -192,12 +245,12 @@ fn keep_directory(path: Text<PATH_MAX>) -> Option<&'static Text<PATH_MAX>> {
 
 /// The recording's directory by the name that it has now, where a profile in it is mapped; none if
 /// that was removed, or if it is what was known.
-fn renamed(profile: *const FileHeader) -> Option<&'static Text<PATH_MAX>> {
+fn renamed(profile: &'static FileHeader) -> Option<&'static Text<PATH_MAX>> {
     own_stack::call(|| {
         let mut buffer = [0u8; 16 << 10];
         let mut found = None;
         modules::each_mapping(&mut buffer, |mapping| {
-            if mapping.range.holds(profile as u64)
+            if mapping.range.holds(core::ptr::from_ref(profile) as u64)
                 && mapping.path.ends_with(PROFILE_SUFFIX.as_bytes())
             {
                 found = directory_of(mapping.path);
@@ -320,105 +373,101 @@ fn map_file(fd: Fd) -> Option<(*mut u8, u64)> {
     None
 }
 
-/// # Safety
-/// `header` is the fresh profile's first page.
-unsafe fn write_header(
+fn write_header(
     p: &Store,
-    header: *mut FileHeader,
+    header: &FileHeader,
     options: &Options,
     (pid, image, forked): (u32, u32, bool),
-    prepare: impl FnOnce(*mut FileHeader),
+    prepare: impl FnOnce(&FileHeader),
 ) {
     let mut buffer = [0u8; PATH_MAX];
-    // SAFETY: the page is mapped and nobody else knows it yet.
-    unsafe {
-        (*header).version = VERSION;
-        (*header).mode = options.mode as u32;
-        (*header).pid = pid;
-        (*header).ppid = kernel::getppid();
-        (*header).image = image;
-        (*header).forked = forked as u32;
-        (*header).start_realtime_ns = kernel::clock_ns(kernel::CLOCK_REALTIME);
-        (*header).start_monotonic_ns = p.start_ns.load(Relaxed);
-        (*header).epoch = 1;
-        (*header).file_end = PAGE;
-        (*header).process_start_ticks = kernel::start_ticks();
-        (*header).pid_namespace = kernel::pid_namespace();
-        (*header).image_flags =
-            if front::platform().is_some_and(|platform| (platform.is_bypassed)()) {
-                IMAGE_OWN_MALLOC
-            } else {
-                0
-            };
-        prepare(header);
-        (*header).magic = MAGIC;
-        let exe =
-            Path::new(b"/proc/self/exe\0").and_then(|l| kernel::readlink(l, &mut buffer).ok());
-        (*header).program = string(p, exe.unwrap_or(b""));
-        (*header).command = command(p);
-        let host = kernel::host_name();
-        let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
-        let node = options.place.node();
-        (*header).host = string(p, if node.is_empty() { &host[..end] } else { node });
-        if let Some((rank, of)) = options.place.rank() {
-            (*header).rank = rank.saturating_add(1);
-            (*header).ranks = of;
-        }
-        let job = options.place.job();
-        if !job.is_empty() {
-            (*header).job = string(p, job.bytes());
-        }
+    header.version.set(VERSION);
+    header.mode.set(options.mode as u32);
+    header.pid.set(pid);
+    header.ppid.set(kernel::getppid());
+    header.image.set(image);
+    header.forked.set(forked as u32);
+    header.start_realtime_ns.set(kernel::clock_ns(kernel::CLOCK_REALTIME));
+    header.start_monotonic_ns.set(p.start_ns.load(Relaxed));
+    header.epoch.set(1);
+    header.file_end.set(PAGE);
+    header.process_start_ticks.set(kernel::start_ticks());
+    header.pid_namespace.set(kernel::pid_namespace());
+    if front::platform().is_some_and(|platform| (platform.is_bypassed)()) {
+        header.image_flags.set(IMAGE_OWN_MALLOC);
+    }
+    prepare(header);
+    for (byte, value) in header.magic.iter().zip(MAGIC) {
+        byte.set(value);
+    }
+    let exe = Path::new(b"/proc/self/exe\0").and_then(|l| kernel::readlink(l, &mut buffer).ok());
+    header.program.set(string(p, exe.unwrap_or(b"")).number());
+    header.command.set(command(p).number());
+    let host = kernel::host_name();
+    let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
+    let node = options.place.node();
+    let host = if node.is_empty() { &host[..end] } else { node };
+    header.host.set(string(p, host).number());
+    if let Some((rank, of)) = options.place.rank() {
+        header.rank.set(rank.saturating_add(1));
+        header.ranks.set(of);
+    }
+    let job = options.place.job();
+    if !job.is_empty() {
+        header.job.set(string(p, job.bytes()).number());
     }
 }
 
 /// The arguments, as the kernel has them.
-fn command(p: &Store) -> u32 {
+fn command(p: &Store) -> StringId {
     let memory = kernel::map_private(STRING_MAX);
     if memory.is_null() {
-        return 0;
+        return StringId::NONE;
     }
     // SAFETY: fresh zeroed memory, released below.
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory, STRING_MAX) };
     let path = Path::new(b"/proc/self/cmdline\0");
     let id = match path.map(|path| kernel::read_file(path, buffer)) {
         Some(Ok(arguments)) => string(p, arguments),
-        _ => 0,
+        _ => StringId::NONE,
     };
     // SAFETY: nothing refers to it any more.
     unsafe { kernel::unmap(memory, STRING_MAX) };
     id
 }
 
-/// Stores a string; its reference, or 0 if there is no room.
-pub fn string(p: &Store, text: &[u8]) -> u32 {
+/// Stores a string; none if there is no room.
+pub fn string(p: &Store, text: &[u8]) -> StringId {
     let text = &text[..text.len().min(STRING_MAX)];
     // One more, so that a zero always follows.
     let bytes = size_of::<StringHeader>() + text.len() + 1;
     let bytes = bytes.next_multiple_of(STRING_GRANULE as usize);
     let Some(mut cursor) = p.strings.acquire() else {
-        return 0;
+        return StringId::NONE;
     };
-    let at = cursor.take(Kind::Strings, 0, bytes);
-    if at.is_null() {
-        return 0;
+    let room = cursor.take(Kind::Strings, 0, bytes);
+    if room.is_null() {
+        return StringId::NONE;
     }
-    // SAFETY: `take` gave room for header and text.
-    unsafe {
-        (*(at as *mut StringHeader)).length = text.len() as u32;
-        let body = at.add(size_of::<StringHeader>());
-        core::ptr::copy_nonoverlapping(text.as_ptr(), body, text.len());
-        cursor.commit(bytes);
-        (at.offset_from(p.base.load(Relaxed)) as u64 / STRING_GRANULE) as u32
-    }
+    let header = StringHeader { length: text.len() as u32, reserved: 0 };
+    // SAFETY: zeroed room for header and text, which nobody else refers to.
+    let stored = unsafe {
+        let stored = room as *mut StringHeader;
+        stored.write(header);
+        core::ptr::copy_nonoverlapping(text.as_ptr(), stored.add(1) as *mut u8, text.len());
+        &*stored
+    };
+    cursor.commit(bytes);
+    StringId::of(stored)
 }
 
-/// A new extent, with its header written; null if the file cannot grow.
-fn new_extent(p: &Store, kind: Kind, lane: u32, length: u64) -> *mut ExtentHeader {
-    let extent = try_extent(p, kind, lane, length);
-    extent.unwrap_or_else(|_| {
+/// A new extent, with its header written; none if the file cannot grow.
+fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static ExtentHeader> {
+    let extent = try_extent(p, kind, owner, length);
+    if extent.is_err() {
         p.lost(Loss::NoSpace);
-        core::ptr::null_mut()
-    })
+    }
+    extent.ok()
 }
 
 /// Why there is no extent.
@@ -430,36 +479,40 @@ pub enum No {
     Turn,
 }
 
-/// The same, saying why not.
-pub fn try_extent(p: &Store, kind: Kind, lane: u32, length: u64) -> Result<*mut ExtentHeader, No> {
+/// The same, saying why not. `owner` is that of sites ([`crate::store::ids::SiteId::owner_word`]),
+/// or a lane.
+pub fn try_extent(
+    p: &Store,
+    kind: Kind,
+    owner: u32,
+    length: u64,
+) -> Result<&'static ExtentHeader, No> {
     let _held = p.growth.acquire().ok_or(No::Turn)?;
     let header = p.header();
-    // SAFETY: the header is mapped; `file_end` changes under the lock only.
-    let start = unsafe { (*header).file_end };
+    let start = header.file_end.get(); // changes under the lock only
     let end = start + length;
     if end > p.backed.load(Relaxed) {
         make_room(p, end).map_err(|()| No::Room)?;
     }
-    // SAFETY: start..end is mapped and backed, and nobody else's.
-    unsafe {
-        let extent = p.base.load(Relaxed).add(start as usize) as *mut ExtentHeader;
-        if length >= POPULATE_MIN && confined::may_call() {
-            let _ = kernel::advise(extent as *mut u8, length as usize, kernel::MADV_POPULATE_WRITE);
-        }
-        (*extent).kind = kind as u16;
-        (*extent).lane = lane & !LABELLED;
-        (*extent).sequence = p.extents.fetch_add(1, Relaxed);
-        (*extent).length = length;
-        AtomicU32::from_ptr(&raw mut (*extent).magic).store(EXTENT_MAGIC, Release);
-        AtomicU64::from_ptr(&raw mut (*header).file_end).store(end, Release);
-        if kind == Kind::Sites {
-            let owners = p.owners.load(Relaxed);
-            for page in start / PAGE..end / PAGE {
-                *owners.add(page as usize) = lane;
-            }
-        }
-        Ok(extent)
+    let memory = p.base.load(Relaxed).wrapping_add(start as usize);
+    if length >= POPULATE_MIN && confined::may_call() {
+        // SAFETY: start..end is mapped and backed; that it is there changes no contents.
+        let _ = unsafe { kernel::advise(memory, length as usize, kernel::MADV_POPULATE_WRITE) };
     }
+    // SAFETY: the begin of mapped pages, zeroed, which nobody else has.
+    let extent = unsafe { &*(memory as *const ExtentHeader) };
+    extent.kind.set(kind as u16);
+    extent.lane.set(owner & !LABELLED);
+    extent.sequence.set(p.extents.fetch_add(1, Relaxed));
+    extent.length.set(length);
+    extent.magic.store(EXTENT_MAGIC, Release);
+    header.file_end.store(end, Release);
+    if kind == Kind::Sites {
+        for page in start / PAGE..end / PAGE {
+            p.owner_of_page(page).set(owner);
+        }
+    }
+    Ok(extent)
 }
 
 /// Has the disk back the file up to `end` and some more.

@@ -4,236 +4,200 @@
 //! plain stores; a reader joins equal paths. Leaving is going to the parent: the open scopes of a
 //! thread are its path, however deep.
 
-use crate::event::lane::LaneState;
-use crate::event::tls::tls;
+use crate::store::ids::{NameId, ScopeId, SiteId};
 use crate::store::names::{self, Value};
+use crate::store::place::{Place, TRANSLATIONS};
 use crate::store::profile::Cursor;
 use crate::store::shared::store;
 use crate::store::sites::{self, NO_NODE};
-use core::sync::atomic::AtomicU32;
+use crate::sys::tls;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use heaptide_format::{KEY_GRANULE, Kind, Loss, Name, Scope};
+use heaptide_format::shared::{FileHeader, Scope, Word};
+use heaptide_format::{Kind, Loss};
 
-/// The record of a scope path.
-#[inline(always)]
-pub fn at(scope: u32) -> *mut Scope {
-    let base = store().base.load(Relaxed);
-    base.wrapping_add(scope as usize * KEY_GRANULE as usize) as *mut Scope
-}
-
-/// Its number.
-#[inline(always)]
-pub fn id(record: *mut Scope) -> u32 {
-    let base = store().base.load(Relaxed);
-    ((record as u64 - base as u64) / KEY_GRANULE) as u32
-}
-
-/// A lane's root; 0 if there is no room.
-pub fn create_root(cursor: &mut Cursor, lane: u32) -> u32 {
-    let record = cursor.take(Kind::Scopes, lane, size_of::<Scope>()) as *mut Scope;
-    if record.is_null() {
-        return 0;
-    }
-    // SAFETY: `take` gives zeroed room for a scope.
-    unsafe { (*record).lane = lane };
-    cursor.commit(size_of::<Scope>());
-    id(record)
+/// Creates a lane's root; none if there is no room.
+pub fn create_root(cursor: &mut Cursor, lane: u32) -> ScopeId {
+    let Some(root) = cursor.record::<Scope>(Kind::Scopes, lane) else {
+        return ScopeId::NONE;
+    };
+    root.lane.set(lane);
+    cursor.commit_record(root);
+    ScopeId::of(root)
 }
 
 /// Makes `scope`, one of this lane's, the path that the thread is in.
 #[inline(always)]
-pub fn go(lane: &mut LaneState, scope: u32) {
-    lane.scope = at(scope);
-    lane.last_node = NO_NODE;
-    // SAFETY: the lane's own record.
-    sites::is_here(lane, unsafe { (*lane.scope).site });
+pub fn go(place: &mut Place, scope: ScopeId) {
+    place.scope = scope.record();
+    place.last_node = NO_NODE;
+    sites::is_here(place, SiteId::new(place.scope.site.get()));
+}
+
+fn name_of(scope: &Scope) -> NameId {
+    NameId::new(scope.name.get())
+}
+
+/// The scope around; none around a root.
+fn parent_of(scope: ScopeId) -> ScopeId {
+    ScopeId::new(scope.record().parent.get())
 }
 
 /// Enters the scope of this name.
 #[inline(always)]
-pub fn begin(lane: &mut LaneState, name: u32) {
-    // SAFETY: the lane's own records; the child used last is one of them.
-    unsafe {
-        let last = (*lane.scope).last;
-        let child = at(last);
-        if last != 0 && (*child).name == name {
-            (*child).entered += 1;
-            (*tls()).depth += 1;
-            return go(lane, last);
-        }
+pub fn begin(place: &mut Place, name: NameId) {
+    let last = ScopeId::new(place.scope.last.get());
+    let child = last.record();
+    if !last.is_none() && name_of(child) == name {
+        child.entered.add(1);
+        tls::enter_scope();
+        return go(place, last);
     }
-    begin_other(lane, name);
+    begin_other(place, name);
 }
 
 /// The same by its words. What was entered last from here is often entered again, and is told by a
 /// look at its words: only else are they looked up.
 #[inline(always)]
-pub fn begin_named(lane: &mut LaneState, attribute: &[u8], value: &[u8]) {
-    // SAFETY: the lane's own records.
-    let name = unsafe {
-        match (*lane.scope).last {
-            0 => 0,
-            last => (*at(last)).name,
-        }
-    };
-    if name != 0 && names::is(name, attribute, Value::Text(value)) {
-        return begin(lane, name);
+pub fn begin_named(place: &mut Place, attribute: &[u8], value: &[u8]) {
+    let last = ScopeId::new(place.scope.last.get());
+    let name = if last.is_none() { NameId::NONE } else { name_of(last.record()) };
+    if !name.is_none() && names::is(name, attribute, Value::Text(value)) {
+        return begin(place, name);
     }
-    begin(lane, names::id(names::intern(attribute, Value::Text(value))));
+    begin(place, names::id(names::intern(attribute, Value::Text(value))));
 }
 
 /// Leaves the scope of these words.
 #[inline(always)]
-pub fn end_named(lane: &mut LaneState, attribute: &[u8], value: &[u8]) {
-    // SAFETY: the lane's own record.
-    let name = unsafe { (*lane.scope).name };
-    if name != 0 && names::is(name, attribute, Value::Text(value)) {
-        return end(lane, name);
+pub fn end_named(place: &mut Place, attribute: &[u8], value: &[u8]) {
+    let name = name_of(place.scope);
+    if !name.is_none() && names::is(name, attribute, Value::Text(value)) {
+        return end(place, name);
     }
-    end(lane, names::id(names::intern(attribute, Value::Text(value))));
+    end(place, names::id(names::intern(attribute, Value::Text(value))));
 }
 
 #[inline(never)]
-fn begin_other(lane: &mut LaneState, name: u32) {
-    // SAFETY: the thread's own block.
-    unsafe { (*tls()).depth += 1 };
-    let child = if name == 0 { 0 } else { child(lane, name) };
-    if child == 0 {
+fn begin_other(place: &mut Place, name: NameId) {
+    tls::enter_scope();
+    let child = if name.is_none() { ScopeId::NONE } else { child(place, name) };
+    if child.is_none() {
         // The end that belongs to it must not close another.
-        lane.unplaced += 1;
+        place.unplaced += 1;
         return store().lost(Loss::NoScope);
     }
-    // SAFETY: the lane's own record.
-    unsafe { (*at(child)).entered += 1 };
-    go(lane, child);
+    child.record().entered.add(1);
+    go(place, child);
 }
 
 /// Siblings looked at before the index is asked.
 const NEAR: usize = 4;
 
-/// The child of the current path with this name, made if need be; 0 if there is no room.
-fn child(lane: &mut LaneState, name: u32) -> u32 {
-    // SAFETY: the lane's own records.
-    unsafe {
-        let parent = &mut *lane.scope;
-        let mut next = parent.first;
-        for _ in 0..NEAR {
-            if next == 0 {
-                break;
-            }
-            if (*at(next)).name == name {
-                parent.last = next;
-                return next;
-            }
-            next = (*at(next)).next;
+/// The child of the current path with this name, made if need be; none if there is no room.
+fn child(place: &mut Place, name: NameId) -> ScopeId {
+    let parent = place.scope;
+    let mut next = ScopeId::new(parent.first.get());
+    for _ in 0..NEAR {
+        if next.is_none() {
+            break;
         }
-        if next != 0 {
-            let known = lane.index_of_scopes.get([id(lane.scope), name]);
-            if known != 0 {
-                parent.last = known;
-                return known;
-            }
+        if name_of(next.record()) == name {
+            parent.last.set(next.number());
+            return next;
         }
-        create(lane, name)
+        next = ScopeId::new(next.record().next.get());
     }
+    if !next.is_none() {
+        let known = place.index_of_scopes.get([ScopeId::of(parent).number(), name.number()]);
+        if known != 0 {
+            parent.last.set(known);
+            return ScopeId::new(known);
+        }
+    }
+    create(place, name)
 }
 
-fn create(lane: &mut LaneState, name: u32) -> u32 {
-    let record = lane.scopes.take(Kind::Scopes, lane.index, size_of::<Scope>()) as *mut Scope;
-    if record.is_null() {
-        return 0;
+fn create(place: &mut Place, name: NameId) -> ScopeId {
+    let Some(child) = place.scopes.record::<Scope>(Kind::Scopes, place.lane) else {
+        return ScopeId::NONE;
+    };
+    let parent = place.scope;
+    let (id, around) = (ScopeId::of(child), ScopeId::of(parent).number());
+    if !place.index_of_scopes.insert([around, name.number()], id.number()) {
+        return ScopeId::NONE;
     }
-    let (child, around) = (id(record), id(lane.scope));
-    if !lane.index_of_scopes.insert([around, name], child) {
-        return 0;
-    }
-    // SAFETY: fresh zeroed room, and the lane's own record of the parent.
-    unsafe {
-        let parent = &mut *lane.scope;
-        (*record).parent = around;
-        (*record).name = name;
-        (*record).lane = lane.index;
-        (*record).next = parent.first;
-        lane.scopes.commit(size_of::<Scope>());
-        parent.first = child;
-        parent.last = child;
-        parent.children += 1;
-    }
-    child
+    child.parent.set(around);
+    child.name.set(name.number());
+    child.lane.set(place.lane);
+    child.next.set(parent.first.get());
+    place.scopes.commit_record(child);
+    parent.first.set(id.number());
+    parent.last.set(id.number());
+    parent.children.add(1);
+    id
 }
 
-/// Leaves the innermost scope, which should have this name; 0: whatever it is called.
+/// Leaves the innermost scope, which should have this name; without one, whatever it is called.
 #[inline(always)]
-pub fn end(lane: &mut LaneState, name: u32) {
-    // SAFETY: the lane's own record.
-    let (parent, is) = unsafe { ((*lane.scope).parent, (*lane.scope).name) };
-    if lane.unplaced == 0 && parent != 0 && (name == is || name == 0) {
-        // SAFETY: the thread's own block.
-        unsafe { (*tls()).depth -= 1 };
-        return go(lane, parent);
+pub fn end(place: &mut Place, name: NameId) {
+    let parent = ScopeId::new(place.scope.parent.get());
+    let is_named = name_of(place.scope) == name || name.is_none();
+    if place.unplaced == 0 && !parent.is_none() && is_named {
+        tls::leave_scopes(1);
+        return go(place, parent);
     }
-    end_other(lane, name);
+    end_other(place, name);
 }
 
 /// An end out of turn: of a scope that found no place, of one that a fork's parent began, of one
 /// further out, which closes those inside it, or of none that is open, which is ignored.
 #[cold]
 #[inline(never)]
-fn end_other(lane: &mut LaneState, name: u32) {
-    // SAFETY: the thread's own block.
-    let depth = unsafe { &mut (*tls()).depth };
-    if lane.unplaced > 0 {
-        lane.unplaced -= 1;
-        *depth = depth.saturating_sub(1);
-        return;
+fn end_other(place: &mut Place, name: NameId) {
+    if place.unplaced > 0 {
+        place.unplaced -= 1;
+        return tls::leave_scopes(1);
     }
-    // SAFETY: the lane's own record.
-    if lane.inherited > 0 && unsafe { (*lane.scope).parent } == 0 {
-        lane.inherited -= 1;
-        *depth = depth.saturating_sub(1);
-        return;
+    if place.inherited > 0 && place.scope.parent.get() == 0 {
+        place.inherited -= 1;
+        return tls::leave_scopes(1);
     }
-    note_mismatch(lane, name);
-    let (mut scope, mut closed) = (id(lane.scope), 0);
-    // SAFETY: the lane's own records, up to its root.
-    unsafe {
-        while (*at(scope)).parent != 0 {
-            let parent = (*at(scope)).parent;
-            closed += 1;
-            if (*at(scope)).name == name {
-                *depth = depth.saturating_sub(closed);
-                return go(lane, parent);
-            }
-            scope = parent;
+    note_mismatch(place.scope, name);
+    let (mut scope, mut closed) = (ScopeId::of(place.scope), 0);
+    loop {
+        let parent = parent_of(scope);
+        if parent.is_none() {
+            return;
         }
+        closed += 1;
+        if name_of(scope.record()) == name {
+            tls::leave_scopes(closed);
+            return go(place, parent);
+        }
+        scope = parent;
     }
 }
 
 /// Counts it, and keeps the first for the report.
-fn note_mismatch(lane: &LaneState, name: u32) {
+fn note_mismatch(open: &'static Scope, name: NameId) {
     let p = store();
     p.lost(Loss::ScopeMismatch);
-    let Some(Name { kind, value, .. }) = (name != 0).then(|| {
-        // SAFETY: an interned name.
-        unsafe { *names::at(name) }
-    }) else {
+    if name.is_none() {
         return;
-    };
-    let said = if kind == 0 { value as u32 } else { 0 };
-    // SAFETY: the header is mapped; the fields are only used so.
-    unsafe {
-        let first = AtomicU32::from_ptr(&raw mut (*lane.header).mismatch_end);
-        if first.compare_exchange(0, said, AcqRel, Relaxed).is_ok() {
-            (*lane.header).mismatch_open = id(lane.scope);
-        }
+    }
+    let record = name.record();
+    let said = if record.kind == 0 { record.value as u32 } else { 0 };
+    let header: &FileHeader = p.header();
+    if header.mismatch_end.compare_exchange(0, said, AcqRel, Relaxed).is_ok() {
+        header.mismatch_open.set(ScopeId::of(open).number());
     }
 }
 
 /// The thread's path as another thread can be given it; 0 outside of all scopes. Of this process
 /// only: its number is in it, and a check against numbers that were never given out.
-pub fn context(lane: &LaneState) -> u64 {
-    let scope = id(lane.scope);
-    if scope == lane.root_scope { 0 } else { sealed(scope) }
+pub fn context(place: &Place) -> u64 {
+    let scope = ScopeId::of(place.scope);
+    if scope == place.root_scope { 0 } else { sealed(scope.number()) }
 }
 
 fn sealed(scope: u32) -> u64 {
@@ -243,89 +207,81 @@ fn sealed(scope: u32) -> u64 {
 }
 
 /// The scope of a context, whichever lane's; none if it is not one of this process.
-pub fn scope_of(context: u64) -> Option<u32> {
+pub fn scope_of(context: u64) -> Option<ScopeId> {
     let scope = context as u32;
-    (scope != 0 && sealed(scope) == context).then_some(scope)
+    (scope != 0 && sealed(scope) == context).then_some(ScopeId::new(scope))
 }
 
 /// Makes a context the thread's path; outside of all scopes if it is none.
-pub fn set_context(lane: &mut LaneState, context: u64) {
+pub fn set_context(place: &mut Place, context: u64) {
     let scope = match scope_of(context) {
-        Some(scope) => translated(lane, scope),
-        None => lane.root_scope,
+        Some(scope) => translated(place, scope),
+        None => place.root_scope,
     };
-    (lane.unplaced, lane.inherited) = (0, 0);
-    // SAFETY: the thread's own block.
-    unsafe { (*tls()).depth = depth(scope) as u32 };
-    go(lane, scope);
+    (place.unplaced, place.inherited) = (0, 0);
+    tls::set_depth(depth(scope) as u32);
+    go(place, scope);
 }
 
 /// This lane's record for the path of any lane's: as much of it as there is room for.
-pub fn translated(lane: &mut LaneState, scope: u32) -> u32 {
-    // SAFETY: scopes stay mapped, and their names and parents never change.
-    if unsafe { (*at(scope)).lane } == lane.index {
+pub fn translated(place: &mut Place, scope: ScopeId) -> ScopeId {
+    if scope.record().lane.get() == place.lane {
         return scope;
     }
-    let remembered = lane.translations[scope as usize % TRANSLATIONS];
-    if remembered[0] == scope {
-        return remembered[1];
+    let slot = scope.number() as usize % TRANSLATIONS;
+    let [known, own] = place.translations[slot];
+    if known == scope {
+        return own;
     }
-    let before = lane.scope;
-    lane.scope = at(lane.root_scope);
-    let whole = descend(lane, scope);
-    let own = id(lane.scope);
-    lane.scope = before;
+    let before = place.scope;
+    place.scope = place.root_scope.record();
+    let whole = descend(place, scope);
+    let own = ScopeId::of(place.scope);
+    place.scope = before;
     if whole {
-        lane.translations[scope as usize % TRANSLATIONS] = [scope, own];
+        place.translations[slot] = [scope, own];
     } else {
         store().lost(Loss::NoScope);
     }
     own
 }
 
-/// Paths of other lanes that a lane remembers its own for.
-pub const TRANSLATIONS: usize = 64;
-
 /// Goes from the root along the names of another lane's path. Its records lead upwards only, so
 /// names are collected from the inner end, as many as fit, once for every so many of them.
-fn descend(lane: &mut LaneState, scope: u32) -> bool {
+fn descend(place: &mut Place, scope: ScopeId) -> bool {
     const AT_ONCE: usize = 64;
-    let mut names = [0u32; AT_ONCE];
+    let mut names = [NameId::NONE; AT_ONCE];
     let mut left = depth(scope);
     while left > 0 {
         let some = left.min(AT_ONCE);
         left -= some;
         let mut up = scope;
-        // SAFETY: scopes stay mapped; there are as many steps up as the path is deep.
-        unsafe {
-            for _ in 0..left {
-                up = (*at(up)).parent;
-            }
-            for name in names[..some].iter_mut().rev() {
-                *name = (*at(up)).name;
-                up = (*at(up)).parent;
-            }
+        for _ in 0..left {
+            up = parent_of(up);
+        }
+        for name in names[..some].iter_mut().rev() {
+            *name = name_of(up.record());
+            up = parent_of(up);
         }
         for &name in &names[..some] {
-            let next = child(lane, name);
-            if next == 0 {
+            let next = child(place, name);
+            if next.is_none() {
                 return false;
             }
-            lane.scope = at(next);
+            place.scope = next.record();
         }
     }
     true
 }
 
-/// Scopes round each other, the root not counted.
-pub fn depth(mut scope: u32) -> usize {
+/// Scopes around each other, the root not counted.
+pub fn depth(mut scope: ScopeId) -> usize {
     let mut depth = 0;
-    // SAFETY: scopes stay mapped, and parents lead to a root.
-    unsafe {
-        while (*at(scope)).parent != 0 {
-            depth += 1;
-            scope = (*at(scope)).parent;
+    loop {
+        scope = parent_of(scope);
+        if scope.is_none() {
+            return depth;
         }
+        depth += 1;
     }
-    depth
 }

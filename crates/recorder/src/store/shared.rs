@@ -11,7 +11,8 @@ use crate::sys::wiped::Wiped;
 use crate::sys::{clock, confined};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-use heaptide_format::{FileHeader, Loss};
+use heaptide_format::Loss;
+use heaptide_format::shared::{FileHeader, Word};
 use heaptide_unwind::cache::Slot;
 
 /// The profile of this process image, and the tables beside it. Zero is: none yet.
@@ -49,8 +50,8 @@ pub struct Store {
     pub rules_used: AtomicUsize,
     /// The profile, mapped; null before Active.
     pub base: AtomicPtr<u8>,
-    /// Whose every page of the profile that holds sites is ([`crate::store::sites::owner_word`]).
-    pub owners: AtomicPtr<u32>,
+    /// The owner of every page of the profile that holds sites.
+    pub owners: AtomicPtr<AtomicU32>,
     /// Pointer → site.
     pub shadow: shadow::Table,
     /// Rules by pc: the newest table, and its entries in use.
@@ -75,44 +76,56 @@ pub fn wipe_in_children() -> Result<(), Errno> {
     STORE.wipe_in_children()
 }
 
+/// In the word of an owner: blocks of its sites have a label, or are a pool's. Such sites lie on
+/// pages of their own, so that a thread that frees need not look at the owner's half of a record.
+pub const LABELLED: u32 = 1 << 31;
+
 impl Store {
-    /// The profile's header; only while Active.
+    /// The profile's header. Only while there is a profile ([`Store::has_profile`]).
     #[inline(always)]
-    pub fn header(&self) -> *mut FileHeader {
-        self.base.load(Relaxed) as *mut FileHeader
+    pub fn header(&self) -> &'static FileHeader {
+        // SAFETY: the header is mapped as long as `base` is set, and any bytes are a value of it.
+        unsafe { &*(self.base.load(Relaxed) as *const FileHeader) }
+    }
+
+    /// Whether there is a profile.
+    pub fn has_profile(&self) -> bool {
+        !self.base.load(Relaxed).is_null()
+    }
+
+    /// The header, if there is a profile.
+    pub fn header_if_any(&self) -> Option<&'static FileHeader> {
+        self.has_profile().then(|| self.header())
+    }
+
+    /// The word of the lane that owns a page of sites: its index, and [`LABELLED`] perhaps.
+    #[inline(always)]
+    pub fn owner_of_page(&self, page: u64) -> &'static AtomicU32 {
+        // SAFETY: there is a word for every page of the reserved profile.
+        unsafe { &*self.owners.load(Relaxed).wrapping_add(page as usize) }
     }
 
     /// Notes that the program was there at this time, in nanoseconds since the recording's start.
     pub fn note_time(&self, now_ns: u64) {
-        let header = self.header();
-        if !header.is_null() {
-            // SAFETY: the header is mapped as long as `base` is set; the field is used atomically.
-            unsafe {
-                AtomicU64::from_ptr(&raw mut (*header).last_seen_ns).fetch_max(now_ns, Relaxed);
-            }
+        if let Some(header) = self.header_if_any() {
+            header.last_seen_ns.fetch_max(now_ns, Relaxed);
         }
     }
 
     /// Counts a loss, if there is a profile to count it in.
     #[cold]
     pub fn lost(&self, what: Loss) {
-        let header = self.header();
-        if !header.is_null() {
-            // SAFETY: the header is mapped as long as `base` is set; the index is an enum's.
-            unsafe {
-                AtomicU64::from_ptr(&raw mut (*header).losses[what as usize]).fetch_add(1, Relaxed)
-            };
+        if let Some(header) = self.header_if_any() {
+            header.losses[what as usize].fetch_add(1, Relaxed);
         }
     }
 
     /// Nanoseconds since the recording's start. A confined guest may not be allowed to read a clock
     /// (not even the time stamp counter): then the last time known.
     pub fn now(&self) -> u64 {
-        let header = self.header();
-        if !confined::may_call() && !header.is_null() {
-            // SAFETY: the header is mapped.
-            return unsafe { (*header).last_seen_ns };
+        match self.header_if_any() {
+            Some(header) if !confined::may_call() => header.last_seen_ns.get(),
+            _ => clock::monotonic_ns().saturating_sub(self.start_ns.load(Relaxed)),
         }
-        clock::monotonic_ns().saturating_sub(self.start_ns.load(Relaxed))
     }
 }

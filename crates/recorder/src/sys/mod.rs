@@ -13,4 +13,5 @@ pub mod options;
 pub mod own_stack;
 pub mod range;
 pub mod rank;
+pub mod tls;
 pub mod wiped;

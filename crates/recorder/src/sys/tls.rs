@@ -1,6 +1,5 @@
 //! The thread's own 128 bytes: initial-exec TLS, so that reading it can never allocate.
 
-use crate::event::lane::LaneState;
 use core::arch::{asm, global_asm};
 
 global_asm!(
@@ -28,8 +27,8 @@ global_asm!(
 /// for the store of the one before.
 #[repr(C)]
 pub struct Tls {
-    /// The lane, as long as the thread has one.
-    pub lane: *mut LaneState,
+    /// The state of the lane (`event::lane` knows its type), as long as the thread has one.
+    pub lane: *mut u8,
     /// Whether the thread is inside a hook.
     pub inside: u32,
     /// Set while a lane is being got.
@@ -43,7 +42,7 @@ pub struct Tls {
     pub inside_bp: u64,
     /// Entry of a failed operator new[] whose real form is about to ask operator new once more.
     pub retry_sp: u64,
-    /// Measurements that are going on ([`crate::api::thread_measure`]); null if there never were
+    /// Measurements that are going on (`thread_measure`); null if there never were
     /// any.
     pub measures: *mut u8,
     /// The scope path to go on in when the thread changes lanes, or 0.
@@ -69,6 +68,26 @@ pub fn tls() -> *mut Tls {
             out(reg) p, options(pure, readonly, nostack));
     }
     p
+}
+
+/// The thread enters a scope.
+#[inline(always)]
+pub fn enter_scope() {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls()).depth += 1 };
+}
+
+/// The thread leaves so many scopes.
+#[inline(always)]
+pub fn leave_scopes(count: u32) {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls()).depth = (*tls()).depth.saturating_sub(count) };
+}
+
+/// The thread is in so many scopes now.
+pub fn set_depth(depth: u32) {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls()).depth = depth };
 }
 
 /// The thread control block's address: in glibc and musl it lies above the thread's stack, in one

@@ -1,0 +1,30 @@
+//! The classes of sizes that histograms count.
+
+/// Size classes of a histogram: class `b` counts sizes of `b` significant bits, class 0 the size 0.
+pub const SIZE_CLASSES: usize = 65;
+
+/// The class of a size: the number of its significant bits, 0 for 0.
+///
+/// ```
+/// use heaptide_format::size_class;
+/// assert_eq!([size_class(0), size_class(1), size_class(24), size_class(u64::MAX)], [0, 1, 5, 64]);
+/// ```
+#[inline(always)]
+pub const fn size_class(bytes: u64) -> usize {
+    64 - bytes.leading_zeros() as usize
+}
+
+/// The smallest and largest size of a class.
+///
+/// ```
+/// use heaptide_format::class_bounds;
+/// assert_eq!(class_bounds(0), (0, 0));
+/// assert_eq!(class_bounds(5), (16, 31));
+/// ```
+pub const fn class_bounds(class: usize) -> (u64, u64) {
+    match class {
+        0 => (0, 0),
+        c if c >= 64 => (1 << 63, u64::MAX),
+        c => (1 << (c - 1), (1 << c) - 1),
+    }
+}

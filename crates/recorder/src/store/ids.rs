@@ -1,0 +1,90 @@
+//! Ids of records: positions in the profile. The one place where an id becomes an address, and an
+//! address an id.
+
+use crate::store::profile::Record;
+use crate::store::shared::store;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::shared::{Key, Node, Scope, Site};
+use heaptide_format::{
+    KEY_GRANULE, NAME_GRANULE, NODE_GRANULE, Name, SITE_GRANULE, STRING_GRANULE, StringHeader,
+};
+
+macro_rules! ids {
+    ($($(#[doc = $text:literal])* $id:ident = $record:ident / $granule:ident;)*) => {
+        $(
+            // SAFETY: numbers, atomic where they change.
+            unsafe impl Record for $record {}
+
+            $(#[doc = $text])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[repr(transparent)]
+            pub struct $id(u32);
+
+            impl $id {
+                /// No record.
+                pub const NONE: $id = $id(0);
+
+                /// The id with this number, which another id had.
+                #[inline(always)]
+                pub const fn new(number: u32) -> $id {
+                    $id(number)
+                }
+
+                /// Returns the number that stands for it in the profile.
+                #[inline(always)]
+                pub const fn number(self) -> u32 {
+                    self.0
+                }
+
+                /// Whether there is no record.
+                #[inline(always)]
+                pub const fn is_none(self) -> bool {
+                    self.0 == 0
+                }
+
+                /// Returns the record, or the head of the file for no record. Only while there is a
+                /// profile.
+                #[inline(always)]
+                pub fn record(self) -> &'static $record {
+                    let base = store().base.load(Relaxed);
+                    let address = base.wrapping_add(self.0 as usize * $granule as usize);
+                    // SAFETY: a number that `of` made of a record of this profile. Records stay
+                    // mapped, and any bytes are a value of one.
+                    unsafe { &*(address as *const $record) }
+                }
+
+                /// Returns the id of a record.
+                #[inline(always)]
+                pub fn of(record: &'static $record) -> $id {
+                    let base = store().base.load(Relaxed) as u64;
+                    $id(((core::ptr::from_ref(record) as u64 - base) / $granule) as u32)
+                }
+            }
+        )*
+    };
+}
+
+ids! {
+    /// A node of the stack tree.
+    NodeId = Node / NODE_GRANULE;
+    /// A site.
+    SiteId = Site / SITE_GRANULE;
+    /// A scope path of a lane.
+    ScopeId = Scope / KEY_GRANULE;
+    /// A key of sites.
+    KeyId = Key / KEY_GRANULE;
+    /// A name.
+    NameId = Name / NAME_GRANULE;
+    /// A string.
+    StringId = StringHeader / STRING_GRANULE;
+}
+
+impl StringId {
+    /// Returns the bytes; a zero byte follows them. Only of a string of this profile.
+    pub fn bytes(self) -> &'static [u8] {
+        let header = self.record();
+        let text = core::ptr::from_ref(header).wrapping_add(1) as *const u8;
+        // SAFETY: that many bytes follow the header, and stay as they are.
+        unsafe { core::slice::from_raw_parts(text, header.length as usize) }
+    }
+}
