@@ -7,6 +7,7 @@ use heaptide_analysis::model::{Measure, Mode, Process};
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
 use heaptide_command::damage::Listed;
 use heaptide_command::error::Error;
+use heaptide_command::growth::Limit;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
@@ -19,7 +20,6 @@ use heaptide_render::diff::{self, Rows, json, text};
 use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
-use crate::growth::Limit;
 use crate::options::{DiffBy, DiffFormat, DiffOptions, Widths};
 
 /// Compares them, and says whether the measure grew by too much.

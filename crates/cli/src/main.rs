@@ -5,12 +5,10 @@
 #![cfg_attr(not(test), no_main)]
 
 mod completions;
-mod control;
 mod ctl;
 mod diff;
 mod export;
 mod flamegraph;
-mod growth;
 mod guardian;
 mod histogram;
 mod info;
@@ -19,7 +17,6 @@ mod library;
 mod man;
 mod merge;
 mod monitors;
-mod mover;
 mod options;
 mod peak;
 mod place;
@@ -30,10 +27,8 @@ mod run;
 mod sdk;
 mod settings;
 mod sql;
-mod status;
 mod timeline;
 mod tree;
-mod watch;
 
 use heaptide_command::entry;
 use heaptide_command::outcome::Outcome;

@@ -11,6 +11,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
 use heaptide_command::progress::Progress;
+use heaptide_control::{Mover, Snapshots};
 use heaptide_format::PROFILE_SUFFIX;
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
@@ -20,11 +21,9 @@ use heaptide_supervise::signals::Signals;
 use heaptide_supervise::start::{Held, Program};
 use heaptide_supervise::supervisor::{Ended, Supervisor};
 
-use crate::mover::Mover;
 use crate::options::{Mode, RunOptions};
 use crate::place::{Place, Recorded, Whereabouts};
 use crate::settings::{self, Settings};
-use crate::watch::Watch;
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
 pub fn run(options: &RunOptions) -> Outcome {
@@ -67,10 +66,17 @@ fn record(
         settings.apply(&mut environment, path, pid);
         environment
     })?;
-    let watch = options.snapshot_every.and_then(|every| Watch::start(recorded.path(), every));
+    let snapshots = options.snapshot_every.map(|every| {
+        Snapshots::start(recorded.path(), every, |error| {
+            message(format_args!("{error}; later snapshots may also be missing"));
+        })
+    });
+    if let Some(Err(error)) = &snapshots {
+        message(error);
+    }
     let mover = settings.has_trace().then(|| Mover::start(recorded.path()));
     let ended = supervisor.wait();
-    drop(watch);
+    drop(snapshots);
     if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{e}; reading the remaining events from the profile"));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
-use heaptide_analysis::recording::snapshot::{self, Snapshot};
+use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::selection::pattern::BadPattern;
 use heaptide_command::error::Error;
@@ -11,6 +11,7 @@ use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::progress::Progress;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Source, Which};
+use heaptide_command::snapshots::{self, image_of, image_of_snapshot};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{damage, output, source};
 use heaptide_render::timeline::{self, Moment};
@@ -24,7 +25,7 @@ const WIDTH: usize = 100;
 pub fn timeline(options: &TimelineOptions) -> Outcome {
     let site = Site::from_options(options)?;
     let selected = source::open(&options.source, &options.selection)?;
-    let snapshots = snapshots(&options.source, &selected.recording)?;
+    let snapshots = readable_snapshots(&options.source, &selected.recording)?;
     if let Some(site) = site {
         return over_snapshots(options, &site, selected, &snapshots);
     }
@@ -74,8 +75,8 @@ fn width(options: &TimelineOptions) -> usize {
     options.width.or_else(terminal).map_or(WIDTH, usize::from)
 }
 
-/// The snapshots beside the profiles of a recording, with their names; none of a snapshot.
-fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Error> {
+/// The readable snapshots of a recording; none of a snapshot. The others are reported.
+fn readable_snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Error> {
     if source.snapshot.is_some() {
         return Ok(Vec::new());
     }
@@ -84,14 +85,7 @@ fn snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Er
     } else {
         recording.path.parent().unwrap_or(Path::new("."))
     };
-    let mut all = snapshot::all(directory)?;
-    for process in &recording.processes {
-        let marks = process.marks.iter().map(|m| (m.kind, m.number, &*m.name, m.time_ns));
-        let is_its = |s: &&mut Snapshot| (s.run, s.pid, s.image) == whose(process);
-        for snapshot in all.iter_mut().filter(is_its) {
-            snapshot::name_by_marks(std::slice::from_mut(snapshot), marks.clone());
-        }
-    }
+    let mut all = snapshots::list(directory, recording)?;
     let damaged = all.iter().filter_map(|snapshot| {
         let reason = snapshot.damaged.clone()?;
         Some(DamagedFile { path: snapshot.file.clone(), reason })
@@ -108,15 +102,15 @@ fn over_snapshots(
     mut selected: Selected,
     snapshots: &[Snapshot],
 ) -> Outcome {
-    let which = whose(selected.largest(Measure::PeakBytes)?);
+    let which = image_of(selected.largest(Measure::PeakBytes)?);
     let processes = &mut selected.recording.processes;
-    processes.retain(|process| whose(process) == which);
+    processes.retain(|process| image_of(process) == which);
     for process in processes {
         site.apply(process);
     }
     let process = selected.first()?;
     let recording = &selected.recording;
-    let own = snapshots.iter().filter(|s| is_joined(options) || (s.run, s.pid, s.image) == which);
+    let own = snapshots.iter().filter(|s| is_joined(options) || image_of_snapshot(s) == which);
     let mut own: Vec<&Snapshot> = own.collect();
     own.sort_by_key(|snapshot| snapshot.number);
     own.dedup_by_key(|snapshot| snapshot.number);
@@ -154,11 +148,6 @@ fn over_snapshots(
     Ok(())
 }
 
-/// Run, pid and image.
-fn whose(process: &Process) -> (u32, u32, u32) {
-    (process.run.as_ref().map_or(0, |run| run.number), process.pid, process.image)
-}
-
 fn is_joined(options: &TimelineOptions) -> bool {
     options.selection.process == Some(Which::All)
 }
@@ -175,7 +164,7 @@ fn at(
     let of = Source { recording: Some(path), snapshot: Some(number), ..options.source.clone() };
     let view = View { empty: Empty::Shown, ..View::default() };
     let mut then = source::apply(&of, &options.selection, view)?;
-    let is_it = |p: &&mut Process| is_joined(options) || whose(p) == whose(process);
+    let is_it = |p: &&mut Process| is_joined(options) || image_of(p) == image_of(process);
     let found = then.processes.iter_mut().find(is_it).map(|process| {
         site.apply(process);
         moment(process, Some(number), name, snapshot.time_ns)

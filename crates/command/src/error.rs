@@ -30,8 +30,8 @@ pub enum Error {
     Output(io::Error),
     /// Another input or output failed.
     Io(io::Error),
-    /// A recording cannot be read or written.
-    Recording(heaptide_analysis::Error),
+    /// An error of another library, whose line contains its causes.
+    Library(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -43,6 +43,11 @@ impl Error {
     /// Something could not be done with a file: `file("out.svg", "write it", e)`.
     pub fn file(path: &Path, doing: impl Into<String>, source: io::Error) -> Error {
         Error::File { path: path.to_owned(), doing: doing.into(), source }
+    }
+
+    /// An error of another library, whose line contains its causes.
+    pub fn library(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Library(Box::new(error))
     }
 
     /// The lines that show the place of the error in a text; empty if there is no such place.
@@ -59,7 +64,7 @@ impl Error {
             Error::File { source, .. } | Error::Output(source) | Error::Io(source) => {
                 source.kind() == io::ErrorKind::BrokenPipe
             }
-            Error::Message(_) | Error::Text { .. } | Error::Recording(_) => false,
+            Error::Message(_) | Error::Text { .. } | Error::Library(_) => false,
         }
     }
 }
@@ -73,8 +78,7 @@ impl fmt::Display for Error {
             }
             Error::Output(source) => write!(f, "cannot write standard output: {source}"),
             Error::Io(source) => write!(f, "I/O error: {source}"),
-            // Its line already contains its causes.
-            Error::Recording(error) => error.fmt(f),
+            Error::Library(error) => error.fmt(f),
         }
     }
 }
@@ -84,7 +88,7 @@ impl std::error::Error for Error {
         match self {
             Error::Message(_) | Error::Text { .. } => None,
             Error::File { source, .. } | Error::Output(source) | Error::Io(source) => Some(source),
-            Error::Recording(error) => Some(error),
+            Error::Library(error) => Some(&**error),
         }
     }
 }
@@ -103,7 +107,7 @@ impl From<io::Error> for Error {
 
 impl From<heaptide_analysis::Error> for Error {
     fn from(error: heaptide_analysis::Error) -> Error {
-        Error::Recording(error)
+        Error::library(error)
     }
 }
 

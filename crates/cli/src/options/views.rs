@@ -6,11 +6,10 @@ use clap::{Args, ValueEnum};
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_command::growth::Limit;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::values;
 use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
-
-use crate::growth::Limit;
 
 use super::format::{Format, metric_parser};
 

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot;
-use heaptide_command::error::Error;
 use heaptide_format::{FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::Error;
 
 /// How long an answer is waited for: a program that allocates at all does so sooner.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,10 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked.
 const POLL: Duration = Duration::from_millis(2);
+/// The bit of a threshold's value by which it is for requests below it.
+const BELOW: u64 = 1 << 63;
 /// The first version with these words.
 const FIRST_VERSION: u32 = 2;
 
 /// A live profile.
+#[derive(Debug)]
 pub struct Control {
     file: File,
     running: Running,
@@ -50,6 +54,25 @@ pub enum Answer {
     Ended,
 }
 
+/// Which requests get a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Threshold {
+    /// Those of at least this many bytes.
+    From(u64),
+    /// Those of fewer bytes than this.
+    Below(u64),
+}
+
+impl Threshold {
+    /// The value of a [`Request::Threshold`].
+    pub fn to_value(self) -> u64 {
+        match self {
+            Threshold::From(bytes) => bytes,
+            Threshold::Below(bytes) => bytes | BELOW,
+        }
+    }
+}
+
 /// Whether an answer is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
@@ -67,22 +90,19 @@ impl Control {
     pub fn open(running: &Running) -> Result<Control, Error> {
         let running = running.clone();
         let file = input::open_to_change(&running.file);
-        let file = file.map_err(|e| Error::file(&running.file, "open it for writing", e))?;
-        let mut control = Control { file, running, start_ns: 0 };
+        let path = running.file.clone();
+        let opened = file.map_err(|source| {
+            let doing = "open it for writing";
+            Error::Profile { path: path.clone(), doing, source }
+        });
+        let mut control = Control { file: opened?, running, start_ns: 0 };
         let header = control.header()?;
-        let shown = control.running.file.display();
         let version = header.version;
         if header.magic != MAGIC || version < FIRST_VERSION {
-            return Err(Error::new(format!(
-                "{shown}: cannot control profile version {version}, expected {FIRST_VERSION} or later; \
-                 record with this heaptide"
-            )));
+            return Err(Error::Older { path, version, first: FIRST_VERSION });
         }
         if version > VERSION {
-            return Err(Error::new(format!(
-                "{shown}: unsupported profile version {version} (this build controls up to \
-                 {VERSION}); update heaptide"
-            )));
+            return Err(Error::Newer { path, version, known: VERSION });
         }
         control.start_ns = header.start_monotonic_ns;
         Ok(control)
@@ -93,7 +113,7 @@ impl Control {
         let mut bytes = [0; size_of::<FileHeader>()];
         self.file.read_exact_at(&mut bytes, 0).map_err(|e| self.error("read its header", e))?;
         FileHeader::read_from_bytes(&bytes)
-            .map_err(|_| Error::new(format!("{}: no header", self.running.file.display())))
+            .map_err(|_| Error::NoHeader { path: self.running.file.clone() })
     }
 
     /// Whose profile it is.
@@ -158,8 +178,8 @@ impl Control {
         }
     }
 
-    fn error(&self, doing: &str, source: io::Error) -> Error {
-        Error::file(&self.running.file, doing, source)
+    fn error(&self, doing: &'static str, source: io::Error) -> Error {
+        Error::Profile { path: self.running.file.clone(), doing, source }
     }
 }
 

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::trace::live::{Events, Opened};
-use heaptide_command::error::Error;
 use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
+
+use crate::error::Error;
 
 /// Profiles are looked at so often while there is much to move, and while there is nothing.
 const SOONEST: Duration = Duration::from_millis(5);
@@ -28,7 +29,11 @@ const SEARCH_PART: u32 = 50;
 /// A directory that changed so lately may have changed again within the clock's step.
 const JUST_NOW: Duration = Duration::from_millis(50);
 
+/// The thread that moves events, in messages.
+const THREAD: &str = "the thread that moves events";
+
 /// Moves events until it is stopped.
+#[derive(Debug)]
 pub struct Mover {
     stop: Sender<()>,
     thread: JoinHandle<Result<(), Error>>,
@@ -39,13 +44,13 @@ impl Mover {
     ///
     /// Errors: there can be no thread.
     pub fn start(recording: &Path) -> Result<Mover, Error> {
-        let mut moving = Moving::of(recording);
+        let mut moving = Moving::new(recording);
         let (stop, stopped) = channel();
         let thread = Builder::new().spawn(move || {
             moving.until(&stopped);
             moving.end()
         });
-        let failed = |e| Error::new(format!("cannot start the thread that moves events: {e}"));
+        let failed = |source| Error::NoThread { which: THREAD, source };
         Ok(Mover { stop, thread: thread.map_err(failed)? })
     }
 
@@ -54,7 +59,7 @@ impl Mover {
     /// Errors: the first thing that could not be moved, and so still is in its profile.
     pub fn finish(self) -> Result<(), Error> {
         drop(self.stop);
-        let died = |_| Err(Error::new("internal error: the thread that moves events panicked"));
+        let died = |_| Err(Error::Panicked { which: THREAD });
         self.thread.join().unwrap_or_else(died)
     }
 }
@@ -90,7 +95,7 @@ struct Moving {
 }
 
 impl Moving {
-    fn of(recording: &Path) -> Moving {
+    fn new(recording: &Path) -> Moving {
         let now = Instant::now();
         Moving {
             recording: recording.to_owned(),

@@ -1,4 +1,4 @@
-//! `heaptide ctl REC status`: what a running program's recorder is set to and has been told.
+//! The state of a running recording as text: settings, requests, snapshots, marks.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::trace::file::path_of;
-use heaptide_command::error::Error;
 use heaptide_format::{
     CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind, TRACE_ON,
 };
 use heaptide_render::quantity::bytes;
 
 use crate::control::Control;
+use crate::error::Error;
 
 /// Snapshots and marks that are shown, the newest: a screen.
 const SHOWN: usize = 20;
@@ -56,8 +56,8 @@ fn trace(header: &FileHeader, profile: &Path) -> String {
     format!("{is}; {} moved to the trace file, {here} reserved in the profile", bytes(moved))
 }
 
-/// All of it, as lines.
-pub fn of(control: &Control) -> Result<String, Error> {
+/// Describes a recording, as lines.
+pub fn describe(control: &Control) -> Result<String, Error> {
     let header = control.header()?;
     let running = control.running();
     let profile = heaptide_analysis::profile::reader::read(&running.file)?;

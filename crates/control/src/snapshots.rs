@@ -6,35 +6,42 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::recording::running;
-use heaptide_command::message::message;
 
 use crate::control::{Control, Wait};
+use crate::error::Error;
 
 /// Programs are looked after first so soon, and last so seldom: an idle one may never answer.
 const SETTLE_FIRST: Duration = Duration::from_millis(5);
 const SETTLE_LAST: Duration = Duration::from_secs(5);
 
 /// Takes snapshots until it is dropped.
-pub struct Watch {
+#[derive(Debug)]
+pub struct Snapshots {
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
+impl Snapshots {
     /// Starts a thread that takes a snapshot of every process of the recording at each interval.
-    /// None, and a line about it, if there can be no thread.
-    pub fn start(recording: &Path, every: Duration) -> Option<Watch> {
+    /// The first snapshot that cannot be taken is reported.
+    ///
+    /// Errors: there can be no thread.
+    pub fn start(
+        recording: &Path,
+        every: Duration,
+        report: impl Fn(Error) + Send + 'static,
+    ) -> Result<Snapshots, Error> {
         let recording = recording.to_owned();
         let (stop, stopped) = channel();
-        let thread = Builder::new().spawn(move || watch(recording, every, &stopped));
-        let failed = |e| message(format_args!("cannot start the thread that takes snapshots: {e}"));
-        let thread = thread.map_err(failed).ok()?;
-        Some(Watch { stop: Some(stop), thread: Some(thread) })
+        let thread = Builder::new().spawn(move || take(recording, every, &stopped, report));
+        let which = "the thread that takes snapshots";
+        let thread = thread.map_err(|source| Error::NoThread { which, source })?;
+        Ok(Snapshots { stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for Watch {
+impl Drop for Snapshots {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
@@ -44,9 +51,9 @@ impl Drop for Watch {
 }
 
 /// Intervals count from the start: one whose time is past by the end of a copy is left out.
-fn watch(recording: PathBuf, every: Duration, stopped: &Receiver<()>) {
+fn take(recording: PathBuf, every: Duration, stopped: &Receiver<()>, report: impl Fn(Error)) {
     let mut next = Instant::now() + every;
-    let mut told = false;
+    let mut is_reported = false;
     let mut asked = Vec::new();
     while settle(&mut asked, next, stopped) {
         // Without a profile yet, or with none left, there is nothing to copy.
@@ -57,9 +64,9 @@ fn watch(recording: PathBuf, every: Duration, stopped: &Receiver<()>) {
             });
             match taken {
                 Ok(control) => asked.push(control),
-                Err(error) if running.is_there() && !told => {
-                    message(format_args!("{error}; later snapshots may also be missing"));
-                    told = true; // once: the output is the program's
+                Err(error) if running.is_there() && !is_reported => {
+                    report(error);
+                    is_reported = true; // once: the output is the program's
                 }
                 Err(_) => {} // it ended meanwhile
             }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::values;
 use heaptide_analysis::views::diff::Change;
-use heaptide_command::values;
 
 /// The most that it may grow by.
 #[derive(Clone, Copy, PartialEq, Debug)]

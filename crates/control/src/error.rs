@@ -1,0 +1,171 @@
+//! Why a running recording cannot be controlled or observed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// What failed, on what, and why.
+#[derive(Debug)]
+pub enum Error {
+    /// Something could not be done with a live profile.
+    Profile {
+        /// Its file.
+        path: PathBuf,
+        /// What could not be done, in the infinitive.
+        doing: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A live profile without a header.
+    NoHeader {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// A live profile of an earlier version, which cannot be controlled.
+    Older {
+        /// Its file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The first version that can be controlled.
+        first: u32,
+    },
+    /// A live profile of a later version.
+    Newer {
+        /// Its file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The last version that this library knows.
+        known: u32,
+    },
+    /// A process id without a process.
+    NoProcess {
+        /// The process id.
+        pid: u32,
+    },
+    /// A process that may not be inspected.
+    Hidden {
+        /// The process id.
+        pid: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// A process that is not being recorded.
+    NotRecorded {
+        /// The process id.
+        pid: u32,
+    },
+    /// A recording that no process writes to.
+    NoneRunning {
+        /// Its path.
+        recording: PathBuf,
+    },
+    /// A recording that other processes write to.
+    NotRunning {
+        /// Its path.
+        recording: PathBuf,
+        /// The selected process id.
+        pid: u32,
+        /// Those of the processes that write to it.
+        running: Vec<u32>,
+    },
+    /// An earlier request has no answer yet, so another one was not made.
+    Busy {
+        /// The process id.
+        pid: u32,
+        /// What was requested.
+        what: &'static str,
+    },
+    /// A program that ended before it handled a request.
+    Ended {
+        /// Its process id.
+        pid: u32,
+        /// What was requested.
+        what: &'static str,
+    },
+    /// There can be no thread.
+    NoThread {
+        /// Which thread.
+        which: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A thread panicked.
+    Panicked {
+        /// Which thread.
+        which: &'static str,
+    },
+    /// A recording cannot be read or written.
+    Recording(heaptide_analysis::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Profile { path, doing, source } => {
+                write!(f, "{}: cannot {doing}: {source}", path.display())
+            }
+            Error::NoHeader { path } => write!(f, "{}: no header", path.display()),
+            Error::Older { path, version, first } => write!(
+                f,
+                "{}: cannot control profile version {version}, expected {first} or later; \
+                 record with this heaptide",
+                path.display()
+            ),
+            Error::Newer { path, version, known } => write!(
+                f,
+                "{}: unsupported profile version {version} (this build controls up to {known}); \
+                 update heaptide",
+                path.display()
+            ),
+            Error::NoProcess { pid } => {
+                write!(f, "{pid}: no such process, and no recording of this name")
+            }
+            Error::Hidden { pid, source } => {
+                write!(f, "pid {pid}: cannot inspect the process: {source}")
+            }
+            Error::NotRecorded { pid } => {
+                write!(f, "pid {pid}: not being recorded; start the program with `heaptide run`")
+            }
+            Error::NoneRunning { recording } => {
+                write!(f, "{}: no process is recording into it any more", recording.display())
+            }
+            Error::NotRunning { recording, pid, running } => {
+                let running: Vec<String> = running.iter().map(u32::to_string).collect();
+                let (shown, running) = (recording.display(), running.join(", "));
+                write!(f, "{shown}: no running process {pid}; running: {running}")
+            }
+            Error::Busy { pid, what } => write!(
+                f,
+                "pid {pid}: an earlier request is pending until the program's next allocation; \
+                 retry {what} after that"
+            ),
+            Error::Ended { pid, what } => {
+                write!(f, "pid {pid}: the program ended before {what}")
+            }
+            Error::NoThread { which, source } => write!(f, "cannot start {which}: {source}"),
+            Error::Panicked { which } => write!(f, "internal error: {which} panicked"),
+            // Its line already contains its causes.
+            Error::Recording(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Profile { source, .. }
+            | Error::Hidden { source, .. }
+            | Error::NoThread { source, .. } => Some(source),
+            Error::Recording(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<heaptide_analysis::Error> for Error {
+    fn from(error: heaptide_analysis::Error) -> Error {
+        Error::Recording(error)
+    }
+}

@@ -1,0 +1,16 @@
+//! Controls and observes running recordings: requests to programs, snapshots at an interval, and
+//! the events of traces, which move out of live profiles.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod error;
+mod mover;
+mod snapshots;
+pub mod status;
+pub mod targets;
+
+pub use control::{Answer, Control, Threshold, Wait};
+pub use error::Error;
+pub use mover::Mover;
+pub use snapshots::Snapshots;
