@@ -32,31 +32,11 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Imports of a higher folder that exist today, like [`CYCLIC_IMPORTS`].
-const UPWARD_IMPORTS: &[(&str, &str)] = &[
-    // Events notify monitors, measurements and regions.
-    ("crates/recorder/src/event/fast_path.rs", "crates/recorder/src/api/control.rs"),
-    ("crates/recorder/src/event/fast_path.rs", "crates/recorder/src/api/monitors.rs"),
-    ("crates/recorder/src/event/lane.rs", "crates/recorder/src/api/thread_measure.rs"),
-    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/control.rs"),
-    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/marks.rs"),
-    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/monitors.rs"),
-    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/regions.rs"),
-    ("crates/recorder/src/event/process.rs", "crates/recorder/src/api/windows.rs"),
-    ("crates/recorder/src/event/record.rs", "crates/recorder/src/api/monitors.rs"),
-    ("crates/recorder/src/event/record.rs", "crates/recorder/src/api/regions.rs"),
-    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/control.rs"),
-    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/marks.rs"),
-    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/monitors.rs"),
-    ("crates/recorder/src/event/slow_path.rs", "crates/recorder/src/api/thread_measure.rs"),
-    ("crates/recorder/src/event/timeline.rs", "crates/recorder/src/api/marks.rs"),
-    ("crates/recorder/src/event/trace.rs", "crates/recorder/src/api/regions.rs"),
-];
+const UPWARD_IMPORTS: &[(&str, &str)] = &[];
 
 /// Crates whose files import each other in cycles today. Crates are removed from the list, never
 /// added.
-const CYCLIC_CRATES: &[&str] = &[
-    "crates/recorder", // threads and sites import each other, as do events and what they notify
-];
+const CYCLIC_CRATES: &[&str] = &[];
 
 /// Imports that close a cycle today: the importing and the imported file. An entry without such an
 /// import is a problem, so that the list can only become shorter.

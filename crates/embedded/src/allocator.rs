@@ -9,11 +9,11 @@ use alloc::alloc::{GlobalAlloc, Layout};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use heaptide_format::EMBEDDED_NOTE;
-use heaptide_recorder::api::monitors;
+use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
-use heaptide_recorder::event::lane::Inside;
-use heaptide_recorder::event::record::{self, Entry, Moving, MovingNested};
-use heaptide_recorder::event::stacks::here;
+use heaptide_recorder::event::inside::{Entry, Inside, here};
+use heaptide_recorder::event::monitors;
+use heaptide_recorder::event::record::{self, Moving, MovingNested};
 
 /// An allocator that hands every call on to another one, and records it if the program was started
 /// to be recorded (`heaptide run PROGRAM`, or `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` set).
@@ -212,7 +212,7 @@ unsafe extern "C" fn allocate_body(
     };
     let block = call();
     if block.is_null() {
-        record::failed(&mut inside);
+        dispatch::failed(&mut inside);
     } else {
         let usable = usable_of(size);
         keep_size(&mut inside, block, usable);
@@ -221,7 +221,7 @@ unsafe extern "C" fn allocate_body(
         match fast_path::allocated::<Embedded>(inside.lane(), block, requested) {
             Done::Counted => {}
             Done::ToTell => monitors::allocated(inside.lane(), block, requested, usable),
-            _ => record::allocated(&mut inside, block, requested, usable),
+            _ => dispatch::allocated(&mut inside, block, requested, usable),
         }
     }
     block
@@ -244,11 +244,11 @@ unsafe extern "C" fn reallocate_body(r: &Reallocation, sp: u64, bp: u64) -> Addr
     let moving = Moving::begin(&mut inside, r.block, had);
     let block = call();
     if block.is_null() {
-        moving.failed(&mut inside);
+        dispatch::reallocation_failed(&mut inside, moving);
     } else {
         let usable = usable_of(r.size);
         keep_size(&mut inside, block, usable);
-        moving.done(&mut inside, block, r.size as u64, usable);
+        dispatch::reallocated(&mut inside, moving, block, r.size as u64, usable);
     }
     block
 }
@@ -265,6 +265,6 @@ fn released(block: Address, size: usize) {
     match done {
         Done::Counted => {}
         Done::ToTell => monitors::freed(lane, block, usable),
-        _ => record::freed(&mut inside, block, usable),
+        _ => dispatch::freed(&mut inside, block, usable),
     }
 }

@@ -3,7 +3,7 @@
 use crate::choice::{Choice, is};
 use crate::static_libc;
 use heaptide_format::Mode;
-use heaptide_recorder::event::lane::Inside;
+use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::store::shadow::Table;
 use heaptide_recorder::sys::front::{self, Front, Platform};
 use heaptide_recorder::sys::tls::tls;

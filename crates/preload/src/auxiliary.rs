@@ -7,12 +7,13 @@ use crate::next_symbol::Real;
 use crate::{confinement, mlock};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use heaptide_recorder::api::{monitors, regions};
-use heaptide_recorder::event::lane::{self, Inside};
-use heaptide_recorder::event::process::{State, process, start_early};
-use heaptide_recorder::event::stacks::{self, here};
-use heaptide_recorder::event::{exit, trace};
-use heaptide_recorder::store::profile;
+use heaptide_recorder::api::monitors;
+use heaptide_recorder::event::inside::{Inside, here};
+use heaptide_recorder::event::process::{State, process};
+use heaptide_recorder::event::stacks;
+use heaptide_recorder::event::start::start_early;
+use heaptide_recorder::event::{exit, regions, threads, trace_extents};
+use heaptide_recorder::store::{modules, profile};
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
 
@@ -36,7 +37,7 @@ before = sym before_dlopen)
 
 extern "C" fn before_dlopen() -> usize {
     static REAL: Real = Real::new(b"dlopen\0");
-    process().modules.loads.fetch_add(1, Relaxed);
+    modules::modules().loads.fetch_add(1, Relaxed);
     match REAL.get() {
         0 => nothing_opened as *const () as usize,
         address => address,
@@ -59,8 +60,8 @@ pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
     let status = unsafe { call_real!(REAL, extern "C" fn(Address) -> i32, (handle), -1) };
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::after_unloading(inside.lane());
-        p.modules.loads.fetch_add(1, Relaxed);
-        p.modules.drop_unmapped(p, inside.lane().buffer());
+        modules::modules().loads.fetch_add(1, Relaxed);
+        modules::modules().drop_unmapped(p, inside.lane().buffer());
     }
     status
 }
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
 pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
     static REAL: Real = Real::new(b"munmap\0");
     let p = process();
-    if p.regions.foreign.load(Relaxed)
+    if regions::regions().foreign.load(Relaxed)
         && p.state() == State::Active
         && let Some(mut inside) = Inside::enter::<Preload>(here())
     {
@@ -93,9 +94,9 @@ pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
         unsafe { call_real!(REAL, extern "C" fn(u64, Address) -> i32, (thread, name), ENOSYS) };
     if status == 0 && process().state() == State::Active {
         if thread == heaptide_recorder::sys::tls::thread_pointer() {
-            lane::renamed_self();
+            threads::renamed_self();
         } else {
-            lane::renamed_other(thread);
+            threads::renamed_other(thread);
         }
     }
     status
@@ -113,14 +114,14 @@ pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: 
     type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
     if operation == PR_SET_TSC && a == PR_TSC_SIGSEGV {
         NO_COUNTER.store(true, Relaxed);
-        trace::stop_clock();
+        trace_extents::stop_clock();
     }
     let status = confine(operation == PR_SET_SECCOMP, a == SECCOMP_MODE_STRICT, || {
         // SAFETY: prctl's contract; it takes as many arguments as the operation has.
         unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) }
     });
     if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
-        lane::renamed_self();
+        threads::renamed_self();
     }
     status
 }

@@ -4,10 +4,11 @@
 use crate::allocator::{Address, NULL, call_real, usable, usable_new};
 use crate::front::Preload;
 use crate::next_symbol::Real;
-use heaptide_recorder::api::monitors;
+use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
-use heaptide_recorder::event::lane::Inside;
-use heaptide_recorder::event::record::{self, Entry, Moving};
+use heaptide_recorder::event::inside::{Entry, Inside};
+use heaptide_recorder::event::monitors;
+use heaptide_recorder::event::record::{self, Moving};
 use heaptide_recorder::event::trace;
 use heaptide_recorder::sys::tls::tls;
 
@@ -33,7 +34,7 @@ pub fn allocate_or(
     let block = call();
     if block.is_null() {
         if !is_retry(inside.entry()) {
-            record::failed(&mut inside);
+            dispatch::failed(&mut inside);
         }
     } else {
         let requested = requested as u64;
@@ -51,7 +52,7 @@ pub fn allocate_or(
 pub fn allocated(inside: &mut Inside, block: Address, requested: u64) {
     let usable = usable_new(block, requested);
     // A size that overflowed in an allocator that gives a block all the same.
-    record::allocated(inside, block, requested.min(usable), usable);
+    dispatch::allocated(inside, block, requested.min(usable), usable);
 }
 
 /// The shape of a reallocation: enter, forget the old block, call, record.
@@ -66,11 +67,17 @@ pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Ad
     let moving = Moving::begin(&mut inside, old, usable(old));
     let block = call();
     if !block.is_null() {
-        moving.done(&mut inside, block, size as u64, usable_new(block, size as u64));
+        dispatch::reallocated(
+            &mut inside,
+            moving,
+            block,
+            size as u64,
+            usable_new(block, size as u64),
+        );
     } else if size == 0 {
-        moving.freed(&mut inside);
+        dispatch::reallocation_freed(&mut inside, moving);
     } else {
-        moving.failed(&mut inside);
+        dispatch::reallocation_failed(&mut inside, moving);
     }
     block
 }
@@ -98,7 +105,7 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
         return call();
     };
     trace::stands_here(&mut inside);
-    record::freed(&mut inside, block, usable(block));
+    dispatch::freed(&mut inside, block, usable(block));
     call();
 }
 

@@ -3,8 +3,9 @@
 
 use crate::front::Preload;
 use core::sync::atomic::Ordering::Relaxed;
-use heaptide_recorder::event::process::{State, process, start_early};
-use heaptide_recorder::event::{stacks, trace};
+use heaptide_recorder::event::process::{State, process};
+use heaptide_recorder::event::start::start_early;
+use heaptide_recorder::event::{threads, trace_extents};
 use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined::{CONFINED, NO_COUNTER};
 use heaptide_recorder::sys::memory;
@@ -25,17 +26,17 @@ pub fn begin(strict: bool) -> Before {
     let before = Before {
         confined: CONFINED.load(Relaxed),
         no_counter: NO_COUNTER.load(Relaxed),
-        clock: trace::clock(),
+        clock: trace_extents::clock(),
     };
     start_early::<Preload>(); // a forked child, which could not make its profile later
     if p.state() == State::Active {
         profile::reserve_ahead(p, AHEAD);
         memory::prepare_ahead();
-        stacks::learn_stack::<Preload>();
+        threads::learn_stack::<Preload>();
     }
     if strict {
         NO_COUNTER.store(true, Relaxed); // older kernels forbid it with all else
-        trace::stop_clock();
+        trace_extents::stop_clock();
     }
     CONFINED.fetch_max(if strict { 2 } else { 1 }, Relaxed);
     before
@@ -46,6 +47,6 @@ impl Before {
     pub fn take_back(self) {
         CONFINED.store(self.confined, Relaxed);
         NO_COUNTER.store(self.no_counter, Relaxed);
-        trace::set_clock(self.clock);
+        trace_extents::set_clock(self.clock);
     }
 }

@@ -17,8 +17,9 @@ use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::options::{
-    HandedOn, Options, PATH_MAX, Text, file_of, is_recorder, is_separator,
+    HandedOn, Options, PATH_MAX, file_of, is_recorder, is_separator,
 };
+use heaptide_recorder::sys::text::Text;
 use heaptide_recorder::sys::tls::tls;
 
 /// Strings, of which the last is followed by null.

@@ -4,9 +4,8 @@ use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, call_real, usable}
 use crate::calls::{aligned, allocate, reallocate, release};
 use crate::front::Preload;
 use crate::next_symbol::Real;
-use heaptide_recorder::event::lane::Inside;
-use heaptide_recorder::event::record::{self, Entry};
-use heaptide_recorder::event::stacks::here;
+use heaptide_recorder::event::dispatch;
+use heaptide_recorder::event::inside::{Entry, Inside, here};
 
 /// jemalloc's flags: the logarithm of the alignment in the low bits, then "zeroed".
 const MALLOCX_LG_ALIGN: usize = 63;
@@ -87,7 +86,7 @@ pub unsafe extern "C" fn xallocx(block: Address, size: usize, extra: usize, flag
         let before = usable(block);
         let after = call_real!(REAL, F, (block, size, extra, flags), before as usize);
         if after as u64 != before {
-            record::resized(&mut inside, block, size as u64, before, usable(block));
+            dispatch::resized(&mut inside, block, size as u64, before, usable(block));
         }
         after
     }

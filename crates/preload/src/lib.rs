@@ -24,11 +24,11 @@ mod next_symbol;
 mod operators;
 
 use front::Preload;
-use heaptide_recorder::event::{exit, process};
+use heaptide_recorder::event::{exit, start};
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {
-    process::start_early::<Preload>();
+    start::start_early::<Preload>();
     exit::register();
 }
 

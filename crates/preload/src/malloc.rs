@@ -4,10 +4,9 @@ use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, call_real, usable}
 use crate::calls::{aligned, allocate, allocated, reallocate, release};
 use crate::front::Preload;
 use crate::next_symbol::Real;
-use heaptide_recorder::event::fast_path;
-use heaptide_recorder::event::lane::Inside;
-use heaptide_recorder::event::record::{self, Entry};
-use heaptide_recorder::event::stacks::here;
+use heaptide_recorder::event::inside::{Entry, Inside, here};
+use heaptide_recorder::event::record;
+use heaptide_recorder::event::{dispatch, fast_path};
 
 static REAL_REALLOC: Real = Real::new(b"realloc\0");
 
@@ -89,7 +88,7 @@ pub unsafe extern "C" fn posix_memalign_body(
         };
         let status = call_real!(real, F, (out, alignment, size), ENOMEM);
         if status != 0 {
-            record::failed(&mut inside);
+            dispatch::failed(&mut inside);
         } else if !(*out).is_null() {
             allocated(&mut inside, *out, size as u64);
         }
@@ -164,7 +163,7 @@ unsafe fn free_somehow(block: Address) {
 fn freed(block: Address) {
     if !block.is_null() {
         match Inside::enter::<Preload>(here()) {
-            Some(mut inside) => record::freed(&mut inside, block, usable(block)),
+            Some(mut inside) => dispatch::freed(&mut inside, block, usable(block)),
             None => record::freed_nested(block, || usable(block)),
         }
     }

@@ -6,7 +6,7 @@ use crate::next_symbol::Real;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::event::process::{Process, process};
-use heaptide_recorder::store::modules::each_mapping;
+use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::{confined, kernel, memory, own_stack};
 

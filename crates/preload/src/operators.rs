@@ -3,7 +3,7 @@
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, call_real};
 use crate::calls::{allocate, allocate_or, release};
 use crate::next_symbol::Real;
-use heaptide_recorder::event::record::Entry;
+use heaptide_recorder::event::inside::Entry;
 use heaptide_recorder::sys::tls::tls;
 
 /// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so

@@ -3,16 +3,17 @@
 //! Every one is a few lines: enter the recorder, do it, leave. A thread that is inside already, in
 //! a monitor or a signal handler, gets nothing done.
 
-use crate::api::marks::{self, Patience};
-use crate::api::monitors::{self, Monitor};
 use crate::api::regions::{self, Block, Label};
-use crate::api::thread_measure::{self, Measurement};
-use crate::api::{control, windows};
-use crate::event::lane::{Inside, LaneState};
+use crate::api::{control, monitors, windows};
+use crate::event::inside::{Entry, Inside, here};
+use crate::event::lane::LaneState;
+use crate::event::marks::{self, Patience};
+use crate::event::monitors::{Monitor, is_calling};
 use crate::event::process::{State, process};
-use crate::event::record::{self, Entry};
-use crate::event::stacks::here;
+use crate::event::record;
+use crate::event::requests;
 use crate::event::stats::{self, Figures, Histograms};
+use crate::event::thread_measure::{self, Measurement};
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
@@ -107,7 +108,7 @@ fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
     }
     // SAFETY: the thread's own lane, which is only read.
     match unsafe { ((*tls()).lane as *const LaneState).as_ref() } {
-        Some(lane) if monitors::is_calling(lane) => act(lane.index()),
+        Some(lane) if is_calling(lane) => act(lane.index()),
         _ => R::default(),
     }
 }
@@ -413,7 +414,7 @@ pub extern "C" fn active<F: Front>(whole_process: i32) -> i32 {
 }
 
 pub extern "C" fn threshold<F: Front>(limit: usize, below: i32) {
-    with_lane::<F, _>(|_| control::threshold(limit as u64, below != 0));
+    with_lane::<F, _>(|_| requests::threshold(limit as u64, below != 0));
 }
 
 pub extern "C" fn reset<F: Front>() -> i32 {
@@ -421,12 +422,14 @@ pub extern "C" fn reset<F: Front>() -> i32 {
 }
 
 pub extern "C" fn flush<F: Front>() {
-    with_lane::<F, _>(control::flush);
+    with_lane::<F, _>(requests::flush);
 }
 
 pub unsafe extern "C" fn totals<F: Front>(out: *mut Figures) {
     // SAFETY: the interface's contract.
-    unsafe { out.write(with_lane_index::<F, _>(|_| stats::totals(process()))) };
+    unsafe {
+        out.write(with_lane_index::<F, _>(|_| stats::totals(process(), &marks::sums_at_reset())))
+    };
 }
 
 pub unsafe extern "C" fn thread<F: Front>(out: *mut Figures) {
@@ -447,7 +450,7 @@ pub unsafe extern "C" fn histograms<F: Front>(out: *mut Histograms) {
     // SAFETY: the interface's contract: room for three arrays of numbers, for which zero is one.
     unsafe {
         core::ptr::write_bytes(out, 0, 1);
-        with_lane_index::<F, _>(|_| stats::histograms(process(), &mut *out));
+        with_lane_index::<F, _>(|_| stats::histograms(&mut *out));
     }
 }
 

@@ -1,79 +1,14 @@
 //! Windows: named intervals of the whole process, each with its own peak. They nest and overlap as
 //! they like.
-//!
-//! A window costs nothing while it is open but what the process's own peak costs: threads look up
-//! when live rises above the lowest peak of an open window, or when they publish.
 
 use crate::event::lane::LaneState;
-use crate::event::peak::bound_bytes;
 use crate::event::process::{Process, process};
 use crate::event::stats::{self, Figures};
-use crate::store::profile::{self, Cursor};
-use crate::sys::locked::Locked;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32};
-use heaptide_format::shared::{FileHeader, Sums as SharedSums, Window, Word};
+use crate::event::windows::{self, PLACE_BITS, bound_bytes, opened};
+use crate::store::profile;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use heaptide_format::shared::{Sums as SharedSums, Window, Word};
 use heaptide_format::{Kind, Loss, Sums};
-
-/// Windows that may be open at once.
-const OPEN_MAX: usize = 64;
-/// The low bits of a window's number are its place, the rest counts.
-const PLACE_BITS: u32 = 6;
-
-/// The open windows.
-pub struct Windows {
-    records: Locked<Cursor>,
-    open: [AtomicPtr<Window>; OPEN_MAX],
-    numbers: [AtomicU32; OPEN_MAX],
-    count: AtomicU32,
-    opened: AtomicU32,
-    /// The lowest peak of an open window; only with `count` > 0.
-    lowest: AtomicI64,
-}
-
-impl Windows {
-    /// Live above this is a new peak of some window.
-    #[inline(always)]
-    pub fn bound(&self) -> i64 {
-        if self.count.load(Relaxed) == 0 { i64::MAX } else { self.lowest.load(Relaxed) }
-    }
-
-    /// Live has come to `bytes`.
-    #[inline(always)]
-    pub fn rise(&self, bytes: i64, header: &FileHeader, alone: bool) {
-        if bytes > self.bound() {
-            self.rise_above(bytes, header, alone);
-        }
-    }
-
-    #[inline(never)]
-    fn rise_above(&self, bytes: i64, header: &FileHeader, alone: bool) {
-        let mut lowest = i64::MAX;
-        for window in &self.open {
-            let Some(window) = opened(window) else {
-                continue;
-            };
-            let before = window.peak_bytes.fetch_max(bytes as u64, AcqRel);
-            lowest = lowest.min(before.max(bytes as u64) as i64);
-            if !alone {
-                window.peak_bound_bytes.fetch_max(bound_bytes(header), Relaxed);
-            }
-        }
-        self.lowest.store(lowest, Relaxed);
-    }
-
-    fn place(&self, number: u32) -> Option<usize> {
-        let place = number as usize & (OPEN_MAX - 1);
-        let open = number != 0 && self.numbers[place].load(Acquire) == number;
-        open.then_some(place)
-    }
-}
-
-/// The record of an open window.
-fn opened(place: &AtomicPtr<Window>) -> Option<&'static Window> {
-    // SAFETY: null, or a record, which stays mapped.
-    unsafe { place.load(Acquire).as_ref() }
-}
 
 fn set_sums(record: &SharedSums, sums: &Sums) {
     record.allocations.set(sums.allocations);
@@ -100,7 +35,7 @@ fn sums_of(record: &SharedSums) -> Sums {
 /// Opens a window; its number, or 0.
 pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let p = process();
-    let windows = &p.windows;
+    let windows = windows::open();
     let Some(mut records) = windows.records.acquire() else {
         return 0;
     };
@@ -112,7 +47,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     };
     lane.live.publish(p, lane.header);
     let live = lane.live.seen().max(0);
-    record.name.set(profile::string(p, name).number());
+    record.name.set(profile::string(name).number());
     record.open.set(1);
     record.begin_time_ns.set(p.now());
     set_sums(&record.begin, &stats::sums(p));
@@ -135,7 +70,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
 /// Closes a window and says what was in it; none if it is not open.
 pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let p = process();
-    let windows = &p.windows;
+    let windows = windows::open();
     let _held = windows.records.acquire()?;
     let place = windows.place(number)?;
     let figures = so_far(p, lane, place);
@@ -155,14 +90,14 @@ pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
 /// What is in an open window so far.
 pub fn figures(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let p = process();
-    let _held = p.windows.records.acquire()?;
-    let place = p.windows.place(number)?;
+    let _held = windows::open().records.acquire()?;
+    let place = windows::open().place(number)?;
     Some(so_far(p, lane, place))
 }
 
 fn so_far(p: &Process, lane: &mut LaneState, place: usize) -> Figures {
     lane.live.publish(p, lane.header);
-    let Some(record) = opened(&p.windows.open[place]) else {
+    let Some(record) = opened(&windows::open().open[place]) else {
         return Figures::default();
     };
     let mut figures = Figures::of(&stats::between(&sums_of(&record.begin), &stats::sums(p)));

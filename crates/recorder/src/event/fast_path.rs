@@ -2,66 +2,27 @@
 //! and no sample due, in processes that only monitors observe, with trusted block headers.
 //!
 //! Each function first checks these conditions and changes nothing if one does not hold; then
-//! [`crate::event::record`] takes the event. Because nothing is called, few registers are
+//! [`crate::event::dispatch`] passes on the event. Because nothing is called, few registers are
 //! needed; that is half of what counting costs. Every counter is written by one instruction.
 
-use crate::api::{control, monitors};
 use crate::event::lane::LaneState;
-use crate::event::process::process;
-use crate::event::record::MAYBE_UNMAPPED;
+use crate::event::monitors;
+use crate::store::control_words;
 use crate::store::ids::SiteId;
 use crate::store::sites::own_word;
-use crate::sys::front::{self, Front};
+use crate::sys::front::Front;
 use crate::sys::tls::tls;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::AtomicU64;
 use heaptide_format::shared::Word;
 use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
 
+/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
+/// perhaps.
+pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
-
-/// Leaves of the shadow table that a lane remembers, by region; a power of two.
-pub const LEAVES: usize = 16;
-/// What tells a block's leaf: its region, and the half for blocks aligned to 8 only.
-const LEAF_KEY: u64 = !0 << REGION_BITS | 8;
-const REGION_BITS: u32 = crate::store::shadow::REGION_BITS;
-
-/// A leaf that was used: its key, and the place that its words count from.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Leaf {
-    key: u64,
-    /// Address of the word of address 0, were it in this leaf.
-    origin: u64,
-}
-
-impl Leaf {
-    pub const NONE: Leaf = Leaf { key: !0, origin: 0 };
-}
-
-#[inline(always)]
-fn place(block: u64) -> usize {
-    (block >> REGION_BITS) as usize % LEAVES
-}
-
-/// The shadow word of a block, if its leaf is remembered.
-#[inline(always)]
-fn word(lane: &LaneState, block: u64) -> Option<&'static AtomicU32> {
-    let leaf = &lane.leaves[place(block)];
-    let address = leaf.origin.wrapping_add((block >> 4) * 4);
-    // SAFETY: leaves are never unmapped, and the block is in this one.
-    (leaf.key == block & LEAF_KEY).then(|| unsafe { &*(address as *const AtomicU32) })
-}
-
-/// Remembers a block's leaf.
-#[inline(always)]
-pub fn remember(lane: &mut LaneState, block: *const u8, word: &'static AtomicU32) {
-    let block = block as u64;
-    let origin = (word.as_ptr() as u64).wrapping_sub((block >> 4) * 4);
-    lane.leaves[place(block)] = Leaf { key: block & LEAF_KEY, origin };
-}
 
 /// What became of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,7 +40,7 @@ pub enum Done {
 /// Whether nobody but monitors observes the process, and whether they do.
 #[inline(always)]
 fn observers(lane: &LaneState) -> (bool, bool) {
-    let words = control::words(lane.header).get();
+    let words = control_words::words(lane.header).get();
     (words & !(CONTROL_MONITORS as u64) == 0, words != 0)
 }
 
@@ -104,7 +65,7 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     }
     if mode == SCOPES {
         let (id, site) = (lane.place.here, lane.place.here_record);
-        let Some(word) = word(lane, block as u64) else {
+        let Some(word) = lane.leaves.word(block) else {
             return Done::No;
         };
         let current = site.epoch.get() == lane.header.epoch.get();
@@ -171,7 +132,7 @@ pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
             lane.last_block = core::ptr::null_mut();
         }
     } else {
-        let Some(word) = word(lane, block as u64) else {
+        let Some(word) = lane.leaves.word(block) else {
             return Done::No;
         };
         let (id, place) = (SiteId::new(word.get()), &lane.place);
@@ -207,22 +168,4 @@ fn class(classes: &[AtomicU64; SIZE_CLASSES], bytes: u64) -> &AtomicU64 {
     let class = 63 - (bytes << 1 | 1).leading_zeros() as usize;
     // SAFETY: at most 63.
     unsafe { classes.get_unchecked(class) }
-}
-
-/// The general way has a look at what keeps a lane from the usual one.
-#[inline(always)]
-pub fn settle(lane: &mut LaneState) {
-    let usual = lane.flags == 0 && !lane.is_traced() && front::sizes_are_at_hand();
-    lane.quick = if usual { lane.mode } else { 0 };
-}
-
-/// The shadow word of a block on the general way, remembered for the usual one.
-#[inline(always)]
-pub fn find_word(lane: &mut LaneState, block: *const u8) -> Option<&'static AtomicU32> {
-    if let Some(word) = word(lane, block as u64) {
-        return Some(word);
-    }
-    let word = process().shadow.word(block)?;
-    remember(lane, block, word);
-    Some(word)
 }

@@ -10,6 +10,7 @@
 //! without a trace.
 
 use crate::event::process::Process;
+use crate::event::windows::{self, bound_bytes};
 use crate::sys::clock;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use heaptide_format::PEAK_BATCH;
@@ -20,11 +21,6 @@ pub const BATCH: i64 = PEAK_BATCH as i64;
 /// The time of a peak stays that of one so many ticks of the time stamp counter before: half a
 /// millisecond at 2 GHz.
 const SAME_TIME: u64 = 1 << 20;
-
-/// How exact a peak is of as many threads as there were at once.
-pub fn bound_bytes(header: &FileHeader) -> u64 {
-    header.lanes_at_once.get() as u64 * PEAK_BATCH
-}
 
 /// A lane's view of live bytes.
 #[repr(C)]
@@ -57,7 +53,7 @@ impl Live {
         self.high = self.published + BATCH;
         if !p.threaded.load(Relaxed) {
             let peak = header.peak_bytes.get() as i64;
-            let peak = peak.min(p.windows.bound());
+            let peak = peak.min(windows::open().bound());
             self.high = self.high.min((peak - self.others).max(self.own));
         }
         self.low = self.published - BATCH;
@@ -123,7 +119,7 @@ impl Live {
         // published.
         self.others = header.published_live.get() - self.published;
         let live = self.seen();
-        p.windows.rise(live, header, true);
+        windows::open().rise(live, header, true);
         let new_high = live > header.peak_bytes.get() as i64;
         if new_high {
             if self.fallen {
@@ -147,7 +143,7 @@ impl Live {
         let live = self.tell(header);
         let shared = p.threaded.load(Relaxed) && live > 0;
         if shared {
-            p.windows.rise(live, header, false);
+            windows::open().rise(live, header, false);
         }
         let raised = shared && self.raise_shared(p, header, live as u64);
         self.set_bounds(p, header);

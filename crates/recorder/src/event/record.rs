@@ -1,10 +1,11 @@
-//! What an allocation, a free and a reallocation do to the counters: the hot path.
+//! What an allocation, a free and a reallocation do to the counters.
 
-use crate::api::{monitors, regions};
-use crate::event::lane::{Inside, LaneState};
+use crate::event::fast_path::MAYBE_UNMAPPED;
+use crate::event::inside::{Entry, Inside};
+use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
 use crate::event::stacks::{self, OTHER_STACKS};
-use crate::event::{fast_path, slow_path, timeline, trace};
+use crate::event::{monitors, regions, timeline, trace};
 use crate::store::ids::{NodeId, SiteId};
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
@@ -12,46 +13,10 @@ use crate::store::sites::{self, Dimensions};
 use crate::sys::front::Front;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
-use heaptide_format::{Loss, Mode, size_class};
+use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, Gap, Loss, Mode, size_class};
 use heaptide_trace::Record;
-use heaptide_unwind::stack::Registers;
 
-/// The registers at the entry of a hook.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    /// Points at the return address.
-    pub sp: u64,
-    pub bp: u64,
-}
-
-impl Entry {
-    /// The return address.
-    pub fn caller(self) -> u64 {
-        // SAFETY: at the entry of a function it is on top of the stack.
-        unsafe { *(self.sp as *const u64) }
-    }
-
-    #[inline(always)]
-    pub fn registers(self) -> Registers {
-        Registers { pc: self.caller(), sp: self.sp + 8, bp: self.bp }
-    }
-}
-
-/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
-/// perhaps.
-pub const MAYBE_UNMAPPED: u64 = 64 << 10;
-
-/// A block of `usable` bytes was allocated for a request of `requested`.
-#[inline(always)]
-pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
-    let lane = inside.lane();
-    fast_path::settle(lane);
-    if lane.is_attended() {
-        return slow_path::allocated(inside, block, requested, usable);
-    }
-    record_allocated(inside, block, requested, usable);
-}
-
+/// Counts an allocation.
 #[inline(always)]
 pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
@@ -68,8 +33,8 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
     }
 }
 
-/// The same where a threshold may say that this request gets no stack.
-pub fn allocated_attended(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+/// Counts an allocation where a threshold or sizes may choose its site.
+pub fn record_chosen(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
     match site_of_request(lane, entry, requested) {
@@ -96,7 +61,7 @@ fn record_with_stack(inside: &mut Inside, block: *mut u8, requested: u64, usable
 #[inline(always)]
 fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u64, usable: u64) {
     let p = process();
-    match fast_path::find_word(lane, block) {
+    match lane.leaves.find(&p.shadow, block) {
         Some(word) => word.set(site.number()),
         None if p.shadow.put(block, site.number()) => {}
         None => return p.lost(Loss::NoShadow),
@@ -160,13 +125,28 @@ fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<Si
     if lane.mode == Mode::Scopes as u32 {
         return Some(site_of_scope(lane));
     }
-    match slow_path::gap(lane, requested) {
+    match gap(lane, requested) {
         Some(gap) => {
             let node = stacks::gap(lane, gap);
             let site = sites::of_node(&mut lane.place, node);
             Some(or_base(lane, site))
         }
         None => Some(site_here(lane, entry)),
+    }
+}
+
+/// What stands for the stack of a request on the other side of the threshold.
+#[inline(always)]
+fn gap(lane: &LaneState, requested: u64) -> Option<Gap> {
+    let (control, _) = lane.words();
+    if control & CONTROL_THRESHOLD == 0 {
+        return None;
+    }
+    let threshold = lane.header.threshold_bytes.get();
+    match (control & CONTROL_FEWER != 0, requested < threshold) {
+        (false, true) => Some(Gap::BelowThreshold),
+        (true, false) => Some(Gap::AboveThreshold),
+        _ => None,
     }
 }
 
@@ -200,15 +180,6 @@ fn count_plainly(lane: &mut LaneState, requested: u64) {
     largest.set(largest.get().max(requested));
 }
 
-/// A block of `usable` bytes is about to be freed.
-#[inline(never)]
-pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
-    if inside.lane().is_attended() {
-        return slow_path::freed(inside, block, usable);
-    }
-    record_freed(inside.lane(), block, usable);
-}
-
 /// False if the block was not known.
 #[inline(always)]
 pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
@@ -220,7 +191,8 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
         lane.live.shrink(process(), lane.header, -(usable as i64));
         lane.record.temporary.add(temporary as u64);
     } else {
-        let site = SiteId::new(fast_path::find_word(lane, block).map_or(0, shadow::take_word));
+        let word = lane.leaves.find(&process().shadow, block);
+        let site = SiteId::new(word.map_or(0, shadow::take_word));
         if site.is_none() {
             unmatched(lane);
             return false;
@@ -303,7 +275,7 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
 /// Charges a free that no lane counts; the process does, for its sums and its live bytes.
 fn charge_nested(p: &Process, block: *mut u8, site: SiteId, usable: u64) {
     if site.is_labelled() {
-        regions::block_ended(block, site, regions::NOBODY);
+        regions::block_ended(block, site, NOBODY);
     }
     p.nested_frees.fetch_add(1, Relaxed);
     p.nested_bytes.fetch_add(usable, Relaxed);
@@ -312,15 +284,12 @@ fn charge_nested(p: &Process, block: *mut u8, site: SiteId, usable: u64) {
     sites::freed_remotely(site.record(), 1, usable, header.epoch.get());
 }
 
-/// A request failed. It counts there and nowhere else.
+/// Counts a request that failed. It counts there and nowhere else.
 #[cold]
 #[inline(never)]
-pub fn failed(inside: &mut Inside) {
+pub fn record_failed(inside: &mut Inside) {
     let entry = inside.entry();
     let lane = inside.lane();
-    if lane.is_attended() && !slow_path::failed(lane) {
-        return;
-    }
     lane.record.failed.add(1);
     if let Some(site) = site_of_mode(lane, entry, 0) {
         let failed = &site.record().failed;
@@ -351,36 +320,6 @@ impl Moving {
             trace::moving(inside.lane(), block);
         }
         Moving { block, usable, site }
-    }
-
-    /// It failed: the old block is as it was.
-    pub fn failed(self, inside: &mut Inside) {
-        if !self.site.is_none() {
-            process().shadow.put(self.block, self.site.number());
-            trace::tell(inside.lane(), &Record::StillThere);
-        }
-        failed(inside);
-        monitors::moved(inside.lane());
-    }
-
-    /// It was a request for nothing, and the old block was freed.
-    pub fn freed(self, inside: &mut Inside) {
-        if inside.lane().is_attended() {
-            return slow_path::released(inside, self);
-        }
-        self.release_old(inside.lane());
-        monitors::moved(inside.lane());
-    }
-
-    /// It succeeded: one allocation here, one free of the old block. Moved: both were live for a
-    /// moment. In place: only the difference ever was.
-    #[inline(always)]
-    pub fn done(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
-        if inside.lane().is_attended() {
-            return slow_path::reallocated(inside, self, block, requested, usable);
-        }
-        self.record(inside, block, requested, usable);
-        monitors::moved(inside.lane());
     }
 
     /// Whether the old block was one that is recorded.
@@ -427,6 +366,14 @@ impl Moving {
             count_free(lane, self.usable);
         } else {
             self.charge_old(lane);
+        }
+    }
+
+    /// The reallocation failed: the old block is as it was.
+    pub fn take_back(self, lane: &mut LaneState) {
+        if !self.site.is_none() {
+            process().shadow.put(self.block, self.site.number());
+            trace::tell(lane, &Record::StillThere);
         }
     }
 
@@ -482,13 +429,19 @@ impl MovingNested {
 
 /// A block was resized in place by a call that has no stack of its own: a reallocation at the
 /// block's site, or where another lane's counters are not ours to write, at ours without a stack.
-pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64, after: u64) {
-    let lane = inside.lane();
+/// False if the block is not known.
+pub fn record_resized(
+    lane: &mut LaneState,
+    block: *mut u8,
+    requested: u64,
+    before: u64,
+    after: u64,
+) -> bool {
     let p = process();
     let counters = lane.mode == Mode::Counters as u32;
     let site = SiteId::new(if counters { 0 } else { p.shadow.take(block) });
     if !counters && site.is_none() {
-        return;
+        return false;
     }
     let change = after as i64 - before as i64;
     let rose = if change > 0 {
@@ -515,7 +468,5 @@ pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64,
     }
     count(lane, requested, after);
     count_free(lane, before);
-    if lane.is_attended() {
-        slow_path::resized(lane, block, before, requested, after);
-    }
+    true
 }

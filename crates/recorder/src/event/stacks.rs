@@ -1,15 +1,14 @@
 //! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
 
-use crate::event::lane::{BUFFER, Inside, LaneState, MEMOS, RANGES, RECALL};
+use crate::event::lane::{BUFFER, LaneState, MEMOS, RANGES, RECALL};
 use crate::event::process::{Process, process};
-use crate::event::record::Entry;
 use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::rules;
-use crate::sys::front::{self, Front};
+use crate::sys::front;
+use crate::sys::maps;
 use crate::sys::range::Range;
 use crate::sys::{confined, own_stack};
-use core::arch::asm;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{Node, Word};
@@ -57,21 +56,15 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
     NodeId::new(node)
 }
 
-/// Looks up the calling thread's stack while that can still be done.
-pub fn learn_stack<F: Front>() {
-    let here = here();
-    if let Some(mut inside) = Inside::enter::<F>(here) {
-        settle(inside.lane(), process(), here.sp);
-    }
-}
+/// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as
+/// stacks are.
+const MAX_DEPTH: usize = 16_384;
+/// The same where address space is scarce.
+const MAX_DEPTH_SCARCE: usize = 1024;
 
-/// The place of a hook that takes no stack.
-#[inline(always)]
-pub fn here() -> Entry {
-    let sp: u64;
-    // SAFETY: reads a register.
-    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
-    Entry { sp, bp: 0 }
+/// The unwinder's limit of frames a stack in this process.
+pub fn max_depth(p: &Process) -> usize {
+    if p.scarce.load(Relaxed) { MAX_DEPTH_SCARCE } else { MAX_DEPTH }
 }
 
 /// The node that stands for stacks left out.
@@ -160,7 +153,7 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
 /// The thread is on another stack than last time, or what was known of stacks may be stale.
 #[cold]
 #[inline(never)]
-fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
+pub fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
     let generation = p.generation.load(Acquire);
     if lane.generation != generation {
         lane.generation = generation;
@@ -204,7 +197,7 @@ fn range_of(lane: &mut LaneState, sp: u64) -> Range {
     }
     // SAFETY: the lane's own buffer.
     let buffer = unsafe { core::slice::from_raw_parts_mut(lane.buffer, BUFFER) };
-    let Some(range) = modules::mapping_of(sp, buffer) else {
+    let Some(range) = maps::mapping_of(sp, buffer) else {
         return Range { low: sp, high: (sp | 4095) + 1 };
     };
     let slot = lane.range_next as usize % RANGES;
@@ -293,7 +286,7 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
     // SAFETY: the lane's own buffer.
     let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, BUFFER) };
     let at = if exact { pc } else { pc - 1 };
-    let (step, module) = match p.modules.code_at(at, buffer) {
+    let (step, module) = match modules::modules().code_at(at, buffer) {
         Code::Module(index, sections) => {
             let step = table::step_at(&sections, at);
             (step.unwrap_or_else(|| without_table(pc)), index)
@@ -342,7 +335,10 @@ impl Tree<'_> {
 impl Nodes for Tree<'_> {
     #[inline(always)]
     fn key(&self, node: u32) -> u64 {
-        NodeId::new(node).record().key.get()
+        let key = &NodeId::new(node).record().key;
+        // SAFETY: written before the node was linked, and not after. Unlike an atomic load this can
+        // be an operand of a comparison.
+        unsafe { *key.as_ptr() }
     }
 
     #[inline(always)]

@@ -2,8 +2,8 @@
 
 use crate::event::lane::{self, LaneState};
 use crate::event::process::Process;
-use crate::store::ids::ScopeId;
-use crate::store::profile::{self, Record};
+use crate::store::ids::{Record, ScopeId};
+use crate::store::profile;
 use crate::store::{scopes, sites};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{ExtentHeader, Key, Site, Word};
@@ -56,7 +56,7 @@ impl Figures {
 /// Sums of all lanes at this moment, each of a slightly different one.
 pub fn sums(p: &Process) -> Sums {
     let mut all = Sums::default();
-    for &lane in lane::all(p) {
+    for &lane in lane::all() {
         // SAFETY: lanes stay mapped; of another thread's, words are read that it may be writing.
         add(&mut all, &of_lane(unsafe { &*lane }));
     }
@@ -101,12 +101,10 @@ pub fn between(before: &Sums, now: &Sums) -> Sums {
     change
 }
 
-/// The process since its start or its last reset. Live is all that is live.
-pub fn totals(p: &Process) -> Figures {
+/// The process since its start or its last reset, whose sums are given. Live is all that is live.
+pub fn totals(p: &Process, at_reset: &Sums) -> Figures {
     let now = sums(p);
-    // SAFETY: written under the moments' lock; a torn reading is of a reset just made.
-    let before = unsafe { *p.moments.sums_at_reset.0.get() };
-    let mut figures = Figures::of(&between(&before, &now));
+    let mut figures = Figures::of(&between(at_reset, &now));
     let all = Figures::of(&now);
     (figures.live_blocks, figures.live_bytes) = (all.live_blocks, all.live_bytes);
     figures.peak_bytes = p.header().peak_bytes.get().max(all.live_bytes.max(0) as u64);
@@ -115,7 +113,7 @@ pub fn totals(p: &Process) -> Figures {
 }
 
 fn largest(p: &Process) -> u64 {
-    let mut largest = lane::records(p).map(|lane| lane.largest_bytes.get()).max().unwrap_or(0);
+    let mut largest = lane::records().map(|lane| lane.largest_bytes.get()).max().unwrap_or(0);
     each_record(p, Kind::Sites, |site: &'static Site| {
         largest = largest.max(site.largest_bytes.get());
     });
@@ -188,8 +186,8 @@ fn is_path(scope: ScopeId, path: ScopeId, inclusive: bool) -> bool {
     scope == path
 }
 
-pub fn histograms(p: &Process, out: &mut Histograms) {
-    for record in lane::records(p) {
+pub fn histograms(out: &mut Histograms) {
+    for record in lane::records() {
         for class in 0..heaptide_format::SIZE_CLASSES {
             out.requested[class] += record.requested_classes[class].get();
             out.usable[class] += record.usable_classes[class].get();
@@ -199,9 +197,9 @@ pub fn histograms(p: &Process, out: &mut Histograms) {
 }
 
 /// Bytes that no live block is longer than.
-pub fn longest_block(p: &Process) -> u64 {
+pub fn longest_block() -> u64 {
     let mut classes = [0u64; heaptide_format::SIZE_CLASSES];
-    for record in lane::records(p) {
+    for record in lane::records() {
         for (sum, count) in classes.iter_mut().zip(&record.usable_classes) {
             *sum += count.get();
         }

@@ -1,11 +1,16 @@
 //! The process over time: a sample every so many allocated bytes, fewer as the program goes on.
 
-use crate::api::marks;
 use crate::event::lane::LaneState;
+use crate::event::marks;
 use crate::event::process::{Process, process};
 use crate::event::stats;
+use crate::store::profile::Cursor;
+use crate::sys::kernel::Errno;
+use crate::sys::locked::Guarded;
+use crate::sys::wiped::Wiped;
 use crate::sys::{confined, kernel, memory};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::Word;
 use heaptide_format::{Kind, Loss, Sample};
 
@@ -13,6 +18,25 @@ use heaptide_format::{Kind, Loss, Sample};
 const INTERVAL: u64 = 256 << 10;
 /// After this many samples the interval doubles, and again after as many more.
 const PER_DOUBLING: u32 = 1024;
+
+/// What the lanes share about samples. Zero is: none yet.
+struct Timeline {
+    /// Where samples go; used under the timeline's lock in the header.
+    cursor: Guarded<Cursor>,
+    /// Usable bytes between samples.
+    interval: AtomicU64,
+    samples: AtomicU32,
+}
+
+// SAFETY: zero is a valid value of every field.
+static TIMELINE: Wiped<Timeline> = unsafe { Wiped::new() };
+
+/// Has a forked child find no samples.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    TIMELINE.wipe_in_children()
+}
 
 /// Takes a sample, and sets the lane's way to the next.
 #[cold]
@@ -22,18 +46,21 @@ pub fn sample(lane: &mut LaneState) {
     lane.follow_renaming();
     lane.tell_work();
     let allocated = lane.record.usable_bytes.get();
-    lane.next_sample = allocated + p.sample_interval.load(Relaxed).max(INTERVAL);
+    lane.next_sample = allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL);
     let lock = &p.header().timeline_lock;
     if lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         return;
     }
     write(p, lane);
-    let count = p.sample_count.fetch_add(1, Relaxed) + 1;
+    let count = TIMELINE.get().samples.fetch_add(1, Relaxed) + 1;
     if count.is_multiple_of(PER_DOUBLING) {
-        p.sample_interval.store(p.sample_interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
+        TIMELINE
+            .get()
+            .interval
+            .store(TIMELINE.get().interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
     }
     lock.store(0, Release);
-    marks::snapshot_if_due(p, p.now(), lane.index());
+    marks::snapshot_if_due(p.now(), lane.index());
 }
 
 fn write(p: &Process, lane: &LaneState) {
@@ -56,7 +83,7 @@ fn write(p: &Process, lane: &LaneState) {
         virtual_bytes: address_space,
     };
     // SAFETY: the cursor is used under the timeline's lock.
-    let cursor = unsafe { &mut *p.timeline.0.get() };
+    let cursor = unsafe { &mut *TIMELINE.get().cursor.0.get() };
     if cursor.write(Kind::Timeline, lane.index(), sample).is_none() {
         p.lost(Loss::NoSample);
     }

@@ -1,13 +1,29 @@
 //! Ids of records: positions in the profile. The one place where an id becomes an address, and an
 //! address an id.
 
-use crate::store::profile::Record;
 use crate::store::shared::store;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::{Key, Node, Scope, Site};
 use heaptide_format::{
     KEY_GRANULE, NAME_GRANULE, NODE_GRANULE, Name, SITE_GRANULE, STRING_GRANULE, StringHeader,
 };
+
+/// A record of the profile. What changes after it was committed is atomic.
+///
+/// # Safety
+/// Any bytes are a value of it, and no part of it is a pointer.
+pub unsafe trait Record: 'static {}
+
+// SAFETY: numbers, which do not change.
+unsafe impl Record for heaptide_format::Mark {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::Sample {}
+// SAFETY: numbers, atomic.
+unsafe impl Record for heaptide_format::shared::Lane {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::shared::Module {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::shared::Window {}
 
 macro_rules! ids {
     ($($(#[doc = $text:literal])* $id:ident = $record:ident / $granule:ident;)*) => {

@@ -7,8 +7,10 @@
 use crate::store::ids::{NameId, StringId};
 use crate::store::profile::{self, Cursor};
 use crate::store::shared::{Store, store};
-use crate::sys::locked::Guarded;
+use crate::sys::kernel::Errno;
+use crate::sys::locked::{Guarded, Locked};
 use crate::sys::memory::{self, InChild};
+use crate::sys::wiped::Wiped;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -64,6 +66,28 @@ static LIST: List = List {
     next: Guarded(UnsafeCell::new((core::ptr::null_mut(), 0))),
 };
 
+/// What this process's profile knows of them. Zero is: none.
+struct Names {
+    /// The id of each name, by its number.
+    ids: AtomicPtr<AtomicU32>,
+    /// Attributes whose strings are known.
+    attributes: [AtomicU32; ATTRIBUTES],
+    records: Locked<Cursor>,
+}
+
+/// Attributes whose strings are stored once.
+const ATTRIBUTES: usize = 32;
+
+// SAFETY: zero is a valid value of every field.
+static NAMES: Wiped<Names> = unsafe { Wiped::new() };
+
+/// Has a forked child find no name in its profile.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    NAMES.wipe_in_children()
+}
+
 /// The number of a name; 0 if there is no room for it.
 #[inline(always)]
 pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
@@ -83,7 +107,7 @@ pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
 /// The id of a name in this process's profile; none if it is no name or there is no room.
 #[inline(always)]
 pub fn id(name: u32) -> NameId {
-    let ids = store().name_ids.load(Acquire);
+    let ids = NAMES.get().ids.load(Acquire);
     if ids.is_null() || name == 0 || name > LIST.count.load(Relaxed) {
         return id_made(name);
     }
@@ -215,7 +239,7 @@ impl Known {
 #[cold]
 #[inline(never)]
 fn store_new(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
-    let Some(_held) = p.name_records.acquire() else {
+    let Some(_held) = NAMES.get().records.acquire() else {
         return 0;
     };
     match find(hash, attribute, value) {
@@ -314,7 +338,7 @@ fn id_made(name: u32) -> NameId {
     if name == 0 || name > LIST.count.load(Acquire) || !p.has_profile() {
         return NameId::NONE;
     }
-    let Some(mut records) = p.name_records.acquire() else {
+    let Some(mut records) = NAMES.get().records.acquire() else {
         return NameId::NONE;
     };
     let Some(ids) = ids(p) else {
@@ -323,14 +347,14 @@ fn id_made(name: u32) -> NameId {
     // SAFETY: the array has a word for every name there may be.
     let slot = unsafe { &*ids.add(name as usize) };
     if slot.load(Acquire) == 0 {
-        let id = record(p, &mut records, known(name));
+        let id = record(&mut records, known(name));
         slot.store(id.number(), Release);
     }
     NameId::new(slot.load(Acquire))
 }
 
 fn ids(p: &Store) -> Option<*const AtomicU32> {
-    let known = p.name_ids.load(Acquire);
+    let known = NAMES.get().ids.load(Acquire);
     if !known.is_null() {
         return Some(known);
     }
@@ -340,15 +364,15 @@ fn ids(p: &Store) -> Option<*const AtomicU32> {
     if ids.is_null() {
         return None;
     }
-    p.name_ids.store(ids as *mut AtomicU32, Release);
+    NAMES.get().ids.store(ids as *mut AtomicU32, Release);
     Some(ids as *const AtomicU32)
 }
 
 /// Writes the record.
-fn record(p: &Store, records: &mut Cursor, name: &Known) -> NameId {
-    let attribute = attribute_string(p, name.attribute).number();
+fn record(records: &mut Cursor, name: &Known) -> NameId {
+    let attribute = attribute_string(name.attribute).number();
     let (kind, value) = match name.value {
-        Value::Text(text) => (0, profile::string(p, text).number() as u64),
+        Value::Text(text) => (0, profile::string(text).number() as u64),
         Value::Number(number) => (1, number as u64),
     };
     if attribute == 0 || (kind == 0 && value == 0) {
@@ -359,11 +383,11 @@ fn record(p: &Store, records: &mut Cursor, name: &Known) -> NameId {
 }
 
 /// Attributes are few: their strings are stored once, as far as there is room to remember them.
-fn attribute_string(p: &Store, attribute: &[u8]) -> StringId {
-    for known in &p.attributes {
+fn attribute_string(attribute: &[u8]) -> StringId {
+    for known in &NAMES.get().attributes {
         let string = StringId::new(known.load(Relaxed));
         if string.is_none() {
-            let stored = profile::string(p, attribute);
+            let stored = profile::string(attribute);
             known.store(stored.number(), Relaxed);
             return stored;
         }
@@ -371,7 +395,7 @@ fn attribute_string(p: &Store, attribute: &[u8]) -> StringId {
             return string;
         }
     }
-    profile::string(p, attribute)
+    profile::string(attribute)
 }
 
 #[cfg(test)]

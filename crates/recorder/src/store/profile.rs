@@ -5,13 +5,15 @@
 //! asking the file size limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is
 //! counted and the guest goes on.
 
-use crate::store::ids::StringId;
-use crate::store::modules;
+use crate::store::ids::{Record, StringId};
 use crate::store::shared::{LABELLED, Store, store};
-use crate::sys::kernel::{self, Fd, Path};
+use crate::sys::kernel::{self, Errno, Fd, Path};
+use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
-use crate::sys::options::{Options, PATH_MAX, Text, file_of};
-use crate::sys::{confined, front, own_stack};
+use crate::sys::options::{Options, PATH_MAX, file_of};
+use crate::sys::text::Text;
+use crate::sys::wiped::Wiped;
+use crate::sys::{confined, front, maps, own_stack};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
@@ -49,23 +51,6 @@ pub fn family() -> Option<&'static FileHeader> {
     // SAFETY: the page stays mapped, here and in children.
     unsafe { FAMILY.load(Acquire).as_ref() }
 }
-
-/// A record of the profile. What changes after it was committed is atomic.
-///
-/// # Safety
-/// Any bytes are a value of it, and no part of it is a pointer.
-pub unsafe trait Record: 'static {}
-
-// SAFETY: numbers, which do not change.
-unsafe impl Record for heaptide_format::Mark {}
-// SAFETY: likewise.
-unsafe impl Record for heaptide_format::Sample {}
-// SAFETY: numbers, atomic.
-unsafe impl Record for heaptide_format::shared::Lane {}
-// SAFETY: likewise.
-unsafe impl Record for heaptide_format::shared::Module {}
-// SAFETY: likewise.
-unsafe impl Record for heaptide_format::shared::Window {}
 
 /// A place in an extent, of one kind and one owner, where the next record goes. Zero is: in none.
 #[repr(C)]
@@ -249,7 +234,7 @@ fn renamed(profile: &'static FileHeader) -> Option<&'static Text<PATH_MAX>> {
     own_stack::call(|| {
         let mut buffer = [0u8; 16 << 10];
         let mut found = None;
-        modules::each_mapping(&mut buffer, |mapping| {
+        maps::each_mapping(&mut buffer, |mapping| {
             if mapping.range.holds(core::ptr::from_ref(profile) as u64)
                 && mapping.path.ends_with(PROFILE_SUFFIX.as_bytes())
             {
@@ -401,25 +386,25 @@ fn write_header(
         byte.set(value);
     }
     let exe = Path::new(b"/proc/self/exe\0").and_then(|l| kernel::readlink(l, &mut buffer).ok());
-    header.program.set(string(p, exe.unwrap_or(b"")).number());
-    header.command.set(command(p).number());
+    header.program.set(string(exe.unwrap_or(b"")).number());
+    header.command.set(command().number());
     let host = kernel::host_name();
     let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
     let node = options.place.node();
     let host = if node.is_empty() { &host[..end] } else { node };
-    header.host.set(string(p, host).number());
+    header.host.set(string(host).number());
     if let Some((rank, of)) = options.place.rank() {
         header.rank.set(rank.saturating_add(1));
         header.ranks.set(of);
     }
     let job = options.place.job();
     if !job.is_empty() {
-        header.job.set(string(p, job.bytes()).number());
+        header.job.set(string(job.bytes()).number());
     }
 }
 
 /// The arguments, as the kernel has them.
-fn command(p: &Store) -> StringId {
+fn command() -> StringId {
     let memory = kernel::map_private(STRING_MAX);
     if memory.is_null() {
         return StringId::NONE;
@@ -428,7 +413,7 @@ fn command(p: &Store) -> StringId {
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory, STRING_MAX) };
     let path = Path::new(b"/proc/self/cmdline\0");
     let id = match path.map(|path| kernel::read_file(path, buffer)) {
-        Some(Ok(arguments)) => string(p, arguments),
+        Some(Ok(arguments)) => string(arguments),
         _ => StringId::NONE,
     };
     // SAFETY: nothing refers to it any more.
@@ -436,13 +421,24 @@ fn command(p: &Store) -> StringId {
     id
 }
 
+/// Strings are few and share a cursor.
+// SAFETY: zero is a free lock and a cursor that is in no extent.
+static STRINGS: Wiped<Locked<Cursor>> = unsafe { Wiped::new() };
+
+/// Has a forked child find no place for strings.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    STRINGS.wipe_in_children()
+}
+
 /// Stores a string; none if there is no room.
-pub fn string(p: &Store, text: &[u8]) -> StringId {
+pub fn string(text: &[u8]) -> StringId {
     let text = &text[..text.len().min(STRING_MAX)];
     // One more, so that a zero always follows.
     let bytes = size_of::<StringHeader>() + text.len() + 1;
     let bytes = bytes.next_multiple_of(STRING_GRANULE as usize);
-    let Some(mut cursor) = p.strings.acquire() else {
+    let Some(mut cursor) = STRINGS.get().acquire() else {
         return StringId::NONE;
     };
     let room = cursor.take(Kind::Strings, 0, bytes);

@@ -2,11 +2,9 @@
 //!
 //! It lies in pages that the kernel wipes in a forked child: a child has no profile at first.
 
-use crate::store::modules::Modules;
-use crate::store::profile::Cursor;
 use crate::store::shadow;
 use crate::sys::kernel::Errno;
-use crate::sys::locked::{Lock, Locked};
+use crate::sys::locked::Lock;
 use crate::sys::wiped::Wiped;
 use crate::sys::{clock, confined};
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,13 +19,6 @@ use heaptide_unwind::cache::Slot;
 /// cache with the starts of other pages: the lane's state, the header.
 #[repr(C)]
 pub struct Store {
-    pub modules: Modules,
-    pub attributes: [AtomicU32; 32],
-    /// Names: what each is called in the profile, and attributes whose strings are known.
-    pub name_ids: AtomicPtr<AtomicU32>,
-    pub name_records: Locked<Cursor>,
-    /// Strings are few and share a cursor.
-    pub strings: Locked<Cursor>,
     /// Bytes of address space kept for it.
     pub reserved: AtomicU64,
     /// Bytes of the file that are backed by disk space.

@@ -6,6 +6,7 @@ use crate::sys::kernel::{self, Path};
 use crate::sys::memory::{self, InChild};
 use crate::sys::own_stack;
 use crate::sys::rank::Place;
+use crate::sys::text::{Text, number};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use heaptide_format::Mode;
@@ -246,72 +247,6 @@ fn nanoseconds(seconds: &[u8]) -> u64 {
     whole.saturating_mul(SECOND).saturating_add(part)
 }
 
-/// A decimal number; none if it is none or too large.
-pub fn number(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0u64, |n, &b| match b {
-        b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u64),
-        _ => None,
-    })
-}
-
-/// Bytes in a fixed buffer that always ends with a zero; what does not fit is noted, not stored.
-pub struct Text<const N: usize> {
-    bytes: [u8; N],
-    length: usize,
-    cut: bool,
-}
-
-impl<const N: usize> Text<N> {
-    pub const fn new() -> Text<N> {
-        Text { bytes: [0; N], length: 0, cut: false }
-    }
-
-    pub fn push(&mut self, more: &[u8]) {
-        let room = N - 1 - self.length;
-        let n = more.len().min(room);
-        self.bytes[self.length..self.length + n].copy_from_slice(&more[..n]);
-        self.length += n;
-        self.cut |= n < more.len();
-    }
-
-    pub fn push_number(&mut self, mut n: u64) {
-        let mut digits = [0u8; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (n % 10) as u8;
-            n /= 10;
-            if n == 0 {
-                break;
-            }
-        }
-        self.push(&digits[at..]);
-    }
-
-    pub fn truncate(&mut self, length: usize) {
-        self.bytes[length..].fill(0);
-        self.length = length;
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    /// Whether everything fitted.
-    pub fn is_whole(&self) -> bool {
-        !self.cut
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    /// As a path; none if something did not fit.
-    pub fn path(&self) -> Option<Path<'_>> {
-        if self.cut { None } else { Path::new(&self.bytes) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,18 +301,5 @@ mod tests {
         assert_eq!([number(b"18446744073709551616"), number(b"1x")], [None, None]);
         let seconds: [&[u8]; 4] = [b"2", b"1.5", b"0.0000000019", b"."];
         assert_eq!(seconds.map(nanoseconds), [2_000_000_000, 1_500_000_000, 1, 0]);
-    }
-
-    #[test]
-    fn text_that_does_not_fit_is_no_path() {
-        let mut text = Text::<8>::new();
-        text.push(b"abc");
-        text.push_number(40);
-        assert!(text.is_whole() && text.path().is_some());
-        text.push(b"def");
-        assert_eq!((text.bytes(), text.is_whole()), (&b"abc40de"[..], false));
-        assert!(text.path().is_none());
-        text.truncate(3);
-        assert_eq!(text.bytes(), b"abc");
     }
 }

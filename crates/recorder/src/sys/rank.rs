@@ -1,6 +1,6 @@
 //! The process's place in a parallel job, as launchers tell it in the environment.
 
-use crate::sys::options::{Text, number};
+use crate::sys::text::{Text, number};
 
 /// The longest name of a job or host that is kept.
 const NAME_MAX: usize = 256;

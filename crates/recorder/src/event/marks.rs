@@ -4,12 +4,15 @@
 //! a copy too: figures are counted from it, and the peak begins anew. Nothing is set to zero, so
 //! nothing is lost and live stays right.
 
+use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::store::profile::{self, Cursor};
 use crate::sys::kernel::{self, Errno, Fd, Path};
 use crate::sys::locked::{Guarded, Locked};
-use crate::sys::options::{PATH_MAX, Text};
+use crate::sys::options::PATH_MAX;
+use crate::sys::text::Text;
+use crate::sys::wiped::Wiped;
 use crate::sys::{confined, own_stack};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -26,15 +29,40 @@ const SNAPSHOTS_MAX: u32 = 1_000_000;
 const PIECE: u64 = 8 << 20;
 
 /// What is shared about them.
-pub struct Moments {
+struct Moments {
     marks: Locked<Cursor>,
     /// Snapshots this image took; the next number is looked for above it.
     snapshots: AtomicU32,
     /// Nanoseconds between snapshots of the process's own accord, 0 for none, and the next.
-    pub every_ns: AtomicU64,
+    every_ns: AtomicU64,
     next_ns: AtomicU64,
     /// The process's sums at the last reset.
-    pub sums_at_reset: Guarded<Sums>,
+    sums_at_reset: Guarded<Sums>,
+}
+
+// SAFETY: zero is a valid value of every field: there are no marks yet.
+static MOMENTS: Wiped<Moments> = unsafe { Wiped::new() };
+
+fn moments() -> &'static Moments {
+    MOMENTS.get()
+}
+
+/// Has a forked child find no marks.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    MOMENTS.wipe_in_children()
+}
+
+/// Has snapshots taken at an interval.
+pub fn snapshot_every(ns: u64) {
+    moments().every_ns.store(ns, Relaxed);
+}
+
+/// The process's sums at the last reset.
+pub fn sums_at_reset() -> Sums {
+    // SAFETY: written under the lock of marks; a torn reading is of a reset just made.
+    unsafe { *moments().sums_at_reset.0.get() }
 }
 
 /// Who asks: a signal handler may have interrupted whoever holds the lock.
@@ -52,7 +80,7 @@ pub fn mark(name: &[u8], kind: MarkKind, lane: u32, number: u32) {
 
 /// The same for a moment that is past.
 pub fn mark_at(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32, number: u32) {
-    match p.moments.marks.acquire() {
+    match moments().marks.acquire() {
         Some(mut marks) => write_mark(p, &mut marks, time_ns, name, kind, lane, number),
         None => p.lost(Loss::NoSample),
     }
@@ -67,7 +95,7 @@ fn write_mark(
     lane: u32,
     number: u32,
 ) {
-    let name = if name.is_empty() { 0 } else { profile::string(p, name).number() };
+    let name = if name.is_empty() { 0 } else { profile::string(name).number() };
     let live = stats::sums(p);
     let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;
     let mark = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes };
@@ -81,8 +109,8 @@ fn write_mark(
 pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
     let p = process();
     let held = match patience {
-        Patience::Waits => p.moments.marks.acquire(),
-        Patience::NeverWaits => p.moments.marks.try_acquire(),
+        Patience::Waits => moments().marks.acquire(),
+        Patience::NeverWaits => moments().marks.try_acquire(),
     };
     let Some(mut marks) = held.filter(|_| confined::may_call()) else {
         p.lost(Loss::NoSnapshot);
@@ -104,7 +132,7 @@ pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
 fn copy_to_next(p: &Process) -> Option<u32> {
     let mut path = stem(p)?;
     let length = path.bytes().len();
-    for number in p.moments.snapshots.load(Relaxed) + 1..SNAPSHOTS_MAX {
+    for number in moments().snapshots.load(Relaxed) + 1..SNAPSHOTS_MAX {
         path.truncate(length);
         path.push(b".");
         path.push_number(number as u64);
@@ -113,7 +141,7 @@ fn copy_to_next(p: &Process) -> Option<u32> {
             Err(kernel::EEXIST) => {}
             Err(_) => return None,
             Ok(()) => {
-                p.moments.snapshots.store(number, Relaxed);
+                moments().snapshots.store(number, Relaxed);
                 return Some(number);
             }
         }
@@ -194,11 +222,11 @@ fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
 }
 
 /// Has figures count from here. False if the copy that this needs could not be written.
-pub fn reset(lane: &mut crate::event::lane::LaneState) -> bool {
+pub fn reset(lane: &mut LaneState) -> bool {
     let p = process();
     lane.live.publish(p, lane.header);
     let live = lane.live.seen().max(0) as u64;
-    let Some(mut marks) = p.moments.marks.acquire() else {
+    let Some(mut marks) = moments().marks.acquire() else {
         return false;
     };
     let done = confined::may_call() && own_stack::call(|| write_baseline(p)).flatten().is_some();
@@ -209,7 +237,7 @@ pub fn reset(lane: &mut crate::event::lane::LaneState) -> bool {
     let now = p.now();
     let header = lane.header;
     // SAFETY: under the moments' lock.
-    unsafe { *p.moments.sums_at_reset.0.get() = stats::sums(p) };
+    unsafe { *moments().sums_at_reset.0.get() = stats::sums(p) };
     let resets = header.resets.get() + 1;
     header.resets.set(resets);
     header.reset_time_ns.set(now);
@@ -234,17 +262,17 @@ fn write_baseline(p: &Process) -> Option<()> {
 }
 
 /// Takes a snapshot if one is due.
-pub fn snapshot_if_due(p: &Process, now: u64, lane: u32) {
-    let every = p.moments.every_ns.load(Relaxed);
+pub fn snapshot_if_due(now: u64, lane: u32) {
+    let every = moments().every_ns.load(Relaxed);
     if every == 0 {
         return;
     }
-    let next = p.moments.next_ns.load(Relaxed);
+    let next = moments().next_ns.load(Relaxed);
     let due = next.max(every);
     if now < due {
         return;
     }
-    let mine = p.moments.next_ns.compare_exchange(next, now + every, AcqRel, Relaxed);
+    let mine = moments().next_ns.compare_exchange(next, now + every, AcqRel, Relaxed);
     if mine.is_ok() {
         snapshot(b"", lane, Patience::Waits);
     }

@@ -1,0 +1,78 @@
+//! The way of an event that did not take the fast path: the slow path where a thread or the process
+//! is observed, else straight to the counters.
+
+use crate::event::inside::Inside;
+use crate::event::record::{self, Moving};
+use crate::event::{monitors, slow_path};
+
+/// A block of `usable` bytes was allocated for a request of `requested`.
+#[inline(always)]
+pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+    let lane = inside.lane();
+    lane.settle();
+    if lane.is_attended() {
+        return slow_path::allocated(inside, block, requested, usable);
+    }
+    record::record_allocated(inside, block, requested, usable);
+}
+
+/// A block of `usable` bytes is about to be freed.
+#[inline(never)]
+pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
+    if inside.lane().is_attended() {
+        return slow_path::freed(inside, block, usable);
+    }
+    record::record_freed(inside.lane(), block, usable);
+}
+
+/// A request failed.
+#[cold]
+#[inline(never)]
+pub fn failed(inside: &mut Inside) {
+    let lane = inside.lane();
+    if lane.is_attended() && !slow_path::failed(lane) {
+        return;
+    }
+    record::record_failed(inside);
+}
+
+/// A reallocation failed: the old block is as it was.
+pub fn reallocation_failed(inside: &mut Inside, moving: Moving) {
+    moving.take_back(inside.lane());
+    failed(inside);
+    monitors::moved(inside.lane());
+}
+
+/// A reallocation was a request for nothing, and the old block was freed.
+pub fn reallocation_freed(inside: &mut Inside, moving: Moving) {
+    if inside.lane().is_attended() {
+        return slow_path::released(inside, moving);
+    }
+    moving.release_old(inside.lane());
+    monitors::moved(inside.lane());
+}
+
+/// A reallocation succeeded: one allocation here, one free of the old block. Moved: both were live
+/// for a moment. In place: only the difference ever was.
+#[inline(always)]
+pub fn reallocated(
+    inside: &mut Inside,
+    moving: Moving,
+    block: *mut u8,
+    requested: u64,
+    usable: u64,
+) {
+    if inside.lane().is_attended() {
+        return slow_path::reallocated(inside, moving, block, requested, usable);
+    }
+    moving.record(inside, block, requested, usable);
+    monitors::moved(inside.lane());
+}
+
+/// A block was resized in place by a call that has no stack of its own.
+pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64, after: u64) {
+    let lane = inside.lane();
+    if record::record_resized(lane, block, requested, before, after) && lane.is_attended() {
+        slow_path::resized(lane, block, before, requested, after);
+    }
+}

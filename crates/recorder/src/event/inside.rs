@@ -1,0 +1,72 @@
+//! A thread that is inside the recorder.
+
+use crate::event::lane::LaneState;
+use crate::sys::tls::tls;
+use core::arch::asm;
+use core::ptr::NonNull;
+use heaptide_unwind::stack::Registers;
+
+/// The registers at the entry of a hook.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Points at the return address.
+    pub sp: u64,
+    pub bp: u64,
+}
+
+impl Entry {
+    /// The return address.
+    pub fn caller(self) -> u64 {
+        // SAFETY: at the entry of a function it is on top of the stack.
+        unsafe { *(self.sp as *const u64) }
+    }
+
+    #[inline(always)]
+    pub fn registers(self) -> Registers {
+        Registers { pc: self.caller(), sp: self.sp + 8, bp: self.bp }
+    }
+}
+
+/// The place of a hook that takes no stack.
+#[inline(always)]
+pub fn here() -> Entry {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    Entry { sp, bp: 0 }
+}
+
+/// Proof of being inside a hook: the lane is this call's alone, and re-entry is seen. Leaving is
+/// dropping it.
+pub struct Inside {
+    pub(super) lane: NonNull<LaneState>,
+}
+
+impl Inside {
+    /// The registers at the entry of the hook. Kept here and not by the hook, whose own registers
+    /// are few: only a stack needs them.
+    #[inline(always)]
+    pub fn entry(&self) -> Entry {
+        let t = tls();
+        // SAFETY: the thread's own block.
+        unsafe {
+            let sp = (&raw const (*t).inside_sp).read_volatile();
+            Entry { sp, bp: (&raw const (*t).inside_bp).read_volatile() }
+        }
+    }
+
+    /// The lane of the calling thread.
+    #[inline(always)]
+    pub fn lane(&mut self) -> &mut LaneState {
+        // SAFETY: `inside` is set while this exists, so nobody else makes a reference to the lane.
+        unsafe { self.lane.as_mut() }
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the thread's own block.
+        unsafe { (&raw mut (*tls()).inside).write_volatile(0) };
+    }
+}

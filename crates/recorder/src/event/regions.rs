@@ -1,0 +1,364 @@
+//! Regions, memory with a name: where they are, and how they end.
+//!
+//! Each is found by its first byte in a table like the one of blocks, and by any byte in it by
+//! looking back from there. Regions nest: a chunk in nothing, a pool's block in its chunk. All of
+//! them are under one lock; programs without labels and pools never come here.
+
+use crate::event::lane::{LaneState, NOBODY};
+use crate::event::process::{Process, process};
+use crate::event::relabel::{come_back, leave, lend};
+use crate::event::trace;
+use crate::store::ids::{NameId, SiteId};
+use crate::store::shadow::Table;
+use crate::sys::kernel::Errno;
+use crate::sys::locked::{Held, Locked};
+use crate::sys::memory::{self, InChild};
+use crate::sys::wiped::Wiped;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::Loss;
+use heaptide_trace::Record;
+
+/// Regions of one piece of memory, and pieces.
+const PER_PIECE: usize = 4096;
+const PIECES: usize = 4096;
+/// Dimensions kept; further ones are folded into the last.
+pub const DIMENSIONS: usize = 4;
+/// Regions looked at in search of one that holds an address.
+const LOOKS: usize = 1024;
+/// What a region is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum What {
+    Block = 1,
+    PoolBlock = 2,
+    Chunk = 3,
+    Other = 4,
+}
+
+/// One region.
+#[derive(Clone, Copy)]
+pub struct Region {
+    pub start: u64,
+    pub bytes: u64,
+    pub uid: u64,
+    pub element_bytes: u64,
+    pub dimensions: [u64; DIMENSIONS],
+    pub dimension_count: u32,
+    pub what: What,
+    /// Where its bytes are counted, and where they were before it got a label.
+    pub site: SiteId,
+    pub origin: SiteId,
+    /// Name of its label, or of its pool.
+    pub label: NameId,
+    pub pool: NameId,
+    /// The region around it, and the one that begins at the same byte and is further out; 0: none.
+    pub parent: u32,
+    pub under: u32,
+}
+
+/// All regions of the process. Zero is: none yet.
+pub struct Regions {
+    list: Locked<List>,
+    /// Some region is not the allocator's: munmap is of interest.
+    pub foreign: AtomicBool,
+}
+
+/// Regions by number, from 1. Zero is: none yet.
+pub struct List {
+    /// First byte → the innermost region that begins there.
+    pub table: Table,
+    pieces: *mut *mut Region,
+    used: u32,
+    free: u32,
+    pub uids: u64,
+    /// The longest region so far: how far back from an address to look.
+    longest: u64,
+}
+
+// SAFETY: zero is a valid value of every field: there are no regions yet.
+static REGIONS: Wiped<Regions> = unsafe { Wiped::new() };
+
+/// The regions of this process.
+pub fn regions() -> &'static Regions {
+    REGIONS.get()
+}
+
+/// Has a forked child find no regions.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    REGIONS.wipe_in_children()
+}
+
+impl Regions {
+    /// The list, with its tables made.
+    pub fn acquire(&self) -> Option<Held<'_, List>> {
+        let mut list = self.list.acquire()?;
+        if !list.table.is_made() {
+            let pieces = memory::take(PIECES * size_of::<*mut Region>(), InChild::Nothing);
+            if pieces.is_null() {
+                return None;
+            }
+            list.pieces = pieces as *mut *mut Region;
+            list.table.create(process().scarce.load(Relaxed))?;
+        }
+        Some(list)
+    }
+}
+
+impl List {
+    fn place(&self, number: u32) -> *mut Region {
+        let (piece, place) = (number as usize / PER_PIECE, number as usize % PER_PIECE);
+        // SAFETY: a number that `add` gave: its piece is mapped.
+        unsafe { (*self.pieces.add(piece)).add(place) }
+    }
+
+    /// A region by number.
+    pub fn at(&self, number: u32) -> &Region {
+        // SAFETY: a region that `add` wrote; it is borrowed with the list.
+        unsafe { &*self.place(number) }
+    }
+
+    /// The same, to be changed.
+    pub fn at_mut(&mut self, number: u32) -> &mut Region {
+        // SAFETY: as above, and the list is borrowed alone.
+        unsafe { &mut *self.place(number) }
+    }
+
+    /// Stores a region and finds its place among others; 0 if there is no room.
+    pub fn add(&mut self, region: Region) -> u32 {
+        let number = if self.free != 0 {
+            let number = self.free;
+            self.free = self.at(number).under;
+            number
+        } else {
+            let number = self.used + 1;
+            if !self.has_piece(number as usize / PER_PIECE) {
+                return 0;
+            }
+            self.used = number;
+            number
+        };
+        let (start, bytes) = (region.start, region.bytes);
+        let under = self.table.get(start);
+        // SAFETY: a free place in a mapped piece.
+        unsafe { self.place(number).write(Region { under, ..region }) };
+        if !self.table.put(start as *const u8, number) {
+            self.discard(number);
+            return 0;
+        }
+        self.longest = self.longest.max(bytes);
+        number
+    }
+
+    fn has_piece(&mut self, piece: usize) -> bool {
+        if piece >= PIECES {
+            return false;
+        }
+        // SAFETY: within the table of pieces, which is borrowed with the list.
+        let slot = unsafe { &mut *self.pieces.add(piece) };
+        if slot.is_null() {
+            let piece = memory::take(PER_PIECE * size_of::<Region>(), InChild::Nothing);
+            *slot = piece as *mut Region;
+        }
+        !slot.is_null()
+    }
+
+    fn discard(&mut self, number: u32) {
+        self.at_mut(number).under = self.free;
+        self.free = number;
+    }
+
+    /// Takes a region out.
+    pub fn remove(&mut self, number: u32) {
+        let (start, under) = (self.at(number).start, self.at(number).under);
+        let first = self.table.get(start);
+        if first == number {
+            self.table.put(start as *const u8, under);
+        } else {
+            let mut above = first;
+            while above != 0 && self.at(above).under != number {
+                above = self.at(above).under;
+            }
+            if above != 0 {
+                self.at_mut(above).under = under;
+            }
+        }
+        self.discard(number);
+    }
+
+    /// The innermost region that holds an address; 0 if none does.
+    pub fn holding(&self, address: u64) -> u32 {
+        let least = address.saturating_sub(self.longest);
+        let mut from = address;
+        for _ in 0..LOOKS {
+            let Some((start, first)) = self.table.last_before(from, least) else {
+                return 0;
+            };
+            let mut at = first;
+            while at != 0 {
+                let region = self.at(at);
+                if address.wrapping_sub(region.start) < region.bytes {
+                    return at;
+                }
+                at = if region.under != 0 { region.under } else { region.parent };
+            }
+            let Some(before) = start.checked_sub(1) else {
+                return 0;
+            };
+            from = before;
+        }
+        0
+    }
+}
+
+pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
+    Region {
+        start,
+        bytes,
+        uid: 0,
+        element_bytes: 0,
+        dimensions: [0; DIMENSIONS],
+        dimension_count: 0,
+        what,
+        site,
+        origin: SiteId::NONE,
+        label: NameId::NONE,
+        pool: NameId::NONE,
+        parent: 0,
+        under: 0,
+    }
+}
+
+/// A block goes back to the site that it was allocated at.
+pub fn restore(p: &Process, r: &Region, me: u32) {
+    leave(r.site, r.bytes, me);
+    come_back(r.origin, r.bytes);
+    p.shadow.put(r.start as *const u8, r.origin.number());
+    trace::tell_of(me, &Record::Unlabelled { address: r.start, site: r.origin.number() });
+}
+
+impl Region {
+    /// Whether it is a block of the allocator's.
+    pub fn is_heap(&self) -> bool {
+        self.what == What::Block || (self.what == What::Chunk && !self.origin.is_none())
+    }
+}
+
+/// What was known of a block whose memory has a new block by now, by an allocation that came before
+/// the old one's end was noted.
+pub fn drop_stale(p: &Process, list: &mut List, address: u64, me: u32) {
+    let number = list.table.get(address);
+    if number == 0 {
+        return;
+    }
+    let r = list.at(number);
+    if r.is_heap() && p.shadow.get(address) != r.site.number() {
+        end_inside(list, number, me);
+        list.remove(number);
+    }
+}
+
+/// A region ends: what is in it first.
+pub fn end(list: &mut List, number: u32, me: u32) {
+    end_inside(list, number, me);
+    end_alone(list, number, me);
+}
+
+/// A region in which there is no other one ends: its bytes leave their site.
+fn end_alone(list: &mut List, number: u32, me: u32) {
+    let Region { what, site, start, bytes, parent, .. } = *list.at(number);
+    trace::tell_of(me, &Record::Closed { address: start, site: site.number() });
+    leave(site, bytes, me);
+    if what == What::PoolBlock && parent != 0 {
+        lend(list.at(parent).site, -(bytes as i64));
+    }
+    list.remove(number);
+}
+
+/// Ends the regions inside one: from the last byte to the first, and of those that begin at the
+/// same byte the innermost first, so that each is empty by then.
+pub fn end_inside(list: &mut List, number: u32, me: u32) {
+    let Region { start, bytes, .. } = *list.at(number);
+    let mut from = start + bytes.max(1) - 1;
+    while let Some((at, inner)) = list.table.last_before(from, start) {
+        if inner == number {
+            return;
+        }
+        let mut inner = inner;
+        while inner != 0 && inner != number {
+            let under = list.at(inner).under;
+            if goes_with(list, inner, number) {
+                end_alone(list, inner, me);
+            }
+            inner = under;
+        }
+        let Some(before) = at.checked_sub(1) else {
+            return;
+        };
+        from = before;
+        if from < start {
+            return;
+        }
+    }
+}
+
+/// Whether a region ends when another one around it does: it is that one's, or in something of a
+/// pool's.
+fn goes_with(list: &List, number: u32, around: u32) -> bool {
+    let mut at = number;
+    while at != 0 && at != around {
+        let region = list.at(at);
+        if region.what == What::PoolBlock {
+            return true;
+        }
+        at = region.parent;
+    }
+    at == around
+}
+
+/// A block of the allocator's with a name is about to be freed, or was moved: its region ends.
+#[cold]
+#[inline(never)]
+pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
+    let p = process();
+    let regions = &regions().list;
+    let held = if me == NOBODY { regions.try_acquire() } else { regions.acquire() };
+    let Some(mut held) = held.filter(|list| list.table.is_made()) else {
+        return p.lost(Loss::NoRegion);
+    };
+    let list = &mut *held;
+    let mut number = list.table.get(block as u64);
+    while number != 0 && list.at(number).site != site {
+        number = list.at(number).under;
+    }
+    if number != 0 {
+        end_inside(list, number, me);
+        list.remove(number);
+    }
+}
+
+/// Memory is about to be unmapped: regions in it that are not the allocator's end.
+#[cold]
+#[inline(never)]
+pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {
+    let Some(mut held) = regions().acquire() else {
+        return;
+    };
+    let list = &mut *held;
+    let mut from = start.saturating_add(bytes).saturating_sub(1);
+    while let Some((at, number)) = list.table.last_before(from, start) {
+        let foreign = list.at(number).origin.is_none();
+        if foreign {
+            end(list, number, lane.index());
+        }
+        if list.table.get(at) != 0 && foreign {
+            continue;
+        }
+        if at <= start {
+            return;
+        }
+        from = at - 1;
+    }
+}

@@ -1,0 +1,95 @@
+//! Requests of commands, which the next event answers.
+
+use crate::event::lane::LaneState;
+use crate::event::marks;
+use crate::event::process::process;
+use crate::event::timeline;
+use crate::store::control_words::{clear, set};
+use crate::sys::kernel::Errno;
+use crate::sys::wiped::Wiped;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use heaptide_format::shared::Word;
+use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, MarkKind, REQUEST_TEXT, Request};
+
+/// The last request that a thread took.
+// SAFETY: zero is no request.
+static TAKEN: Wiped<AtomicU32> = unsafe { Wiped::new() };
+
+/// Has a forked child find no request.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    TAKEN.wipe_in_children()
+}
+
+/// Stacks only for requests of `bytes` and more, or for those below it; 0 for all.
+pub fn threshold(bytes: u64, below: bool) {
+    let p = process();
+    clear(CONTROL_THRESHOLD | CONTROL_FEWER);
+    if bytes == 0 {
+        return;
+    }
+    p.header().threshold_bytes.set(bytes);
+    set(if below { CONTROL_THRESHOLD | CONTROL_FEWER } else { CONTROL_THRESHOLD });
+}
+
+/// In [`heaptide_format::FileHeader::request_value`] of a threshold: for those below it.
+const BELOW: u64 = 1 << 63;
+
+/// Does what a command asked for, once, whichever thread comes first.
+#[cold]
+#[inline(never)]
+pub fn answer(lane: &mut LaneState) {
+    let header = lane.header;
+    let request = header.request.load(Acquire);
+    let before = header.answered.load(Acquire);
+    let taken = TAKEN.get();
+    let seen = taken.load(Acquire);
+    if before == request || seen == request {
+        return;
+    }
+    if taken.compare_exchange(seen, request, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    perform(lane);
+    header.answered.store(request, Release);
+    // Its command may have given up and gone. The next one may just have come.
+    header.command_request.swap(0, SeqCst);
+    if header.request.load(SeqCst) != request {
+        header.command_request.store(1, Release);
+    }
+}
+
+fn perform(lane: &mut LaneState) {
+    let header = lane.header;
+    let mut text = [0u8; REQUEST_TEXT];
+    // The command writes all this before it raises `request`.
+    for (byte, given) in text.iter_mut().zip(&header.request_text) {
+        *byte = given.get();
+    }
+    let (kind, time) = (header.request_kind.get(), header.request_time_ns.get());
+    let value = header.request_value.get();
+    let name = &text[..(header.request_length.get() as usize).min(REQUEST_TEXT)];
+    let p = process();
+    match kind {
+        k if k == Request::Mark as u32 => {
+            marks::mark_at(p, time, name, MarkKind::Mark, u32::MAX, 0);
+        }
+        k if k == Request::Snapshot as u32 => {
+            marks::mark_at(p, time, name, MarkKind::Snapshot, u32::MAX, value as u32);
+        }
+        k if k == Request::Reset as u32 => {
+            marks::reset(lane);
+        }
+        k if k == Request::Flush as u32 => flush(lane),
+        k if k == Request::Threshold as u32 => threshold(value & !BELOW, value & BELOW != 0),
+        _ => {}
+    }
+}
+
+/// Publishes what the thread holds back, and takes a sample.
+pub fn flush(lane: &mut LaneState) {
+    lane.live.publish(process(), lane.header);
+    timeline::sample(lane);
+}

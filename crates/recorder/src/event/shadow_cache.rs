@@ -1,0 +1,57 @@
+//! The leaves of the shadow table that a lane used last: most blocks are in one of them.
+
+use crate::store::shadow::{REGION_BITS, Table};
+use core::sync::atomic::AtomicU32;
+
+/// Leaves that are remembered, by region; a power of two.
+const LEAVES: usize = 16;
+/// What tells a block's leaf: its region, and the half for blocks aligned to 8 only.
+const LEAF_KEY: u64 = !0 << REGION_BITS | 8;
+
+/// A leaf that was used: its key, and the place that its words count from.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Leaf {
+    key: u64,
+    /// Address of the word of address 0, were it in this leaf.
+    origin: u64,
+}
+
+/// A lane's leaves.
+#[repr(C)]
+pub struct Leaves([Leaf; LEAVES]);
+
+#[inline(always)]
+fn place(block: u64) -> usize {
+    (block >> REGION_BITS) as usize % LEAVES
+}
+
+impl Leaves {
+    /// No leaf is remembered.
+    pub fn clear(&mut self) {
+        self.0 = [Leaf { key: !0, origin: 0 }; LEAVES];
+    }
+
+    /// Returns the shadow word of a block, if its leaf is remembered.
+    #[inline(always)]
+    pub fn word(&self, block: *const u8) -> Option<&'static AtomicU32> {
+        let block = block as u64;
+        let leaf = &self.0[place(block)];
+        let address = leaf.origin.wrapping_add((block >> 4) * 4);
+        // SAFETY: leaves are never unmapped, and the block is in this one.
+        (leaf.key == block & LEAF_KEY).then(|| unsafe { &*(address as *const AtomicU32) })
+    }
+
+    /// Returns the shadow word of a block, and remembers its leaf; none without a leaf.
+    #[inline(always)]
+    pub fn find(&mut self, table: &Table, block: *const u8) -> Option<&'static AtomicU32> {
+        if let Some(word) = self.word(block) {
+            return Some(word);
+        }
+        let word = table.word(block)?;
+        let block = block as u64;
+        let origin = (word.as_ptr() as u64).wrapping_sub((block >> 4) * 4);
+        self.0[place(block)] = Leaf { key: block & LEAF_KEY, origin };
+        Some(word)
+    }
+}

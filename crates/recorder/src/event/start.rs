@@ -1,0 +1,217 @@
+//! The start of the recorder: in a constructor, in the first allocation, or in a forked child.
+
+use crate::event::marks::{self, Patience};
+use crate::event::process::{self, Process, State, count_unrecorded, process};
+use crate::event::requests::{self, threshold};
+use crate::event::{lane, monitors, regions, stacks, timeline, trace, trace_extents, windows};
+use crate::store::control_words::set;
+use crate::store::{modules, names, profile, shared, sites};
+use crate::sys::front::{self, Front, Platform};
+use crate::sys::kernel::Errno;
+use crate::sys::libc::Function;
+use crate::sys::options::Options;
+use crate::sys::tls::tls;
+use crate::sys::{clock, confined, kernel, memory, own_stack};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use heaptide_format::shared::Word;
+use heaptide_format::{CONTROL_BY_SIZE, CONTROL_TIMED, Mode, Unrecorded, UnrecordedChild};
+
+/// Set once in the life of the address space, so that a forked child can tell.
+static EVER_STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Starts the recorder if that has not been tried, and says whether it is active. Runs before
+/// anything of the guest may have run, in a constructor, in the first allocation, or in a forked
+/// child. Needs some 60 KiB of stack: see [`own_stack`].
+#[cold]
+#[inline(never)]
+pub fn start() -> bool {
+    let p = process();
+    if p.state.compare_exchange(State::New as u32, State::Starting as u32, AcqRel, Acquire).is_err()
+    {
+        return p.state() == State::Active;
+    }
+    let started = set_up(p, EVER_STARTED.swap(true, Relaxed));
+    if started == Err(Refused::NoProfile) {
+        count_unrecorded(UnrecordedChild::NoProfile);
+    }
+    let state = if started.is_ok() { State::Active } else { State::Off };
+    p.state.store(state as u32, Release);
+    started.is_ok()
+}
+
+/// Starts the recorder of a forked child that is about to lose the right or the way to the
+/// recording, unless it was started before.
+#[cold]
+pub fn start_early<F: Front>() {
+    front::install::<F>();
+    let t = tls();
+    // SAFETY: this thread's own block.
+    unsafe {
+        if process().state() == State::New && (*t).busy == 0 {
+            (*t).busy = 1;
+            own_stack::call(start);
+            (*t).busy = 0;
+        }
+    }
+}
+
+/// Why a process image is not recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// It is not to be recorded.
+    Unwanted,
+    /// Its profile could not be made.
+    NoProfile,
+    /// The reason is in its profile.
+    Noted,
+}
+
+fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
+    if !confined::may_call() {
+        return Err(Refused::NoProfile); // a filter may forbid what making one takes
+    }
+    let platform = front::platform().ok_or(Refused::Unwanted)?;
+    let wanted = Options::get().filter(|options| options.is_wanted());
+    let options = wanted.filter(|_| (platform.is_wanted)()).ok_or(Refused::Unwanted)?;
+    let wiped = wipe_in_children();
+    p.start_ns.store(clock::monotonic_ns(), Relaxed);
+    p.pid.store(kernel::getpid(), Relaxed);
+    p.generation.store(1, Relaxed);
+    p.no_reuse.store(!options.reuse, Relaxed);
+    p.scarce.store(address_space_is_scarce(), Relaxed);
+    memory::set_budget(budget());
+    if forked {
+        memory::begin_as_child();
+    }
+    profile::create(p, options, forked, |header| {
+        header.max_depth.set(stacks::max_depth(p) as u32);
+        trace::prepare(header, options);
+    })
+    .ok_or(Refused::NoProfile)?;
+    // A kernel before 4.14: a child would go on in its parent's profile.
+    let prepared =
+        wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, platform, options));
+    prepared.map_err(|reason| {
+        profile::abandon(p, reason);
+        Refused::Noted
+    })
+}
+
+/// Has a forked child find the state of a process that was not started.
+fn wipe_in_children() -> Result<(), Errno> {
+    const STATES: [fn() -> Result<(), Errno>; 14] = [
+        process::wipe_in_children,
+        shared::wipe_in_children,
+        profile::wipe_in_children,
+        names::wipe_in_children,
+        modules::wipe_in_children,
+        memory::wipe_in_children,
+        lane::wipe_in_children,
+        windows::wipe_in_children,
+        marks::wipe_in_children,
+        timeline::wipe_in_children,
+        trace_extents::wipe_in_children,
+        regions::wipe_in_children,
+        monitors::wipe_in_children,
+        requests::wipe_in_children,
+    ];
+    STATES.iter().try_for_each(|wipe| wipe())
+}
+
+/// All but the profile.
+fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Result<(), Unrecorded> {
+    if (platform.is_under_valgrind)() {
+        return Err(Unrecorded::Valgrind);
+    }
+    (platform.find_allocator)()?;
+    let scarce = p.scarce.load(Relaxed);
+    memory::prepare(scarce);
+    create_tables(p).ok_or(Unrecorded::NoMemory)?;
+    (platform.create_tables)(scarce).ok_or(Unrecorded::NoMemory)?;
+    prepare_control(p, options);
+    if options.mode == Mode::Stacks {
+        // Now, while `/proc` is in reach: a guest may change its root.
+        modules::modules().list_all(p);
+    }
+    Ok(())
+}
+
+fn create_tables(p: &Process) -> Option<()> {
+    sites::create_owners(p)?;
+    let scarce = p.scarce.load(Relaxed);
+    p.shadow.create(scarce)?;
+    lane::create_table()
+}
+
+/// What the environment asks for, before the first event.
+fn prepare_control(p: &Process, options: &Options) {
+    if options.start_off {
+        p.header().command_off.store(1, Release);
+    }
+    if let Some((bytes, below)) = options.threshold {
+        threshold(bytes, below);
+    }
+    if options.by_size && options.mode != Mode::Counters {
+        set(CONTROL_BY_SIZE);
+    }
+    monitors::resume();
+    if options.snapshot_every_ns != 0 {
+        marks::snapshot_every(options.snapshot_every_ns);
+        set(CONTROL_TIMED);
+    }
+    if options.snapshot_signal != 0 {
+        snapshot_on(options.snapshot_signal);
+    }
+}
+
+static SIGACTION: Function = Function::new(b"sigaction\0");
+
+/// As libc's: the handler, a mask, flags, and a word that libc fills.
+#[repr(C)]
+struct SigAction {
+    handler: extern "C" fn(i32),
+    mask: [u64; 16],
+    flags: i32,
+    restorer: usize,
+}
+
+/// Has a signal take a snapshot.
+fn snapshot_on(signal: u32) {
+    const SA_RESTART: i32 = 0x1000_0000;
+    if SIGACTION.get() == 0 {
+        return;
+    }
+    let action = SigAction { handler: snapshot_now, mask: [0; 16], flags: SA_RESTART, restorer: 0 };
+    // SAFETY: libc's sigaction, with a struct laid out as glibc and musl have it.
+    unsafe {
+        let sigaction: extern "C" fn(i32, *const SigAction, *mut SigAction) -> i32 =
+            core::mem::transmute(SIGACTION.get());
+        sigaction(signal as i32, &action, core::ptr::null_mut());
+    }
+}
+
+extern "C" fn snapshot_now(_: i32) {
+    let p = process();
+    if p.state() == crate::event::process::State::Active {
+        marks::snapshot(b"", u32::MAX, Patience::NeverWaits);
+    }
+}
+
+/// Whether the recorder has to do with little address space: there is a limit, or the kernel counts
+/// what is only reserved.
+fn address_space_is_scarce() -> bool {
+    let mut mode = [0u8; 2];
+    let path = kernel::Path::new(b"/proc/sys/vm/overcommit_memory\0");
+    let strict =
+        path.is_some_and(|path| kernel::read_file(path, &mut mode).is_ok()) && mode[0] == b'2';
+    strict || [kernel::RLIMIT_AS, kernel::RLIMIT_DATA].map(kernel::limit) != [u64::MAX; 2]
+}
+
+/// The part of a limit that is the recorder's: the program has to get on with the rest.
+fn budget() -> u64 {
+    const PART: u64 = 4;
+    const LEAST: u64 = 8 << 20;
+    let limit = kernel::limit(kernel::RLIMIT_AS).min(kernel::limit(kernel::RLIMIT_DATA));
+    if limit == kernel::UNLIMITED { limit } else { (limit / PART).max(LEAST) }
+}

@@ -1,0 +1,449 @@
+//! Threads: how they enter the recorder, get their lanes, and give them back.
+
+use crate::event::inside::{Entry, Inside, here};
+use crate::event::lane::{
+    self, BUFFER, FLAG_MEASURED, FLAG_PAUSED, LANES_MAX, LaneState, MEMOS, RANGES, RECALL, Records,
+    lanes, set_name,
+};
+use crate::event::process::{Process, State, process};
+use crate::event::start::start;
+use crate::event::trace_extents::Writer;
+use crate::event::{stacks, stats, thread_measure, trace};
+use crate::store::ids::{ScopeId, SiteId};
+use crate::store::{scopes, sites};
+use crate::sys::front::{self, Front};
+use crate::sys::libc::Function;
+use crate::sys::memory::{self, InChild};
+use crate::sys::range::Range;
+use crate::sys::tls::{thread_pointer, tls};
+use crate::sys::{confined, kernel, maps, own_stack};
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use heaptide_format::shared::{Lane, Word};
+use heaptide_format::{Kind, Loss, Mode};
+use heaptide_unwind::memo::Memo;
+use heaptide_unwind::stack::Frame;
+
+impl Inside {
+    /// Enters the recorder by a front; none if the thread is in it already, or nothing is recorded.
+    #[inline(always)]
+    pub fn enter<F: Front>(entry: Entry) -> Option<Inside> {
+        Inside::enter_or(entry, enter_first::<F>)
+    }
+
+    /// The same in a call that the recorder has asked for.
+    pub fn enter_again(entry: Entry) -> Option<Inside> {
+        Inside::enter_or(entry, enter_slow)
+    }
+
+    #[inline(always)]
+    fn enter_or(entry: Entry, slow: impl FnOnce(Entry) -> Option<Inside>) -> Option<Inside> {
+        let t = tls();
+        // SAFETY: the thread's own block; a lane is mapped for as long as the process lives.
+        unsafe {
+            let lane = (*t).lane as *mut LaneState;
+            if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
+                return slow(entry);
+            }
+            (&raw mut (*t).inside).write_volatile(1);
+            (&raw mut (*t).inside_sp).write_volatile(entry.sp);
+            (&raw mut (*t).inside_bp).write_volatile(entry.bp);
+            Some(Inside { lane: NonNull::new_unchecked(lane) })
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_first<F: Front>(entry: Entry) -> Option<Inside> {
+    front::install::<F>();
+    enter_slow(entry)
+}
+
+/// Enters a thread that has no lane, or is inside already.
+fn enter_slow(entry: Entry) -> Option<Inside> {
+    let sp = entry.sp;
+    let t = tls();
+    // SAFETY: the thread's own block; its lane is mapped, wiped or not.
+    unsafe {
+        if (*t).busy != 0 {
+            return None;
+        }
+        let mut lane = (*t).lane as *mut LaneState;
+        if !lane.is_null() && (*lane).mode == 0 {
+            // A forked child: the lane was the parent's, and the scope path. Pauses and
+            // measurements go on.
+            ((*t).lane, (*t).inside, (*t).busy) = (core::ptr::null_mut(), 0, 0);
+            ((*t).released, (*t).retry_sp, (*t).carried) = (0, 0, 0);
+            lane = core::ptr::null_mut();
+        }
+        if !lane.is_null() {
+            // Inside already; or that call was left by a jump, and its frame is gone from this same
+            // stack.
+            let left = sp > (*t).inside_sp
+                && (*lane).stack.holds(sp)
+                && (*lane).stack.holds((*t).inside_sp);
+            if !left {
+                return None;
+            }
+        } else {
+            let p = process();
+            if p.state() == State::Off {
+                return None;
+            }
+            (*t).busy = 1;
+            lane = if p.state() == State::Active || own_stack::call(start) == Some(true) {
+                acquire(p, sp)
+            } else {
+                lane
+            };
+            (*t).busy = 0;
+            if lane.is_null() {
+                return None;
+            }
+            (*t).lane = lane as *mut u8;
+        }
+        (*t).inside = 1;
+        ((*t).inside_sp, (*t).inside_bp) = (entry.sp, entry.bp);
+        NonNull::new(lane).map(|lane| Inside { lane })
+    }
+}
+
+/// A lane for the calling thread; null if there is none.
+fn acquire(p: &Process, sp: u64) -> *mut LaneState {
+    let lane = {
+        let Some(mut records) = lanes().records.acquire() else {
+            p.lost(Loss::NoLane);
+            return core::ptr::null_mut();
+        };
+        let name = kernel::thread_name();
+        let lane = match free_lane(p, &name) {
+            Some(lane) => lane,
+            None => create(p, &mut records, &name),
+        };
+        if lane.is_null() {
+            p.lost(Loss::NoLane);
+            return lane;
+        }
+        // SAFETY: an unused lane, ours under the lock.
+        unsafe { occupy(p, lane, sp) };
+        lane
+    };
+    watch_exit(lane);
+    lane
+}
+
+/// An unused lane of this name, one whose late owner died included.
+fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
+    let all = lane::all();
+    let named = |lane: &&*mut LaneState| {
+        // SAFETY: lanes stay mapped; the field does not change.
+        let record = unsafe { (***lane).record };
+        record.name.iter().zip(name).all(|(a, b)| a.get() == *b)
+    };
+    let unused = |lane: &&*mut LaneState| {
+        // SAFETY: lanes stay mapped; `in_use` is atomic.
+        unsafe { (***lane).in_use.load(Acquire) == 0 }
+    };
+    if let Some(lane) = all.iter().filter(unused).find(named) {
+        return Some(*lane);
+    }
+    let pid = p.pid.load(Relaxed);
+    let abandoned = |lane: &&*mut LaneState| {
+        // SAFETY: as above; `late` was set before `in_use`.
+        let state = unsafe { &***lane };
+        state.late && confined::may_call() && kernel::thread_is_gone(pid, state.tid.load(Relaxed))
+    };
+    let lane = *all.iter().filter(named).find(abandoned)?;
+    lanes().in_use.fetch_sub(1, Relaxed);
+    Some(lane)
+}
+
+/// Bytes of a lane's own stack: unwind tables are evaluated there.
+const OWN_STACK: usize = 16 << 10;
+
+/// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall
+/// table, memos, buffer, own stack, trace.
+struct Parts {
+    kept: usize,
+    scratch: usize,
+    recall: usize,
+    memos: usize,
+    buffer: usize,
+    own_stack: usize,
+    trace: usize,
+    all: usize,
+}
+
+impl Parts {
+    fn of(depth: usize) -> Parts {
+        let frames = depth * size_of::<Frame>();
+        let kept = size_of::<LaneState>().next_multiple_of(64);
+        let scratch = kept + frames;
+        let recall = scratch + frames;
+        let memos = recall + RECALL * 16;
+        let buffer = memos + MEMOS * size_of::<Memo>();
+        let own_stack = (buffer + BUFFER).next_multiple_of(64);
+        let trace = own_stack + OWN_STACK;
+        Parts {
+            kept,
+            scratch,
+            recall,
+            memos,
+            buffer,
+            own_stack,
+            trace,
+            all: (trace + size_of::<Writer>()).next_multiple_of(4096),
+        }
+    }
+}
+
+fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState {
+    let index = lanes().count.load(Relaxed);
+    if index >= LANES_MAX {
+        return core::ptr::null_mut();
+    }
+    let depth = stacks::max_depth(p);
+    let parts = Parts::of(depth);
+    let memory = memory::take(parts.all, InChild::Zeros);
+    if memory.is_null() {
+        return core::ptr::null_mut();
+    }
+    let Some(record) = records.lanes.record::<Lane>(Kind::Lanes, index as u32) else {
+        // SAFETY: fresh memory, which nobody knows.
+        unsafe { memory::release(memory, parts.all, InChild::Zeros) };
+        return core::ptr::null_mut();
+    };
+    set_name(record, name);
+    record.index.set(index as u32);
+    // SAFETY: fresh memory, divided as its size was summed up. There is a reference to the state
+    // only once all fields that may not be zero are set.
+    unsafe {
+        let state = memory as *mut LaneState;
+        (&raw mut (*state).header).write(p.header());
+        (&raw mut (*state).record).write(record);
+        (&raw mut (*state).place.scope).write(ScopeId::NONE.record());
+        (&raw mut (*state).place.here_record).write(SiteId::NONE.record());
+        (*state).place.lane = index as u32;
+        (*state).kept = memory.add(parts.kept) as *mut Frame;
+        (*state).scratch = memory.add(parts.scratch) as *mut Frame;
+        (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
+        (*state).memos = memory.add(parts.memos) as *mut Memo;
+        (*state).buffer = memory.add(parts.buffer);
+        (*state).own_stack = memory.add(parts.own_stack + OWN_STACK);
+        (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
+        (*state).frames = depth;
+        if p.header().mode.get() != Mode::Counters as u32 {
+            let place = &mut (*state).place;
+            place.root_scope = scopes::create_root(&mut records.roots, index as u32);
+            place.base_site = sites::create(place, 0);
+            if place.base_site.is_none() || place.root_scope.is_none() {
+                memory::release(memory, parts.all, InChild::Zeros);
+                return core::ptr::null_mut();
+            }
+            record.base_site.set(place.base_site.number());
+        }
+        records.lanes.commit_record(record);
+        (*lanes().table.load(Relaxed).add(index)).store(state, Relaxed);
+        lanes().count.store(index + 1, Release);
+        state
+    }
+}
+
+/// # Safety
+/// `lane` is unused and the lane lock is held.
+unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
+    let t = tls();
+    // SAFETY: as promised.
+    let state = unsafe { &mut *lane };
+    // SAFETY: the thread's own block.
+    let t = unsafe { &*t };
+    {
+        let in_use = lanes().in_use.fetch_add(1, AcqRel) + 1;
+        if in_use > 1 {
+            p.threaded.store(true, Release);
+        }
+        p.header().lanes_at_once.fetch_max(in_use, Relaxed);
+        state.live.begin(p, p.header());
+        state.last_block = core::ptr::null_mut();
+        (state.depth, state.cut) = (0, 0);
+        state.before = stats::of_lane(state);
+        state.next_sample = 0;
+        resume_scope(state);
+        let paused = if t.paused > 0 { FLAG_PAUSED } else { 0 };
+        let measured = if thread_measure::are_going_on() { FLAG_MEASURED } else { 0 };
+        state.flags = paused | measured;
+        state.credit = 256;
+        state.generation = p.generation.load(Relaxed);
+        state.ranges = [Range::EMPTY; RANGES];
+        state.stack = Range::of_thread(sp, thread_pointer());
+        if state.stack == Range::EMPTY {
+            let mapping = maps::mapping_of(sp, state.buffer());
+            state.stack = mapping.unwrap_or(Range::EMPTY);
+        }
+        state.late = t.released > 0;
+        let tid = kernel::gettid();
+        state.tid.store(tid, Relaxed);
+        state.thread_pointer.store(thread_pointer(), Relaxed);
+        state.renamed.store(0, Relaxed);
+        state.in_use.store(1, Release);
+        state.record.tid.set(tid);
+        state.record.threads.add(1);
+        state.leaves.clear();
+        state.mode = p.header().mode.get();
+        trace::begin(state, tid);
+        state.settle();
+    }
+}
+
+/// Puts a thread that takes a lane where it was in the lane it had, or outside of all scopes.
+fn resume_scope(state: &mut LaneState) {
+    let place = &mut state.place;
+    (place.unplaced, place.inherited) = (0, 0);
+    place.last_node = sites::NO_NODE;
+    if place.root_scope.is_none() {
+        return;
+    }
+    scopes::go(place, place.root_scope);
+    // SAFETY: the thread's own block.
+    let t = unsafe { &mut *tls() };
+    match core::mem::take(&mut t.carried) {
+        // Ends of scopes that a fork's parent began close nothing here.
+        0 => place.inherited = t.depth,
+        scope => {
+            let own = scopes::translated(place, ScopeId::new(scope));
+            scopes::go(place, own);
+        }
+    }
+}
+
+impl LaneState {
+    /// Gives the lane back: its thread exits or takes another.
+    fn release(&mut self) {
+        let p = process();
+        self.live.publish(p, self.header);
+        let now = p.now();
+        self.tell_work();
+        p.note_time(now);
+        self.record.tid.set(0);
+        lanes().in_use.fetch_sub(1, AcqRel);
+        self.in_use.store(0, Release);
+    }
+}
+
+/// Looks up the calling thread's stack while that can still be done.
+pub fn learn_stack<F: Front>() {
+    let here = here();
+    if let Some(mut inside) = Inside::enter::<F>(here) {
+        stacks::settle(inside.lane(), process(), here.sp);
+    }
+}
+
+static KEY_CREATE: Function = Function::new(b"pthread_key_create\0");
+static SET_SPECIFIC: Function = Function::new(b"pthread_setspecific\0");
+/// The key whose destructor sees threads exit, plus one; it outlives forks.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Creates the key with the first lane: the first 32 of a program need no memory in a thread.
+fn create_key() {
+    if KEY.load(Relaxed) != 0 || KEY_CREATE.get() == 0 {
+        return;
+    }
+    let mut key = 0u32;
+    // SAFETY: libc's pthread_key_create.
+    unsafe {
+        let create: extern "C" fn(*mut u32, extern "C" fn(*mut u8)) -> i32 =
+            core::mem::transmute(KEY_CREATE.get());
+        if create(&mut key, thread_exits) == 0 {
+            KEY.store(key + 1, Relaxed);
+        }
+    }
+}
+
+fn watch_exit(lane: *mut LaneState) {
+    create_key();
+    let key = KEY.load(Relaxed);
+    if key == 0 || SET_SPECIFIC.get() == 0 {
+        return;
+    }
+    // SAFETY: libc's pthread_setspecific with a key of ours; a value other than null has the
+    // destructor run.
+    unsafe {
+        let set: extern "C" fn(u32, *mut LaneState) -> i32 =
+            core::mem::transmute(SET_SPECIFIC.get());
+        set(key - 1, lane);
+    }
+}
+
+extern "C" fn thread_exits(_: *mut u8) {
+    give_back();
+    forget_thread();
+}
+
+/// Gives the thread's lane back, unless it is inside the recorder.
+fn give_back() {
+    let t = tls();
+    // SAFETY: the thread's own block and lane.
+    unsafe {
+        let lane = (*t).lane as *mut LaneState;
+        if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
+            return;
+        }
+        (*t).lane = core::ptr::null_mut();
+        (*t).released += 1;
+        (*lane).release();
+    }
+}
+
+/// The thread is gone for good.
+fn forget_thread() {
+    let t = tls();
+    // SAFETY: the thread's own block.
+    unsafe { ((*t).depth, (*t).carried, (*t).paused) = (0, 0, 0) };
+    thread_measure::give_back();
+    if let Some(platform) = front::platform() {
+        (platform.thread_exits)();
+    }
+}
+
+/// The calling thread has a new name: it goes on in another lane, or its unused lane takes the
+/// name.
+pub fn renamed_self() {
+    let t = tls();
+    // SAFETY: the thread's own block and lane.
+    unsafe {
+        let lane = (*t).lane as *mut LaneState;
+        if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
+            return;
+        }
+        let (record, place) = ((*lane).record, &(*lane).place);
+        let name = kernel::thread_name();
+        let frees: u64 = record.freed_classes.iter().map(Word::get).sum();
+        if record.usable_bytes.get() == 0 && frees == 0 && record.threads.get() == 1 {
+            return set_name(record, &name);
+        }
+        if record.name.iter().zip(name).all(|(a, b)| a.get() == b) {
+            return;
+        }
+        let scope = ScopeId::of(place.scope);
+        if !place.root_scope.is_none() && scope != place.root_scope {
+            (*t).carried = scope.number();
+        }
+        give_back();
+        (*t).released -= 1;
+    }
+}
+
+/// Another thread, known by its pthread_t, has a new name: it changes lanes when it next comes by.
+pub fn renamed_other(pthread: u64) {
+    for &lane in lane::all() {
+        // SAFETY: lanes stay mapped; both fields are atomic.
+        unsafe {
+            if (*lane).in_use.load(Acquire) != 0 && (*lane).thread_pointer.load(Relaxed) == pthread
+            {
+                (*lane).renamed.store(1, Relaxed);
+            }
+        }
+    }
+}

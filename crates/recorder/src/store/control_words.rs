@@ -1,0 +1,29 @@
+//! The words of the header that every event looks at.
+
+use crate::store::shared::store;
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::AcqRel;
+use heaptide_format::shared::FileHeader;
+
+/// The two words that every event looks at, as one: the recorder's, and the commands' bytes.
+#[inline(always)]
+pub fn words(header: &FileHeader) -> &AtomicU64 {
+    // SAFETY: `control` is 8-aligned and the bytes follow it; all are atomic.
+    unsafe { &*(&raw const header.control as *const AtomicU64) }
+}
+
+const _: () = assert!(offset_of!(FileHeader, control).is_multiple_of(8));
+const _: () = assert!(offset_of!(FileHeader, command_off) == offset_of!(FileHeader, control) + 4);
+const _: () =
+    assert!(offset_of!(FileHeader, command_request) == offset_of!(FileHeader, command_off) + 1);
+
+/// Sets bits of the recorder's word.
+pub fn set(bits: u32) {
+    store().header().control.fetch_or(bits, AcqRel);
+}
+
+/// Clears bits of the recorder's word.
+pub fn clear(bits: u32) {
+    store().header().control.fetch_and(!bits, AcqRel);
+}
