@@ -65,7 +65,7 @@ pub(crate) fn path_names(process: &Process, stack: StackId) -> String {
 pub(crate) fn lines(process: &Process) -> Vec<String> {
     let line =
         |site: &Site| format!("{} {}", path_names(process, site.stack), site.measures.live_bytes);
-    let mut lines: Vec<_> = process.sites.iter().map(line).collect();
+    let mut lines: Vec<_> = process.tables.sites.iter().map(line).collect();
     lines.sort();
     lines
 }

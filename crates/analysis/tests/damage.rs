@@ -55,7 +55,7 @@ fn survives(bytes: &[u8]) -> bool {
     }
     let mut process = Process::from_bytes(bytes, Path::new("x.profile")).expect("it was read");
     process.fold_scopes();
-    assert_eq!(scopes::sums(&process, None).len(), process.scopes.len());
+    assert_eq!(scopes::sums(&process, None).len(), process.tables.scopes.len());
     for place in &profile.places {
         assert!(
             place.module == parsed::NO_MODULE || (place.module as usize) < profile.modules.len()
@@ -80,7 +80,7 @@ fn a_file_cut_anywhere_keeps_what_is_left() {
     let recording = Recording::open(&file).unwrap();
     let (is, was) = (whole.len() - 4096, whole.len());
     assert_eq!(
-        recording.processes[0].notes[0],
+        recording.processes[0].completeness.notes[0],
         format!("the file is truncated: {is} bytes of {was}")
     );
 }
@@ -164,7 +164,8 @@ fn stored_names_may_say_anything() {
         scratch.write("symbols.json", text.as_bytes());
         let recording = Recording::open(&file).unwrap();
         assert_eq!(recording.damaged.len(), usize::from(is_damaged), "{place}");
-        let named = recording.processes[0].frames.iter().filter(|f| f.function.is_some()).count();
+        let named =
+            recording.processes[0].tables.frames.iter().filter(|f| f.function.is_some()).count();
         assert_eq!(named, usize::from(place == "[15,1,0,3]"), "{place}");
     }
     for text in ["", "null", "[", "{\"version\":1}", &"[".repeat(100_000)] {

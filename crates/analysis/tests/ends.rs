@@ -42,7 +42,7 @@ fn open(scratch: &Scratch) -> Vec<Process> {
 
 /// How long the image lasted, and whether that is known.
 fn lasted(process: &Process) -> (u64, bool) {
-    (process.duration_ns, process.duration_is_known)
+    (process.lifetime.duration_ns, process.lifetime.duration_is_known)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn the_command_knows_when_a_killed_process_ended() {
     scratch.write("12-0.profile", &profile(12, 0, |h| h.last_seen_ns = 998_000));
     metadata(12, vec![ended("12-0", 3 * S)]).write(&scratch).unwrap();
     let process = open(&scratch).remove(0);
-    assert_eq!((lasted(&process), process.end), ((3 * S, true), End::Signaled(6)));
+    assert_eq!((lasted(&process), process.lifetime.end), ((3 * S, true), End::Signaled(6)));
 }
 
 #[test]
@@ -101,7 +101,15 @@ fn began(ticks: u64) -> impl FnOnce(&mut FileHeader) {
 
 /// Pid, image, exec calls before, number of the process, end.
 fn images(scratch: &Scratch) -> Vec<(u32, u32, u32, u32, End)> {
-    let image = |p: &Process| (p.pid, p.image, p.execs, p.process_number, p.end);
+    let image = |p: &Process| {
+        (
+            p.identity.pid,
+            p.identity.image,
+            p.identity.execs,
+            p.identity.process_number,
+            p.lifetime.end,
+        )
+    };
     open(scratch).iter().map(image).collect()
 }
 
@@ -202,6 +210,6 @@ fn merged_recordings_keep_ends_and_processes() {
     std::fs::create_dir(&merged).unwrap();
     merge(&inputs, &merged, &mut |_, _, _| {}).unwrap();
     let processes = Recording::open(&merged).unwrap().processes;
-    let found: Vec<_> = processes.iter().map(|p| (lasted(p), p.process_number)).collect();
+    let found: Vec<_> = processes.iter().map(|p| (lasted(p), p.identity.process_number)).collect();
     assert_eq!(found, [((3 * S, true), 0), ((3 * S, true), 1)]);
 }

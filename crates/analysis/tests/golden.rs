@@ -33,10 +33,10 @@ fn process(name: &str) -> Process {
     assert_eq!(recording.damaged, [], "{name}");
     let process = recording.processes.remove(0);
     assert_eq!(
-        (process.end, &*process.losses, &*process.notes),
+        (process.lifetime.end, &*process.completeness.losses, &*process.completeness.notes),
         (End::Exited(0), &[][..], &[][..])
     );
-    assert_eq!(Sum::over(&process.sites), Measures { peak_bytes: 0, ..process.totals });
+    assert_eq!(Sum::over(&process.tables.sites), Measures { peak_bytes: 0, ..process.totals });
     process
 }
 
@@ -44,7 +44,7 @@ fn process(name: &str) -> Process {
 /// where it was allocated.
 fn of_function(process: &Process, function: &str) -> Measures {
     let mut sum = Measures::default();
-    for site in &process.sites {
+    for site in &process.tables.sites {
         let mut path = process.path_of(site.stack).into_iter();
         if path.any(|frame| process.label(frame) == function) {
             sum.add(&site.measures);
@@ -78,9 +78,9 @@ fn check_program(process: &Process) {
     let freed = of_function(process, "freed");
     assert_eq!((freed.allocations, freed.frees, freed.temporary), (10, 10, 10));
     assert_eq!((freed.requested_bytes, freed.live_bytes), (3330, 0));
-    let lanes: Vec<_> = process.lanes.iter().map(|lane| &*lane.name).collect();
+    let lanes: Vec<_> = process.tables.lanes.iter().map(|lane| &*lane.name).collect();
     assert_eq!(lanes, ["program", "worker"]);
-    let frees: Vec<_> = process.lanes.iter().map(|lane| lane.measures.frees_here).collect();
+    let frees: Vec<_> = process.tables.lanes.iter().map(|lane| lane.measures.frees_here).collect();
     assert_eq!(frees, [10, 3]);
 }
 
@@ -89,22 +89,25 @@ fn version_1_is_read() {
     assert_eq!(version(&path("version-1")), 1);
     let process = process("version-1");
     check_program(&process);
-    assert_eq!((process.scopes.len(), process.labels.len(), process.windows.len()), (1, 0, 0));
+    assert_eq!(
+        (process.tables.scopes.len(), process.tables.labels.len(), process.time.windows.len()),
+        (1, 0, 0)
+    );
 }
 
 /// What the program annotates.
 fn check_annotations(process: &Process) {
-    let scope = process.scopes.iter().position(|scope| scope.name() == "load").unwrap();
-    let in_scope = process.sites.iter().filter(|site| site.scope.0 as usize == scope);
+    let scope = process.tables.scopes.iter().position(|scope| scope.name() == "load").unwrap();
+    let in_scope = process.tables.sites.iter().filter(|site| site.scope.0 as usize == scope);
     let allocations: u64 = in_scope.map(|site| site.measures.allocations).sum();
-    assert_eq!((process.scopes[scope].entered, allocations), (1, 10));
-    let [label] = &*process.labels else { panic!("{:?}", process.labels) };
-    let labelled = process.sites.iter().find(|site| site.label.is_some()).unwrap();
+    assert_eq!((process.tables.scopes[scope].entered, allocations), (1, 10));
+    let [label] = &*process.tables.labels else { panic!("{:?}", process.tables.labels) };
+    let labelled = process.tables.sites.iter().find(|site| site.label.is_some()).unwrap();
     assert_eq!((&*label.name, labelled.measures.live_bytes), ("label", 72));
-    let [window] = &*process.windows else { panic!("{:?}", process.windows) };
+    let [window] = &*process.time.windows else { panic!("{:?}", process.time.windows) };
     assert_eq!((&*window.name, window.open), ("window", false));
     assert_eq!((window.allocations, window.frees, window.live_bytes), (10, 10, 0));
-    let marks: Vec<_> = process.marks.iter().map(|mark| &*mark.name).collect();
+    let marks: Vec<_> = process.time.marks.iter().map(|mark| &*mark.name).collect();
     assert_eq!(marks, ["mark"]);
 }
 

@@ -48,9 +48,9 @@ fn process(name: &str) -> Process {
 fn rows(process: &Process, functions: &Functions, groups: &[Group]) -> Vec<(String, u64, u64)> {
     let label = |key: Key| match key {
         Key::Function(Some(f)) => process.label(functions.first_frame(f)).into_owned(),
-        Key::Module(Some(m)) => process.modules[m.0 as usize].file_name().to_owned(),
-        Key::Lane(l) => process.lanes[l.0 as usize].name.clone(),
-        Key::Size(class) => process.histogram[class as usize].size_max.to_string(),
+        Key::Module(Some(m)) => process.tables.modules[m.0 as usize].file_name().to_owned(),
+        Key::Lane(l) => process.tables.lanes[l.0 as usize].name.clone(),
+        Key::Size(class) => process.tables.histogram[class as usize].size_max.to_string(),
         Key::Stack(stack) => process.path_of(stack).iter().map(|&f| process.label(f)).collect(),
         Key::Function(None) | Key::Module(None) => "none".to_owned(),
         Key::Scope(_) | Key::Label(..) => "all".to_owned(),
@@ -177,7 +177,7 @@ fn bottom_up_trees() {
 #[test]
 fn what_glue_allocates_is_its_callers() {
     let mut process = process("glued");
-    for frame in &mut process.frames {
+    for frame in &mut process.tables.frames {
         if frame.function.as_deref() == Some("c") {
             frame.function = Some("operator new(unsigned long)".into());
         }

@@ -61,29 +61,35 @@ fn joined(processes: Vec<Process>, apart: Apart) -> Process {
 #[test]
 fn what_is_the_same_is_one_and_sums_are_sums() {
     let p = joined(vec![process(11, 0, 5), process(12, 3, 7), process(13, 3, 9)], Apart::Nowhere);
-    assert_eq!((p.images, p.pid, &*p.who()), (3, 0, "3 process images"));
-    assert_eq!((p.modules.len(), p.frames.len(), p.stacks.len()), (1, 2, 3));
-    assert_eq!((p.scopes.len(), p.labels.len(), p.lanes.len()), (2, 1, 4));
-    assert_eq!((p.scopes[1].entered, p.entered.len(), p.entered[0].times), (9, 1, 9));
-    assert_eq!(p.sites.len(), 2 + 3);
-    assert_eq!(p.sites[0].measures.live_bytes, 64 * 21);
+    assert_eq!((p.identity.images, p.identity.pid, &*p.who()), (3, 0, "3 process images"));
+    assert_eq!((p.tables.modules.len(), p.tables.frames.len(), p.tables.stacks.len()), (1, 2, 3));
+    assert_eq!((p.tables.scopes.len(), p.tables.labels.len(), p.tables.lanes.len()), (2, 1, 4));
+    assert_eq!(
+        (p.tables.scopes[1].entered, p.tables.entered.len(), p.tables.entered[0].times),
+        (9, 1, 9)
+    );
+    assert_eq!(p.tables.sites.len(), 2 + 3);
+    assert_eq!(p.tables.sites[0].measures.live_bytes, 64 * 21);
     assert_eq!(p.totals.live_bytes, 64 * 42 + 3 * 16);
     assert_eq!(p.totals.peak_bytes, 128 * 21 + 3 * 16);
-    let sum = Sum::over(&p.sites);
+    let sum = Sum::over(&p.tables.sites);
     assert_eq!(sum, heaptide_analysis::model::Measures { peak_bytes: 0, ..p.totals });
-    assert_eq!((p.lanes[0].threads, p.lanes[0].measures.live_blocks), (3, 42));
-    let classes: Vec<_> = p.histogram.iter().map(|c| (c.size_min, c.requested)).collect();
+    assert_eq!((p.tables.lanes[0].threads, p.tables.lanes[0].measures.live_blocks), (3, 42));
+    let classes: Vec<_> = p.tables.histogram.iter().map(|c| (c.size_min, c.requested)).collect();
     assert_eq!(classes, [(8, 3), (32, 42)]);
-    assert_eq!((&*p.program, &*p.command), ("", &["app".to_owned()][..]));
-    assert_eq!(p.end, End::Unknown);
+    assert_eq!((&*p.identity.program, &*p.identity.command), ("", &["app".to_owned()][..]));
+    assert_eq!(p.lifetime.end, End::Unknown);
 }
 
 #[test]
 fn one_process_stays_as_it_is_unless_it_is_to_have_a_place() {
     let one = joined(vec![process(11, 0, 5)], Apart::Nowhere);
-    assert_eq!((one.pid, one.images, one.timeline.len()), (11, 1, 2));
+    assert_eq!((one.identity.pid, one.identity.images, one.time.samples.len()), (11, 1, 2));
     let placed = joined(vec![process(11, 0, 5)], Apart::InStacks(Origin::Host));
-    assert_eq!((placed.pid, placed.stacks.len(), placed.timeline.len()), (11, 4, 2));
+    assert_eq!(
+        (placed.identity.pid, placed.tables.stacks.len(), placed.time.samples.len()),
+        (11, 4, 2)
+    );
     let mut nothing = recording(Vec::new());
     nothing.join(Apart::InStacks(Origin::Rank));
     assert!(nothing.processes.is_empty());
@@ -93,13 +99,13 @@ fn one_process_stays_as_it_is_unless_it_is_to_have_a_place() {
 fn places_are_the_outermost_frames_or_scopes() {
     let processes = || {
         let mut processes = vec![process(11, 0, 5), process(12, 3, 7), process(13, 3, 9)];
-        processes[0].rank = Some(Rank { number: 10, of: 11 });
-        processes[1].rank = Some(Rank { number: 9, of: 11 });
+        processes[0].identity.rank = Some(Rank { number: 10, of: 11 });
+        processes[1].identity.rank = Some(Rank { number: 9, of: 11 });
         processes
     };
     let p = joined(processes(), Apart::InStacks(Origin::Rank));
     let outermost = |stack| p.label(*p.path_of(stack).first().expect("a place")).into_owned();
-    let mut places: Vec<_> = p.sites.iter().map(|site| outermost(site.stack)).collect();
+    let mut places: Vec<_> = p.tables.sites.iter().map(|site| outermost(site.stack)).collect();
     places.sort();
     assert_eq!(places.len(), 9);
     places.dedup();
@@ -110,21 +116,21 @@ fn places_are_the_outermost_frames_or_scopes() {
     let p = joined(processes(), Apart::InScopes(Origin::Process));
     let scopes = group(&p, &Functions::of(&p), GroupBy::Scope);
     let live = |name: &str| {
-        let named = |id: usize| &*p.scopes[id].value == name;
+        let named = |id: usize| &*p.tables.scopes[id].value == name;
         let of = |g: &&Group| matches!(g.key, Key::Scope(id) if named(id.0 as usize));
         scopes.iter().find(of).map(|g| g.inclusive.live_bytes)
     };
     assert_eq!(live("pid 12 app0"), Some(128 * 7 + 16));
-    assert!(p.sites.iter().all(|site| site.scope.0 != 0));
-    assert_eq!(p.stacks[1].parent, StackId(0));
+    assert!(p.tables.sites.iter().all(|site| site.scope.0 != 0));
+    assert_eq!(p.tables.stacks[1].parent, StackId(0));
 }
 
 #[test]
 fn equal_pids_and_ranks_of_several_runs_have_names_of_their_own() {
     let of_run = |number: u32, rank: u32| {
         let mut process = process(11, 0, 5);
-        process.run = Some(Run { number, recording: format!("{number}.heaptide") });
-        process.rank = Some(Rank { number: rank, of: 2 });
+        process.identity.run = Some(Run { number, recording: format!("{number}.heaptide") });
+        process.identity.rank = Some(Rank { number: rank, of: 2 });
         process
     };
     let names = |processes: &[Process], by| -> Vec<String> {
@@ -138,9 +144,9 @@ fn equal_pids_and_ranks_of_several_runs_have_names_of_their_own() {
     let a_recording_a_rank = [of_run(1, 0), of_run(2, 1)];
     assert_eq!(names(&a_recording_a_rank, Origin::Rank), ["rank 0", "rank 1"]);
     let mut jobs = two_jobs;
-    (jobs[2].job, jobs[3].job) = ("77".to_owned(), "77".to_owned());
-    jobs[0].job = "76".to_owned();
-    jobs[1].job = "76".to_owned();
+    (jobs[2].identity.job, jobs[3].identity.job) = ("77".to_owned(), "77".to_owned());
+    jobs[0].identity.job = "76".to_owned();
+    jobs[1].identity.job = "76".to_owned();
     let ranks = names(&jobs, Origin::Rank);
     assert_eq!(ranks, ["job 76 rank 0", "job 77 rank 0", "job 76 rank 1", "job 77 rank 1"]);
 }
@@ -148,8 +154,8 @@ fn equal_pids_and_ranks_of_several_runs_have_names_of_their_own() {
 #[test]
 fn times_are_on_one_clock() {
     let p = joined(vec![process(11, 0, 5), process(12, 3, 7)], Apart::Nowhere);
-    assert_eq!((p.start_realtime_ns, p.duration_ns), (100 * SECOND, 13 * SECOND));
-    let live: Vec<_> = p.timeline.iter().map(|s| (s.time_ns / SECOND, s.live_bytes)).collect();
+    assert_eq!((p.lifetime.start_realtime_ns, p.lifetime.duration_ns), (100 * SECOND, 13 * SECOND));
+    let live: Vec<_> = p.time.samples.iter().map(|s| (s.time_ns / SECOND, s.live_bytes)).collect();
     let (first, second) = (128 * 5 + 16, 128 * 7 + 16);
     // The first is alone at 1 s and has its peak at 4 s, where the second begins; at 10 s it is
     // over, and what it did not free is gone with it.
@@ -165,13 +171,14 @@ fn times_are_on_one_clock() {
         (13, second),
     ];
     assert_eq!(live, expected);
-    assert_eq!(p.timeline.last().map(|s| s.peak_bytes), Some(p.totals.peak_bytes));
+    assert_eq!(p.time.samples.last().map(|s| s.peak_bytes), Some(p.totals.peak_bytes));
     assert_eq!(p.peak_time_ns, 7 * SECOND);
-    let part = p.part.as_deref().unwrap_or_default();
+    let part = p.completeness.part.as_deref().unwrap_or_default();
     assert!(part.contains("at most 1040 bytes were live at once"), "{part}");
-    let windows: Vec<_> = p.windows.iter().map(|w| (&*w.name, w.begin_time_ns / SECOND)).collect();
+    let windows: Vec<_> =
+        p.time.windows.iter().map(|w| (&*w.name, w.begin_time_ns / SECOND)).collect();
     assert_eq!(windows, [("phase [pid 11 app1]", 1), ("phase [pid 12 app0]", 4)]);
-    let marks: Vec<_> = p.marks.iter().map(|m| (&*m.name, m.time_ns / SECOND)).collect();
+    let marks: Vec<_> = p.time.marks.iter().map(|m| (&*m.name, m.time_ns / SECOND)).collect();
     assert_eq!(marks, [("here [pid 11 app1]", 1), ("here [pid 12 app0]", 4)]);
 }
 
@@ -180,7 +187,10 @@ fn hundreds_of_processes_join_to_a_timeline_that_fits() {
     let processes: Vec<_> = (0..300).map(|n| process(100 + n, n.into(), 5)).collect();
     let p = joined(processes, Apart::InStacks(Origin::Process));
     assert_eq!(p.totals.live_blocks, 300 * 11);
-    assert_eq!((p.stacks.len(), p.sites.len(), p.windows.len()), (1 + 300 * 3, 900, 300));
-    assert!(p.timeline.is_sorted_by_key(|s| s.time_ns));
-    assert!(p.command == ["app"], "{:?}", p.command);
+    assert_eq!(
+        (p.tables.stacks.len(), p.tables.sites.len(), p.time.windows.len()),
+        (1 + 300 * 3, 900, 300)
+    );
+    assert!(p.time.samples.is_sorted_by_key(|s| s.time_ns));
+    assert!(p.identity.command == ["app"], "{:?}", p.identity.command);
 }

@@ -94,9 +94,9 @@ fn equal_pids_stay_apart_with_their_ends_names_and_snapshots() {
         .processes
         .iter()
         .map(|p| {
-            let run = p.run.clone().expect("a run");
-            let function = p.frames[0].function.as_deref().unwrap_or_default().to_owned();
-            (run.number, p.image, p.end, p.totals.live_bytes, function)
+            let run = p.identity.run.clone().expect("a run");
+            let function = p.tables.frames[0].function.as_deref().unwrap_or_default().to_owned();
+            (run.number, p.identity.image, p.lifetime.end, p.totals.live_bytes, function)
         })
         .collect();
     let expected = [
@@ -106,9 +106,9 @@ fn equal_pids_stay_apart_with_their_ends_names_and_snapshots() {
     ];
     assert_eq!(shown, expected);
     let name = inputs[1].to_string_lossy().into_owned();
-    assert_eq!(recording.processes[1].run, Some(Run { number: 2, recording: name }));
-    assert_eq!(recording.processes[1].rank, Some(Rank { number: 1, of: 2 }));
-    assert_eq!(recording.processes[1].job, "77");
+    assert_eq!(recording.processes[1].identity.run, Some(Run { number: 2, recording: name }));
+    assert_eq!(recording.processes[1].identity.rank, Some(Rank { number: 1, of: 2 }));
+    assert_eq!(recording.processes[1].identity.job, "77");
     let snapshots = snapshot::all(&directory).expect("snapshots");
     assert_eq!(
         snapshots.iter().map(|s| (s.run, s.pid, s.number)).collect::<Vec<_>>(),
@@ -134,7 +134,8 @@ fn merged_recordings_merge_again_and_sums_are_sums() {
     let recording = Recording::open(&outer).expect("a recording");
     assert_eq!(totals(&recording), sum);
     assert_eq!(sum.live_bytes, 100 + 200 + 400 + 1600);
-    let mut ends: Vec<_> = recording.processes.iter().map(|p| (p.run.clone(), p.end)).collect();
+    let mut ends: Vec<_> =
+        recording.processes.iter().map(|p| (p.identity.run.clone(), p.lifetime.end)).collect();
     ends.sort_by_key(|(run, _)| run.clone());
     let ends: Vec<_> = ends
         .iter()
@@ -188,7 +189,9 @@ fn a_single_profile_merges_and_any_name_is_kept() {
     assert!(directory.join("r1-r9-odd.profile").exists());
     let recording = Recording::open(&directory).expect("a recording");
     assert_eq!(totals(&recording).live_bytes, 140);
-    assert!(recording.processes.iter().all(|p| p.run.as_ref().is_some_and(|r| r.number == 1)));
+    assert!(
+        recording.processes.iter().all(|p| p.identity.run.as_ref().is_some_and(|r| r.number == 1))
+    );
 }
 
 #[test]

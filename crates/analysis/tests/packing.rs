@@ -58,7 +58,7 @@ fn a_packed_profile_is_smaller_and_reads_the_same() {
     assert_eq!(tables(&scratch), before);
     assert_eq!(fs::metadata(&file).unwrap().permissions(), rights);
     let from_memory = Process::from_bytes(&packed, &file).unwrap();
-    assert_eq!(from_memory.sites, Process::from_bytes(&plain, &file).unwrap().sites);
+    assert_eq!(from_memory.tables.sites, Process::from_bytes(&plain, &file).unwrap().tables.sites);
     seal(&scratch, &mut |_, _| {}).unwrap();
     assert_eq!(fs::read(&file).unwrap(), packed, "sealing again changes nothing");
     assert_eq!(fs::read_dir(&*scratch).unwrap().count(), 2, "the profile and symbols.json");
@@ -96,7 +96,7 @@ fn a_packed_file_cut_anywhere_keeps_what_is_left() {
     }
     assert!(some > 0, "of some cut files a part is read");
     scratch.write(NAME, &packed[..packed.len() - 4]);
-    let notes = &Recording::open(&scratch).unwrap().processes[0].notes;
+    let notes = &Recording::open(&scratch).unwrap().processes[0].completeness.notes;
     assert!(notes[0].contains("could be decompressed"), "the checksum is missing: {notes:?}");
 }
 
@@ -182,7 +182,7 @@ fn a_profile_that_a_process_has_mapped_is_left_alone() {
             fs::read(scratch.join(&name)).unwrap().starts_with(&ZSTD)
         };
         if own_pid && !noted {
-            let end = Recording::open(&scratch).unwrap().processes[0].end;
+            let end = Recording::open(&scratch).unwrap().processes[0].lifetime.end;
             assert_eq!(end, End::Running);
         }
         assert!(!is_packed(), "own pid {own_pid}, noted {noted}");

@@ -54,7 +54,7 @@ fn record(scratch: &Scratch, paths: &[PathBuf], address: u64) {
 }
 
 fn functions(process: &Process) -> Vec<Option<&str>> {
-    process.frames.iter().map(|frame| frame.function.as_deref()).collect()
+    process.tables.frames.iter().map(|frame| frame.function.as_deref()).collect()
 }
 
 const FOUND: [Option<&str>; 5] = [
@@ -71,10 +71,10 @@ fn names_are_looked_up_by_the_bytes_of_the_path() {
     let (paths, address) = programs(&scratch);
     record(&scratch, &paths, address);
     let process = &Recording::open(&scratch).unwrap().processes[0];
-    assert_eq!(process.notes, [""; 0]);
+    assert_eq!(process.completeness.notes, [""; 0]);
     assert_eq!(functions(process), FOUND);
     let shown: Vec<&str> =
-        process.modules.iter().map(|m| m.path.rsplit('/').next().unwrap()).collect();
+        process.tables.modules.iter().map(|m| m.path.rsplit('/').next().unwrap()).collect();
     assert_eq!(shown, ["a\nb", r"a\xff", r"a\xfe", r"a\012b", r"a\xff"]);
 }
 
@@ -95,7 +95,7 @@ fn stored_names_are_those_of_the_same_bytes() {
     assert!(text[start..].starts_with("\"path_bytes\":\"2f"), "{text}");
     let older = text.replace("path_bytes", "path_of_another_version");
     fs::write(scratch.join("symbols.json"), older).unwrap();
-    let known = Recording::open(&scratch).unwrap().processes[0].frames.clone();
+    let known = Recording::open(&scratch).unwrap().processes[0].tables.frames.clone();
     let known: Vec<bool> = known.iter().map(|frame| frame.function.is_some()).collect();
     assert_eq!(known, [true, false, false, true, true]);
 }

@@ -34,15 +34,15 @@ fn counted(lane: &mut Lane, blocks: u64, size: u64) {
 /// Peak, what sites had of it, its time, how exact.
 fn peak(process: &Process) -> (u64, u64, u64, u64) {
     let t = &process.totals;
-    let of_lanes: u64 = process.lanes.iter().map(|lane| lane.measures.at_peak_bytes).sum();
+    let of_lanes: u64 = process.tables.lanes.iter().map(|lane| lane.measures.at_peak_bytes).sum();
     assert_eq!(of_lanes, t.at_peak_bytes);
-    (t.peak_bytes, t.at_peak_bytes, process.peak_time_ns, process.peak_bound_bytes)
+    (t.peak_bytes, t.at_peak_bytes, process.peak_time_ns, process.completeness.peak_bound_bytes)
 }
 
 #[test]
 fn a_peak_is_never_below_what_is_live() {
     let process = read(&killed(400, 2));
-    assert_eq!(process.end, End::Unknown);
+    assert_eq!(process.lifetime.end, End::Unknown);
     assert_eq!(peak(&process), (20_000, 20_000, 9, 2 * PEAK_BATCH));
     assert_eq!(process.totals.at_peak_blocks, 20);
 }
@@ -82,13 +82,13 @@ fn a_window_has_no_peak_below_what_was_live_at_its_ends() {
     p.window("open", |w| (w.begin_time_ns, w.open, w.peak_bytes) = (2, 1, 400));
     let process = read(&p);
     let peaks: Vec<_> =
-        process.windows.iter().map(|w| (&*w.name, w.peak_bytes, w.peak_bound_bytes)).collect();
+        process.time.windows.iter().map(|w| (&*w.name, w.peak_bytes, w.peak_bound_bytes)).collect();
     assert_eq!(peaks, [("closed", 900, 0), ("open", 20_000, 2 * PEAK_BATCH)]);
 }
 
 /// Counts of size classes: requested, usable, freed.
 fn histogram(process: &Process) -> Vec<(u64, u64, u64, u64)> {
-    process.histogram.iter().map(|c| (c.size_min, c.requested, c.usable, c.freed)).collect()
+    process.tables.histogram.iter().map(|c| (c.size_min, c.requested, c.usable, c.freed)).collect()
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn classes_get_the_event_that_only_its_site_has() {
     assert_eq!(histogram(&cut), [(512, 10, 10, 2)]);
     bytes.resize(end as usize, 0);
     let whole = Process::from_bytes(&bytes, "12-0.profile".as_ref()).expect("a profile");
-    assert_eq!((cut.notes.len(), whole.notes.len()), (1, 1));
+    assert_eq!((cut.completeness.notes.len(), whole.completeness.notes.len()), (1, 1));
     assert_eq!(histogram(&whole), histogram(&process));
     // Of one that has exited the tables are as they are.
     p.header.lanes_at_once = 1;

@@ -24,10 +24,10 @@ fn open(name: &str, profile: &ProfileBuilder) -> Process {
 fn check_sums(process: &Process) {
     for measure in Measure::all().iter().filter(|&&m| m != Measure::PeakBytes) {
         let combine = measure.combine();
-        let values = process.sites.iter().map(|site| measure.of(&site.measures));
+        let values = process.tables.sites.iter().map(|site| measure.of(&site.measures));
         let sum = values.fold(0, |a, b| combine.of(a, b));
         assert_eq!(sum, measure.of(&process.totals), "{measure} over sites");
-        let lanes = process.lanes.iter().map(|lane| measure.of(&lane.measures));
+        let lanes = process.tables.lanes.iter().map(|lane| measure.of(&lane.measures));
         assert_eq!(lanes.fold(0, |a, b| combine.of(a, b)), sum, "{measure} over lanes");
     }
 }
@@ -65,12 +65,15 @@ fn two_lanes() -> ProfileBuilder {
 #[test]
 fn every_field_is_read() {
     let process = open("fields", &two_lanes());
-    assert_eq!((process.pid, process.image, process.program.as_str()), (12, 0, "/bin/app"));
-    assert_eq!(process.command, ["app", "", "a b"]);
-    assert_eq!((process.host.as_str(), process.mode), ("host", Mode::Stacks));
+    assert_eq!(
+        (process.identity.pid, process.identity.image, process.identity.program.as_str()),
+        (12, 0, "/bin/app")
+    );
+    assert_eq!(process.identity.command, ["app", "", "a b"]);
+    assert_eq!((process.identity.host.as_str(), process.mode), ("host", Mode::Stacks));
     assert_eq!((process.totals.peak_bytes, process.peak_time_ns), (1000, 7));
     let too_deep = Loss { name: "too_deep", meaning: format::LOSS_NAMES[4].1, count: 3 };
-    assert_eq!(process.losses, [too_deep]);
+    assert_eq!(process.completeness.losses, [too_deep]);
     let totals = Measures {
         allocations: 6,
         requested_bytes: 4 * 30 + 2 * 62,
@@ -87,7 +90,7 @@ fn every_field_is_read() {
     };
     assert_eq!(process.totals, totals);
     let names: Vec<_> =
-        process.lanes.iter().map(|l| (l.name.as_str(), l.measures.frees_here)).collect();
+        process.tables.lanes.iter().map(|l| (l.name.as_str(), l.measures.frees_here)).collect();
     assert_eq!(names, [("app", 5), ("worker", 1)]);
     let class = |size_min, size_max, requested, usable| SizeClass {
         size_min,
@@ -96,30 +99,34 @@ fn every_field_is_read() {
         usable,
         freed: 0,
     };
-    assert_eq!(process.histogram, [class(16, 31, 4, 0), class(32, 63, 0, 5)]);
+    assert_eq!(process.tables.histogram, [class(16, 31, 4, 0), class(32, 63, 0, 5)]);
     check_sums(&process);
 }
 
 #[test]
 fn stacks_have_callers_first_and_call_addresses() {
     let process = open("stacks", &two_lanes());
-    assert_eq!(process.stacks.len(), 5);
-    for (node, index) in process.stacks.iter().zip(0u32..).skip(1) {
+    assert_eq!(process.tables.stacks.len(), 5);
+    for (node, index) in process.tables.stacks.iter().zip(0u32..).skip(1) {
         assert!(node.parent.0 < index);
     }
-    let site = process.sites.iter().find(|site| site.measures.usable_bytes == 128).unwrap();
+    let site = process.tables.sites.iter().find(|site| site.measures.usable_bytes == 128).unwrap();
     let offsets = |site: &Site| -> Vec<u64> {
-        process.path_of(site.stack).iter().map(|f| process.frames[f.0 as usize].offset).collect()
+        process
+            .path_of(site.stack)
+            .iter()
+            .map(|f| process.tables.frames[f.0 as usize].offset)
+            .collect()
     };
     assert_eq!(offsets(site), [0x100, 0x200, 0x300]);
     let innermost = process.frames_of(site.stack).next().unwrap();
     assert_eq!(process.label(innermost), "app+0x300");
-    let frame = &process.frames[innermost.0 as usize];
+    let frame = &process.tables.frames[innermost.0 as usize];
     let module = frame.module;
     let expected =
         Frame { function: None, module, offset: 0x300, file: None, line: None, inlined: false };
     assert_eq!(*frame, expected);
-    assert_eq!(process.modules[module.unwrap().0 as usize].build_id, [1, 2, 3]);
+    assert_eq!(process.tables.modules[module.unwrap().0 as usize].build_id, [1, 2, 3]);
 }
 
 #[test]
@@ -127,8 +134,8 @@ fn a_site_belongs_to_the_lane_of_its_extent() {
     let mut p = two_lanes();
     p.site(9, site(0, 1, 8)); // a lane whose own record was lost
     let process = open("lanes", &p);
-    let lane = process.sites.iter().find(|s| s.measures.usable_bytes == 8).unwrap().lane;
-    assert_eq!((lane, process.lanes[2].name.as_str()), (LaneId(2), "thread 9"));
+    let lane = process.tables.sites.iter().find(|s| s.measures.usable_bytes == 8).unwrap().lane;
+    assert_eq!((lane, process.tables.lanes[2].name.as_str()), (LaneId(2), "thread 9"));
     check_sums(&process);
 }
 
@@ -189,7 +196,7 @@ fn counters_have_a_row_for_each_lane_and_exact_sums() {
 
 fn check_counters(process: &Process) {
     assert_eq!(process.mode, Mode::Counters);
-    let live: Vec<_> = process.sites.iter().map(|s| s.measures.live_bytes).collect();
+    let live: Vec<_> = process.tables.sites.iter().map(|s| s.measures.live_bytes).collect();
     assert_eq!(live, [40, 0], "the second freed 60 bytes of the first");
     let m = process.totals;
     assert_eq!((m.live_blocks, m.live_bytes, m.frees, m.frees_here), (4, 40, 7, 7));
@@ -214,7 +221,7 @@ fn gaps_and_unknown_kinds_are_skipped() {
     p.site(0, site(0, 1, 10));
     let process = open("gap", &p);
     assert_eq!(process.totals.allocations, 7);
-    assert_eq!(process.notes[0], "4096 bytes were reserved but not in use yet");
+    assert_eq!(process.completeness.notes[0], "4096 bytes were reserved but not in use yet");
     check_sums(&process);
 }
 
@@ -235,11 +242,11 @@ fn a_parent_may_come_later_in_the_file() {
     p.site(0, site(0xffff_ffff, 1, 24));
     p.lane(0, "app", |_| {});
     let process = open("circle", &p);
-    for (node, index) in process.stacks.iter().zip(0u32..).skip(1) {
+    for (node, index) in process.tables.stacks.iter().zip(0u32..).skip(1) {
         assert!(node.parent.0 < index);
     }
     let depth = |bytes| {
-        let site = process.sites.iter().find(|s| s.measures.usable_bytes == bytes).unwrap();
+        let site = process.tables.sites.iter().find(|s| s.measures.usable_bytes == bytes).unwrap();
         process.frames_of(site.stack).count()
     };
     assert_eq!((depth(8), depth(24)), (3, 0));
@@ -259,8 +266,11 @@ fn marks_and_exact_addresses() {
     let cut = p.node(0, 0, format::Gap::NoRoom as u64, jit);
     p.site(0, site(cut, 1, 8));
     let process = open("marks", &p);
-    let labels: Vec<_> =
-        process.path_of(process.sites[0].stack).into_iter().map(|f| process.label(f)).collect();
+    let labels: Vec<_> = process
+        .path_of(process.tables.sites[0].stack)
+        .into_iter()
+        .map(|f| process.label(f))
+        .collect();
     assert_eq!(labels, ["[deeper frames cut]", "app+0x50", "0x12345678", "[frames not stored]"]);
 }
 
@@ -270,7 +280,7 @@ fn samples_are_in_order_of_time() {
     for time_ns in [30, 10, 20] {
         p.sample(format::Sample { time_ns, ..format::Sample::new_zeroed() });
     }
-    let times: Vec<_> = open("time", &p).timeline.iter().map(|s| s.time_ns).collect();
+    let times: Vec<_> = open("time", &p).time.samples.iter().map(|s| s.time_ns).collect();
     assert_eq!(times, [10, 20, 30]);
 }
 

@@ -27,7 +27,7 @@ fn metadata(root_pid: u32, status: Option<Status>) -> Metadata {
 
 fn ends(directory: &Path) -> Vec<(u32, u32, End)> {
     let recording = Recording::open(directory).unwrap();
-    recording.processes.iter().map(|p| (p.pid, p.image, p.end)).collect()
+    recording.processes.iter().map(|p| (p.identity.pid, p.identity.image, p.lifetime.end)).collect()
 }
 
 #[test]
@@ -90,10 +90,10 @@ fn images_are_in_order_of_start_and_end_by_what_is_known() {
     ];
     assert_eq!(ends(&scratch), expected);
     let recording = Recording::open(&scratch).unwrap();
-    let durations: Vec<_> = recording.processes.iter().map(|p| p.duration_ns).collect();
+    let durations: Vec<_> = recording.processes.iter().map(|p| p.lifetime.duration_ns).collect();
     assert_eq!(durations, [1, 99, 0, 5], "12-0 lasted until 12-1 began, 1 ns later");
     let one = Recording::open(&scratch.join("12-0.profile")).unwrap();
-    assert_eq!((one.processes.len(), one.processes[0].end), (1, End::Exec));
+    assert_eq!((one.processes.len(), one.processes[0].lifetime.end), (1, End::Exec));
     fs::remove_file(scratch.join("recording.json")).unwrap();
     assert_eq!(ends(&scratch)[3], (12, 1, End::Unknown));
 }
@@ -172,7 +172,7 @@ fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std::ops
 /// The distinct stacks, as `function line[ inlined]` from the outermost frame.
 fn stacks(process: &Process) -> Vec<String> {
     let frame = |id: heaptide_analysis::model::FrameId| {
-        let frame = &process.frames[id.0 as usize];
+        let frame = &process.tables.frames[id.0 as usize];
         let file = frame.file.as_deref().unwrap_or("-").rsplit('/').next().unwrap();
         let line = frame.line.unwrap_or(0);
         let inlined = if frame.inlined { " inlined" } else { "" };
@@ -182,7 +182,7 @@ fn stacks(process: &Process) -> Vec<String> {
         let frames: Vec<_> = process.path_of(site.stack).into_iter().map(frame).collect();
         frames.join(" / ")
     };
-    let mut stacks: Vec<_> = process.sites.iter().map(stack).collect();
+    let mut stacks: Vec<_> = process.tables.sites.iter().map(stack).collect();
     stacks.sort();
     stacks.dedup();
     stacks
@@ -202,12 +202,12 @@ fn inlined_calls_are_frames_of_their_own() {
     let recording =
         Recording::open_with(&scratch, engine, &mut |done, of| told.push((done, of))).unwrap();
     let process = &recording.processes[0];
-    assert_eq!((recording.sealed, process.notes.as_slice()), (false, [].as_slice()));
+    assert_eq!((recording.sealed, process.completeness.notes.as_slice()), (false, [].as_slice()));
     let stacks = stacks(process);
     has(&stacks, "outer app.c:8 / inner app.c:3 inlined");
     has(&stacks, "outer app.c:7");
     let &(done, of) = told.last().unwrap();
-    assert_eq!((done, of), (process.sites.len(), process.sites.len()));
+    assert_eq!((done, of), (process.tables.sites.len(), process.tables.sites.len()));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn names_are_demangled_and_whole() {
     for (symbol, name) in [("5local", "ns::local(int)"), ("6method", "ns::Type::method(int)")] {
         record(&scratch, &scratch.join("app"), &[], of(symbol)..of(symbol) + 1);
         let process = &Recording::open(&scratch).unwrap().processes[0];
-        assert_eq!(process.frames[0].function.as_deref(), Some(name));
+        assert_eq!(process.tables.frames[0].function.as_deref(), Some(name));
     }
 }
 
@@ -246,7 +246,7 @@ fn a_sealed_recording_needs_no_module() {
     let recording = Recording::open(&scratch).unwrap();
     assert!(recording.sealed);
     assert_eq!(stacks(&recording.processes[0]), before);
-    assert_eq!(recording.processes[0].notes, [""; 0]);
+    assert_eq!(recording.processes[0].completeness.notes, [""; 0]);
     let again = seal(&scratch, &mut |_, _| {}).unwrap();
     assert_eq!(again.named, sealed.named, "sealing again without the module loses nothing");
 }
@@ -271,9 +271,13 @@ fn a_module_that_changed_gives_no_names() {
     id[0] ^= 1;
     record(&scratch, &app, &id, addresses);
     let process = &Recording::open(&scratch).unwrap().processes[0];
-    assert!(process.frames.iter().all(|frame| frame.function.is_none()));
-    assert!(process.notes[0].contains("its build id is "), "{:?}", process.notes);
-    assert!(process.notes[0].ends_with("its frames have no names"));
+    assert!(process.tables.frames.iter().all(|frame| frame.function.is_none()));
+    assert!(
+        process.completeness.notes[0].contains("its build id is "),
+        "{:?}",
+        process.completeness.notes
+    );
+    assert!(process.completeness.notes[0].ends_with("its frames have no names"));
 }
 
 #[test]
@@ -282,7 +286,7 @@ fn a_module_without_a_build_id_is_trusted_if_it_is_older() {
     let (app, _, addresses) = compile(&scratch);
     run(&scratch, "cc -g -O2 -Wl,--build-id=none -o app app.c");
     record(&scratch, &app, &[], addresses);
-    let notes = |p: &Process| p.notes.clone();
+    let notes = |p: &Process| p.completeness.notes.clone();
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert!(
         notes(process)[0].contains("the file changed after the recording"),
@@ -292,5 +296,5 @@ fn a_module_without_a_build_id_is_trusted_if_it_is_older() {
     run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
     let process = &Recording::open(&scratch).unwrap().processes[0];
     assert_eq!(notes(process), [""; 0]);
-    assert!(process.frames.iter().any(|f| f.function.as_deref() == Some("outer")));
+    assert!(process.tables.frames.iter().any(|f| f.function.as_deref() == Some("outer")));
 }

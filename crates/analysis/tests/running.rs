@@ -93,7 +93,7 @@ fn a_process_that_maps_more_than_the_first_page_writes_the_profile() {
         let scratch = Scratch::new("running-maps");
         let mut mapping = Mapping::start(&scratch, profile);
         mapping.map(offset, length);
-        let end = Recording::open(&scratch).unwrap().processes[0].end;
+        let end = Recording::open(&scratch).unwrap().processes[0].lifetime.end;
         let expected = if writes { End::Running } else { End::Unknown };
         assert_eq!(end, expected, "{length} bytes from {offset}");
         assert_eq!(running::of_recording(&scratch).unwrap().len(), usize::from(writes));

@@ -15,13 +15,17 @@ fn read(profile: &ProfileBuilder) -> Process {
 /// Lanes, scopes and sites add up to the totals.
 fn check_sums(process: &Process) {
     let whole = Measures { peak_bytes: 0, ..process.totals };
-    assert_eq!(Sum::over(&process.sites), whole, "sites");
+    assert_eq!(Sum::over(&process.tables.sites), whole, "sites");
     let add = |rows: Vec<Measures>| {
         let mut sum = Measures::default();
         rows.iter().for_each(|row| sum.add(row));
         sum
     };
-    assert_eq!(add(process.lanes.iter().map(|lane| lane.measures).collect()), whole, "lanes");
+    assert_eq!(
+        add(process.tables.lanes.iter().map(|lane| lane.measures).collect()),
+        whole,
+        "lanes"
+    );
     let by_scope = scopes::sums(process, None);
     assert_eq!(add(by_scope.iter().map(|sums| sums.own).collect()), whole, "scopes");
     assert_eq!(by_scope[0].inclusive, whole, "all scopes");
@@ -65,10 +69,10 @@ fn two_lanes() -> ProfileBuilder {
 fn scopes_are_merged_over_lanes_with_both_ledgers() {
     let process = read(&two_lanes());
     let paths: Vec<_> =
-        (0..process.scopes.len() as u32).map(|i| path(&process, ScopeId(i))).collect();
+        (0..process.tables.scopes.len() as u32).map(|i| path(&process, ScopeId(i))).collect();
     let inner = "region=main step=-7";
     assert_eq!(paths, ["", "region=main", inner, "region=main step=-7 region=main"]);
-    let entered: Vec<_> = process.scopes.iter().map(|s| s.entered).collect();
+    let entered: Vec<_> = process.tables.scopes.iter().map(|s| s.entered).collect();
     assert_eq!(entered, [0, 6, 10, 11]);
     let sums = scopes::sums(&process, None);
     let live: Vec<_> = sums.iter().map(|s| (s.own.live_bytes, s.inclusive.live_bytes)).collect();
@@ -77,7 +81,7 @@ fn scopes_are_merged_over_lanes_with_both_ledgers() {
     assert_eq!(freed, [(6, 20), (4, 40), (0, 0), (0, 0)], "two that no scope had are in none");
     let worker = scopes::sums(&process, Some(heaptide_analysis::model::LaneId(1)));
     assert_eq!((worker[0].inclusive.live_bytes, worker[1].own.frees_here), (228, 2));
-    let lanes: Vec<_> = process.lanes.iter().map(|l| l.measures.frees_here).collect();
+    let lanes: Vec<_> = process.tables.lanes.iter().map(|l| l.measures.frees_here).collect();
     assert_eq!(lanes, [5, 5], "the sum of the classes");
     assert_eq!(process.totals.allocations, 11);
 }
@@ -87,11 +91,12 @@ fn recursion_is_folded() {
     let mut process = read(&two_lanes());
     process.fold_scopes();
     check_sums(&process);
-    let entered: Vec<_> = process.scopes.iter().map(|s| (&*s.value, s.entered)).collect();
+    let entered: Vec<_> = process.tables.scopes.iter().map(|s| (&*s.value, s.entered)).collect();
     assert_eq!(entered, [("", 0), ("main", 17), ("-7", 10)]);
     let live: Vec<_> = scopes::sums(&process, None).iter().map(|s| s.own.live_bytes).collect();
     assert_eq!(live, [0, 1256, 200]);
-    let of_worker = process.entered.iter().filter(|e| e.lane.0 == 1 && e.scope == ScopeId(1));
+    let of_worker =
+        process.tables.entered.iter().filter(|e| e.lane.0 == 1 && e.scope == ScopeId(1));
     assert_eq!(of_worker.map(|e| e.times).sum::<u64>(), 3);
 }
 
@@ -107,7 +112,8 @@ fn the_same_name_at_two_paths_is_two_scopes_and_equal_texts_are_one() {
     p.scope(0, first, names[0], |s| s.entered = 8);
     p.scope(0, first, 77, |s| s.entered = 16); // its name was lost
     let process = read(&p);
-    let rows: Vec<_> = process.scopes.iter().map(|s| (&*s.value, s.parent.0, s.entered)).collect();
+    let rows: Vec<_> =
+        process.tables.scopes.iter().map(|s| (&*s.value, s.parent.0, s.entered)).collect();
     let lost = ("[name lost]", 1, 16);
     assert_eq!(rows, [("", 0, 0), ("dummy1", 0, 5), ("dummy10", 0, 2), ("dummy1", 1, 8), lost]);
 }
@@ -137,12 +143,12 @@ fn a_labelled_block_is_one_block() {
     assert_eq!((t.allocations, t.frees, t.live_blocks), (3, 1, 2));
     assert_eq!((t.requested_bytes, t.usable_bytes, t.freed_bytes), (3 * 46, 144, 48));
     assert_eq!((t.live_bytes, t.largest_bytes), (96, 46), "what a label says is no request");
-    assert_eq!(process.lanes[0].measures.allocations, 3, "they are the first lane's");
-    assert_eq!(process.labels.len(), 1);
+    assert_eq!(process.tables.lanes[0].measures.allocations, 3, "they are the first lane's");
+    assert_eq!(process.tables.labels.len(), 1);
     let groups = group(&process, &Functions::of(&process), GroupBy::Label);
     let rows: Vec<_> =
         groups.iter().map(|g| (g.key, g.own.allocations, g.own.frees, g.own.live_bytes)).collect();
-    let label = process.sites.iter().find_map(|s| s.label);
+    let label = process.tables.sites.iter().find_map(|s| s.label);
     let none = Key::Label(None, SiteKind::Heap);
     assert_eq!(rows, [(none, 3, 2, 48), (Key::Label(label, SiteKind::Heap), 2, 1, 48)]);
     let stacks = group(&process, &Functions::of(&process), GroupBy::Stack);
@@ -197,13 +203,13 @@ fn pool_space_is_counted_once() {
     assert_eq!((t.allocations, t.frees, t.live_blocks), (1, 0, 1));
     assert_eq!((t.usable_bytes, t.freed_bytes, t.live_bytes), (4096, 0, 4096));
     assert_eq!((t.at_peak_bytes, t.largest_bytes), (4096, 4094));
-    let of = |kind| process.sites.iter().find(|s| s.kind == kind).unwrap();
+    let of = |kind| process.tables.sites.iter().find(|s| s.kind == kind).unwrap();
     let chunk = of(SiteKind::PoolChunk);
     assert_eq!((chunk.measures.live_bytes, chunk.lent_bytes), (2096, 2000), "idle and in use");
     assert_eq!(chunk.measures.freed_bytes, 0, "lent is not freed");
     let blocks = of(SiteKind::PoolBlock);
     assert_eq!((blocks.measures.live_blocks, blocks.measures.live_bytes), (2, 2000));
-    assert!(process.labels.iter().all(|label| label.pool && &*label.name == "arena"));
+    assert!(process.tables.labels.iter().all(|label| label.pool && &*label.name == "arena"));
 }
 
 #[test]
@@ -224,7 +230,7 @@ fn memory_that_is_not_from_the_allocator_is_in_no_total() {
     let process = read(&p);
     assert_eq!((process.totals.allocations, process.totals.live_bytes), (1, 32));
     assert_eq!((process.totals.largest_bytes, process.totals.at_peak_bytes), (30, 32));
-    let kinds: Vec<_> = process.sites.iter().map(|s| s.kind.name()).collect();
+    let kinds: Vec<_> = process.tables.sites.iter().map(|s| s.kind.name()).collect();
     assert_eq!(kinds, ["heap", "outside", "outside_pool_chunk", "outside_pool_block"]);
     let groups = group(&process, &Functions::of(&process), GroupBy::Label);
     assert_eq!(groups.len(), 4, "but it has a row by label");
@@ -257,7 +263,7 @@ fn windows_are_differences_and_an_open_one_goes_on_to_now() {
         (lane.requested_bytes, lane.usable_bytes, lane.reallocations) = (250, 300, 3);
     });
     let process = read(&p);
-    let [first, second] = process.windows.as_slice() else { panic!("two windows") };
+    let [first, second] = process.time.windows.as_slice() else { panic!("two windows") };
     assert_eq!((&*first.name, first.open, first.end_time_ns), ("shrinks", false, 8));
     assert_eq!((first.allocations, first.frees, first.requested_bytes), (10, 4, 100));
     assert_eq!((first.live_blocks, first.live_bytes), (6, 120 - 900));
@@ -286,9 +292,12 @@ fn marks_come_in_order_of_time() {
     p.mark(mark(7, 0, 99, 3, 0)); // of a kind that is not known
     let process = read(&p);
     let rows: Vec<_> =
-        process.marks.iter().map(|m| (m.time_ns, &*m.name, m.kind, m.number)).collect();
+        process.time.marks.iter().map(|m| (m.time_ns, &*m.name, m.kind, m.number)).collect();
     assert_eq!(rows, [(5, "loaded", MarkKind::Mark, 0), (9, "loaded", MarkKind::Snapshot, 4)]);
-    assert_eq!(process.marks.iter().map(|m| m.lane.is_some()).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(
+        process.time.marks.iter().map(|m| m.lane.is_some()).collect::<Vec<_>>(),
+        [true, false]
+    );
 }
 
 #[test]
@@ -300,11 +309,11 @@ fn the_first_scope_ended_out_of_turn_is_named() {
     p.header.mismatch_end = p.string("a");
     p.header.losses[format::Loss::ScopeMismatch as usize] = 3;
     let note = "scope `a` was ended while `b` was open; 3 such ends were repaired";
-    assert_eq!(read(&p).notes, [note]);
+    assert_eq!(read(&p).completeness.notes, [note]);
     p.header.mismatch_open = 0;
     p.header.losses[format::Loss::ScopeMismatch as usize] = 1;
     let note = "scope `a` was ended while no scope was open; 1 such end was repaired";
-    assert_eq!(read(&p).notes, [note]);
+    assert_eq!(read(&p).completeness.notes, [note]);
 }
 
 #[test]
@@ -325,8 +334,8 @@ fn circles_and_ids_out_of_range_are_cut() {
     }
     p.site(0, site(u32::MAX, 1, 8));
     let mut process = Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).unwrap();
-    assert_eq!(process.sites.len(), 4);
-    assert!(process.scopes.iter().zip(0..).skip(1).all(|(s, i)| s.parent.0 < i));
+    assert_eq!(process.tables.sites.len(), 4);
+    assert!(process.tables.scopes.iter().zip(0..).skip(1).all(|(s, i)| s.parent.0 < i));
     process.fold_scopes();
     for &by in GroupBy::all() {
         group(&process, &Functions::of(&process), by);
@@ -339,5 +348,9 @@ fn version_1_has_stacks_and_nothing_else() {
     let mut p = two_lanes();
     p.header.version = 1;
     let process = read(&p);
-    assert_eq!(process.sites.iter().filter(|s| s.scope != ScopeId(0)).count(), 2, "frees only");
+    assert_eq!(
+        process.tables.sites.iter().filter(|s| s.scope != ScopeId(0)).count(),
+        2,
+        "frees only"
+    );
 }

@@ -151,7 +151,7 @@ fn blocks_are_followed_over_lanes() {
     assert_eq!((free.number, free.lane, free.thread), (6, Some(LaneId(1)), 101));
     assert_eq!((free.allocated_ns, free.allocated_number, free.temporary), (100, 1, false));
     assert_eq!((free.requested, free.usable, free.address), (10, 18, 0x1000));
-    assert_eq!(free.free_stack, process.sites[1].stack);
+    assert_eq!(free.free_stack, process.tables.sites[1].stack);
     assert!(events[2].temporary && events[2].free_stack == StackId(0));
     assert_eq!(replay.unpaired(), Unpaired { frees: 1, blocks: 0 });
     assert_eq!(
@@ -357,13 +357,13 @@ fn events_are_not_read_with_the_profile() {
     opened.write_all_at(extent.as_bytes(), PAGE).unwrap();
     opened.write_all_at(&bytes[PAGE as usize..], PAGE + length).unwrap();
     let process = Recording::open(&file).unwrap().processes.remove(0);
-    assert_eq!((process.sites.len(), &*process.notes), (1, &[][..]));
+    assert_eq!((process.tables.sites.len(), &*process.completeness.notes), (1, &[][..]));
     // Ids are places in the file, and the events are of sites elsewhere.
     assert_eq!(process.replay().unwrap().count(), 0);
     assert_eq!(process.replay().unwrap().into_live().len(), 0);
     opened.set_len(PAGE + length / 2).unwrap();
     let process = Recording::open(&file).unwrap().processes.remove(0);
-    assert_eq!(process.sites.len(), 0);
+    assert_eq!(process.tables.sites.len(), 0);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn selections_keep_events_true() {
     let (_scratch, mut process) = t.read("selections");
     let frames = |process: &Process, stack: StackId| {
         let path = process.path_of(stack);
-        path.iter().map(|frame| process.frames[frame.0 as usize].offset).collect::<Vec<_>>()
+        path.iter().map(|frame| process.tables.frames[frame.0 as usize].offset).collect::<Vec<_>>()
     };
     let free = process.replay().unwrap().nth(2).unwrap();
     assert_eq!((free.scope, free.operation), (ScopeId(1), Free));
@@ -394,7 +394,7 @@ fn selections_keep_events_true() {
     let numbers: Vec<_> = events.iter().map(|e| (e.number, e.uid, e.live_bytes)).collect();
     assert_eq!(numbers, [(1, 1, 18), (2, 2, 46), (3, 1, 28)]);
     for event in &events {
-        assert_eq!(process.sites[event.site as usize].lane, LaneId(0));
+        assert_eq!(process.tables.sites[event.site as usize].lane, LaneId(0));
     }
     assert_eq!(frames(&process, events[2].free_stack), freed_at);
     process.hide(&["scope:load".parse().unwrap()]);
@@ -404,7 +404,7 @@ fn selections_keep_events_true() {
     assert_eq!(frames(&process, free.free_stack), freed_at);
     process.cut_stacks(1);
     let sites: Vec<u32> = process.replay().unwrap().map(|event| event.site).collect();
-    assert_eq!((sites, process.sites.len()), (vec![0, 0, 0], 1));
+    assert_eq!((sites, process.tables.sites.len()), (vec![0, 0, 0], 1));
     assert_eq!(process.replay().unwrap().into_live().len(), 1);
 }
 
@@ -661,10 +661,10 @@ fn order_of_sites(process: &Process, traced: &Traced) -> Vec<u32> {
         .map(|index| {
             let is_it = |site: &heaptide_analysis::model::Site| {
                 frame(site.stack).is_some_and(|frame| {
-                    process.frames[frame.0 as usize].offset == after(index) - 1
+                    process.tables.frames[frame.0 as usize].offset == after(index) - 1
                 })
             };
-            process.sites.iter().position(is_it).expect("a site") as u32
+            process.tables.sites.iter().position(is_it).expect("a site") as u32
         })
         .collect()
 }
@@ -698,7 +698,9 @@ fn whatever_the_bytes_reading_ends() {
             let replay = process.replay().unwrap();
             let mut last = 0;
             for event in replay {
-                assert!(event.time_ns >= last && (event.site as usize) < process.sites.len());
+                assert!(
+                    event.time_ns >= last && (event.site as usize) < process.tables.sites.len()
+                );
                 last = event.time_ns;
                 given += 1;
             }

@@ -31,7 +31,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
         (Some(DiffBy::Stack), _) => Rows::Stacks,
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
-    let program = file_name(&before.program).to_owned();
+    let program = file_name(&before.identity.program).to_owned();
     let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
@@ -74,10 +74,11 @@ fn open(options: &DiffOptions, given: &Path, program: Option<&str>) -> Result<Pr
     let selected = source::open_view(&source, &options.selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
     let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
-    let is_same = |p: &Process| program.is_some_and(|program| file_name(&p.program) == program);
+    let is_same =
+        |p: &Process| program.is_some_and(|program| file_name(&p.identity.program) == program);
     let (process, all) = selected.into_largest(measure, is_same)?;
     if all > 1 && selected_pid.is_none() {
-        let (path, pid, image) = (path.display(), process.pid, process.image);
+        let (path, pid, image) = (path.display(), process.identity.pid, process.identity.image);
         message(format_args!(
             "{path}: comparing pid {pid} image {image} of {all} process images; \
              `--process all` joins them, {path}/PID-IMAGE.profile selects another"

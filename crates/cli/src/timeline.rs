@@ -127,7 +127,7 @@ fn over_snapshots(
         progress.at("reading snapshots", done, own.len());
         moments.extend(at(options, site, &recording.path, process, snapshot)?);
     }
-    moments.push(moment(process, None, "", process.duration_ns));
+    moments.push(moment(process, None, "", process.lifetime.duration_ns));
     drop(progress);
     if moments.iter().all(|moment| moment.allocations == 0) {
         return Err(Stop::negative(format_args!(

@@ -65,9 +65,9 @@ impl Chosen {
         if self.filter.is_empty() {
             return Ok(());
         }
-        let asked = |process: &Process| pid.is_none_or(|pid| pid == process.pid);
+        let asked = |process: &Process| pid.is_none_or(|pid| pid == process.identity.pid);
         let had = recording.processes.iter().any(asked);
-        recording.processes.retain(|process| !process.sites.is_empty());
+        recording.processes.retain(|process| !process.tables.sites.is_empty());
         if had && !recording.processes.iter().any(asked) {
             let path = recording.path.display();
             let of = pid.map(|pid| format!(" of process {pid}")).unwrap_or_default();

@@ -41,7 +41,7 @@ impl Selected {
             return Err(self.without("process images"));
         };
         if all > 1 {
-            let (pid, image) = (process.pid, process.image);
+            let (pid, image) = (process.identity.pid, process.identity.image);
             message(format_args!(
                 "showing pid {pid} image {image}, the largest of {all} process images; \
                  `--process PID` selects another"
@@ -124,8 +124,10 @@ pub fn absence(recording: &Recording, pid: Option<u32>) -> Option<String> {
     if recording.processes.is_empty() {
         return Some(format!("{path}: nothing was recorded; see `heaptide info`"));
     }
-    let pid = pid.filter(|&pid| recording.processes.iter().all(|process| process.pid != pid))?;
-    let mut pids: Vec<u32> = recording.processes.iter().map(|process| process.pid).collect();
+    let pid =
+        pid.filter(|&pid| recording.processes.iter().all(|process| process.identity.pid != pid))?;
+    let mut pids: Vec<u32> =
+        recording.processes.iter().map(|process| process.identity.pid).collect();
     pids.sort_unstable();
     pids.dedup();
     let listed: Vec<String> = pids.iter().take(LISTED_PIDS).map(u32::to_string).collect();
@@ -134,7 +136,7 @@ pub fn absence(recording: &Recording, pid: Option<u32>) -> Option<String> {
 }
 
 fn is_selected(process: &Process, pid: Option<u32>) -> bool {
-    pid.is_none_or(|pid| process.pid == pid)
+    pid.is_none_or(|pid| process.identity.pid == pid)
 }
 
 /// The index of the largest process image, of those that satisfy `fits`.

@@ -13,7 +13,11 @@ pub type ImageId = (u32, u32, u32);
 
 /// The image that a process is.
 pub fn image_of(process: &Process) -> ImageId {
-    (process.run.as_ref().map_or(0, |run| run.number), process.pid, process.image)
+    (
+        process.identity.run.as_ref().map_or(0, |run| run.number),
+        process.identity.pid,
+        process.identity.image,
+    )
 }
 
 /// The image that a snapshot is of.
@@ -25,7 +29,7 @@ pub fn image_of_snapshot(snapshot: &Snapshot) -> ImageId {
 pub fn list(directory: &Path, recording: &Recording) -> Result<Vec<Snapshot>, Error> {
     let mut all = snapshot::all(directory)?;
     for process in &recording.processes {
-        let marks = process.marks.iter().map(|m| (m.kind, m.number, &*m.name, m.time_ns));
+        let marks = process.time.marks.iter().map(|m| (m.kind, m.number, &*m.name, m.time_ns));
         let is_its = |snapshot: &&mut Snapshot| image_of_snapshot(snapshot) == image_of(process);
         for snapshot in all.iter_mut().filter(is_its) {
             snapshot::name_by_marks(slice::from_mut(snapshot), marks.clone());

@@ -58,7 +58,7 @@ pub fn open_all(sources: &[Source], selection: &Selection) -> Result<Vec<Recordi
     let mut all = Vec::new();
     for source in sources {
         let Selected { mut recording, pid } = open(source, selection)?;
-        recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.pid));
+        recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.identity.pid));
         all.push(recording);
     }
     Ok(all)

@@ -311,7 +311,7 @@ fn kept(keys: &Keys, table: &Table, answer: &mut Table) -> Vec<NodeId> {
 
 #[cfg(test)]
 mod tests {
-    use crate::made::table;
+    use crate::fixtures::table;
     use crate::stream::Stream;
     use crate::{parse, run};
 

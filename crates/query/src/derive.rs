@@ -150,7 +150,7 @@ fn leaves(table: &mut Table) -> Vec<Option<Bits>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::table;
+    use crate::fixtures::table;
     use crate::parse;
 
     /// The last of the derived attributes, in the first record.

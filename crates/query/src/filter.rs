@@ -182,7 +182,7 @@ fn predicate<'q>(asked: Asked<'q>, kind: Kind, strings: &Strings) -> Predicate<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::table;
+    use crate::fixtures::table;
     use crate::parse;
 
     /// Three records: `a=1 t=x`, `a=5 function=main/foo`, and an empty one.

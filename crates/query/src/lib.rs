@@ -14,11 +14,11 @@ mod conditions;
 mod derive;
 mod error;
 mod filter;
+#[cfg(test)]
+mod fixtures;
 pub mod format;
 mod groups;
 mod lexer;
-#[cfg(test)]
-mod made;
 mod order;
 mod parser;
 pub mod query;

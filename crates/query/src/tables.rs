@@ -211,7 +211,8 @@ impl Source {
     ) -> Result<Stream<'a>, Error> {
         let mut filler = Filler::of(self, recordings, wanted);
         let path = |recording: &Recording| recording.path.display().to_string();
-        let command = |recording: &Recording| Some(recording.processes.first()?.command.join(" "));
+        let command =
+            |recording: &Recording| Some(recording.processes.first()?.identity.command.join(" "));
         filler.table.globals = vec![
             ("recording".to_owned(), joined(recordings.iter().map(path))),
             ("command".to_owned(), joined(recordings.iter().filter_map(command))),
@@ -323,13 +324,14 @@ struct Origin {
 
 impl Origin {
     fn of(table: &mut Table, process: &Process) -> Origin {
-        let one = process.images == 1;
-        let host = (!process.host.is_empty()).then(|| table.strings.bits(&process.host));
-        let rank = process.rank.map(|rank| Bits(rank.number.into()));
-        let run = process.run.as_ref().map(|run| Bits(run.number.into()));
-        let program = Some(table.strings.bits(&process.program));
-        let pid = one.then(|| Bits(process.pid.into()));
-        let image = one.then(|| Bits(process.image.into()));
+        let one = process.identity.images == 1;
+        let host =
+            (!process.identity.host.is_empty()).then(|| table.strings.bits(&process.identity.host));
+        let rank = process.identity.rank.map(|rank| Bits(rank.number.into()));
+        let run = process.identity.run.as_ref().map(|run| Bits(run.number.into()));
+        let program = Some(table.strings.bits(&process.identity.program));
+        let pid = one.then(|| Bits(process.identity.pid.into()));
+        let image = one.then(|| Bits(process.identity.image.into()));
         Origin { values: [pid, image, program, host, rank, run] }
     }
 }
@@ -348,7 +350,7 @@ struct Filler {
 impl Filler {
     fn of(source: &Source, recordings: &[Recording], wanted: &Wanted) -> Filler {
         let processes = recordings.iter().flat_map(|recording| &recording.processes);
-        let all = processes.flat_map(|process| process.scopes.iter().skip(1));
+        let all = processes.flat_map(|process| process.tables.scopes.iter().skip(1));
         let (table, mut scopes) = source.bare(all.map(|of| (&*of.attribute, &*of.value)));
         scopes.retain(|_, id| {
             let of = table.of(*id);

@@ -56,11 +56,11 @@ impl<const N: usize> Branches<N> {
         measures: [Measure; N],
     ) -> Branches<N> {
         let mut tree = Branches::new(measures);
-        let mut known = Trie::with_room(process.stacks.len());
-        tree.all.reserve(process.stacks.len());
-        let mut of_stack = Vec::with_capacity(process.stacks.len());
+        let mut known = Trie::with_room(process.tables.stacks.len());
+        tree.all.reserve(process.tables.stacks.len());
+        let mut of_stack = Vec::with_capacity(process.tables.stacks.len());
         of_stack.push(0);
-        for stack in process.stacks.iter().skip(1) {
+        for stack in process.tables.stacks.iter().skip(1) {
             let parent = of_stack[stack.parent.0 as usize];
             let branch = known.child(parent, functions.of_frame(stack.frame).0);
             if branch as usize == tree.all.len() {
@@ -83,7 +83,7 @@ impl<const N: usize> Branches<N> {
     ) -> Branches<N> {
         let mut tree = Branches::new(measures);
         let mut of_scope = vec![(0u32, 0usize)];
-        for (scope, id) in process.scopes.iter().zip(0..).skip(1) {
+        for (scope, id) in process.tables.scopes.iter().zip(0..).skip(1) {
             let (parent, level) = of_scope[scope.parent.0 as usize];
             if level == levels {
                 of_scope.push((parent, level));
@@ -101,7 +101,7 @@ impl<const N: usize> Branches<N> {
     /// every measure is put together on the way, so that the tree stays small.
     pub(crate) fn callers(&self, process: &Process, functions: &Functions, parts: u64) -> Self {
         let wrappers: Vec<bool> = (0..functions.len() as u32)
-            .map(|id| &process.frames[functions.first_frame(FunctionId(id)).0 as usize])
+            .map(|id| &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize])
             .map(|frame| frame.function.as_deref().is_some_and(is_wrapper))
             .collect();
         let function = |at: u32| match self.all[at as usize].what {
@@ -251,7 +251,7 @@ impl<const N: usize> Branches<N> {
     fn fill(&mut self, process: &Process, lane: Option<LaneId>, at: impl Fn(&Site) -> u32) {
         let of_lane = |site: &&Site| lane.is_none_or(|lane| lane == site.lane);
         let mut sites: Vec<(u32, &Site)> =
-            process.sites.iter().filter(of_lane).map(|site| (at(site), site)).collect();
+            process.tables.sites.iter().filter(of_lane).map(|site| (at(site), site)).collect();
         sites.sort_by_key(|site| site.0);
         for of_one in sites.chunk_by(|a, b| a.0 == b.0) {
             let sum = Sum::over(of_one.iter().map(|site| site.1));
@@ -316,7 +316,7 @@ impl Branches<1> {
 
 /// The lanes, those with most of a measure first.
 pub(crate) fn lanes_by(process: &Process, measure: Measure) -> Vec<(LaneId, &Lane)> {
-    let lanes = process.lanes.iter().zip(0..).map(|(lane, id)| (LaneId(id), lane));
+    let lanes = process.tables.lanes.iter().zip(0..).map(|(lane, id)| (LaneId(id), lane));
     let mut lanes: Vec<_> = lanes.collect();
     lanes.sort_by_key(|(_, lane)| Reverse(measure.of_sites().of(&lane.measures)));
     lanes
@@ -336,11 +336,11 @@ mod tests {
         bytes[..8].copy_from_slice(b"HEAPTIDE");
         (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
         let mut process = Process::from_bytes(&bytes, "x".as_ref()).expect("an empty profile");
-        process.frames = NAMES.map(frame).to_vec();
+        process.tables.frames = NAMES.map(frame).to_vec();
         let nodes = [(0, 0), (0, 0), (1, 1), (2, 2), (1, 3), (0, 4), (5, 1), (6, 2)];
         let node = |(parent, frame)| StackNode { parent: StackId(parent), frame: FrameId(frame) };
-        process.stacks = nodes.map(node).to_vec();
-        process.sites = vec![site(3, 700), site(4, 1), site(7, 298), site(0, 1)];
+        process.tables.stacks = nodes.map(node).to_vec();
+        process.tables.sites = vec![site(3, 700), site(4, 1), site(7, 298), site(0, 1)];
         process
     }
 

@@ -60,14 +60,14 @@ impl<'a> Procedures<'a> {
         let mut first_frame = vec![None];
         let mut number = |id: u32| {
             let frame = functions.first_frame(FunctionId(id));
-            let file = process.frames[frame.0 as usize].file.as_deref();
+            let file = process.tables.frames[frame.0 as usize].file.as_deref();
             *ids.entry((process.label(frame), file)).or_insert_with(|| {
                 first_frame.push(Some(frame));
                 (first_frame.len() - 1) as u32
             })
         };
         let numbers: Vec<u32> = (0..functions.len() as u32).map(&mut number).collect();
-        let frames = (0..process.frames.len() as u32).map(FrameId);
+        let frames = (0..process.tables.frames.len() as u32).map(FrameId);
         let of_frame = frames.map(|frame| numbers[functions.of_frame(frame).0 as usize]).collect();
         Procedures { of_frame, first_frame, process }
     }
@@ -77,8 +77,8 @@ impl<'a> Procedures<'a> {
         if stack == 0 {
             return (0, 0);
         }
-        let frame = self.process.stacks[stack as usize].frame.0 as usize;
-        (self.of_frame[frame], self.process.frames[frame].line.unwrap_or(0))
+        let frame = self.process.tables.stacks[stack as usize].frame.0 as usize;
+        (self.of_frame[frame], self.process.tables.frames[frame].line.unwrap_or(0))
     }
 }
 
@@ -125,14 +125,19 @@ struct Step {
 
 impl<'a> Walk<'a> {
     fn new(process: &Process, procedures: &'a Procedures<'a>, events: &[Measure]) -> Walk<'a> {
-        let count = process.stacks.len().max(1);
+        let count = process.tables.stacks.len().max(1);
         let mut starts = vec![0u32; count + 1];
-        process.stacks.iter().skip(1).for_each(|node| starts[node.parent.0 as usize + 1] += 1);
+        process
+            .tables
+            .stacks
+            .iter()
+            .skip(1)
+            .for_each(|node| starts[node.parent.0 as usize + 1] += 1);
         for index in 1..starts.len() {
             starts[index] += starts[index - 1];
         }
         let mut called: Vec<u32> = (1..count as u32).collect();
-        called.sort_by_key(|&stack| process.stacks[stack as usize].parent);
+        called.sort_by_key(|&stack| process.tables.stacks[stack as usize].parent);
         let on_way = vec![0; procedures.first_frame.len()];
         let own = by_stack(process).map(|(stack, row)| (stack, cost(events, &row))).collect();
         let places = FxHashMap::default();
@@ -210,10 +215,10 @@ impl<'a> Writer<'a, '_> {
         let process = self.process;
         writeln!(self.out, "# callgrind format\nversion: 1")?;
         writeln!(self.out, "creator: heaptide-{}", env!("CARGO_PKG_VERSION"))?;
-        writeln!(self.out, "pid: {}", process.pid)?;
+        writeln!(self.out, "pid: {}", process.identity.pid)?;
         writeln!(self.out, "cmd: {}", command_line(process, usize::MAX))?;
         writeln!(self.out, "part: 1")?;
-        if let Some(part) = &process.part {
+        if let Some(part) = &process.completeness.part {
             writeln!(self.out, "desc: {}", printable(part))?;
         }
         writeln!(self.out, "positions: line")?;
@@ -276,10 +281,10 @@ impl<'a> Writer<'a, '_> {
     fn whereabouts(&self, procedure: u32) -> [&'a str; 2] {
         let process = self.process;
         let frame = self.procedures.first_frame[procedure as usize];
-        let Some(frame) = frame.map(|frame| &process.frames[frame.0 as usize]) else {
-            return [&process.program, UNKNOWN];
+        let Some(frame) = frame.map(|frame| &process.tables.frames[frame.0 as usize]) else {
+            return [&process.identity.program, UNKNOWN];
         };
-        let object = frame.module.map_or(UNKNOWN, |id| &process.modules[id.0 as usize].path);
+        let object = frame.module.map_or(UNKNOWN, |id| &process.tables.modules[id.0 as usize].path);
         [object, frame.file.as_deref().unwrap_or(UNKNOWN)]
     }
 

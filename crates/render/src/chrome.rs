@@ -6,8 +6,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{LaneId, Mark, Process, Recording, Window};
-use heaptide_format::Sample;
+use heaptide_analysis::model::{LaneId, Mark, Process, Recording, Sample, Window};
 use serde_json::{Value, json};
 
 use crate::json_text;
@@ -19,8 +18,9 @@ use crate::text::command_line;
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, recording: &Recording, pid: Option<u32>) -> io::Result<()> {
-    let chosen = || recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.pid));
-    let start = chosen().map(|process| process.start_realtime_ns).min().unwrap_or(0);
+    let chosen =
+        || recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.identity.pid));
+    let start = chosen().map(|process| process.lifetime.start_realtime_ns).min().unwrap_or(0);
     let made_by = format!("heaptide {}", env!("CARGO_PKG_VERSION"));
     let head = json!({"made by": made_by, "recording": recording.path.to_string_lossy()});
     out.write_all(b"{\"displayTimeUnit\":\"ms\",\"metadata\":")?;
@@ -28,9 +28,9 @@ pub fn write(out: &mut dyn Write, recording: &Recording, pid: Option<u32>) -> io
     out.write_all(b",\"traceEvents\":[")?;
     let mut events = Events { out, written: 0 };
     for process in chosen() {
-        let origin = (process.start_realtime_ns - start) as i128;
+        let origin = (process.lifetime.start_realtime_ns - start) as i128;
         // Joined images have no pid, and Perfetto takes 0 for the idle of the machine.
-        let pid = u64::from(process.pid.max(1));
+        let pid = u64::from(process.identity.pid.max(1));
         Image { process, pid, origin }.write(&mut events)?;
     }
     events.out.write_all(b"\n]}\n")
@@ -63,10 +63,10 @@ impl Image<'_> {
         self.metadata(events)?;
         self.run(events)?;
         self.counters(events)?;
-        for (window, index) in self.process.windows.iter().zip(0u64..) {
+        for (window, index) in self.process.time.windows.iter().zip(0u64..) {
             self.window(events, window, index)?;
         }
-        self.process.marks.iter().try_for_each(|mark| events.add(&self.mark(mark)))
+        self.process.time.marks.iter().try_for_each(|mark| events.add(&self.mark(mark)))
     }
 
     /// Microseconds, of nanoseconds from the start of the image.
@@ -79,11 +79,11 @@ impl Image<'_> {
     }
 
     fn metadata(&self, events: &mut Events) -> io::Result<()> {
-        let name = crate::frames::file_name(&self.process.program);
+        let name = crate::frames::file_name(&self.process.identity.program);
         let named = |what: &str, tid: u64, name: &str| json!({"ph": "M", "name": what, "pid": self.pid, "tid": tid, "args": {"name": name}});
         events.add(&named("process_name", self.pid, name))?;
         events.add(&named("thread_name", self.pid, "process"))?;
-        let lanes = self.process.lanes.iter().zip(0..);
+        let lanes = self.process.tables.lanes.iter().zip(0..);
         lanes.into_iter().try_for_each(|(lane, id)| {
             events.add(&named("thread_name", self.row(LaneId(id)), &lane.name))
         })
@@ -95,18 +95,18 @@ impl Image<'_> {
         events.add(&json!({
             "ph": "X", "cat": "process", "name": command_line(self.process, 200),
             "pid": self.pid, "tid": self.pid,
-            "ts": self.time(0), "dur": self.process.duration_ns as f64 / 1000.0,
+            "ts": self.time(0), "dur": self.process.lifetime.duration_ns as f64 / 1000.0,
             "args": {
-                "image": self.process.image,
+                "image": self.process.identity.image,
                 "allocations": totals.allocations, "usable_bytes": totals.usable_bytes,
                 "peak_bytes": totals.peak_bytes, "live_bytes": totals.live_bytes,
-                "part": self.process.part,
+                "part": self.process.completeness.part,
             },
         }))
     }
 
     fn counters(&self, events: &mut Events) -> io::Result<()> {
-        let samples = &self.process.timeline;
+        let samples = &self.process.time.samples;
         let mut counter = |name: &str, ns: u64, unit: &str, value: f64| {
             events.add(&json!({
                 "ph": "C", "name": name, "pid": self.pid, "tid": self.pid, "ts": self.time(ns),
@@ -133,8 +133,8 @@ impl Image<'_> {
     /// Windows may begin inside each other and end outside, which events with a begin and an end
     /// of their own can have.
     fn window(&self, events: &mut Events, window: &Window, index: u64) -> io::Result<()> {
-        let end = if window.open { self.process.duration_ns } else { window.end_time_ns };
-        let id = format!("{}-{}-{index}", self.pid, self.process.image);
+        let end = if window.open { self.process.lifetime.duration_ns } else { window.end_time_ns };
+        let id = format!("{}-{}-{index}", self.pid, self.process.identity.image);
         let event = |phase: &str, ns: u64, args: Value| {
             json!({
                 "ph": phase, "cat": "window", "name": &*window.name, "id": id,

@@ -46,9 +46,9 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let mut rows = csv::Writer::from_writer(out);
     let names = measures().map(Measure::name);
     rows.write_record(COLUMNS.into_iter().chain(names).chain(MOVED))?;
-    let program = cell(&process.program);
-    let pid = [process.pid.to_string(), process.image.to_string(), program];
-    for site in &process.sites {
+    let program = cell(&process.identity.program);
+    let pid = [process.identity.pid.to_string(), process.identity.image.to_string(), program];
+    for site in &process.tables.sites {
         let moved = site.moved;
         let moved =
             [moved.blocks, moved.usable_bytes, moved.requested_bytes, site.lent_bytes].into_iter();
@@ -71,13 +71,14 @@ fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] 
     let stack = path.iter().map(|&frame| part(&process.label(frame))).collect::<Vec<_>>();
     let scopes = process.scope_path(site.scope);
     let scopes = scopes.into_iter().map(|scope| part(&scope.name())).collect::<Vec<_>>();
-    let label = site.label.map(|label| process.labels[label.0 as usize].name.to_string());
+    let label = site.label.map(|label| process.tables.labels[label.0 as usize].name.to_string());
     let [function, file, line] = place(process, path.last().copied());
-    let module = path.last().map(|frame| module_path(process, &process.frames[frame.0 as usize]));
+    let module =
+        path.last().map(|frame| module_path(process, &process.tables.frames[frame.0 as usize]));
     let [allocator, its_file, its_line] =
         place(process, functions.allocator_of(process, site.stack));
     [
-        process.lanes[site.lane.0 as usize].name.clone(),
+        process.tables.lanes[site.lane.0 as usize].name.clone(),
         scopes.join(";"),
         label.unwrap_or_default(),
         site.kind.name().to_owned(),
@@ -99,7 +100,7 @@ fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
     let Some(id) = frame else {
         return [const { String::new() }; 3];
     };
-    let frame = &process.frames[id.0 as usize];
+    let frame = &process.tables.frames[id.0 as usize];
     let line = frame.line.map(|line| line.to_string());
     let file = frame.file.as_deref().unwrap_or_default().to_owned();
     [process.label(id).into_owned(), file, line.unwrap_or_default()]

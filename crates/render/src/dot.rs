@@ -60,7 +60,7 @@ pub fn write(
             graph.branches(&branches, None);
             continue;
         };
-        let lane = &process.lanes[id.0 as usize];
+        let lane = &process.tables.lanes[id.0 as usize];
         let threads = counted(lane.threads.into(), "thread");
         let title = quoted(&[format!("thread {}, {threads}", printable(&lane.name))]);
         let _ = writeln!(graph.text, "  subgraph cluster_{} {{\n    label={title};", id.0);
@@ -222,7 +222,7 @@ impl Graph<'_> {
         let [own, blocks] = branch.own;
         match branch.what {
             What::Call(id) => {
-                let frame = &self.process.frames[id.0 as usize];
+                let frame = &self.process.tables.frames[id.0 as usize];
                 let place = frames::place(self.process, frame);
                 lines.extend((!place.is_empty()).then(|| elide_middle(&printable(&place), NAME)));
             }
@@ -249,9 +249,11 @@ impl Graph<'_> {
     fn name(&self, what: What) -> String {
         match what {
             What::Call(frame) => {
-                frames::label(self.process, &self.process.frames[frame.0 as usize], NAME)
+                frames::label(self.process, &self.process.tables.frames[frame.0 as usize], NAME)
             }
-            What::Scope(id) => elide_middle(&self.process.scopes[id.0 as usize].name(), NAME),
+            What::Scope(id) => {
+                elide_middle(&self.process.tables.scopes[id.0 as usize].name(), NAME)
+            }
             other => self.full_name(other),
         }
     }
@@ -262,7 +264,7 @@ impl Graph<'_> {
             What::Root => "(no scope)".to_owned(),
             What::Call(frame) => {
                 let name = self.process.label(frame);
-                let frame = &self.process.frames[frame.0 as usize];
+                let frame = &self.process.tables.frames[frame.0 as usize];
                 format!("{name}{}", frames::in_module(self.process, frame))
             }
             What::Scope(scope) => scopes::path(self.process, scope, TOOLTIP),
@@ -300,10 +302,10 @@ fn passed(branches: &[Branch<2>], tree: Tree, least: u64) -> Vec<bool> {
 /// How often each scope path was entered, by all lanes or by one.
 fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
     let Some(lane) = lane else {
-        return process.scopes.iter().map(|scope| scope.entered).collect();
+        return process.tables.scopes.iter().map(|scope| scope.entered).collect();
     };
-    let mut entered = vec![0u64; process.scopes.len()];
-    for row in process.entered.iter().filter(|row| row.lane == lane) {
+    let mut entered = vec![0u64; process.tables.scopes.len()];
+    for row in process.tables.entered.iter().filter(|row| row.lane == lane) {
         let times = &mut entered[row.scope.0 as usize];
         *times = times.saturating_add(row.times);
     }

@@ -90,7 +90,7 @@ impl<'a> Tables<'a> {
         let mut function_rows = Vec::with_capacity(functions.len());
         for id in 0..functions.len() as u32 {
             let frame_id = functions.first_frame(FunctionId(id));
-            let frame = &process.frames[frame_id.0 as usize];
+            let frame = &process.tables.frames[frame_id.0 as usize];
             let source = frame.file.as_deref().map(|file| {
                 *of_file.entry(file).or_insert_with(|| {
                     sources.push(strings.id(file));
@@ -101,9 +101,9 @@ impl<'a> Tables<'a> {
             let resource = frame.module.map_or(-1, |module| i64::from(module.0));
             function_rows.push(Function { name, resource, source });
         }
-        let modules = process.modules.iter().map(|m| strings.id(m.file_name())).collect();
-        let windows = process.windows.iter().map(|w| strings.id(&*w.name)).collect();
-        let marks = process.marks.iter().map(|m| strings.id(mark_says(m))).collect();
+        let modules = process.tables.modules.iter().map(|m| strings.id(m.file_name())).collect();
+        let windows = process.time.windows.iter().map(|w| strings.id(&*w.name)).collect();
+        let marks = process.time.marks.iter().map(|m| strings.id(mark_says(m))).collect();
         Tables { strings, functions, function_rows, sources, modules, windows, marks }
     }
 }
@@ -119,7 +119,7 @@ impl Serialize for Profile<'_> {
         let Profile { process, tables, .. } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("meta", &self.meta())?;
-        map.serialize_entry("libs", &seq(process.modules.iter().map(library)))?;
+        map.serialize_entry("libs", &seq(process.tables.modules.iter().map(library)))?;
         map.serialize_entry("pages", &[(); 0])?;
         map.serialize_entry("counters", &tracks::counters(process))?;
         map.serialize_entry("shared", &Shared { process, tables })?;
@@ -134,19 +134,19 @@ impl Serialize for Profile<'_> {
 impl Profile<'_> {
     fn meta(&self) -> Value {
         let Profile { process, measure, .. } = self;
-        let mut lanes: Vec<usize> = (0..process.lanes.len()).collect();
-        let value = |lane: usize| measure.of(&process.lanes[lane].measures);
+        let mut lanes: Vec<usize> = (0..process.tables.lanes.len()).collect();
+        let value = |lane: usize| measure.of(&process.tables.lanes[lane].measures);
         lanes.sort_by_key(|&lane| std::cmp::Reverse(value(lane)));
         lanes.truncate(SHOWN);
         let largest = lanes.iter().take(1);
         json!({
-            "product": file_name(&process.program),
+            "product": file_name(&process.identity.program),
             "importedFrom": format!("heaptide {}", env!("CARGO_PKG_VERSION")),
             "arguments": command_line(process, usize::MAX),
             "interval": 1.0,
-            "startTime": process.start_realtime_ns as f64 / 1e6,
+            "startTime": process.lifetime.start_realtime_ns as f64 / 1e6,
             "profilingStartTime": 0.0,
-            "profilingEndTime": process.duration_ns as f64 / 1e6,
+            "profilingEndTime": process.lifetime.duration_ns as f64 / 1e6,
             "version": 30,
             "preprocessedProfileVersion": VERSION,
             "processType": 0,
@@ -174,9 +174,11 @@ impl Profile<'_> {
         let mut entries = vec![
             entry("samples", "string", self.measure.name().into()),
             entry("processes", "string", process.who().into()),
-            entry("host", "string", (&*process.host).into()),
+            entry("host", "string", (&*process.identity.host).into()),
         ];
-        entries.extend(process.part.as_deref().map(|part| entry("part", "string", part.into())));
+        entries.extend(
+            process.completeness.part.as_deref().map(|part| entry("part", "string", part.into())),
+        );
         for measure in Measure::all() {
             let format = if measure.is_bytes() { "bytes" } else { "integer" };
             entries.push(entry(measure.name(), format, measure.of(&process.totals).into()));
@@ -249,7 +251,7 @@ struct StackTable<'a>(&'a Process);
 
 impl Serialize for StackTable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let nodes = || self.0.stacks.iter().skip(1);
+        let nodes = || self.0.tables.stacks.iter().skip(1);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("length", &nodes().count())?;
         map.serialize_entry("frame", &seq(nodes().map(|node| node.frame.0)))?;
@@ -268,12 +270,12 @@ struct FrameTable<'a>(&'a Shared<'a>);
 impl Serialize for FrameTable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Shared { process, tables } = self.0;
-        let frames = || process.frames.iter();
+        let frames = || process.tables.frames.iter();
         let address = |frame: &Frame| frame.module.map_or(-1.0, |_| frame.offset as f64);
-        let ids = (0..process.frames.len() as u32).map(heaptide_analysis::model::FrameId);
+        let ids = (0..process.tables.frames.len() as u32).map(heaptide_analysis::model::FrameId);
         let none = || seq(frames().map(|_| Value::Null));
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("length", &process.frames.len())?;
+        map.serialize_entry("length", &process.tables.frames.len())?;
         map.serialize_entry("address", &seq(frames().map(address)))?;
         map.serialize_entry("inlineDepth", &seq(frames().map(|f| u32::from(f.inlined))))?;
         map.serialize_entry("category", &seq(frames().map(|f| u32::from(f.is_scope()))))?;
@@ -316,8 +318,8 @@ struct Row {
 
 /// The rows of each lane, in order of stack.
 fn rows_of_lanes(process: &Process, measure: Measure) -> Vec<Vec<Row>> {
-    let mut rows: Vec<Vec<Row>> = process.lanes.iter().map(|_| Vec::new()).collect();
-    let mut sites: Vec<&Site> = process.sites.iter().collect();
+    let mut rows: Vec<Vec<Row>> = process.tables.lanes.iter().map(|_| Vec::new()).collect();
+    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
     sites.sort_by_key(|site| (site.lane, site.stack));
     for of_one in sites.chunk_by(|a, b| (a.lane, a.stack) == (b.lane, b.stack)) {
         let sum = Sum::over(of_one.iter().copied());
@@ -339,14 +341,14 @@ struct Thread<'a> {
 impl Serialize for Thread<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Profile { process, tables, .. } = self.profile;
-        let lane = &process.lanes[self.id.0 as usize];
-        let end = process.duration_ns as f64 / 1e6;
+        let lane = &process.tables.lanes[self.id.0 as usize];
+        let end = process.lifetime.duration_ns as f64 / 1e6;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &lane.name)?;
-        map.serialize_entry("processName", file_name(&process.program))?;
+        map.serialize_entry("processName", file_name(&process.identity.program))?;
         map.serialize_entry("isMainThread", &(self.id == LaneId(0)))?;
         map.serialize_entry("processType", "default")?;
-        map.serialize_entry("pid", &process.pid.to_string())?;
+        map.serialize_entry("pid", &process.identity.pid.to_string())?;
         map.serialize_entry("tid", &(self.id.0 + 1))?;
         map.serialize_entry("processStartupTime", &0.0)?;
         map.serialize_entry("processShutdownTime", &end)?;
@@ -370,7 +372,7 @@ impl Serialize for Samples<'_> {
         let Profile { process, measure, .. } = self.0.profile;
         let time = match measure {
             Measure::AtPeakBytes | Measure::AtPeakBlocks => process.peak_time_ns,
-            Measure::LiveBytes | Measure::LiveBlocks => process.duration_ns,
+            Measure::LiveBytes | Measure::LiveBlocks => process.lifetime.duration_ns,
             _ => 0,
         };
         let rows = || self.0.rows.iter().filter(|row| row.value > 0);

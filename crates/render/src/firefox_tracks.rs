@@ -1,8 +1,7 @@
 //! What the Firefox Profiler shows over time: counters from the timeline, windows and marks as
 //! markers.
 
-use heaptide_analysis::model::{LaneId, Mark, Process};
-use heaptide_format::Sample;
+use heaptide_analysis::model::{LaneId, Mark, Process, Sample};
 use serde_json::{Value, json};
 
 use crate::live;
@@ -32,8 +31,8 @@ pub(crate) fn schemas() -> Value {
 pub(crate) fn markers(process: &Process, lane: LaneId, windows: &[u32], marks: &[u32]) -> Value {
     let first = lane == LaneId(0);
     let end_ms = |ns: u64| json!(milliseconds(ns));
-    let windows = process.windows.iter().zip(windows).filter(|_| first).map(|(w, &name)| {
-        let end = if w.open { process.duration_ns } else { w.end_time_ns };
+    let windows = process.time.windows.iter().zip(windows).filter(|_| first).map(|(w, &name)| {
+        let end = if w.open { process.lifetime.duration_ns } else { w.end_time_ns };
         let data = json!({
             "type": "Window", "allocations": w.allocations, "frees": w.frees,
             "usable_bytes": w.usable_bytes, "freed_bytes": w.freed_bytes,
@@ -42,7 +41,7 @@ pub(crate) fn markers(process: &Process, lane: LaneId, windows: &[u32], marks: &
         (w.begin_time_ns, INTERVAL, end_ms(end.max(w.begin_time_ns)), name, data)
     });
     let here = |mark: &Mark| mark.lane.unwrap_or(LaneId(0)) == lane;
-    let marks = process.marks.iter().zip(marks).filter(|(mark, _)| here(mark));
+    let marks = process.time.marks.iter().zip(marks).filter(|(mark, _)| here(mark));
     let marks = marks.map(|(mark, &name)| {
         let data = json!({"type": "Mark", "live_bytes": mark.live_bytes});
         (mark.time_ns, INSTANT, Value::Null, name, data)
@@ -65,10 +64,10 @@ pub(crate) fn markers(process: &Process, lane: LaneId, windows: &[u32], marks: &
 
 /// Live and resident bytes, and allocations, each as changes between samples.
 pub(crate) fn counters(process: &Process) -> Value {
-    if process.lanes.is_empty() {
+    if process.tables.lanes.is_empty() {
         return json!([]);
     }
-    let samples = &process.timeline;
+    let samples = &process.time.samples;
     let of_samples = |value: fn(&Sample) -> u64| -> Vec<(u64, u64)> {
         samples.iter().map(|sample| (sample.time_ns, value(sample))).collect()
     };
@@ -101,7 +100,7 @@ fn counter(
     let shown_unit = if unit == "bytes" { "bytes" } else { "" };
     json!({
         "name": name, "category": "Memory", "description": name,
-        "pid": process.pid.to_string(), "mainThreadIndex": 0,
+        "pid": process.identity.pid.to_string(), "mainThreadIndex": 0,
         "samples": {"length": times.len(), "time": times, "count": changes},
         "display": {
             "graphType": graph, "unit": shown_unit, "color": color, "label": name,

@@ -95,7 +95,7 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     options.title = drawing.title.as_deref().map_or_else(title, |t| printable(t).into_owned());
     options.subtitle = Some(subtitle(process, measure));
     options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
-    let scopes_only = process.frames.iter().all(Frame::is_scope);
+    let scopes_only = process.tables.frames.iter().all(Frame::is_scope);
     options.name_type = if scopes_only { "Scope:" } else { "Function:" }.to_owned();
     options.colors = "mem".parse().unwrap_or_default();
     options.hash = true;
@@ -137,7 +137,7 @@ fn folded(process: &Process, measure: Measure, order: Order, lane: Option<LaneId
     let names: Vec<String> = (0..functions.len() as u32)
         .map(|id| {
             let id = functions.first_frame(FunctionId(id));
-            plain(&frames::label(process, &process.frames[id.0 as usize], NAME))
+            plain(&frames::label(process, &process.tables.frames[id.0 as usize], NAME))
         })
         .collect();
     let line = |(branch, value): (&Branch<1>, u64)| {

@@ -46,7 +46,7 @@ pub fn file_name(path: &str) -> &str {
 
 /// The file that holds a frame's code; empty if there is none.
 pub fn module_path<'a>(process: &'a Process, frame: &Frame) -> &'a str {
-    let module = frame.module.and_then(|id| process.modules.get(id.0 as usize));
+    let module = frame.module.and_then(|id| process.tables.modules.get(id.0 as usize));
     module.map_or("", |m| &m.path)
 }
 
@@ -152,7 +152,8 @@ pub struct Line {
 /// start the program are left out, and of a long stack the inner part and the outermost function
 /// remain.
 pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
-    let frames: Vec<&Frame> = frames.iter().map(|id| &process.frames[id.0 as usize]).collect();
+    let frames: Vec<&Frame> =
+        frames.iter().map(|id| &process.tables.frames[id.0 as usize]).collect();
     lines_of(process, &frames, limit, width)
 }
 

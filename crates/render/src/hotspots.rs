@@ -38,19 +38,19 @@ impl<'a> Charges<'a> {
     /// Finds out.
     pub fn of(process: &'a Process) -> Charges<'a> {
         let functions = Functions::of(process);
-        let first = |id| &process.frames[functions.first_frame(FunctionId(id)).0 as usize];
+        let first = |id| &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize];
         let plumbing: Vec<bool> =
             (0..functions.len() as u32).map(|id| is_plumbing(first(id))).collect();
-        let mut serious: Vec<Option<FrameId>> = Vec::with_capacity(process.stacks.len());
+        let mut serious: Vec<Option<FrameId>> = Vec::with_capacity(process.tables.stacks.len());
         serious.push(None);
-        for node in process.stacks.iter().skip(1) {
+        for node in process.tables.stacks.iter().skip(1) {
             serious.push(if !plumbing[functions.of_frame(node.frame).0 as usize] {
                 Some(node.frame)
             } else {
                 serious[node.parent.0 as usize]
             });
         }
-        for (frame, node) in serious.iter_mut().zip(&process.stacks).skip(1) {
+        for (frame, node) in serious.iter_mut().zip(&process.tables.stacks).skip(1) {
             frame.get_or_insert(node.frame);
         }
         Charges { process, functions, responsible: serious }
@@ -86,7 +86,7 @@ impl<'a> Charges<'a> {
         let Some(id) = frame else {
             return Key::Nothing;
         };
-        let frame = &self.process.frames[id.0 as usize];
+        let frame = &self.process.tables.frames[id.0 as usize];
         match (&frame.function, frame.module) {
             (Some(_), _) => Key::Function(self.functions.of_frame(id)),
             (None, Some(module)) => Key::Module(module),
@@ -110,7 +110,7 @@ impl Hotspot {
             return false;
         };
         let innermost = |stack| process.frames_of(stack).next();
-        process.frames[frame.0 as usize].function.is_some()
+        process.tables.frames[frame.0 as usize].function.is_some()
             || self.stacks.iter().all(|(stack, _)| innermost(*stack) == Some(frame))
     }
 
@@ -165,10 +165,11 @@ impl Hotspot {
 }
 
 fn frame_at(process: &Process, stack: StackId) -> FrameId {
-    process.stacks[stack.0 as usize].frame
+    process.tables.stacks[stack.0 as usize].frame
 }
 
 /// The stack without its innermost frames.
 fn up(process: &Process, stack: StackId, frames: usize) -> StackId {
-    (0..frames).fold(stack, |at, _| process.stacks.get(at.0 as usize).map_or(at, |n| n.parent))
+    (0..frames)
+        .fold(stack, |at, _| process.tables.stacks.get(at.0 as usize).map_or(at, |n| n.parent))
 }

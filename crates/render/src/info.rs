@@ -51,55 +51,58 @@ fn sealed(recording: &Recording) -> String {
 }
 
 fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
-    writeln!(out, "pid {} image {}: {}", p.pid, p.image, command_line(p, 70))?;
+    writeln!(out, "pid {} image {}: {}", p.identity.pid, p.identity.image, command_line(p, 70))?;
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {}", printable(&value));
-    row("program", p.program.clone())?;
-    row("parent", format!("{}{}", p.ppid, if p.forked { ", forked from it" } else { "" }))?;
-    if !p.host.is_empty() {
-        row("host", p.host.clone())?;
+    row("program", p.identity.program.clone())?;
+    row(
+        "parent",
+        format!("{}{}", p.identity.ppid, if p.identity.forked { ", forked from it" } else { "" }),
+    )?;
+    if !p.identity.host.is_empty() {
+        row("host", p.identity.host.clone())?;
     }
     if let Some(place) = place(p) {
         row("rank", place)?;
     }
-    if let Some(run) = &p.run {
+    if let Some(run) = &p.identity.run {
         row("from", format!("run {}: {}", run.number, run.recording))?;
     }
-    row("started", date(p.start_realtime_ns))?;
+    row("started", date(p.lifetime.start_realtime_ns))?;
     row("ended", ended(p))?;
     let mode = match p.mode {
         Mode::Counters => "counters",
         Mode::Stacks => "stacks",
         Mode::Scopes => "scopes",
     };
-    if let Some(part) = &p.part {
+    if let Some(part) = &p.completeness.part {
         row("counts", part.clone())?;
     }
     row("mode", mode.to_owned())?;
     if let Some(says) = trace_says(p) {
         row("trace", says)?;
     }
-    row("file", of_path(&p.file))?;
-    let bound = match p.peak_bound_bytes {
+    row("file", of_path(&p.identity.file))?;
+    let bound = match p.completeness.peak_bound_bytes {
         0 => "exact".to_owned(),
         bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
     };
     row("peak", format!("{} bytes, {bound}", count(p.totals.peak_bytes)))?;
-    let threads: u64 = p.lanes.iter().map(|lane| u64::from(lane.threads)).sum();
-    row("threads", format!("{}, at most {} at a time", count(threads), p.lanes_at_once))?;
-    let (nodes, frames) = (p.stacks.len().saturating_sub(1), p.frames.len());
-    let tables = [(p.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
+    let threads: u64 = p.tables.lanes.iter().map(|lane| u64::from(lane.threads)).sum();
+    row("threads", format!("{}, at most {} at a time", count(threads), p.tables.lanes_at_once))?;
+    let (nodes, frames) = (p.tables.stacks.len().saturating_sub(1), p.tables.frames.len());
+    let tables = [(p.tables.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
     let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
     row("tables", tables.join(", "))?;
     let tables = [
-        (p.scopes.len().saturating_sub(1), "scope path"),
-        (p.labels.len(), "label"),
-        (p.windows.len(), "window"),
-        (p.marks.len(), "mark"),
+        (p.tables.scopes.len().saturating_sub(1), "scope path"),
+        (p.tables.labels.len(), "label"),
+        (p.time.windows.len(), "window"),
+        (p.time.marks.len(), "mark"),
     ];
     if tables.iter().any(|(n, _)| *n > 0) {
         row("names", tables.map(|(n, what)| counted(n as u64, what)).join(", "))?;
     }
-    row("timeline", counted(p.timeline.len() as u64, "sample"))?;
+    row("timeline", counted(p.time.samples.len() as u64, "sample"))?;
     let (stepped, evaluated) =
         (count(p.unwinder.frames_stepped), count(p.unwinder.rules_evaluated));
     row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
@@ -109,38 +112,43 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
 }
 
 fn marks(out: &mut dyn Write, p: &Process) -> io::Result<()> {
-    if p.marks.is_empty() {
+    if p.time.marks.is_empty() {
         return Ok(());
     }
     writeln!(out, "  marks")?;
-    for mark in &p.marks {
+    for mark in &p.time.marks {
         writeln!(out, "    {:>12} {}", duration(mark.time_ns), mark_says(mark))?;
     }
     Ok(())
 }
 
 fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
-    if p.losses.is_empty() && p.unmatched_frees == 0 && p.notes.is_empty() {
+    if p.completeness.losses.is_empty()
+        && p.completeness.unmatched_frees == 0
+        && p.completeness.notes.is_empty()
+    {
         return writeln!(out, "  losses     none");
     }
     writeln!(out, "  losses")?;
-    for loss in &p.losses {
+    for loss in &p.completeness.losses {
         writeln!(out, "    {:>12} {:<14} {}", count(loss.count), loss.name, loss.meaning)?;
     }
-    if p.unmatched_frees > 0 {
-        let (n, meaning) =
-            (count(p.unmatched_frees), "frees of blocks whose allocation was not recorded");
+    if p.completeness.unmatched_frees > 0 {
+        let (n, meaning) = (
+            count(p.completeness.unmatched_frees),
+            "frees of blocks whose allocation was not recorded",
+        );
         writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
     }
-    for note in &p.notes {
+    for note in &p.completeness.notes {
         writeln!(out, "    {}", printable(note))?;
     }
     Ok(())
 }
 
 fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
-    writeln!(out, "  modules    {}", p.modules.len())?;
-    for module in &p.modules {
+    writeln!(out, "  modules    {}", p.tables.modules.len())?;
+    for module in &p.tables.modules {
         let build_id = if module.build_id.is_empty() {
             "no build id".to_owned()
         } else {

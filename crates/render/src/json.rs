@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{
-    End, Frame, Lane, Loss, Measure, Measures, Mode, Process, Rank, Recording, Run, Site, StackId,
+    End, Frame, Lane, Loss, Measure, Measures, Mode, Process, Rank, Recording, Run, Sample, Site,
+    StackId,
 };
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -40,7 +41,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording, choice: &Choice) -> io:
 
 /// Events missing from the figures, or charged to no stack.
 pub fn lost_events(process: &Process) -> u64 {
-    let lost = process.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
+    let lost = process.completeness.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
     lost.map(|l| l.count).sum()
 }
 
@@ -61,7 +62,7 @@ impl Serialize for Report<'_> {
         let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());
         map.serialize_entry("unrecorded", &unrecorded)?;
         let chosen = recording.processes.iter();
-        let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.pid));
+        let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.identity.pid));
         map.serialize_entry("processes", &seq(chosen.map(|process| Image { process, choice })))?;
         let damaged = recording
             .damaged
@@ -102,18 +103,18 @@ impl Serialize for Image<'_> {
         let sites = chosen_sites(process, self.choice);
         let numbers = FrameNumbers::of(process, &sites, self.choice);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("pid", &process.pid)?;
-        map.serialize_entry("ppid", &process.ppid)?;
-        map.serialize_entry("image", &process.image)?;
-        map.serialize_entry("program", &process.program)?;
-        map.serialize_entry("command", &process.command)?;
-        map.serialize_entry("start_time", &rfc3339(process.start_realtime_ns))?;
-        map.serialize_entry("duration_s", &seconds(process.duration_ns))?;
-        map.serialize_entry("duration_is_known", &process.duration_is_known)?;
-        map.serialize_entry("end", &EndEntry::of(process.end))?;
+        map.serialize_entry("pid", &process.identity.pid)?;
+        map.serialize_entry("ppid", &process.identity.ppid)?;
+        map.serialize_entry("image", &process.identity.image)?;
+        map.serialize_entry("program", &process.identity.program)?;
+        map.serialize_entry("command", &process.identity.command)?;
+        map.serialize_entry("start_time", &rfc3339(process.lifetime.start_realtime_ns))?;
+        map.serialize_entry("duration_s", &seconds(process.lifetime.duration_ns))?;
+        map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
+        map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
         map.serialize_entry("totals", &Totals(process))?;
-        map.serialize_entry("histogram", &seq(process.histogram.iter().map(SizeClass)))?;
-        let lanes = process.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
+        map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
+        let lanes = process.tables.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
         let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
@@ -135,33 +136,36 @@ pub(crate) fn mode_name(mode: Mode) -> &'static str {
 
 /// What the contract does not promise but a script may use.
 fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<(), M::Error> {
-    map.serialize_entry("file", &process.file.to_string_lossy())?;
-    map.serialize_entry("host", &process.host)?;
-    map.serialize_entry("rank", &process.rank.map(|Rank { number, of }| RankEntry { number, of }))?;
-    map.serialize_entry("job", &process.job)?;
-    let run = process.run.as_ref();
+    map.serialize_entry("file", &process.identity.file.to_string_lossy())?;
+    map.serialize_entry("host", &process.identity.host)?;
+    map.serialize_entry(
+        "rank",
+        &process.identity.rank.map(|Rank { number, of }| RankEntry { number, of }),
+    )?;
+    map.serialize_entry("job", &process.identity.job)?;
+    let run = process.identity.run.as_ref();
     map.serialize_entry(
         "run",
         &run.map(|Run { number, recording }| RunEntry { number, recording }),
     )?;
-    map.serialize_entry("images", &process.images)?;
-    map.serialize_entry("forked", &process.forked)?;
+    map.serialize_entry("images", &process.identity.images)?;
+    map.serialize_entry("forked", &process.identity.forked)?;
     map.serialize_entry("mode", mode_name(process.mode))?;
     map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
-    map.serialize_entry("unmatched_frees", &process.unmatched_frees)?;
-    map.serialize_entry("unrecorded", &process.unrecorded)?;
-    map.serialize_entry("has_own_malloc", &process.has_own_malloc)?;
-    let losses = process.losses.iter().map(LossEntry::of);
+    map.serialize_entry("unmatched_frees", &process.completeness.unmatched_frees)?;
+    map.serialize_entry("unrecorded", &process.completeness.unrecorded)?;
+    map.serialize_entry("has_own_malloc", &process.completeness.has_own_malloc)?;
+    let losses = process.completeness.losses.iter().map(LossEntry::of);
     map.serialize_entry("losses", &seq(losses))?;
-    map.serialize_entry("part", &process.part)?;
-    map.serialize_entry("notes", &process.notes)?;
-    let modules = process.modules.iter().map(|m| ModuleEntry {
+    map.serialize_entry("part", &process.completeness.part)?;
+    map.serialize_entry("notes", &process.completeness.notes)?;
+    let modules = process.tables.modules.iter().map(|m| ModuleEntry {
         path: &m.path,
         build_id: hex(&m.build_id),
         unloaded: m.unloaded,
     });
     map.serialize_entry("modules", &seq(modules))?;
-    map.serialize_entry("timeline", &seq(process.timeline.iter().map(SampleEntry::of)))
+    map.serialize_entry("timeline", &seq(process.time.samples.iter().map(SampleEntry::of)))
 }
 
 #[derive(serde::Serialize)]
@@ -222,7 +226,7 @@ pub(crate) struct SampleEntry {
 }
 
 impl SampleEntry {
-    pub(crate) fn of(s: &heaptide_format::Sample) -> SampleEntry {
+    pub(crate) fn of(s: &Sample) -> SampleEntry {
         SampleEntry {
             time_s: seconds(s.time_ns),
             live_bytes: s.live_bytes,
@@ -266,7 +270,7 @@ impl Serialize for Totals<'_> {
         }
         map.serialize_entry("peak_time_s", &seconds(process.peak_time_ns))?;
         map.serialize_entry("lost_events", &lost_events(process))?;
-        map.serialize_entry("peak_bound_bytes", &process.peak_bound_bytes)?;
+        map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
         map.end()
     }
 }
@@ -327,7 +331,7 @@ pub(crate) struct FrameEntry<'a> {
 impl Serialize for FrameEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let FrameEntry { process, frame } = self;
-        let module = frame.module.map_or("", |id| &process.modules[id.0 as usize].path);
+        let module = frame.module.map_or("", |id| &process.tables.modules[id.0 as usize].path);
         let mut map = serializer.serialize_map(Some(6))?;
         map.serialize_entry("function", &frame.function.as_deref())?;
         map.serialize_entry("module", module)?;
@@ -348,7 +352,7 @@ pub(crate) struct SiteEntry<'a> {
 impl Serialize for SiteEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let SiteEntry { process, site, numbers } = self;
-        let lane = process.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
+        let lane = process.tables.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("stack", &numbers.stack(process, site.stack))?;
         json_named::serialize_site(process, site, &mut map)?;
@@ -359,7 +363,7 @@ impl Serialize for SiteEntry<'_> {
 }
 
 fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
-    let mut sites: Vec<&Site> = process.sites.iter().collect();
+    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
     sites.sort_by_key(|s| {
         let value = choice.sort.of_sites().of(&s.measures);
         (Reverse(value), s.stack, s.scope, s.label, s.lane)
@@ -377,7 +381,7 @@ pub(crate) struct FrameNumbers {
 impl FrameNumbers {
     /// All frames as they are; those of the sites only if the sites were cut.
     fn of(process: &Process, sites: &[&Site], choice: &Choice) -> FrameNumbers {
-        let all = process.frames.len() as u32;
+        let all = process.tables.frames.len() as u32;
         if choice.top.is_none() {
             return FrameNumbers { shown: (0..all).collect(), number: (0..all).collect() };
         }
@@ -389,7 +393,7 @@ impl FrameNumbers {
         process: &Process,
         stacks: impl Iterator<Item = StackId>,
     ) -> FrameNumbers {
-        let number = vec![u32::MAX; process.frames.len()];
+        let number = vec![u32::MAX; process.tables.frames.len()];
         let mut numbers = FrameNumbers { shown: Vec::new(), number };
         for frame in stacks.flat_map(|stack| process.frames_of(stack)) {
             let number = &mut numbers.number[frame.0 as usize];
@@ -403,7 +407,7 @@ impl FrameNumbers {
 
     /// The frames as they are written.
     pub(crate) fn entries<'a>(&self, process: &'a Process) -> Vec<FrameEntry<'a>> {
-        let entry = |&i: &u32| FrameEntry { process, frame: &process.frames[i as usize] };
+        let entry = |&i: &u32| FrameEntry { process, frame: &process.tables.frames[i as usize] };
         self.shown.iter().map(entry).collect()
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
     map: &mut M,
 ) -> Result<(), M::Error> {
     let sums = scopes::sums(process, None);
-    let rows = process.scopes.iter().zip(&sums).zip(0..);
+    let rows = process.tables.scopes.iter().zip(&sums).zip(0..);
     let rows = rows.map(|((scope, sums), id)| ScopeEntry { scope, sums, id, mode: process.mode });
     map.serialize_entry("scopes", &seq(rows))?;
     let groups = group(process, &Functions::of(process), GroupBy::Label);
@@ -32,7 +32,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
         Key::Label(Some(id), kind) => {
             let lent_bytes = lent.get(&(id, kind)).copied().unwrap_or(0);
             Some(LabelEntry {
-                label: &process.labels[id.0 as usize],
+                label: &process.tables.labels[id.0 as usize],
                 kind,
                 own: &group.own,
                 lent_bytes,
@@ -42,14 +42,14 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
         _ => None,
     });
     map.serialize_entry("labels", &seq(rows))?;
-    map.serialize_entry("windows", &seq(process.windows.iter().map(WindowEntry::of)))?;
-    map.serialize_entry("marks", &seq(process.marks.iter().map(|m| MarkEntry::of(process, m))))
+    map.serialize_entry("windows", &seq(process.time.windows.iter().map(WindowEntry::of)))?;
+    map.serialize_entry("marks", &seq(process.time.marks.iter().map(|m| MarkEntry::of(process, m))))
 }
 
 /// Bytes of chunks that are lent to blocks, by pool.
 pub(crate) fn lent(process: &Process) -> HashMap<(LabelId, SiteKind), u64> {
     let mut lent = HashMap::new();
-    for site in process.sites.iter().filter(|site| site.lent_bytes > 0) {
+    for site in process.tables.sites.iter().filter(|site| site.lent_bytes > 0) {
         if let Some(label) = site.label {
             let sum: &mut u64 = lent.entry((label, site.kind)).or_default();
             *sum = sum.saturating_add(site.lent_bytes);
@@ -65,7 +65,7 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     map: &mut M,
 ) -> Result<(), M::Error> {
     serialize_scope(process, site.scope, map)?;
-    let label = site.label.map(|id| &*process.labels[id.0 as usize].name);
+    let label = site.label.map(|id| &*process.tables.labels[id.0 as usize].name);
     map.serialize_entry("label", &label)?;
     map.serialize_entry("kind", site.kind.name())?;
     if let Some(size) = site.size {
@@ -207,7 +207,7 @@ pub(crate) struct MarkEntry<'a> {
 
 impl MarkEntry<'_> {
     pub(crate) fn of<'a>(process: &'a Process, mark: &'a Mark) -> MarkEntry<'a> {
-        let lane = mark.lane.and_then(|id| process.lanes.get(id.0 as usize));
+        let lane = mark.lane.and_then(|id| process.tables.lanes.get(id.0 as usize));
         MarkEntry {
             time_s: seconds(mark.time_ns),
             kind: mark_kind(mark.kind),

@@ -18,7 +18,7 @@ pub(crate) fn write<'a, V: Serialize>(
     pid: Option<u32>,
     view: impl Fn(&'a Process) -> V,
 ) -> io::Result<()> {
-    let chosen = recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.pid));
+    let chosen = recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.identity.pid));
     let parts = chosen.map(|p| Part { process: About::of(p), view: view(p) });
     document(out, recording, parts.collect())
 }
@@ -82,14 +82,14 @@ struct About<'a> {
 impl About<'_> {
     fn of(process: &Process) -> About<'_> {
         About {
-            pid: process.pid,
-            image: process.image,
-            program: &process.program,
-            command: &process.command,
-            duration_s: seconds(process.duration_ns),
-            duration_is_known: process.duration_is_known,
-            end: EndEntry::of(process.end),
-            part: process.part.as_deref(),
+            pid: process.identity.pid,
+            image: process.identity.image,
+            program: &process.identity.program,
+            command: &process.identity.command,
+            duration_s: seconds(process.lifetime.duration_ns),
+            duration_is_known: process.lifetime.duration_is_known,
+            end: EndEntry::of(process.lifetime.end),
+            part: process.completeness.part.as_deref(),
         }
     }
 }

@@ -51,7 +51,7 @@ impl<'a> Found<'a> {
     /// Looks for it.
     pub fn of(recording: &'a Recording, view: &View) -> Found<'a> {
         let chosen = recording.processes.iter();
-        let chosen = chosen.filter(|p| view.process.is_none_or(|pid| pid == p.pid));
+        let chosen = chosen.filter(|p| view.process.is_none_or(|pid| pid == p.identity.pid));
         let found = chosen.map(|p| (p, Leaks::of(p, view.suppressions)));
         let (mut leaking, others): (Vec<_>, Vec<_>) =
             found.partition(|(p, leaks)| counts(p) && !leaks.leaks.is_empty());
@@ -84,7 +84,7 @@ pub fn write(out: &mut dyn Write, found: &Found, view: &View) -> io::Result<()> 
         writeln!(out, "\nAlso")?;
     }
     for (process, leaks) in rest {
-        let (command, pid) = (command_line(process, 50), process.pid);
+        let (command, pid) = (command_line(process, 50), process.identity.pid);
         writeln!(out, "  {:>10}  {command} (--process {pid})", bytes(leaks.bytes()))?;
     }
     let replaced = others.iter().filter(|(p, leaks)| !counts(p) && !leaks.leaks.is_empty());
@@ -102,7 +102,7 @@ fn page(
     rows: usize,
 ) -> io::Result<()> {
     let (command, who) = (command_line(process, 60), process.who());
-    writeln!(out, "{command} ({who}), {}", ending(process.end))?;
+    writeln!(out, "{command} ({who}), {}", ending(process.lifetime.end))?;
     figures(out, process)?;
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),
@@ -120,7 +120,7 @@ fn page(
             out.write_all(no_stacks.as_bytes())?;
         }
     }
-    if let Some(why) = no_leak_yet(process.end) {
+    if let Some(why) = no_leak_yet(process.lifetime.end) {
         writeln!(out, "{why}")?;
     }
     for leak in leaks.leaks.iter().take(rows) {
@@ -175,7 +175,7 @@ fn leak_rows(out: &mut dyn Write, process: &Process, leak: &Leak, whole: u64) ->
             return writeln!(out, "      {}", scopes::path(process, scope, NAME));
         }
         Origin::Lane(lane) => {
-            let lane = process.lanes.get(lane.0 as usize).map_or("", |lane| &lane.name);
+            let lane = process.tables.lanes.get(lane.0 as usize).map_or("", |lane| &lane.name);
             return writeln!(out, "      thread {}", printable(lane));
         }
     };
@@ -289,7 +289,7 @@ impl Serialize for LeakEntry<'_> {
             }
             Origin::Scope(scope) => serialize_scope(process, scope, &mut map)?,
             Origin::Lane(id) => {
-                let lane = process.lanes.get(id.0 as usize);
+                let lane = process.tables.lanes.get(id.0 as usize);
                 map.serialize_entry("lane", lane.map_or("", |lane| &lane.name))?;
             }
         }

@@ -5,10 +5,11 @@ use heaptide_analysis::model::{End, Process};
 /// Whether the timeline is of what the totals are of: where blocks were left out, or figures count
 /// from a reset, it is of more. What still runs may have gone on between the two.
 pub(crate) fn is_of_totals(process: &Process) -> bool {
-    let Process { totals, end, .. } = process;
-    let most = totals.peak_bytes.saturating_add(process.peak_bound_bytes);
-    process.timeline.iter().all(|sample| {
-        let made = *end == End::Running || sample.allocations <= totals.allocations;
+    let totals = &process.totals;
+    let is_running = process.lifetime.end == End::Running;
+    let most = totals.peak_bytes.saturating_add(process.completeness.peak_bound_bytes);
+    process.time.samples.iter().all(|sample| {
+        let made = is_running || sample.allocations <= totals.allocations;
         made && sample.live_bytes <= most
     })
 }
@@ -17,12 +18,12 @@ pub(crate) fn is_of_totals(process: &Process) -> bool {
 /// places the peak and the end, if they are of the same.
 pub(crate) fn points(process: &Process) -> Vec<(u64, u64)> {
     let mut points = vec![(0, 0)];
-    points.extend(process.timeline.iter().map(|sample| (sample.time_ns, sample.live_bytes)));
+    points.extend(process.time.samples.iter().map(|sample| (sample.time_ns, sample.live_bytes)));
     if !is_of_totals(process) {
         return points;
     }
     points.push((process.peak_time_ns, process.totals.peak_bytes));
     points.sort_by_key(|&(ns, _)| ns);
-    points.push((process.duration_ns, process.totals.live_bytes));
+    points.push((process.lifetime.duration_ns, process.totals.live_bytes));
     points
 }

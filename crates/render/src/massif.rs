@@ -24,7 +24,7 @@ const DEPTH: usize = 30;
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let part = process.part.as_deref().unwrap_or("usable bytes");
+    let part = process.completeness.part.as_deref().unwrap_or("usable bytes");
     writeln!(out, "desc: heaptide {}, {}", env!("CARGO_PKG_VERSION"), printable(part))?;
     writeln!(out, "cmd: {}", command_line(process, usize::MAX))?;
     writeln!(out, "time_unit: ms")?;
@@ -76,10 +76,10 @@ impl Detail {
 /// The start, the highest sample of each slice of time, the peak, and the end. Samples of more than
 /// the totals are of are left out.
 fn moments(process: &Process) -> Vec<Moment> {
-    let end = process.duration_ns;
+    let end = process.lifetime.duration_ns;
     let slice = (end / SNAPSHOTS).max(1);
     let mut moments = vec![Moment { time_ns: 0, live_bytes: 0, tree: None }];
-    let timeline = if live::is_of_totals(process) { &process.timeline[..] } else { &[] };
+    let timeline = if live::is_of_totals(process) { &process.time.samples[..] } else { &[] };
     for samples in timeline.chunk_by(|a, b| a.time_ns / slice == b.time_ns / slice) {
         let highest = samples.iter().max_by_key(|sample| sample.live_bytes);
         moments.extend(highest.map(|sample| Moment {
@@ -156,7 +156,8 @@ impl<'a> Trunk<'a> {
         for Branch { frame, bytes, ways: range } in branches {
             let ways = &mut ways[range];
             let process = self.process;
-            ways.iter_mut().for_each(|way| way.at = process.stacks[way.at.0 as usize].parent);
+            ways.iter_mut()
+                .for_each(|way| way.at = process.tables.stacks[way.at.0 as usize].parent);
             self.write_node(out, level + 1, ways, bytes, &self.details(frame))?;
         }
         if small.is_empty() {
@@ -175,7 +176,7 @@ impl<'a> Trunk<'a> {
     fn branches(&self, ways: &mut [Way]) -> Vec<Branch> {
         let frame = |way: &Way| match way.at {
             StackId(0) => None,
-            StackId(stack) => Some(self.process.stacks[stack as usize].frame),
+            StackId(stack) => Some(self.process.tables.stacks[stack as usize].frame),
         };
         ways.sort_unstable_by_key(frame);
         let mut branches = Vec::new();
@@ -195,8 +196,8 @@ impl<'a> Trunk<'a> {
     /// `0x401136: main (app.c:12)`.
     fn details(&self, frame: FrameId) -> String {
         let Frame { function, module, offset, file, line, .. } =
-            &self.process.frames[frame.0 as usize];
-        let module = module.map(|id| &self.process.modules[id.0 as usize]);
+            &self.process.tables.frames[frame.0 as usize];
+        let module = module.map(|id| &self.process.tables.modules[id.0 as usize]);
         let address = module.map_or(0, |module| module.bias.wrapping_add(*offset));
         let name = function.as_deref().unwrap_or("???");
         let place = match (file, line, module) {
@@ -212,8 +213,8 @@ impl<'a> Trunk<'a> {
 fn below_wrappers(process: &Process, stack: StackId) -> StackId {
     let mut at = stack;
     while at != StackId(0) {
-        let node = &process.stacks[at.0 as usize];
-        let function = &process.frames[node.frame.0 as usize].function;
+        let node = &process.tables.stacks[at.0 as usize];
+        let function = &process.tables.frames[node.frame.0 as usize].function;
         if !function.as_deref().is_some_and(is_wrapper) {
             return at;
         }

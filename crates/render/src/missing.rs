@@ -35,12 +35,13 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
 
 /// Processes of which nothing is recorded, by reason.
 fn unrecorded(recording: &Recording) -> Vec<String> {
-    let reasons = recording.processes.iter().filter_map(|process| process.unrecorded);
+    let reasons = recording.processes.iter().filter_map(|process| process.completeness.unrecorded);
     grouped(reasons).map(|(reason, n)| whose(recording, n, "everything", reason)).collect()
 }
 
 fn own_malloc(recording: &Recording) -> Option<String> {
-    let with = recording.processes.iter().filter(|process| process.has_own_malloc).count();
+    let with =
+        recording.processes.iter().filter(|process| process.completeness.has_own_malloc).count();
     let why = "the executable defines malloc; only allocations it forwards are recorded";
     (with > 0).then(|| whose(recording, with as u64, "some memory", why))
 }
@@ -58,7 +59,7 @@ fn losses(recording: &Recording) -> Vec<String> {
     let sum = |of: fn(&Process) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
     let allocations = sum(|process| process.totals.allocations);
     let mut found: Vec<Loss> = Vec::new();
-    for loss in all.iter().flat_map(|process| &process.losses) {
+    for loss in all.iter().flat_map(|process| &process.completeness.losses) {
         match found.iter_mut().find(|known| known.name == loss.name) {
             Some(known) => known.count = known.count.saturating_add(loss.count),
             None => found.push(*loss),

@@ -35,7 +35,7 @@ pub(crate) fn scope_rows(
     for g in shown.iter().take(rows) {
         let Key::Scope(id) = g.key else { continue };
         let (own, inclusive) = (measure.of(&g.own), measure.of(&g.inclusive));
-        let entered = process.scopes[id.0 as usize].entered;
+        let entered = process.tables.scopes[id.0 as usize].entered;
         // What is in no scope is not entered, and what is inside of it is all the rest.
         let (entered, inclusive) = match id {
             ScopeId(0) => (String::new(), String::new()),
@@ -65,7 +65,7 @@ pub(crate) fn label_rows(
 ) -> io::Result<usize> {
     let mut groups = group(process, &Functions::of(process), GroupBy::Label);
     groups.retain(|g| match g.key {
-        Key::Label(Some(id), _) => pools || !process.labels[id.0 as usize].pool,
+        Key::Label(Some(id), _) => pools || !process.tables.labels[id.0 as usize].pool,
         _ => false,
     });
     groups.sort_by_key(|g| (Reverse(measure.of(&g.own)), Reverse(g.own.allocations), g.key));
@@ -94,7 +94,7 @@ pub(crate) fn label_rows(
             bytes(g.own.live_bytes),
             bytes(g.own.at_peak_bytes),
             kind_name(kind),
-            elide_middle(&process.labels[id.0 as usize].name, NAME)
+            elide_middle(&process.tables.labels[id.0 as usize].name, NAME)
         )?;
     }
     Ok(groups.len())
@@ -122,13 +122,13 @@ pub(crate) fn sections(
     measure: Measure,
     rows: usize,
 ) -> io::Result<()> {
-    if process.scopes.len() > 1 {
+    if process.tables.scopes.len() > 1 {
         writeln!(out, "\nScopes: {}", measure.name())?;
         let found = scope_rows(out, process, measure, rows)?;
         more(out, found, rows, "--by scope, or heaptide tree --scopes, shows all")?;
     }
     let pools = pools(process);
-    if process.labels.iter().any(|label| !label.pool) {
+    if process.tables.labels.iter().any(|label| !label.pool) {
         writeln!(out, "\nLabels: {}", measure.name())?;
         let found = label_rows(out, process, measure, rows, false)?;
         more(out, found, rows, "--by label shows all")?;
@@ -138,13 +138,13 @@ pub(crate) fn sections(
         pool_rows(out, &pools, rows)?;
         more(out, pools.len(), rows, "--by label shows all")?;
     }
-    if !process.windows.is_empty() {
+    if !process.time.windows.is_empty() {
         writeln!(out, "\nWindows")?;
-        windows(out, &process.windows, rows)?;
+        windows(out, &process.time.windows, rows)?;
     }
-    if !process.marks.is_empty() {
+    if !process.time.marks.is_empty() {
         writeln!(out, "\nMarks")?;
-        marks(out, &process.marks, 2 * rows)?;
+        marks(out, &process.time.marks, 2 * rows)?;
     }
     Ok(())
 }
@@ -175,7 +175,7 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
     };
     for g in groups.iter().filter(|g| of_kind(g, true)) {
         let Key::Label(Some(id), kind) = g.key else { continue };
-        let name = &*process.labels[id.0 as usize].name;
+        let name = &*process.tables.labels[id.0 as usize].name;
         let in_use = lent.get(&(id, kind)).copied().unwrap_or(0);
         match pools.last_mut().filter(|pool| pool.name == name) {
             Some(pool) => {
@@ -187,7 +187,7 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
     }
     for g in groups.iter().filter(|g| of_kind(g, false)) {
         let Key::Label(Some(id), _) = g.key else { continue };
-        let name = &*process.labels[id.0 as usize].name;
+        let name = &*process.tables.labels[id.0 as usize].name;
         if let Some(pool) = pools.iter_mut().find(|pool| pool.name == name) {
             pool.blocks = pool.blocks.saturating_add(g.own.live_blocks);
         }

@@ -53,7 +53,7 @@ impl Row {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, recording: &Recording, table: &Table) -> io::Result<()> {
-    let chosen = |p: &&Process| table.process.is_none_or(|pid| pid == p.pid);
+    let chosen = |p: &&Process| table.process.is_none_or(|pid| pid == p.identity.pid);
     let processes: Vec<&Process> = recording.processes.iter().filter(chosen).collect();
     let mut rows = rows(&processes, table.by);
     let kinds = match table.by {
@@ -141,13 +141,15 @@ fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
         let mut sums = Measures::default();
         members.iter().for_each(|p| sums.add(&p.totals));
         sums.peak_bytes = most_at_once(&members);
-        let ended = members.iter().map(|p| p.start_realtime_ns.saturating_add(p.duration_ns));
+        let ended = members
+            .iter()
+            .map(|p| p.lifetime.start_realtime_ns.saturating_add(p.lifetime.duration_ns));
         Row {
             name: name(&group, &members, by),
             rank: group.rank,
             sums,
-            images: members.iter().map(|p| p.images).sum(),
-            start_ns: members.iter().map(|p| p.start_realtime_ns).min().unwrap_or(0),
+            images: members.iter().map(|p| p.identity.images).sum(),
+            start_ns: members.iter().map(|p| p.lifetime.start_realtime_ns).min().unwrap_or(0),
             end_ns: ended.max().unwrap_or(0),
             command: command(&members),
         }
@@ -157,7 +159,7 @@ fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
 
 /// What the place is called; the program is in the command.
 fn name(group: &Group, members: &[&Process], by: Origin) -> String {
-    let program = members.first().map_or("", |p| file_name(&p.program));
+    let program = members.first().map_or("", |p| file_name(&p.identity.program));
     let name = match by {
         Origin::Process => group.name.strip_suffix(program).unwrap_or(&group.name),
         Origin::Host | Origin::Rank => &group.name,
@@ -214,7 +216,7 @@ fn evenness(rows: &[Row], table: &Table) -> Option<String> {
 
 /// How many ranks of a job are not here, where all are of one job that said how many it has.
 fn missing(processes: &[&Process], rows: &[Row]) -> Option<String> {
-    let ranked = || processes.iter().filter_map(|p| Some((&p.job, p.rank?.of)));
+    let ranked = || processes.iter().filter_map(|p| Some((&p.identity.job, p.identity.rank?.of)));
     let (job, of) = ranked().next()?;
     let here = rows.iter().filter(|row| row.rank.is_some()).count() as u64;
     let one_job = ranked().all(|other| other == (job, of));

@@ -33,7 +33,7 @@ const NAME: usize = 64;
 pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::Result<()> {
     let (t, rows) = (&process.totals, top.unwrap_or(ROWS));
     caption(out, process)?;
-    let exact = match process.peak_bound_bytes {
+    let exact = match process.completeness.peak_bound_bytes {
         0 => String::new(),
         bound => format!(", exact within {}", bytes(bound)),
     };
@@ -52,15 +52,15 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
         sections::section(out, process, &Charges::of(process), measure, second, rows)?;
     }
     let whole = t.at_peak_bytes;
-    if process.scopes.len() > 1 {
+    if process.tables.scopes.len() > 1 {
         let name = |row: &Row<ScopeId>| scopes::path(process, row.key, NAME);
         table(out, "scope", &by_scope(process), whole, rows, name)?;
     }
-    if !process.labels.is_empty() {
+    if !process.tables.labels.is_empty() {
         table(out, "label", &by_label(process), whole, rows, |row| label_name(process, row.key))?;
     }
-    if process.lanes.len() > 1 {
-        let name = |row: &Row<usize>| elide_middle(&process.lanes[row.key].name, NAME);
+    if process.tables.lanes.len() > 1 {
+        let name = |row: &Row<usize>| elide_middle(&process.tables.lanes[row.key].name, NAME);
         table(out, "thread", &by_lane(process), whole, rows, name)?;
     }
     Ok(())
@@ -72,7 +72,7 @@ fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
     let (live, left) = (bytes(t.live_bytes), percent(t.live_bytes, t.peak_bytes));
     // The peaks of joined processes are not of one moment.
-    for (name, value) in going_on(process, &found).iter().filter(|_| process.images == 1) {
+    for (name, value) in going_on(process, &found).iter().filter(|_| process.identity.images == 1) {
         row(name, value.clone())?;
     }
     row(live_name(process), format!("{live}, {left} of the peak"))?;
@@ -99,7 +99,7 @@ fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
 /// When it was, and what was going on then: rows of name and text.
 fn going_on(process: &Process, found: &Moment) -> Vec<(&'static str, String)> {
     let at = process.peak_time_ns;
-    let (after, share) = (duration(at), percent(at, process.duration_ns));
+    let (after, share) = (duration(at), percent(at, process.lifetime.duration_ns));
     let mut rows = vec![("when", format!("{after} after the start, {share} of the run"))];
     if let Some((resident, time)) = found.resident {
         let (resident, apart) = (bytes(resident), duration(time.abs_diff(at)));
@@ -161,7 +161,7 @@ fn by_label(process: &Process) -> Vec<Row<Labelled>> {
 }
 
 fn label_name(process: &Process, (label, kind): Labelled) -> String {
-    let name = label.map_or("(no label)", |id| &process.labels[id.0 as usize].name);
+    let name = label.map_or("(no label)", |id| &process.tables.labels[id.0 as usize].name);
     match kind {
         SiteKind::Heap => elide_middle(name, NAME),
         kind => format!("{}  ({})", elide_middle(name, NAME), kind_name(kind)),
@@ -169,7 +169,7 @@ fn label_name(process: &Process, (label, kind): Labelled) -> String {
 }
 
 fn by_lane(process: &Process) -> Vec<Row<usize>> {
-    ordered(process.lanes.iter().enumerate().map(|(i, lane)| Row::of(i, &lane.measures)))
+    ordered(process.tables.lanes.iter().enumerate().map(|(i, lane)| Row::of(i, &lane.measures)))
 }
 
 fn table<K>(
@@ -217,7 +217,7 @@ impl Serialize for PeakEntry<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("peak_time_s", &seconds(process.peak_time_ns))?;
         map.serialize_entry("peak_bytes", &t.peak_bytes)?;
-        map.serialize_entry("peak_bound_bytes", &process.peak_bound_bytes)?;
+        map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
         map.serialize_entry("at_peak_blocks", &t.at_peak_blocks)?;
         map.serialize_entry("at_peak_bytes", &t.at_peak_bytes)?;
         map.serialize_entry("live_bytes", &t.live_bytes)?;
@@ -248,7 +248,7 @@ impl PeakEntry<'_> {
     /// Who held it.
     fn serialize_rows<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let (process, top) = (self.process, self.top.unwrap_or(usize::MAX));
-        let mut sites: Vec<&Site> = process.sites.iter().collect();
+        let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
         sites.retain(|site| site.measures.at_peak_bytes > 0 || site.measures.at_peak_blocks > 0);
         sites.sort_by_key(|s| {
             (Reverse(s.measures.at_peak_bytes), s.stack, s.scope, s.label, s.lane)
@@ -289,7 +289,7 @@ struct FunctionEntry<'a> {
 
 impl FunctionEntry<'_> {
     fn of<'a>(process: &'a Process, hotspot: &Hotspot) -> FunctionEntry<'a> {
-        let frame = hotspot.frame.map(|id| &process.frames[id.0 as usize]);
+        let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
         FunctionEntry {
             function: frame.and_then(|frame| frame.function.as_deref()),
             module: frame.map_or("", |frame| frames::module_name(process, frame)),
@@ -327,7 +327,7 @@ struct LabelEntry<'a> {
 impl LabelEntry<'_> {
     fn of<'a>(process: &'a Process, row: &Row<Labelled>) -> LabelEntry<'a> {
         LabelEntry {
-            label: row.key.0.map(|id| &*process.labels[id.0 as usize].name),
+            label: row.key.0.map(|id| &*process.tables.labels[id.0 as usize].name),
             kind: row.key.1.name(),
             at_peak_blocks: row.blocks,
             at_peak_bytes: row.bytes,
@@ -344,7 +344,7 @@ struct LaneEntry<'a> {
 
 impl LaneEntry<'_> {
     fn of<'a>(process: &'a Process, row: &Row<usize>) -> LaneEntry<'a> {
-        let lane = &process.lanes[row.key].name;
+        let lane = &process.tables.lanes[row.key].name;
         LaneEntry { lane, at_peak_blocks: row.blocks, at_peak_bytes: row.bytes }
     }
 }

@@ -59,7 +59,7 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     writer.head()?;
     writer.mappings()?;
     let calls = writer.locations()?;
-    for site in &process.sites {
+    for site in &process.tables.sites {
         writer.sample(site, &calls)?;
     }
     writer.out.finish()?;
@@ -143,18 +143,18 @@ impl<'a, W: Write> Writer<'a, W> {
         let process = self.process;
         let mut comments = vec![
             format!("command: {}", command_line(process, usize::MAX)),
-            format!("host: {}", process.host),
+            format!("host: {}", process.identity.host),
             process.who(),
         ];
-        comments.extend(process.part.clone());
-        comments.extend(process.notes.iter().cloned());
+        comments.extend(process.completeness.part.clone());
+        comments.extend(process.completeness.notes.iter().cloned());
         let period = self.value_type("space", "bytes")?;
         let mut head = Message::new();
         for comment in comments {
             head.number(profile::COMMENT, self.string(comment)?);
         }
-        head.number(profile::TIME_NANOS, process.start_realtime_ns)
-            .number(profile::DURATION_NANOS, process.duration_ns)
+        head.number(profile::TIME_NANOS, process.lifetime.start_realtime_ns)
+            .number(profile::DURATION_NANOS, process.lifetime.duration_ns)
             .message(profile::PERIOD_TYPE, &period)
             .number(profile::PERIOD, 1u64);
         self.out.write_all(&head.finished())
@@ -163,8 +163,8 @@ impl<'a, W: Write> Writer<'a, W> {
     /// The files; the first is taken for the program, so it is that.
     fn mappings(&mut self) -> io::Result<()> {
         let process = self.process;
-        let mut modules: Vec<_> = process.modules.iter().zip(1u64..).collect();
-        modules.sort_by_key(|(module, _)| module.path != process.program);
+        let mut modules: Vec<_> = process.tables.modules.iter().zip(1u64..).collect();
+        modules.sort_by_key(|(module, _)| module.path != process.identity.program);
         for (module, id) in modules {
             let mut mapping = Message::new();
             mapping
@@ -190,7 +190,7 @@ impl<'a, W: Write> Writer<'a, W> {
         // By id, from 1.
         let mut known: Vec<Location> = Vec::new();
         let mut calls = vec![Call::default()];
-        for node in process.stacks.iter().skip(1) {
+        for node in process.tables.stacks.iter().skip(1) {
             let parent = node.parent.0;
             let mut call = Call { location: 0, caller: parent };
             let mut location = Location { innermost: node.frame, around: 0, depth: 0 };
@@ -215,10 +215,11 @@ impl<'a, W: Write> Writer<'a, W> {
 
     fn location(&self, id: u64, known: &[Location], functions: &[u64]) -> Message {
         let process = self.process;
-        let frame = |location: &Location| &process.frames[location.innermost.0 as usize];
+        let frame = |location: &Location| &process.tables.frames[location.innermost.0 as usize];
         let innermost = frame(&known[id as usize - 1]);
         let module = innermost.module.map_or(0, |module| u64::from(module.0) + 1);
-        let bias = innermost.module.map_or(0, |module| process.modules[module.0 as usize].bias);
+        let bias =
+            innermost.module.map_or(0, |module| process.tables.modules[module.0 as usize].bias);
         let mut message = Message::new();
         message.number(1, id).number(2, module).number(3, bias.wrapping_add(innermost.offset));
         let mut at = id;
@@ -236,8 +237,8 @@ impl<'a, W: Write> Writer<'a, W> {
     fn functions(&mut self) -> io::Result<Vec<u64>> {
         let process = self.process;
         let mut ids = FxHashMap::default();
-        let mut of_frame = Vec::with_capacity(process.frames.len());
-        for (frame, index) in process.frames.iter().zip(0..) {
+        let mut of_frame = Vec::with_capacity(process.tables.frames.len());
+        for (frame, index) in process.tables.frames.iter().zip(0..) {
             let name = self.string(process.label(FrameId(index)))?;
             let file = self.string(frame.file.as_deref().unwrap_or(""))?;
             let count = ids.len() as u64;
@@ -277,8 +278,8 @@ impl<'a, W: Write> Writer<'a, W> {
         let process = self.process;
         let scope = (site.scope != ScopeId(0))
             .then(|| Cow::Owned(scopes::path(process, site.scope, usize::MAX)));
-        let label = site.label.map(|id| Cow::Borrowed(&*process.labels[id.0 as usize].name));
-        let lane = process.lanes.get(site.lane.0 as usize);
+        let label = site.label.map(|id| Cow::Borrowed(&*process.tables.labels[id.0 as usize].name));
+        let lane = process.tables.lanes.get(site.lane.0 as usize);
         let lane = lane.map(|lane| Cow::Borrowed(&*lane.name));
         let mut labels = Vec::new();
         for (key, value) in [("scope", scope), ("label", label), ("lane", lane)] {
@@ -300,9 +301,10 @@ impl<'a, W: Write> Writer<'a, W> {
 
 /// Whether a node's frame was inlined into its caller's: they are at one address.
 fn is_inside(process: &Process, node: &StackNode) -> bool {
-    let frame = &process.frames[node.frame.0 as usize];
-    let around = process.stacks[node.parent.0 as usize].frame;
-    let Some(around) = process.frames.get(around.0 as usize).filter(|_| node.parent.0 != 0) else {
+    let frame = &process.tables.frames[node.frame.0 as usize];
+    let around = process.tables.stacks[node.parent.0 as usize].frame;
+    let Some(around) = process.tables.frames.get(around.0 as usize).filter(|_| node.parent.0 != 0)
+    else {
         return false;
     };
     frame.inlined && (frame.module, frame.offset) == (around.module, around.offset)

@@ -52,13 +52,13 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
     let whole = measure.of(&process.totals);
     writeln!(out, "{} of {} by scope", measure.name(), amount(measure, whole))?;
     let least = ((whole as f64 * view.min_percent / 100.0).ceil() as u64).max(1);
-    let mut entered = vec![0u64; process.scopes.len()];
+    let mut entered = vec![0u64; process.tables.scopes.len()];
     if !view.per_lane {
-        process.scopes.iter().zip(&mut entered).for_each(|(scope, n)| *n = scope.entered);
+        process.tables.scopes.iter().zip(&mut entered).for_each(|(scope, n)| *n = scope.entered);
         let sums = scopes::sums(process, None);
         return Printer { process, view, measure, whole, least, sums, entered }.print(out);
     }
-    let mut lanes: Vec<_> = process.lanes.iter().zip(0..).collect();
+    let mut lanes: Vec<_> = process.tables.lanes.iter().zip(0..).collect();
     lanes.sort_by_key(|(lane, _)| Reverse(measure.of(&lane.measures)));
     for (lane, id) in lanes {
         let lane_id = LaneId(id);
@@ -71,8 +71,8 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
             printable(&lane.name),
             counted(lane.threads.into(), "thread")
         )?;
-        let mut entered = vec![0u64; process.scopes.len()];
-        for row in process.entered.iter().filter(|row| row.lane == lane_id) {
+        let mut entered = vec![0u64; process.tables.scopes.len()];
+        for row in process.tables.entered.iter().filter(|row| row.lane == lane_id) {
             let times = &mut entered[row.scope.0 as usize];
             *times = times.saturating_add(row.times);
         }
@@ -104,7 +104,7 @@ impl Printer<'_> {
         let mut shown = 0;
         while let Some((id, depth)) = todo.pop() {
             let indent = "  ".repeat(depth.min(INDENT_MAX));
-            let name = elide_middle(&self.process.scopes[id as usize].name(), NAME);
+            let name = elide_middle(&self.process.tables.scopes[id as usize].name(), NAME);
             self.row(out, id, &format!("{indent}{name}"))?;
             shown += 1;
             if depth + 1 < self.view.depth {
@@ -122,8 +122,8 @@ impl Printer<'_> {
     /// Of every scope, those below it that are large enough, smallest first.
     fn children(&self) -> Vec<Vec<u32>> {
         let value = |id: u32| self.measure.of(&self.sums[id as usize].inclusive);
-        let mut children = vec![Vec::new(); self.process.scopes.len()];
-        for (scope, id) in self.process.scopes.iter().zip(0..).skip(1) {
+        let mut children = vec![Vec::new(); self.process.tables.scopes.len()];
+        for (scope, id) in self.process.tables.scopes.iter().zip(0..).skip(1) {
             if value(id) >= self.least {
                 children[scope.parent.0 as usize].push(id);
             }

@@ -21,7 +21,7 @@ const CALLER_LINES: usize = 6;
 /// Writes the sections of peak usage, live memory and temporary allocations, by function.
 pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
     let t = &process.totals;
-    let live = match process.end {
+    let live = match process.lifetime.end {
         End::Exited(_) => "Live at exit",
         End::Running => "Live now",
         _ => "Live at the end",
@@ -109,7 +109,7 @@ pub(crate) fn section(
 
 /// The function, the helper that it allocates through, its place.
 fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
-    let Some(frame) = hotspot.frame.map(|id| &process.frames[id.0 as usize]) else {
+    let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
     };
     let module = frames::module_shown(process, frame);
@@ -128,7 +128,7 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
     let stack = hotspot.stacks[0].0;
     let inner = hotspot.helpers(process, functions, stack).checked_sub(1);
     let helper = inner.and_then(|n| process.frames_of(stack).nth(n)).map_or(String::new(), |id| {
-        let helper = &process.frames[id.0 as usize];
+        let helper = &process.tables.frames[id.0 as usize];
         format!(" via {}", frames::label(process, helper, HELPER))
     });
     match frame.module {

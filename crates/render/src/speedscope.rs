@@ -165,7 +165,7 @@ impl Frames<'_> {
     fn number(&mut self, id: Option<FrameId>) -> u32 {
         let function = id.map(|id| self.functions.of_frame(id));
         *self.known.entry(function).or_insert_with(|| {
-            let frame = id.map(|id| &self.process.frames[id.0 as usize]);
+            let frame = id.map(|id| &self.process.tables.frames[id.0 as usize]);
             let name = id.map_or("(no stack)".into(), |id| self.process.label(id));
             self.list.push(Frame {
                 name: elide_middle(&name, NAME),

@@ -37,7 +37,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         ),
         format!(
             "  {}  {} in {} blocks",
-            if matches!(process.end, End::Exited(_)) { "at exit  " } else { "at end   " },
+            if matches!(process.lifetime.end, End::Exited(_)) { "at exit  " } else { "at end   " },
             bytes(t.live_bytes),
             count(t.live_blocks)
         ),
@@ -65,7 +65,7 @@ fn holder(process: &Process) -> String {
     let Some(frame) = found.first().and_then(|h| h.frame) else {
         return String::new();
     };
-    let frame = &process.frames[frame.0 as usize];
+    let frame = &process.tables.frames[frame.0 as usize];
     let share = percent(found[0].measures.at_peak_bytes, process.totals.at_peak_bytes);
     let name = match frame.function {
         Some(_) => frames::label(process, frame, 50),

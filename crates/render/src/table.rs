@@ -104,11 +104,13 @@ fn cells(measure: Measure, value: u64, whole: u64) -> (String, String) {
 fn name(process: &Process, functions: &Functions, group: &Group) -> String {
     match group.key {
         Key::Function(Some(id)) => {
-            let frame = &process.frames[functions.first_frame(id).0 as usize];
+            let frame = &process.tables.frames[functions.first_frame(id).0 as usize];
             let module = frames::in_module(process, frame);
             format!("{}{module}", frames::label(process, frame, NAME))
         }
-        Key::Module(Some(id)) => printable(&process.modules[id.0 as usize].path).into_owned(),
+        Key::Module(Some(id)) => {
+            printable(&process.tables.modules[id.0 as usize].path).into_owned()
+        }
         Key::Module(None) => "(code without a file, or no stack)".to_owned(),
         _ => "(no stack)".to_owned(),
     }
@@ -168,7 +170,7 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
         "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  name",
         "share", "threads", "allocs", "allocated", "at peak", "live", "frees here"
     )?;
-    let mut lanes: Vec<_> = process.lanes.iter().collect();
+    let mut lanes: Vec<_> = process.tables.lanes.iter().collect();
     lanes.sort_by_key(|lane| Reverse(measure.of(&lane.measures)));
     let whole = measure.of(&process.totals);
     for lane in lanes.iter().take(rows) {

@@ -44,7 +44,7 @@ pub struct Page {
 pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Result<()> {
     let mut chosen: Vec<&Process> = recording.processes.iter().collect();
     if let Some(pid) = page.process {
-        chosen.retain(|p| p.pid == pid);
+        chosen.retain(|p| p.identity.pid == pid);
     }
     let several = chosen.len() > 1;
     if several {
@@ -91,7 +91,7 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
         let t = &p.totals;
         let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
         // After a reset the totals are of a part.
-        return Some(if p.part.is_none() && events > 0 {
+        return Some(if p.completeness.part.is_none() && events > 0 {
             let each = size as f64 / events as f64;
             let events = count(events);
             format!("{events} allocations and frees in {}, {each:.1} bytes each", bytes(size))
@@ -119,22 +119,26 @@ pub(crate) fn ending(end: End) -> String {
 
 /// How and when an image ended, in words that follow "it".
 pub(crate) fn ended(process: &Process) -> String {
-    let seen = if process.duration_is_known { "" } else { ", last seen" };
-    format!("{}{seen} after {}", ending(process.end), duration(process.duration_ns))
+    let seen = if process.lifetime.duration_is_known { "" } else { ", last seen" };
+    format!(
+        "{}{seen} after {}",
+        ending(process.lifetime.end),
+        duration(process.lifetime.duration_ns)
+    )
 }
 
 /// How long an image ran, in words that follow "it".
 pub(crate) fn ran(process: &Process) -> String {
-    let verb = if process.duration_is_known { "ran" } else { "ran at least" };
-    format!("{verb} {}", duration(process.duration_ns))
+    let verb = if process.lifetime.duration_is_known { "ran" } else { "ran at least" };
+    format!("{verb} {}", duration(process.lifetime.duration_ns))
 }
 
 /// The place in a parallel job: `3 of 8, job 4711`; none outside of one.
 pub(crate) fn place(process: &Process) -> Option<String> {
-    let rank = process.rank?;
+    let rank = process.identity.rank?;
     let of = if rank.of == 0 { String::new() } else { format!(" of {}", rank.of) };
-    let job = if process.job.is_empty() { "" } else { ", job " };
-    Some(format!("{}{of}{job}{}", rank.number, process.job))
+    let job = if process.identity.job.is_empty() { "" } else { ", job " };
+    Some(format!("{}{of}{job}{}", rank.number, process.identity.job))
 }
 
 /// The name of a signal on Linux, in brackets after a space; empty for those without a common one.
@@ -168,7 +172,7 @@ pub(crate) fn caption(out: &mut dyn Write, process: &Process) -> io::Result<()> 
 
 /// Writes which part of the recording the counts are of, unless they are of all of it.
 pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    match &process.part {
+    match &process.completeness.part {
         Some(part) => writeln!(out, "  counts   {}", printable(part)),
         None => Ok(()),
     }
@@ -176,9 +180,9 @@ pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> 
 
 /// The command as one would type it, as far as it fits.
 pub(crate) fn command_line(process: &Process, width: usize) -> String {
-    let joined = process.images > 1;
+    let joined = process.identity.images > 1;
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
-    let quoted = process.command.iter().enumerate().map(|(i, word)| {
+    let quoted = process.identity.command.iter().enumerate().map(|(i, word)| {
         let word = if i == 0 { file_name(word) } else { word };
         if joined || !word.is_empty() && word.chars().all(plain) {
             word.to_owned()
@@ -187,7 +191,7 @@ pub(crate) fn command_line(process: &Process, width: usize) -> String {
         }
     });
     let line = quoted.collect::<Vec<_>>().join(" ");
-    let line = if line.is_empty() { file_name(&process.program).to_owned() } else { line };
+    let line = if line.is_empty() { file_name(&process.identity.program).to_owned() } else { line };
     let line = printable(&line);
     if line.chars().count() > width {
         line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
@@ -213,12 +217,12 @@ fn process_table(
         writeln!(
             out,
             "{:>8} {:>10}  {:>10} {:>12} {:>10}  {:<10} {}",
-            p.pid,
+            p.identity.pid,
             bytes(p.totals.peak_bytes),
             bytes(p.totals.live_bytes),
             short_count(p.totals.allocations),
             short_duration(p),
-            short_ending(p.end),
+            short_ending(p.lifetime.end),
             command_line(p, WIDTH - 69)
         )?;
     }
@@ -230,8 +234,8 @@ fn process_table(
 }
 
 fn short_duration(process: &Process) -> String {
-    let at_least = if process.duration_is_known { "" } else { "≥ " };
-    format!("{at_least}{}", duration(process.duration_ns))
+    let at_least = if process.lifetime.duration_is_known { "" } else { "≥ " };
+    format!("{at_least}{}", duration(process.lifetime.duration_ns))
 }
 
 fn short_ending(end: End) -> String {
@@ -268,20 +272,20 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
 
 fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     writeln!(out, "{}", command_line(process, WIDTH))?;
-    let image = match process.image {
+    let image = match process.identity.image {
         0 => String::new(),
         n => format!(", image {n} after exec"),
     };
-    let forked = if process.forked { ", forked" } else { "" };
-    let program = match &*process.program {
+    let forked = if process.identity.forked { ", forked" } else { "" };
+    let program = match &*process.identity.program {
         "" => "several",
         program => &printable(program),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
-    let (started, ended) = (date(process.start_realtime_ns), ending(process.end));
+    let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process.lifetime.end));
     writeln!(out, "  started  {started}, {}, {ended}", ran(process))?;
     if let Some(place) = place(process) {
-        let place = format!("{place}, on {}", process.host);
+        let place = format!("{place}, on {}", process.identity.host);
         writeln!(out, "  rank     {}", printable(&place))?;
     }
     figures(out, process)
@@ -313,7 +317,7 @@ fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
 
 fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let t = &process.totals;
-    let exact = match process.peak_bound_bytes {
+    let exact = match process.completeness.peak_bound_bytes {
         0 => String::new(),
         bound => format!(" (within {})", bytes(bound)),
     };
@@ -335,7 +339,7 @@ fn row(out: &mut dyn Write, name: &str, value: &str, note: &str) -> io::Result<(
 }
 
 pub(crate) fn live_name(process: &Process) -> &'static str {
-    match process.end {
+    match process.lifetime.end {
         End::Exited(_) => "live at exit",
         End::Running => "live now",
         End::Exec => "live at exec",
@@ -344,22 +348,25 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
 }
 
 fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let said = process.losses.iter().filter(|loss| loss.count > 0);
+    let said = process.completeness.losses.iter().filter(|loss| loss.count > 0);
     let mut said = said.peekable();
-    if said.peek().is_some() || !process.notes.is_empty() || process.unmatched_frees > 0 {
+    if said.peek().is_some()
+        || !process.completeness.notes.is_empty()
+        || process.completeness.unmatched_frees > 0
+    {
         writeln!(out, "\nMissing data")?;
     }
     for loss in said {
         writeln!(out, "  {:>10} {}", count(loss.count), loss.meaning)?;
     }
-    if process.unmatched_frees > 0 {
-        let n = count(process.unmatched_frees);
+    if process.completeness.unmatched_frees > 0 {
+        let n = count(process.completeness.unmatched_frees);
         writeln!(out, "  {n:>10} frees of blocks whose allocation was not recorded")?;
     }
-    for note in &process.notes {
+    for note in &process.completeness.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
     }
-    let unseen = process.losses.iter().filter(|loss| UNSEEN.contains(&loss.name));
+    let unseen = process.completeness.losses.iter().filter(|loss| UNSEEN.contains(&loss.name));
     if unseen.map(|loss| loss.count).sum::<u64>() > 0 {
         writeln!(out, "  The totals above do not include these events.")?;
     }

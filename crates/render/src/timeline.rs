@@ -64,7 +64,7 @@ fn heading(out: &mut dyn Write, process: &Process, timeline: &Timeline) -> io::R
     let t = &process.totals;
     caption(out, process)?;
     let (over, live) = (duration(timeline.duration_ns), bytes(t.live_bytes));
-    let samples = match process.timeline.len() {
+    let samples = match process.time.samples.len() {
         0 => "no samples: lines from start to peak to end".to_owned(),
         n => counted(n as u64, "sample"),
     };
@@ -173,7 +173,7 @@ impl Page<'_> {
 
 /// The windows with the highest peaks, in order of their begin, with their letters.
 fn windows_shown(process: &Process) -> impl Iterator<Item = (char, &Window)> {
-    let mut shown: Vec<&Window> = process.windows.iter().collect();
+    let mut shown: Vec<&Window> = process.time.windows.iter().collect();
     shown.sort_by_key(|window| Reverse(window.peak_bytes));
     shown.truncate(LETTERS);
     shown.sort_by_key(|window| window.begin_time_ns);
@@ -186,12 +186,12 @@ fn marks_shown(process: &Process) -> impl Iterator<Item = (char, &Mark)> {
 }
 
 fn marks(process: &Process) -> impl Iterator<Item = &Mark> {
-    process.marks.iter().filter(|mark| mark.kind != MarkKind::Snapshot)
+    process.time.marks.iter().filter(|mark| mark.kind != MarkKind::Snapshot)
 }
 
 /// What the letters stand for.
 fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io::Result<()> {
-    let (windows, marks) = (process.windows.len(), marks(process).count());
+    let (windows, marks) = (process.time.windows.len(), marks(process).count());
     if windows + marks + snapshots.len() > 0 {
         writeln!(out)?;
     }
@@ -244,11 +244,11 @@ pub fn json(
     json_view::write(out, recording, pid, |process| TimelineEntry {
         peak_time_s: seconds(process.peak_time_ns),
         peak_bytes: process.totals.peak_bytes,
-        peak_bound_bytes: process.peak_bound_bytes,
+        peak_bound_bytes: process.completeness.peak_bound_bytes,
         live_bytes: process.totals.live_bytes,
-        samples: process.timeline.iter().map(SampleEntry::of).collect(),
-        windows: process.windows.iter().map(WindowEntry::of).collect(),
-        marks: process.marks.iter().map(|mark| MarkEntry::of(process, mark)).collect(),
+        samples: process.time.samples.iter().map(SampleEntry::of).collect(),
+        windows: process.time.windows.iter().map(WindowEntry::of).collect(),
+        marks: process.time.marks.iter().map(|mark| MarkEntry::of(process, mark)).collect(),
         snapshots: of_process(snapshots, process).map(SnapshotEntry::of).collect(),
     })
 }
@@ -258,8 +258,8 @@ pub fn of_process<'a>(
     snapshots: &'a [Snapshot],
     process: &'a Process,
 ) -> impl Iterator<Item = &'a Snapshot> {
-    let run = process.run.as_ref().map_or(0, |run| run.number);
-    let own = (run, process.pid, process.image);
+    let run = process.identity.run.as_ref().map_or(0, |run| run.number);
+    let own = (run, process.identity.pid, process.identity.image);
     snapshots.iter().filter(move |s| (s.run, s.pid, s.image) == own)
 }
 
@@ -300,7 +300,7 @@ pub fn csv(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         out,
         "time_s,live_bytes,peak_bytes,allocations,frees,usable_bytes,resident_bytes,virtual_bytes"
     )?;
-    for s in &process.timeline {
+    for s in &process.time.samples {
         writeln!(
             out,
             "{},{},{},{},{},{},{},{}",

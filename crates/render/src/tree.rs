@@ -133,7 +133,7 @@ impl Printer<'_> {
         let Some(function) = function else {
             return Ok(());
         };
-        let frame = &self.process.frames[self.functions.first_frame(function).0 as usize];
+        let frame = &self.process.tables.frames[self.functions.first_frame(function).0 as usize];
         let branch = match at.branch {
             Branch::Only => "",
             Branch::Fork => "├─",

@@ -43,14 +43,16 @@ fn lines(measure: Measure, lanes: Lanes, notes: Notes) -> Vec<(String, u64)> {
 #[test]
 fn the_recording_is_as_planned() {
     let process = process();
-    assert!(RECORDING.sealed && RECORDING.damaged.is_empty() && process.notes.is_empty());
+    assert!(
+        RECORDING.sealed && RECORDING.damaged.is_empty() && process.completeness.notes.is_empty()
+    );
     let stacks: Vec<StackId> = by_stack(process).map(|row| row.0).collect();
     let (none, stacks) = stacks.split_first().expect("rows of what lanes freed");
     assert_eq!((*none, stacks.len()), (StackId(0), STACKS as usize));
     assert!(stacks.iter().all(|&stack| process.frames_of(stack).count() == DEPTH));
     assert_eq!(process.totals.at_peak_bytes, process.totals.peak_bytes);
     assert!(process.totals.live_bytes <= process.totals.peak_bytes);
-    let lengths = process.frames.iter().filter_map(|frame| frame.function.as_deref());
+    let lengths = process.tables.frames.iter().filter_map(|frame| frame.function.as_deref());
     assert_eq!(lengths.map(str::len).max(), Some(30_000));
 }
 
@@ -59,7 +61,7 @@ fn folded_lines_are_the_stacks_and_their_values() {
     for measure in [Measure::Allocations, Measure::AtPeakBytes, Measure::LargestBytes] {
         let process = process();
         let mut expected: BTreeMap<String, u64> = BTreeMap::new();
-        for site in &process.sites {
+        for site in &process.tables.sites {
             let path = process.path_of(site.stack).into_iter();
             let names: Vec<String> = path.map(|frame| process.label(frame).into_owned()).collect();
             let sum = expected.entry(names.join(";")).or_default();
@@ -76,7 +78,7 @@ fn folded_lines_are_the_stacks_and_their_values() {
 fn lanes_apart_are_outermost_frames() {
     let found = lines(Measure::Allocations, Lanes::Apart, Notes::None);
     assert_eq!(found.iter().map(|line| line.1).sum::<u64>(), process().totals.allocations);
-    for lane in &process().lanes {
+    for lane in &process().tables.lanes {
         let prefix = format!("{};", lane.name);
         let of_lane = found.iter().filter(|line| line.0.starts_with(&prefix));
         assert_eq!(of_lane.map(|line| line.1).sum::<u64>(), lane.measures.allocations);

@@ -47,8 +47,14 @@ impl Place {
         let Some(process) = part.process() else {
             return Place { run, ..Place::default() };
         };
-        let rank = process.rank.map(|rank| rank.number.into());
-        Place { run, host: process.host.clone(), rank, pid: process.pid, image: process.image }
+        let rank = process.identity.rank.map(|rank| rank.number.into());
+        Place {
+            run,
+            host: process.identity.host.clone(),
+            rank,
+            pid: process.identity.pid,
+            image: process.identity.image,
+        }
     }
 
     /// The path below the table's directory.

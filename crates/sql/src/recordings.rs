@@ -86,7 +86,7 @@ impl Part {
         let mut names: Vec<String> =
             schema.fields().iter().map(|field| field.name().clone()).collect();
         if names.iter().any(|name| name == columns::SCOPES) {
-            let scopes = self.process().into_iter().flat_map(|process| &process.scopes);
+            let scopes = self.process().into_iter().flat_map(|process| &process.tables.scopes);
             let iterations = scopes.filter(|of| of.attribute.starts_with(columns::ITERATION));
             names.extend(iterations.map(|scope| scope.attribute.to_string()));
         }
@@ -147,7 +147,7 @@ pub fn parts(recordings: Vec<Recording>) -> Vec<Part> {
     for (number, recording) in (1..).zip(recordings) {
         let Recording { path, sealed, processes, .. } = recording;
         for process in processes {
-            let of = process.run.as_ref();
+            let of = process.identity.run.as_ref();
             let name = of.map_or_else(|| stem(&path), |run| stem(Path::new(&run.recording)));
             let key = (number, of.map_or(0, |run| run.number));
             let recording = Recording {

@@ -18,7 +18,7 @@ pub fn profile_reader(input: &[u8]) -> bool {
         check(&process);
         process.fold_scopes();
         check(&process);
-        return !process.sites.is_empty();
+        return !process.tables.sites.is_empty();
     }
     false
 }
@@ -43,18 +43,18 @@ fn from_one(number: u32, most: u32) -> u32 {
 /// Sums over sites are the totals, outer frames and scopes come first, and every view can be made.
 pub(super) fn check(process: &Process) {
     let whole = Measures { peak_bytes: 0, ..process.totals };
-    assert_eq!(Sum::over(&process.sites), whole);
-    for (node, index) in process.stacks.iter().zip(0u32..).skip(1) {
+    assert_eq!(Sum::over(&process.tables.sites), whole);
+    for (node, index) in process.tables.stacks.iter().zip(0u32..).skip(1) {
         assert!(node.parent.0 < index);
     }
-    for (scope, index) in process.scopes.iter().zip(0u32..).skip(1) {
+    for (scope, index) in process.tables.scopes.iter().zip(0u32..).skip(1) {
         assert!(scope.parent.0 < index);
     }
     let functions = Functions::of(process);
     for &by in GroupBy::all() {
         group(process, &functions, by);
     }
-    assert_eq!(scopes::sums(process, None).len(), process.scopes.len());
+    assert_eq!(scopes::sums(process, None).len(), process.tables.scopes.len());
     let measure = Measure::UsableBytes;
     Tree::top_down(process, &functions, measure, Recursion::Fold);
     Tree::bottom_up(process, &functions, measure, Recursion::Keep, 1);

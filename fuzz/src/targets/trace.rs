@@ -91,10 +91,10 @@ fn check(process: &Process) -> u64 {
         assert!(event.number > number && event.time_ns >= time_ns);
         (number, time_ns) = (event.number, event.time_ns);
         assert!(event.allocated_number <= number && event.allocated_ns <= time_ns);
-        let sites = process.sites.len() as u32;
+        let sites = process.tables.sites.len() as u32;
         assert!(event.site < sites && event.site_before < sites);
-        assert!((event.free_stack.0 as usize) < process.stacks.len());
-        assert!((event.scope.0 as usize) < process.scopes.len());
+        assert!((event.free_stack.0 as usize) < process.tables.stacks.len());
+        assert!((event.scope.0 as usize) < process.tables.scopes.len());
     }
     assert!(replay.events() >= number);
     replay.notes();

@@ -1,22 +1,30 @@
 //! The tables that every view is made of, and sums over them. Plain data with typed ids: a view
 //! reads the tables and never the profile file.
 
+mod completeness;
+mod identity;
 mod ids;
 mod measure;
 mod process;
+mod recording;
 mod scope_name;
 mod sum;
+mod tables;
+mod time;
 mod trace;
 mod walk;
 
+pub use completeness::{Completeness, Loss};
+pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
-pub use measure::{Combine, Measure, Measures, UnknownMeasure};
-pub use process::{
-    DamagedFile, End, Entered, Frame, Label, Lane, Loss, Mark, MarkKind, Mode, Module, Moved,
-    Process, Rank, Recording, Run, Scope, Site, SiteKind, SizeClass, StackNode, UnwinderStats,
-    Window,
-};
+pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
+pub use process::{Mode, Process, UnwinderStats};
+pub use recording::{DamagedFile, Recording};
 pub(crate) use scope_name::scope_name;
 pub use sum::Sum;
+pub use tables::{
+    Entered, Frame, Label, Lane, Module, Moved, Scope, Site, SiteKind, SizeClass, StackNode, Tables,
+};
+pub use time::{Mark, MarkKind, Sample, TimeTables, Window};
 pub(crate) use trace::EventExtent;
 pub use trace::Trace;

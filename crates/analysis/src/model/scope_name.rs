@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::process::{Frame, Scope};
+use super::tables::{Frame, Scope};
 
 /// The attribute that needs no mention.
 const PLAIN: &str = "region";

@@ -1,7 +1,7 @@
 //! Sums over sites: what a process did, each block once.
 
 use super::measure::Measures;
-use super::process::{Moved, Site, SiteKind};
+use super::tables::{Moved, Site, SiteKind};
 
 /// Adds sites up to what the process did: a block that was labelled is one block, memory that is
 /// not from the allocator is left out, and so is what pools give out, but for the live bytes that

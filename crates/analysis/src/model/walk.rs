@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 
 use super::ids::{FrameId, ScopeId, StackId};
-use super::process::{Module, Process, Scope};
+use super::process::Process;
+use super::tables::{Module, Scope};
 
 impl Process {
     /// The frames of a stack, innermost first.
     pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
         let mut at = stack;
         std::iter::from_fn(move || {
-            let node = self.stacks.get(at.0 as usize).filter(|_| at != StackId(0))?;
+            let node = self.tables.stacks.get(at.0 as usize).filter(|_| at != StackId(0))?;
             at = node.parent;
             Some(node.frame)
         })
@@ -27,7 +28,7 @@ impl Process {
     pub fn scopes_of(&self, scope: ScopeId) -> impl Iterator<Item = &Scope> {
         let mut at = scope;
         std::iter::from_fn(move || {
-            let scope = self.scopes.get(at.0 as usize).filter(|_| at != ScopeId(0))?;
+            let scope = self.tables.scopes.get(at.0 as usize).filter(|_| at != ScopeId(0))?;
             at = scope.parent;
             Some(scope)
         })
@@ -42,11 +43,11 @@ impl Process {
 
     /// What a frame is called: its function, else module and offset, else the address.
     pub fn label(&self, frame: FrameId) -> Cow<'_, str> {
-        let frame = &self.frames[frame.0 as usize];
+        let frame = &self.tables.frames[frame.0 as usize];
         match (&frame.function, frame.module) {
             (Some(function), _) => Cow::Borrowed(function),
             (None, Some(module)) => {
-                let file = self.modules[module.0 as usize].file_name();
+                let file = self.tables.modules[module.0 as usize].file_name();
                 Cow::Owned(format!("{file}+{:#x}", frame.offset))
             }
             (None, None) => Cow::Owned(format!("{:#x}", frame.offset)),

@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use super::join_timeline;
 use super::origin::{self, Origin};
 use crate::model::{
-    End, Entered, Frame, FrameId, Label, LabelId, Lane, LaneId, Measures, Mode, Module, ModuleId,
-    Process, Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode,
-    UnwinderStats,
+    Completeness, End, Entered, Frame, FrameId, Identity, Label, LabelId, Lane, LaneId, Lifetime,
+    Measures, Mode, Module, ModuleId, Process, Recording, Scope, ScopeId, Site, SiteKind,
+    SizeClass, StackId, StackNode, Tables, TimeTables, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -65,7 +65,7 @@ fn join(processes: Vec<Process>, apart: Apart, path: &Path) -> Option<Process> {
     }
     let mut time = join_timeline::Joining::of(&processes);
     for (index, (mut process, place)) in processes.into_iter().zip(places).enumerate() {
-        let lanes = joining.lanes(&process.lanes);
+        let lanes = joining.lanes(&process.tables.lanes);
         time.add(index, &mut process, &lanes);
         let outermost = match (apart, place) {
             (Apart::InStacks(_), Some(place)) => Outermost::Frame(place),
@@ -119,7 +119,7 @@ impl Joining {
 
     /// Adds the lanes of a process and says which each is.
     fn lanes(&mut self, lanes: &[Lane]) -> Vec<LaneId> {
-        let joined = &mut self.joined.lanes;
+        let joined = &mut self.joined.tables.lanes;
         let add = |lane: &Lane| {
             let id = *self.lanes.entry(lane.name.clone()).or_insert_with(|| {
                 let nothing = Measures::default();
@@ -138,20 +138,21 @@ impl Joining {
         self.sums(&process);
         let (bottom, root) = self.outermost(outermost);
         let stacks = self.stacks(&process, bottom);
-        let scopes = self.scopes(process.scopes, root);
-        let labels: Vec<LabelId> = process.labels.into_iter().map(|l| self.label(l)).collect();
-        for Entered { scope, lane, times } in process.entered {
+        let scopes = self.scopes(process.tables.scopes, root);
+        let labels: Vec<LabelId> =
+            process.tables.labels.into_iter().map(|l| self.label(l)).collect();
+        for Entered { scope, lane, times } in process.tables.entered {
             let (scope, lane) = (scopes[scope.0 as usize], lanes[lane.0 as usize]);
-            let rows = &mut self.joined.entered;
+            let rows = &mut self.joined.tables.entered;
             let at = *self.entered.entry((scope, lane)).or_insert_with(|| {
                 rows.push(Entered { scope, lane, times: 0 });
                 rows.len() - 1
             });
             rows[at].times = rows[at].times.saturating_add(times);
         }
-        self.sites.reserve(process.sites.len());
-        let mut sites = Vec::with_capacity(process.sites.len());
-        for site in process.sites {
+        self.sites.reserve(process.tables.sites.len());
+        let mut sites = Vec::with_capacity(process.tables.sites.len());
+        for site in process.tables.sites {
             let index = self.site(Site {
                 stack: stacks[site.stack.0 as usize],
                 scope: scopes[site.scope.0 as usize],
@@ -161,12 +162,12 @@ impl Joining {
             });
             sites.push(index as u32);
         }
-        for mut trace in process.traces {
+        for mut trace in process.time.traces {
             trace.move_sites(|site| Some(sites[site as usize]));
             trace.move_scopes(|scope| scopes[scope.0 as usize]);
             trace.move_stacks(|stack| stacks[stack.0 as usize]);
             trace.move_lanes(|lane| lanes[lane.0 as usize]);
-            self.joined.traces.push(trace);
+            self.joined.time.traces.push(trace);
         }
     }
 
@@ -177,19 +178,20 @@ impl Joining {
         joined.totals.add(&process.totals);
         joined.totals.peak_bytes = peak_bytes;
         let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
-        add(&mut joined.peak_bound_bytes, process.peak_bound_bytes);
-        add(&mut joined.unmatched_frees, process.unmatched_frees);
+        add(&mut joined.completeness.peak_bound_bytes, process.completeness.peak_bound_bytes);
+        add(&mut joined.completeness.unmatched_frees, process.completeness.unmatched_frees);
         add(&mut joined.unwinder.frames_stepped, process.unwinder.frames_stepped);
         add(&mut joined.unwinder.rules_evaluated, process.unwinder.rules_evaluated);
-        joined.lanes_at_once = joined.lanes_at_once.saturating_add(process.lanes_at_once);
-        for loss in &process.losses {
-            match joined.losses.iter_mut().find(|known| known.name == loss.name) {
+        joined.tables.lanes_at_once =
+            joined.tables.lanes_at_once.saturating_add(process.tables.lanes_at_once);
+        for loss in &process.completeness.losses {
+            match joined.completeness.losses.iter_mut().find(|known| known.name == loss.name) {
                 Some(known) => add(&mut known.count, loss.count),
-                None => joined.losses.push(*loss),
+                None => joined.completeness.losses.push(*loss),
             }
         }
-        for class in &process.histogram {
-            let classes = &mut joined.histogram;
+        for class in &process.tables.histogram {
+            let classes = &mut joined.tables.histogram;
             match classes.binary_search_by_key(&class.size_min, |c| c.size_min) {
                 Ok(at) => {
                     let SizeClass { requested, usable, freed, .. } = &mut classes[at];
@@ -229,16 +231,17 @@ impl Joining {
     }
 
     fn stacks(&mut self, process: &Process, bottom: StackId) -> Vec<StackId> {
-        let modules: Vec<ModuleId> = process.modules.iter().map(|m| self.module(m)).collect();
+        let modules: Vec<ModuleId> =
+            process.tables.modules.iter().map(|m| self.module(m)).collect();
         let frame = |frame: &Frame| {
             let module = frame.module.map(|module| modules[module.0 as usize]);
             self.frame(Frame { module, ..frame.clone() })
         };
-        let frames: Vec<FrameId> = process.frames.iter().map(frame).collect();
-        self.stacks.reserve(process.stacks.len());
-        let mut stacks = Vec::with_capacity(process.stacks.len());
+        let frames: Vec<FrameId> = process.tables.frames.iter().map(frame).collect();
+        self.stacks.reserve(process.tables.stacks.len());
+        let mut stacks = Vec::with_capacity(process.tables.stacks.len());
         stacks.push(bottom);
-        for node in process.stacks.iter().skip(1) {
+        for node in process.tables.stacks.iter().skip(1) {
             let parent = stacks[node.parent.0 as usize];
             stacks.push(self.stack(parent, frames[node.frame.0 as usize]));
         }
@@ -246,7 +249,7 @@ impl Joining {
     }
 
     fn module(&mut self, module: &Module) -> ModuleId {
-        let all = &mut self.joined.modules;
+        let all = &mut self.joined.tables.modules;
         let key = (module.path.clone(), module.build_id.clone());
         let id = *self.modules.entry(key).or_insert_with(|| {
             all.push(module.clone());
@@ -260,14 +263,14 @@ impl Joining {
         if let Some(&id) = self.frames.get(&frame) {
             return id;
         }
-        let id = FrameId(self.joined.frames.len() as u32);
-        self.joined.frames.push(frame.clone());
+        let id = FrameId(self.joined.tables.frames.len() as u32);
+        self.joined.tables.frames.push(frame.clone());
         self.frames.insert(frame, id);
         id
     }
 
     fn stack(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let all = &mut self.joined.stacks;
+        let all = &mut self.joined.tables.stacks;
         *self.stacks.entry((parent, frame)).or_insert_with(|| {
             all.push(StackNode { parent, frame });
             StackId((all.len() - 1) as u32)
@@ -283,7 +286,7 @@ impl Joining {
                 _ => self.scope(Scope { parent: ids[scope.parent.0 as usize], ..scope }),
             };
             ids.push(id);
-            let sums = &mut self.joined.scopes[id.0 as usize];
+            let sums = &mut self.joined.tables.scopes[id.0 as usize];
             sums.entered = sums.entered.saturating_add(times);
             sums.frees_here = sums.frees_here.saturating_add(frees);
             sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(bytes);
@@ -293,7 +296,7 @@ impl Joining {
 
     /// The path of a parent and a name, without what it counts.
     fn scope(&mut self, scope: Scope) -> ScopeId {
-        let all = &mut self.joined.scopes;
+        let all = &mut self.joined.tables.scopes;
         let key = (scope.parent, scope.attribute.clone(), scope.value.clone());
         *self.scopes.entry(key).or_insert_with(|| {
             all.push(Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope });
@@ -302,7 +305,7 @@ impl Joining {
     }
 
     fn label(&mut self, label: Label) -> LabelId {
-        let all = &mut self.joined.labels;
+        let all = &mut self.joined.tables.labels;
         *self.labels.entry(label.clone()).or_insert_with(|| {
             all.push(label);
             LabelId((all.len() - 1) as u32)
@@ -312,7 +315,7 @@ impl Joining {
     /// Adds a site and says which it is.
     fn site(&mut self, site: Site) -> usize {
         let Site { stack, scope, label, lane, size, kind, .. } = site;
-        let all = &mut self.joined.sites;
+        let all = &mut self.joined.tables.sites;
         let at = *self.sites.entry((stack, scope, label, lane, size, kind)).or_insert(all.len());
         let Some(sum) = all.get_mut(at) else {
             all.push(site);
@@ -339,55 +342,59 @@ impl Joining {
 fn heading(processes: &[Process], path: &Path) -> Option<Process> {
     let first = processes.first()?;
     let alone = processes.len() == 1;
-    let numbers = (first.pid, first.ppid, first.image, first.process_number, first.execs);
-    let numbers = if alone { numbers } else { (0, 0, 0, 0, 0) };
-    let images = processes.iter().map(|p| p.images).fold(0, u32::saturating_add);
-    let notes = notes(processes);
+    let stacks = vec![StackNode { parent: StackId(0), frame: FrameId(0) }];
+    let scopes = first.tables.scopes.first().map(nothing_counted).into_iter().collect();
     Some(Process {
-        file: if alone { first.file.clone() } else { path.to_owned() },
-        pid: numbers.0,
-        ppid: numbers.1,
-        image: numbers.2,
-        process_number: numbers.3,
-        execs: numbers.4,
-        forked: alone && first.forked,
-        program: common(processes, |p| &p.program).cloned().unwrap_or_default(),
-        command: command(processes),
-        host: hosts(processes),
-        rank: first.rank.filter(|_| processes.iter().all(|p| p.rank == first.rank)),
-        job: common(processes, |p| &p.job).cloned().unwrap_or_default(),
-        run: first.run.clone().filter(|_| processes.iter().all(|p| p.run == first.run)),
-        images,
-        start_realtime_ns: 0,
-        duration_ns: 0,
-        duration_is_known: processes.iter().all(|p| p.duration_is_known),
-        end: end(processes),
+        identity: identity(processes, first, path),
+        lifetime: Lifetime {
+            start_realtime_ns: 0,
+            duration_ns: 0,
+            duration_is_known: processes.iter().all(|p| p.lifetime.duration_is_known),
+            end: end(processes),
+        },
         mode: most_told(processes),
         totals: Measures::default(),
         peak_time_ns: first.peak_time_ns,
-        peak_bound_bytes: 0,
-        unmatched_frees: 0,
-        unrecorded: common(processes, |p| &p.unrecorded).copied().flatten(),
-        has_own_malloc: processes.iter().any(|p| p.has_own_malloc),
-        losses: Vec::new(),
-        histogram: Vec::new(),
-        lanes: Vec::new(),
-        modules: Vec::new(),
-        frames: Vec::new(),
-        stacks: vec![StackNode { parent: StackId(0), frame: FrameId(0) }],
-        scopes: first.scopes.first().map(nothing_counted).into_iter().collect(),
-        entered: Vec::new(),
-        labels: Vec::new(),
-        sites: Vec::new(),
-        windows: Vec::new(),
-        marks: Vec::new(),
-        timeline: Vec::new(),
-        traces: Vec::new(),
+        tables: Tables { stacks, scopes, ..Tables::default() },
+        time: TimeTables::default(),
+        completeness: Completeness {
+            part: first.completeness.part.clone().filter(|_| alone),
+            unrecorded: common(processes, |p| &p.completeness.unrecorded).copied().flatten(),
+            has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
+            notes: notes(processes),
+            ..Completeness::default()
+        },
         unwinder: UnwinderStats::default(),
-        lanes_at_once: 0,
-        part: first.part.clone().filter(|_| alone),
-        notes,
     })
+}
+
+/// What the joined process is called: numbers of one image only if it is alone.
+fn identity(processes: &[Process], first: &Process, path: &Path) -> Identity {
+    let alone = processes.len() == 1;
+    let number = |of_first: u32| if alone { of_first } else { 0 };
+    Identity {
+        file: if alone { first.identity.file.clone() } else { path.to_owned() },
+        pid: number(first.identity.pid),
+        ppid: number(first.identity.ppid),
+        image: number(first.identity.image),
+        process_number: number(first.identity.process_number),
+        execs: number(first.identity.execs),
+        forked: alone && first.identity.forked,
+        program: common(processes, |p| &p.identity.program).cloned().unwrap_or_default(),
+        command: command(processes),
+        host: hosts(processes),
+        rank: first
+            .identity
+            .rank
+            .filter(|_| processes.iter().all(|p| p.identity.rank == first.identity.rank)),
+        job: common(processes, |p| &p.identity.job).cloned().unwrap_or_default(),
+        run: first
+            .identity
+            .run
+            .clone()
+            .filter(|_| processes.iter().all(|p| p.identity.run == first.identity.run)),
+        images: processes.iter().map(|p| p.identity.images).fold(0, u32::saturating_add),
+    }
 }
 
 fn nothing_counted(scope: &Scope) -> Scope {
@@ -408,11 +415,11 @@ fn command(processes: &[Process]) -> Vec<String> {
     /// Programs that are named.
     const NAMED: usize = 3;
     if let [process] = processes {
-        return process.command.clone();
+        return process.identity.command.clone();
     }
     let mut names: Vec<&str> = Vec::new();
     for process in processes {
-        let path = process.command.first().unwrap_or(&process.program);
+        let path = process.identity.command.first().unwrap_or(&process.identity.program);
         let name = path.rsplit('/').next().unwrap_or_default();
         if !names.contains(&name) {
             names.push(name);
@@ -427,10 +434,10 @@ fn command(processes: &[Process]) -> Vec<String> {
 }
 
 fn hosts(processes: &[Process]) -> String {
-    if let Some(host) = common(processes, |p| &p.host) {
+    if let Some(host) = common(processes, |p| &p.identity.host) {
         return host.clone();
     }
-    let mut hosts: Vec<&str> = processes.iter().map(|p| p.host.as_str()).collect();
+    let mut hosts: Vec<&str> = processes.iter().map(|p| p.identity.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     format!("{} hosts", hosts.len())
@@ -449,16 +456,16 @@ fn most_told(processes: &[Process]) -> Mode {
 /// How it ended as a whole: it runs while one does; else as the processes that were started first
 /// in each run, the one that ended worst.
 fn end(processes: &[Process]) -> End {
-    if processes.iter().any(|p| p.end == End::Running) {
+    if processes.iter().any(|p| p.lifetime.end == End::Running) {
         return End::Running;
     }
-    let run = |p: &Process| p.run.as_ref().map(|run| run.number);
+    let run = |p: &Process| p.identity.run.as_ref().map(|run| run.number);
     let mut roots: FxHashMap<Option<u32>, (u32, End)> = FxHashMap::default();
     for process in processes {
-        let number = process.process_number;
-        let root = roots.entry(run(process)).or_insert((number, process.end));
+        let number = process.identity.process_number;
+        let root = roots.entry(run(process)).or_insert((number, process.lifetime.end));
         if root.0 == number {
-            root.1 = process.end;
+            root.1 = process.lifetime.end;
         }
     }
     let badness = |end: &End| match end {
@@ -474,7 +481,7 @@ fn end(processes: &[Process]) -> End {
 /// What was said of each, once, with how many it is said of.
 fn notes(processes: &[Process]) -> Vec<String> {
     if let [process] = processes {
-        return process.notes.clone();
+        return process.completeness.notes.clone();
     }
     let mut said: Vec<(&str, Vec<u32>)> = Vec::new();
     let mut at: FxHashMap<&str, usize> = FxHashMap::default();
@@ -487,13 +494,15 @@ fn notes(processes: &[Process]) -> Vec<String> {
     };
     let mode = most_told(processes);
     for process in processes {
-        process.notes.iter().for_each(|note| say(note, process.pid));
+        process.completeness.notes.iter().for_each(|note| say(note, process.identity.pid));
         match process.mode {
             other if other == mode => {}
-            Mode::Counters => say("recorded with --mode counters: in the totals only", process.pid),
-            _ => say("recorded with --mode scopes: without stacks", process.pid),
+            Mode::Counters => {
+                say("recorded with --mode counters: in the totals only", process.identity.pid)
+            }
+            _ => say("recorded with --mode scopes: without stacks", process.identity.pid),
         }
-        process.part.iter().for_each(|part| say(part, process.pid));
+        process.completeness.part.iter().for_each(|part| say(part, process.identity.pid));
     }
     let line = |(note, pids): (&str, Vec<u32>)| match &*pids {
         [pid] => format!("pid {pid}: {note}"),

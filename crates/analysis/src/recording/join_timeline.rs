@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use heaptide_format::Sample;
-
 use super::origin::{self, Origin};
-use crate::model::{LaneId, Mark, Process, Window};
+use crate::model::{LaneId, Mark, Process, Sample, Window};
 
 /// Samples of a joined timeline at most: of more, those with most live are kept.
 const SAMPLES_MAX: usize = 1 << 15;
@@ -28,9 +26,9 @@ pub(crate) struct Joining {
 
 impl Joining {
     pub(crate) fn of(processes: &[Process]) -> Joining {
-        let start = processes.iter().map(|p| p.start_realtime_ns).min();
+        let start = processes.iter().map(|p| p.lifetime.start_realtime_ns).min();
         let mut names = vec![None; processes.len()];
-        let ranked = processes.iter().all(|p| p.rank.is_some());
+        let ranked = processes.iter().all(|p| p.identity.rank.is_some());
         let by = if ranked { Origin::Rank } else { Origin::Process };
         let groups = match processes {
             [_] => Vec::new(),
@@ -52,30 +50,30 @@ impl Joining {
 
     /// Takes the times of a process; `lanes` are those of the joined tables by its own.
     pub(crate) fn add(&mut self, index: usize, process: &mut Process, lanes: &[LaneId]) {
-        let after_ns = process.start_realtime_ns.saturating_sub(self.start_ns);
+        let after_ns = process.lifetime.start_realtime_ns.saturating_sub(self.start_ns);
         let name = self.names[index].clone();
         let named = |own: &Arc<str>| match &name {
             Some(process) if own.is_empty() => Arc::from(format!("[{process}]")),
             Some(process) => Arc::from(format!("{own} [{process}]")),
             None => own.clone(),
         };
-        self.windows.extend(std::mem::take(&mut process.windows).into_iter().map(|window| {
+        self.windows.extend(std::mem::take(&mut process.time.windows).into_iter().map(|window| {
             let end_time_ns =
                 if window.open { 0 } else { window.end_time_ns.saturating_add(after_ns) };
             let begin_time_ns = window.begin_time_ns.saturating_add(after_ns);
             Window { name: named(&window.name), begin_time_ns, end_time_ns, ..window }
         }));
-        self.marks.extend(std::mem::take(&mut process.marks).into_iter().map(|mark| Mark {
+        self.marks.extend(std::mem::take(&mut process.time.marks).into_iter().map(|mark| Mark {
             time_ns: mark.time_ns.saturating_add(after_ns),
             name: named(&mark.name),
             lane: mark.lane.map(|lane| lanes[lane.0 as usize]),
             ..mark
         }));
-        for trace in &mut process.traces {
+        for trace in &mut process.time.traces {
             trace.after_ns = trace.after_ns.saturating_add(after_ns);
         }
         let ended = end_ns(process) < self.end_ns;
-        let timeline = std::mem::take(&mut process.timeline);
+        let timeline = std::mem::take(&mut process.time.samples);
         let steps = match self.images {
             1 => timeline,
             _ => steps(process, timeline, ended),
@@ -88,23 +86,23 @@ impl Joining {
 
     /// Gives the joined process its times.
     pub(crate) fn finish(mut self, joined: &mut Process) {
-        joined.start_realtime_ns = self.start_ns;
-        joined.duration_ns = self.end_ns.saturating_sub(self.start_ns);
+        joined.lifetime.start_realtime_ns = self.start_ns;
+        joined.lifetime.duration_ns = self.end_ns.saturating_sub(self.start_ns);
         self.windows.sort_by_key(|window| window.begin_time_ns);
         self.marks.sort_by_key(|mark| mark.time_ns);
-        joined.windows = self.windows;
-        joined.marks = self.marks;
+        joined.time.windows = self.windows;
+        joined.time.marks = self.marks;
         self.steps.sort_by_key(|(_, sample)| sample.time_ns);
         let timeline = sums(&self.steps, self.images);
         if self.images > 1 {
             let most = timeline.iter().rev().max_by_key(|sample| sample.live_bytes);
             let (time_ns, bytes) = most.map_or((0, 0), |most| (most.time_ns, most.live_bytes));
             joined.peak_time_ns = time_ns;
-            joined.part = Some(format!(
+            joined.completeness.part = Some(format!(
                 "the peak is the sum of each image's own; at most {bytes} bytes were live at once"
             ));
         }
-        joined.timeline = thinned(timeline);
+        joined.time.samples = thinned(timeline);
     }
 }
 
@@ -123,8 +121,8 @@ pub fn most_at_once(processes: &[&Process]) -> u64 {
     let last_ns = processes.iter().map(|p| end_ns(p)).max().unwrap_or(0);
     let mut all: Vec<(u32, Sample)> = Vec::new();
     for (process, index) in processes.iter().zip(0..) {
-        let start_ns = process.start_realtime_ns;
-        let steps = steps(process, process.timeline.clone(), end_ns(process) < last_ns);
+        let start_ns = process.lifetime.start_realtime_ns;
+        let steps = steps(process, process.time.samples.clone(), end_ns(process) < last_ns);
         all.extend(steps.into_iter().map(|sample| {
             (index, Sample { time_ns: sample.time_ns.saturating_add(start_ns), ..sample })
         }));
@@ -139,7 +137,7 @@ pub fn most_at_once(processes: &[&Process]) -> u64 {
 }
 
 fn end_ns(process: &Process) -> u64 {
-    process.start_realtime_ns.saturating_add(process.duration_ns)
+    process.lifetime.start_realtime_ns.saturating_add(process.lifetime.duration_ns)
 }
 
 /// The samples of a process, its peak, and its end if others went on.
@@ -160,10 +158,10 @@ fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> 
     } else {
         Sample { live_bytes: totals.live_bytes, ..last }
     };
-    let time_ns = process.duration_ns.max(last.time_ns);
+    let time_ns = process.lifetime.duration_ns.max(last.time_ns);
     let peak_bytes = totals.peak_bytes.max(last.peak_bytes);
     let at_end = Sample { time_ns, peak_bytes, ..living };
-    steps.push(if process.duration_is_known {
+    steps.push(if process.lifetime.duration_is_known {
         Sample {
             allocations: totals.allocations.max(last.allocations),
             frees: totals.frees.max(last.frees),

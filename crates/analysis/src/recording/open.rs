@@ -103,7 +103,7 @@ impl Process {
     /// bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// (bytes[8], bytes[12], bytes[65]) = (1, 2, 16); // version 1, mode stacks, ends at 4096
     /// let process = Process::from_bytes(&bytes, "12-0.profile".as_ref()).unwrap();
-    /// assert_eq!((process.end, process.sites.len()), (End::Unknown, 0));
+    /// assert_eq!((process.lifetime.end, process.tables.sites.len()), (End::Unknown, 0));
     /// ```
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Process, Error> {
         let profile = reader::parse(bytes, path)?;

@@ -89,7 +89,7 @@ pub fn groups<P: Borrow<Process>>(processes: &[P], by: Origin) -> Vec<Group> {
     for (index, process) in processes.into_iter().enumerate() {
         let key = naming.key(index, process);
         let at = *known.entry(key.clone()).or_insert_with(|| {
-            let rank = process.rank.filter(|_| by == Origin::Rank).map(|rank| rank.number);
+            let rank = process.identity.rank.filter(|_| by == Origin::Rank).map(|rank| rank.number);
             let name = Arc::from(naming.name(&key, process));
             groups.push((key, Group { name, rank, members: Vec::new() }));
             groups.len() - 1
@@ -120,32 +120,35 @@ struct Naming {
 impl Naming {
     fn of(processes: &[&Process], by: Origin) -> Naming {
         let several = |distinct: FxHashSet<&str>| distinct.len() > 1;
-        let ranked = || processes.iter().filter(|p| p.rank.is_some());
-        let jobs = several(ranked().map(|p| p.job.as_str()).collect());
+        let ranked = || processes.iter().filter(|p| p.identity.rank.is_some());
+        let jobs = several(ranked().map(|p| p.identity.job.as_str()).collect());
         let mut run_of_pid = FxHashMap::default();
         let runs = match by {
             Origin::Host => false,
             // Recordings of one rank each are of one job; where one has several it is a job.
             Origin::Rank => !jobs && has_jobs_for_runs(processes),
-            Origin::Process => processes
-                .iter()
-                .any(|p| *run_of_pid.entry((&p.host, p.pid)).or_insert(number(p)) != number(p)),
+            Origin::Process => processes.iter().any(|p| {
+                *run_of_pid.entry((&p.identity.host, p.identity.pid)).or_insert(number(p))
+                    != number(p)
+            }),
         };
         let mut named = FxHashSet::default();
-        let mut one_of_each = processes.iter().map(|p| (number(p), &p.host, p.pid, &p.program));
+        let mut one_of_each = processes
+            .iter()
+            .map(|p| (number(p), &p.identity.host, p.identity.pid, &p.identity.program));
         let images = by == Origin::Process && one_of_each.any(|name| !named.insert(name));
         Naming { by, runs, jobs, images }
     }
 
     fn key(&self, index: usize, process: &Process) -> Key {
-        match (self.by, process.rank) {
+        match (self.by, process.identity.rank) {
             (Origin::Process, _) => Key::Process(index),
-            (Origin::Host, _) => Key::Host(process.host.clone()),
+            (Origin::Host, _) => Key::Host(process.identity.host.clone()),
             (Origin::Rank, None) => Key::NoRank,
             (Origin::Rank, Some(rank)) => Key::Rank {
                 number: rank.number,
                 run: if self.runs { number(process) } else { 0 },
-                job: process.job.clone(),
+                job: process.identity.job.clone(),
             },
         }
     }
@@ -161,13 +164,13 @@ impl Naming {
                 format!("{job}{run}rank {number}")
             }
             Key::Process(_) => {
-                let program = process.program.rsplit('/').next().unwrap_or_default();
-                let image = if self.images && process.image > 0 {
-                    format!(" image {}", process.image)
+                let program = process.identity.program.rsplit('/').next().unwrap_or_default();
+                let image = if self.images && process.identity.image > 0 {
+                    format!(" image {}", process.identity.image)
                 } else {
                     String::new()
                 };
-                format!("{run}pid {}{image} {program}", process.pid).trim_end().to_owned()
+                format!("{run}pid {}{image} {program}", process.identity.pid).trim_end().to_owned()
             }
         }
     }
@@ -185,8 +188,8 @@ impl Process {
     /// assert_eq!(process.who(), "pid 7");
     /// ```
     pub fn who(&self) -> String {
-        match self.images {
-            0 | 1 => format!("pid {}", self.pid),
+        match self.identity.images {
+            0 | 1 => format!("pid {}", self.identity.pid),
             images => format!("{images} process images"),
         }
     }
@@ -196,10 +199,10 @@ impl Process {
 fn has_jobs_for_runs(processes: &[&Process]) -> bool {
     let runs: FxHashSet<u32> = processes.iter().map(|p| number(p)).collect();
     let mut rank_of_run = FxHashMap::default();
-    let mut ranked = processes.iter().filter_map(|p| Some((number(p), p.rank?.number)));
+    let mut ranked = processes.iter().filter_map(|p| Some((number(p), p.identity.rank?.number)));
     runs.len() > 1 && ranked.any(|(run, rank)| *rank_of_run.entry(run).or_insert(rank) != rank)
 }
 
 fn number(process: &Process) -> u32 {
-    process.run.as_ref().map_or(0, |Run { number, .. }| *number)
+    process.identity.run.as_ref().map_or(0, |Run { number, .. }| *number)
 }

@@ -26,7 +26,7 @@ mod tests {
     fn rewritten(set: &str, mut process: Process) -> Vec<String> {
         let totals = process.totals;
         process.rewrite(&Rules::built_in(set).expect("a set"));
-        assert_eq!(Sum::over(&process.sites).live_bytes, totals.live_bytes);
+        assert_eq!(Sum::over(&process.tables.sites).live_bytes, totals.live_bytes);
         lines(&process)
     }
 

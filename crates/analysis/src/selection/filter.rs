@@ -63,11 +63,11 @@ impl Filter {
     /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let filter = Filter { focus: vec!["scope:load".parse().unwrap()], ..Filter::default() };
     /// filter.apply(&mut process, "--focus scope:load");
-    /// let live: u64 = process.sites.iter().map(|site| site.measures.live_bytes).sum();
+    /// let live: u64 = process.tables.sites.iter().map(|site| site.measures.live_bytes).sum();
     /// assert_eq!(live, process.totals.live_bytes);
     /// ```
     pub fn apply(&self, process: &mut Process, words: &str) {
-        let sized = process.sites.iter().any(|site| site.size.is_some());
+        let sized = process.tables.sites.iter().any(|site| site.size.is_some());
         let keep = self.keeps(process, sized);
         if keep.iter().all(|&keep| keep) {
             return;
@@ -75,25 +75,25 @@ impl Filter {
         let mut kept = 0..;
         let new: Vec<Option<u32>> =
             keep.iter().map(|&keep| if keep { kept.next() } else { None }).collect();
-        for trace in &mut process.traces {
+        for trace in &mut process.time.traces {
             trace.move_sites(|site| new[site as usize]);
         }
         let mut keep = keep.into_iter();
-        process.sites.retain(|_| keep.next() == Some(true));
+        process.tables.sites.retain(|_| keep.next() == Some(true));
         process.count_labelled_once();
         self.leave_entries(process);
         process.sum_up();
         process.totals.peak_bytes = process.totals.at_peak_bytes;
         let whole = process.mode == Mode::Counters;
         if !whole {
-            process.histogram = histogram(&process.sites);
+            process.tables.histogram = histogram(&process.tables.sites);
         }
         process.settle();
         let mean = if sized || whole { "" } else { ", sizes by mean request size of each stack" };
         let classes = if whole { "size classes, " } else { "" };
         let rest = "timeline, windows and unmatched frees are of all";
         let said = format!("only {words}{mean}; {classes}{rest}");
-        process.part = Some(match process.part.take() {
+        process.completeness.part = Some(match process.completeness.part.take() {
             Some(part) => format!("{part}; {said}"),
             None => said,
         });
@@ -102,7 +102,7 @@ impl Filter {
     /// For each site, whether it counts.
     fn keeps(&self, process: &Process, sized: bool) -> Vec<bool> {
         let fits = |site: &Site| self.fits(site, sized);
-        let mut keep: Vec<bool> = process.sites.iter().map(fits).collect();
+        let mut keep: Vec<bool> = process.tables.sites.iter().map(fits).collect();
         let mut leave = |pattern: &Pattern, counts: bool| {
             let hits = pattern.hits(process);
             keep.iter_mut().zip(hits).for_each(|(keep, hit)| *keep &= hit == counts);
@@ -128,8 +128,8 @@ impl Filter {
 
     /// How often scopes were entered, of the lanes and scopes that count.
     fn leave_entries(&self, process: &mut Process) {
-        let mut lanes = vec![true; process.lanes.len()];
-        let mut scopes = vec![true; process.scopes.len()];
+        let mut lanes = vec![true; process.tables.lanes.len()];
+        let mut scopes = vec![true; process.tables.scopes.len()];
         let focus = self.focus.iter().map(|pattern| (pattern, true));
         for (pattern, counts) in focus.chain(self.ignore.iter().map(|p| (p, false))) {
             let (keep, hits) = match pattern.kind() {
@@ -144,10 +144,10 @@ impl Filter {
         }
         let counts =
             |lane: LaneId, scope: ScopeId| lanes[lane.0 as usize] && scopes[scope.0 as usize];
-        process.entered.retain(|row| counts(row.lane, row.scope));
-        process.scopes.iter_mut().for_each(|scope| scope.entered = 0);
-        for row in &process.entered {
-            let entered = &mut process.scopes[row.scope.0 as usize].entered;
+        process.tables.entered.retain(|row| counts(row.lane, row.scope));
+        process.tables.scopes.iter_mut().for_each(|scope| scope.entered = 0);
+        for row in &process.tables.entered {
+            let entered = &mut process.tables.scopes[row.scope.0 as usize].entered;
             *entered = entered.saturating_add(row.times);
         }
     }
@@ -157,12 +157,12 @@ impl Process {
     /// Totals, lanes and the second ledger of scopes, from the sites.
     fn sum_up(&mut self) {
         let peak_bytes = self.totals.peak_bytes;
-        self.totals = Measures { peak_bytes, ..Sum::over(&self.sites) };
+        self.totals = Measures { peak_bytes, ..Sum::over(&self.tables.sites) };
         self.sum_up_lanes();
         let ledger = |scope: &mut Scope| (scope.frees_here, scope.freed_here_bytes) = (0, 0);
-        self.scopes.iter_mut().for_each(ledger);
-        for Site { scope, measures, .. } in &self.sites {
-            let scope = &mut self.scopes[scope.0 as usize];
+        self.tables.scopes.iter_mut().for_each(ledger);
+        for Site { scope, measures, .. } in &self.tables.sites {
+            let scope = &mut self.tables.scopes[scope.0 as usize];
             scope.frees_here = scope.frees_here.saturating_add(measures.frees_here);
             let bytes = measures.freed_here_bytes;
             scope.freed_here_bytes = scope.freed_here_bytes.saturating_add(bytes);
@@ -170,9 +170,9 @@ impl Process {
     }
 
     pub(crate) fn sum_up_lanes(&mut self) {
-        let mut sums = vec![Sum::default(); self.lanes.len()];
-        self.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
-        for (lane, sum) in self.lanes.iter_mut().zip(sums) {
+        let mut sums = vec![Sum::default(); self.tables.lanes.len()];
+        self.tables.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
+        for (lane, sum) in self.tables.lanes.iter_mut().zip(sums) {
             lane.measures = sum.total();
         }
     }
@@ -180,13 +180,13 @@ impl Process {
     /// A block that was labelled is in two sites. If only the one with the label is left, nothing
     /// has to be taken off.
     fn count_labelled_once(&mut self) {
-        if self.sites.iter().all(|site| site.moved == Moved::default()) {
+        if self.tables.sites.iter().all(|site| site.moved == Moved::default()) {
             return;
         }
         let key = |site: &Site| (site.stack, site.scope, site.lane);
-        let plain = self.sites.iter().filter(|site| site.label.is_none());
+        let plain = self.tables.sites.iter().filter(|site| site.label.is_none());
         let plain: FxHashSet<_> = plain.map(key).collect();
-        for site in self.sites.iter_mut().filter(|site| site.label.is_some()) {
+        for site in self.tables.sites.iter_mut().filter(|site| site.label.is_some()) {
             if !plain.contains(&key(site)) {
                 site.moved = Moved::default();
             }
@@ -242,11 +242,12 @@ mod tests {
     /// Held to its own consistency after the filter.
     fn applied(filter: &Filter, mut process: Process) -> Process {
         filter.apply(&mut process, "--words");
-        let sums = Sum::over(&process.sites);
+        let sums = Sum::over(&process.tables.sites);
         let peak_bytes = sums.at_peak_bytes;
         assert_eq!(process.totals, Measures { peak_bytes, ..sums });
-        if process.part.is_some() {
-            let lanes = process.lanes.iter().map(|lane| lane.measures.live_bytes).sum::<u64>();
+        if process.completeness.part.is_some() {
+            let lanes =
+                process.tables.lanes.iter().map(|lane| lane.measures.live_bytes).sum::<u64>();
             assert_eq!(lanes, process.totals.live_bytes);
         }
         process
@@ -280,12 +281,13 @@ mod tests {
     fn only_what_is_left_has_stacks_and_frames() {
         let process = applied(&focus(&["module:libc"]), stacks());
         assert_eq!(lines(&process), ["main;parse 16"]);
-        assert_eq!((process.stacks.len(), process.frames.len()), (3, 2));
+        assert_eq!((process.tables.stacks.len(), process.tables.frames.len()), (3, 2));
         let said = "only --words, sizes by mean request size of each stack; timeline, windows and \
                     unmatched frees are of all";
-        let classes: Vec<_> = process.histogram.iter().map(|c| (c.size_min, c.usable)).collect();
+        let classes: Vec<_> =
+            process.tables.histogram.iter().map(|c| (c.size_min, c.usable)).collect();
         assert_eq!(classes, [(16, 1)]);
-        assert_eq!(process.part.as_deref(), Some(said));
+        assert_eq!(process.completeness.part.as_deref(), Some(said));
     }
 
     #[test]
@@ -294,26 +296,26 @@ mod tests {
         assert_eq!(live(&range(Some(4), Some(16))), 4 + 8 + 16);
         assert_eq!(live(&range(None, Some(2))), 1 + 2);
         let mut process = stacks();
-        for (site, size) in process.sites.iter_mut().zip([1u64, 2, 4, 100, 16, 100]) {
+        for (site, size) in process.tables.sites.iter_mut().zip([1u64, 2, 4, 100, 16, 100]) {
             site.size = Some(size);
         }
-        process.sites.push(Site { size: None, ..process.sites[0] });
+        process.tables.sites.push(Site { size: None, ..process.tables.sites[0] });
         let process = applied(&range(Some(16), None), process);
         assert_eq!(lines(&process), ["main;load;parse 8", "main;parse 16", "main;parse;load 32"]);
-        let part = process.part.expect("said");
+        let part = process.completeness.part.expect("said");
         assert!(!part.contains("mean") && !part.contains("size classes"), "{part}");
         // Two requests of 100 bytes, one of 16; 8, 16 and 32 bytes were given.
         let requested: Vec<_> =
-            process.histogram.iter().map(|c| (c.size_min, c.requested, c.usable)).collect();
+            process.tables.histogram.iter().map(|c| (c.size_min, c.requested, c.usable)).collect();
         assert_eq!(requested, [(8, 0, 1), (16, 1, 1), (32, 0, 1), (64, 2, 0)]);
     }
 
     #[test]
     fn live_and_temporary_blocks() {
         let mut process = stacks();
-        process.sites[3].measures.live_blocks = 0;
-        process.sites[4].measures.temporary = 1;
-        process.sites[3].measures.temporary = 1;
+        process.tables.sites[3].measures.live_blocks = 0;
+        process.tables.sites[4].measures.temporary = 1;
+        process.tables.sites[3].measures.temporary = 1;
         let only = |only: &[Only]| Filter { only: only.to_vec(), ..Filter::default() };
         let both = only(&[Only::Live, Only::Temporary]);
         assert_eq!(lines(&applied(&both, process)), ["main;parse 16"]);
@@ -322,21 +324,21 @@ mod tests {
     /// 1 in load, 2 in load > parse=3, 4 in none, 8 on the other lane in load.
     fn scopes() -> Process {
         let mut process = fixtures::process();
-        process.sites = [(1, 1), (2, 2), (0, 4), (1, 8)]
+        process.tables.sites = [(1, 1), (2, 2), (0, 4), (1, 8)]
             .map(|(scope, bytes)| fixtures::site(2, scope, bytes))
             .to_vec();
-        process.sites[3].lane = LaneId(1);
-        process.sites[3].measures.frees_here = 5;
+        process.tables.sites[3].lane = LaneId(1);
+        process.tables.sites[3].measures.frees_here = 5;
         let entered =
             |scope, lane, times| Entered { scope: ScopeId(scope), lane: LaneId(lane), times };
-        process.entered = vec![entered(1, 0, 3), entered(2, 0, 4), entered(1, 1, 6)];
+        process.tables.entered = vec![entered(1, 0, 3), entered(2, 0, 4), entered(1, 1, 6)];
         process
     }
 
     #[test]
     fn scopes_match_with_what_is_inside_and_count_their_entries() {
-        let entered = |p: &Process| p.scopes.iter().map(|s| s.entered).collect::<Vec<_>>();
-        let frees = |p: &Process| p.scopes.iter().map(|s| s.frees_here).collect::<Vec<_>>();
+        let entered = |p: &Process| p.tables.scopes.iter().map(|s| s.entered).collect::<Vec<_>>();
+        let frees = |p: &Process| p.tables.scopes.iter().map(|s| s.frees_here).collect::<Vec<_>>();
         let process = applied(&focus(&["scope:load"]), scopes());
         assert_eq!((process.totals.live_bytes, entered(&process)), (11, vec![0, 9, 4]));
         assert_eq!(frees(&process), [0, 5, 0]);
@@ -351,15 +353,15 @@ mod tests {
     #[test]
     fn a_labelled_block_is_one_block_with_and_without_the_site_it_was_in() {
         let mut process = fixtures::process();
-        process.labels = vec![Label { name: "image".into(), pool: false }];
+        process.tables.labels = vec![Label { name: "image".into(), pool: false }];
         let mut before = fixtures::site(2, 0, 100);
         (before.measures.frees, before.measures.freed_bytes) = (1, 100);
         (before.measures.live_blocks, before.measures.live_bytes) = (0, 0);
         let mut after = fixtures::site(2, 0, 100);
         after.label = Some(LabelId(0));
         after.moved = Moved { blocks: 1, usable_bytes: 100, requested_bytes: 100 };
-        process.sites = vec![before, after];
-        process.totals = Sum::over(&process.sites);
+        process.tables.sites = vec![before, after];
+        process.totals = Sum::over(&process.tables.sites);
         process.totals.peak_bytes = process.totals.at_peak_bytes;
         let one = |process: &Process| {
             let t = &process.totals;
@@ -370,14 +372,20 @@ mod tests {
         assert_eq!(one(&applied(&focus(&["label:image"]), clone(&process))), ones);
         assert_eq!(one(&applied(&focus(&["label:no label"]), clone(&process))), (1, 1, 100, 0));
         process.hide(&patterns(&["label:im"]));
-        let site = process.sites[0];
-        assert_eq!((process.sites.len(), site.label, site.moved), (1, None, Moved::default()));
+        let site = process.tables.sites[0];
+        assert_eq!(
+            (process.tables.sites.len(), site.label, site.moved),
+            (1, None, Moved::default())
+        );
         assert_eq!((site.measures.allocations, site.measures.frees), (1, 0));
     }
 
     fn clone(process: &Process) -> Process {
-        let (labels, sites) = (process.labels.clone(), process.sites.clone());
-        Process { labels, sites, totals: process.totals, ..fixtures::process() }
+        let mut copy = fixtures::process();
+        copy.tables.labels.clone_from(&process.tables.labels);
+        copy.tables.sites.clone_from(&process.tables.sites);
+        copy.totals = process.totals;
+        copy
     }
 
     #[test]
@@ -387,16 +395,22 @@ mod tests {
         let expected = [" 1", "main 22", "main;parse 40"];
         assert_eq!(lines(&process), expected);
         process.hide(&patterns(&["."]));
-        assert_eq!((lines(&process), process.sites[0].stack), (vec![" 63".to_owned()], StackId(0)));
+        assert_eq!(
+            (lines(&process), process.tables.sites[0].stack),
+            (vec![" 63".to_owned()], StackId(0))
+        );
         let mut process = scopes();
         process.hide(&patterns(&["scope:load", "thread:."]));
-        let paths: Vec<_> = process.scopes.iter().skip(1).map(Scope::name).collect();
+        let paths: Vec<_> = process.tables.scopes.iter().skip(1).map(Scope::name).collect();
         assert_eq!(paths, ["parse=3"]);
         let rows: Vec<_> =
-            process.sites.iter().map(|s| (s.scope.0, s.measures.live_bytes)).collect();
+            process.tables.sites.iter().map(|s| (s.scope.0, s.measures.live_bytes)).collect();
         assert_eq!(rows, [(0, 13), (1, 2)]);
-        assert_eq!(process.lanes[0].name, "*");
-        assert_eq!((process.lanes[0].threads, process.lanes[0].measures.live_bytes), (2, 15));
-        assert_eq!(process.entered.len(), 1);
+        assert_eq!(process.tables.lanes[0].name, "*");
+        assert_eq!(
+            (process.tables.lanes[0].threads, process.tables.lanes[0].measures.live_bytes),
+            (2, 15)
+        );
+        assert_eq!(process.tables.entered.len(), 1);
     }
 }

@@ -10,18 +10,18 @@ impl Process {
     /// Folds recursion: a scope inside one of the same name is that one, so `A > B > A > B` becomes
     /// `A > B`.
     pub fn fold_scopes(&mut self) {
-        let mut folding = Folding::of(&self.scopes);
+        let mut folding = Folding::of(&self.tables.scopes);
         folding.run();
-        for site in &mut self.sites {
+        for site in &mut self.tables.sites {
             site.scope = folding.new[site.scope.0 as usize];
         }
-        for entered in &mut self.entered {
+        for entered in &mut self.tables.entered {
             entered.scope = folding.new[entered.scope.0 as usize];
         }
-        for trace in &mut self.traces {
+        for trace in &mut self.time.traces {
             trace.move_scopes(|scope| folding.new[scope.0 as usize]);
         }
-        self.scopes = folding.folded;
+        self.tables.scopes = folding.folded;
     }
 }
 

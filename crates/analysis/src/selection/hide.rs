@@ -47,12 +47,12 @@ impl Process {
         let labels = any(of(&[Kind::Label]), &|p| p.labels(self));
         if let Some(hidden) = &labels {
             let is_hidden = |site: &&mut Site| site.label.is_some_and(|id| hidden[id.0 as usize]);
-            self.sites.iter_mut().filter(is_hidden).for_each(|site| site.label = None);
+            self.tables.sites.iter_mut().filter(is_hidden).for_each(|site| site.label = None);
         }
         self.settle();
         // A block whose label was taken off is in one site now: there it is one block.
         let both = |site: &&mut Site| site.label.is_none() && site.kind == SiteKind::Heap;
-        for site in self.sites.iter_mut().filter(both) {
+        for site in self.tables.sites.iter_mut().filter(both) {
             if site.moved != Moved::default() {
                 site.measures = Sum::over([&*site]);
                 site.moved = Moved::default();
@@ -63,9 +63,9 @@ impl Process {
     /// What was in a hidden scope is in the one around it; paths that are equal then are one.
     fn hide_scopes(&mut self, hidden: &[bool]) {
         let mut ids = FxHashMap::default();
-        let mut scopes: Vec<Scope> = self.scopes.iter().take(1).cloned().collect();
+        let mut scopes: Vec<Scope> = self.tables.scopes.iter().take(1).cloned().collect();
         let mut new = vec![ScopeId(0)];
-        for (scope, &hidden) in self.scopes.iter().zip(hidden).skip(1) {
+        for (scope, &hidden) in self.tables.scopes.iter().zip(hidden).skip(1) {
             let parent = new[scope.parent.0 as usize];
             if hidden {
                 let around: &mut Scope = &mut scopes[parent.0 as usize];
@@ -84,11 +84,11 @@ impl Process {
                 None => scopes.push(Scope { parent, ..scope.clone() }),
             }
         }
-        self.scopes = scopes;
-        self.entered.retain(|row| !hidden[row.scope.0 as usize]);
-        self.entered.iter_mut().for_each(|row| row.scope = new[row.scope.0 as usize]);
-        self.sites.iter_mut().for_each(|site| site.scope = new[site.scope.0 as usize]);
-        for trace in &mut self.traces {
+        self.tables.scopes = scopes;
+        self.tables.entered.retain(|row| !hidden[row.scope.0 as usize]);
+        self.tables.entered.iter_mut().for_each(|row| row.scope = new[row.scope.0 as usize]);
+        self.tables.sites.iter_mut().for_each(|site| site.scope = new[site.scope.0 as usize]);
+        for trace in &mut self.time.traces {
             trace.move_scopes(|scope| new[scope.0 as usize]);
         }
     }
@@ -98,7 +98,7 @@ impl Process {
         let mut new = Vec::new();
         let mut lanes: Vec<Lane> = Vec::new();
         let mut joined: Option<LaneId> = None;
-        for (lane, &in_set) in self.lanes.drain(..).zip(set) {
+        for (lane, &in_set) in self.tables.lanes.drain(..).zip(set) {
             match joined.filter(|_| in_set) {
                 Some(id) => {
                     let one = &mut lanes[id.0 as usize];
@@ -114,12 +114,12 @@ impl Process {
                 }
             }
         }
-        self.lanes = lanes;
-        self.sites.iter_mut().for_each(|site| site.lane = new[site.lane.0 as usize]);
-        self.entered.iter_mut().for_each(|row| row.lane = new[row.lane.0 as usize]);
-        let lanes = self.marks.iter_mut().filter_map(|mark| mark.lane.as_mut());
+        self.tables.lanes = lanes;
+        self.tables.sites.iter_mut().for_each(|site| site.lane = new[site.lane.0 as usize]);
+        self.tables.entered.iter_mut().for_each(|row| row.lane = new[row.lane.0 as usize]);
+        let lanes = self.time.marks.iter_mut().filter_map(|mark| mark.lane.as_mut());
         lanes.for_each(|lane| *lane = new[lane.0 as usize]);
-        for trace in &mut self.traces {
+        for trace in &mut self.time.traces {
             trace.move_lanes(|lane| new[lane.0 as usize]);
         }
         self.sum_up_lanes();

@@ -127,11 +127,11 @@ impl Pattern {
     ///
     /// Each name is looked at once, and each stack and scope path; linear in them and the sites.
     pub fn hits(&self, process: &Process) -> Vec<bool> {
-        let sites = process.sites.iter();
+        let sites = process.tables.sites.iter();
         match self.kind {
             Kind::Function | Kind::Module | Kind::File => {
                 let frames = self.frames(process);
-                let stacks = process.stacks.iter().skip(1);
+                let stacks = process.tables.stacks.iter().skip(1);
                 let own = stacks.map(|node| (node.parent.0, frames[node.frame.0 as usize]));
                 let hits = inherited(self.regex.is_match(NO_STACK), own);
                 sites.map(|site| hits[site.stack.0 as usize]).collect()
@@ -155,7 +155,9 @@ impl Pattern {
     pub(crate) fn frames(&self, process: &Process) -> Vec<bool> {
         let mut names = Names { regex: &self.regex, known: FxHashMap::default() };
         let modules: Vec<bool> = match self.kind {
-            Kind::Module => process.modules.iter().map(|m| self.regex.is_match(&m.path)).collect(),
+            Kind::Module => {
+                process.tables.modules.iter().map(|m| self.regex.is_match(&m.path)).collect()
+            }
             _ => Vec::new(),
         };
         let hit = |(frame, id): (&Frame, u32)| match self.kind {
@@ -166,7 +168,7 @@ impl Pattern {
             Kind::File => frame.file.as_ref().is_some_and(|file| names.hit(file)),
             _ => frame.module.is_some_and(|id| modules.get(id.0 as usize) == Some(&true)),
         };
-        process.frames.iter().zip(0..).map(hit).collect()
+        process.tables.frames.iter().zip(0..).map(hit).collect()
     }
 
     /// For each scope, whether its own name matches; that of no scope does not.
@@ -175,25 +177,26 @@ impl Pattern {
             let whole = || format!("{}={}", scope.attribute, scope.value);
             self.regex.is_match(&scope.value) || self.regex.is_match(&whole())
         };
-        let none = process.scopes.iter().take(1).map(|_| false);
-        none.chain(process.scopes.iter().skip(1).map(own)).collect()
+        let none = process.tables.scopes.iter().take(1).map(|_| false);
+        none.chain(process.tables.scopes.iter().skip(1).map(own)).collect()
     }
 
     /// For each scope path, whether any of its scopes matches.
     pub(crate) fn scope_paths(&self, process: &Process) -> Vec<bool> {
         let own = self.scopes(process);
-        let own = process.scopes.iter().zip(own).skip(1).map(|(scope, hit)| (scope.parent.0, hit));
+        let own =
+            process.tables.scopes.iter().zip(own).skip(1).map(|(scope, hit)| (scope.parent.0, hit));
         inherited(self.regex.is_match(NO_SCOPE), own)
     }
 
     /// For each label, whether it matches.
     pub(crate) fn labels(&self, process: &Process) -> Vec<bool> {
-        process.labels.iter().map(|label| self.regex.is_match(&label.name)).collect()
+        process.tables.labels.iter().map(|label| self.regex.is_match(&label.name)).collect()
     }
 
     /// For each lane, whether its name matches.
     pub(crate) fn lanes(&self, process: &Process) -> Vec<bool> {
-        process.lanes.iter().map(|lane| self.regex.is_match(&lane.name)).collect()
+        process.tables.lanes.iter().map(|lane| self.regex.is_match(&lane.name)).collect()
     }
 }
 

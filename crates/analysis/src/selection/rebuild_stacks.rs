@@ -47,19 +47,19 @@ impl Process {
         outermost: S,
         mut step: impl FnMut(&mut Stacks, (StackId, S), FrameId) -> (StackId, S),
     ) {
-        let mut stacks = Stacks::with_capacity(self.stacks.len());
-        let mut new = Vec::with_capacity(self.stacks.len());
+        let mut stacks = Stacks::with_capacity(self.tables.stacks.len());
+        let mut new = Vec::with_capacity(self.tables.stacks.len());
         new.push((StackId(0), outermost));
-        for node in self.stacks.iter().skip(1) {
+        for node in self.tables.stacks.iter().skip(1) {
             new.push(step(&mut stacks, new[node.parent.0 as usize], node.frame));
         }
-        for site in &mut self.sites {
+        for site in &mut self.tables.sites {
             site.stack = new[site.stack.0 as usize].0;
         }
-        for trace in &mut self.traces {
+        for trace in &mut self.time.traces {
             trace.move_stacks(|stack| new[stack.0 as usize].0);
         }
-        self.stacks = stacks.into_nodes();
+        self.tables.stacks = stacks.into_nodes();
     }
 
     /// Cuts stacks to their outermost frames; what is deeper counts for the last of them.
@@ -71,7 +71,7 @@ impl Process {
     /// # let mut process =
     /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// process.cut_stacks(3);
-    /// assert!(process.sites.iter().all(|site| process.path_of(site.stack).len() <= 3));
+    /// assert!(process.tables.sites.iter().all(|site| process.path_of(site.stack).len() <= 3));
     /// ```
     pub fn cut_stacks(&mut self, depth: usize) {
         self.restack(0, |stacks, (caller, level), frame| {
@@ -90,10 +90,10 @@ impl Process {
 
     fn join_sites(&mut self) {
         let mut first = FxHashMap::default();
-        first.reserve(self.sites.len());
-        let mut sites: Vec<Site> = Vec::with_capacity(self.sites.len());
-        let mut new = Vec::with_capacity(self.sites.len());
-        for site in self.sites.drain(..) {
+        first.reserve(self.tables.sites.len());
+        let mut sites: Vec<Site> = Vec::with_capacity(self.tables.sites.len());
+        let mut new = Vec::with_capacity(self.tables.sites.len());
+        for site in self.tables.sites.drain(..) {
             let key = (site.stack, site.scope, site.label, site.lane, site.size, site.kind);
             let at = *first.entry(key).or_insert(sites.len());
             new.push(at as u32);
@@ -102,47 +102,53 @@ impl Process {
                 None => sites.push(site),
             }
         }
-        self.sites = sites;
-        for trace in &mut self.traces {
+        self.tables.sites = sites;
+        for trace in &mut self.time.traces {
             trace.move_sites(|site| new.get(site as usize).copied());
         }
     }
 
     fn forget_stacks(&mut self) {
-        let mut used = vec![false; self.stacks.len()];
+        let mut used = vec![false; self.tables.stacks.len()];
         used[0] = true;
-        self.sites.iter().for_each(|site| used[site.stack.0 as usize] = true);
-        let of_frees = self.traces.iter().flat_map(Trace::stacks);
+        self.tables.sites.iter().for_each(|site| used[site.stack.0 as usize] = true);
+        let of_frees = self.time.traces.iter().flat_map(Trace::stacks);
         of_frees.for_each(|stack| used[stack.0 as usize] = true);
-        for index in (1..self.stacks.len()).rev() {
-            used[self.stacks[index].parent.0 as usize] |= used[index];
+        for index in (1..self.tables.stacks.len()).rev() {
+            used[self.tables.stacks[index].parent.0 as usize] |= used[index];
         }
-        let mut new = vec![StackId(0); self.stacks.len()];
+        let mut new = vec![StackId(0); self.tables.stacks.len()];
         let mut kept = 0;
-        for index in (0..self.stacks.len()).filter(|&index| used[index]) {
-            let StackNode { parent, frame } = self.stacks[index];
-            self.stacks[kept] = StackNode { parent: new[parent.0 as usize], frame };
+        for index in (0..self.tables.stacks.len()).filter(|&index| used[index]) {
+            let StackNode { parent, frame } = self.tables.stacks[index];
+            self.tables.stacks[kept] = StackNode { parent: new[parent.0 as usize], frame };
             new[index] = StackId(kept as u32);
             kept += 1;
         }
-        self.stacks.truncate(kept);
-        self.sites.iter_mut().for_each(|site| site.stack = new[site.stack.0 as usize]);
-        for trace in &mut self.traces {
+        self.tables.stacks.truncate(kept);
+        self.tables.sites.iter_mut().for_each(|site| site.stack = new[site.stack.0 as usize]);
+        for trace in &mut self.time.traces {
             trace.move_stacks(|stack| new[stack.0 as usize]);
         }
     }
 
     fn forget_frames(&mut self) {
-        let mut used = vec![false; self.frames.len()];
-        self.stacks.iter().skip(1).for_each(|node| used[node.frame.0 as usize] = true);
-        let mut new = vec![FrameId(0); self.frames.len()];
+        let mut used = vec![false; self.tables.frames.len()];
+        self.tables.stacks.iter().skip(1).for_each(|node| used[node.frame.0 as usize] = true);
+        let mut new = vec![FrameId(0); self.tables.frames.len()];
         let mut kept: Vec<Frame> = Vec::new();
-        for (index, frame) in self.frames.drain(..).enumerate().filter(|&(index, _)| used[index]) {
+        for (index, frame) in
+            self.tables.frames.drain(..).enumerate().filter(|&(index, _)| used[index])
+        {
             new[index] = FrameId(kept.len() as u32);
             kept.push(frame);
         }
-        self.frames = kept;
-        self.stacks.iter_mut().skip(1).for_each(|node| node.frame = new[node.frame.0 as usize]);
+        self.tables.frames = kept;
+        self.tables
+            .stacks
+            .iter_mut()
+            .skip(1)
+            .for_each(|node| node.frame = new[node.frame.0 as usize]);
     }
 }
 
@@ -168,8 +174,8 @@ mod tests {
         let totals = process.totals;
         process.cut_stacks(2);
         assert_eq!(lines(&process), [" 1", "main 2", "main;a 28", "other;d 32"]);
-        assert_eq!((process.stacks.len(), process.frames.len()), (5, 4));
-        assert_eq!(crate::model::Sum::over(&process.sites).live_bytes, totals.live_bytes);
+        assert_eq!((process.tables.stacks.len(), process.tables.frames.len()), (5, 4));
+        assert_eq!(crate::model::Sum::over(&process.tables.sites).live_bytes, totals.live_bytes);
         process.cut_stacks(1);
         assert_eq!(lines(&process), [" 1", "main 30", "other 32"]);
     }

@@ -35,14 +35,15 @@ impl Process {
     /// ```
     pub fn rewrite(&mut self, rules: &Rules) {
         let mut naming = Naming::of(rules, self);
-        let count = self.frames.len();
+        let count = self.tables.frames.len();
         let fates: Vec<usize> =
             (0..count as u32).map(|id| naming.frame(self, FrameId(id))).collect();
         let fates_of_functions = naming.fates;
         if fates_of_functions.iter().all(Fate::keeps_stacks) {
             return;
         }
-        let stand_ins = self.frames[count..].iter().map(|frame| frame.function.clone()).collect();
+        let stand_ins =
+            self.tables.frames[count..].iter().map(|frame| frame.function.clone()).collect();
         let mut tree = Rewriting { opened: Vec::new(), first: count as u32, stand_ins };
         self.restack(State::default(), |stacks, caller, frame| {
             let fate = fates.get(frame.0 as usize).and_then(|&fate| fates_of_functions.get(fate));
@@ -94,8 +95,9 @@ struct Naming<'a> {
 
 impl<'a> Naming<'a> {
     fn of(rules: &'a Rules, process: &Process) -> Naming<'a> {
-        let matching =
-            |regex: &Regex| process.modules.iter().map(|m| regex.is_match(&m.path)).collect();
+        let matching = |regex: &Regex| {
+            process.tables.modules.iter().map(|m| regex.is_match(&m.path)).collect()
+        };
         Naming {
             rules,
             modules: rules.rules.iter().map(|rule| rule.module.as_ref().map(matching)).collect(),
@@ -108,12 +110,12 @@ impl<'a> Naming<'a> {
 
     /// The fate of a frame, which gets its name.
     fn frame(&mut self, process: &mut Process, id: FrameId) -> usize {
-        let Frame { function, module, .. } = &process.frames[id.0 as usize];
+        let Frame { function, module, .. } = &process.tables.frames[id.0 as usize];
         let key = function.as_ref().map(|function| (function.as_ptr(), *module));
         let known = key.and_then(|key| self.known.get(&key).copied());
         let fate = known.unwrap_or_else(|| {
             let name = process.label(id).into_owned();
-            let fate = self.decide(process, &name, process.frames[id.0 as usize].module);
+            let fate = self.decide(process, &name, process.tables.frames[id.0 as usize].module);
             self.fates.push(fate);
             self.fates.len() - 1
         });
@@ -121,7 +123,7 @@ impl<'a> Naming<'a> {
             self.known.insert(key, fate);
         }
         if let Some(name) = &self.fates[fate].name {
-            process.frames[id.0 as usize].function = Some(name.clone());
+            process.tables.frames[id.0 as usize].function = Some(name.clone());
         }
         fate
     }
@@ -204,8 +206,15 @@ impl<'a> Naming<'a> {
         *self.stand_ins.entry((name.clone(), module)).or_insert_with(|| {
             let function = Some(name);
             let (file, line) = (None, None);
-            process.frames.push(Frame { function, module, offset: 0, file, line, inlined: false });
-            FrameId((process.frames.len() - 1) as u32)
+            process.tables.frames.push(Frame {
+                function,
+                module,
+                offset: 0,
+                file,
+                line,
+                inlined: false,
+            });
+            FrameId((process.tables.frames.len() - 1) as u32)
         })
     }
 }
@@ -338,7 +347,7 @@ mod tests {
         let totals = process.totals;
         process.rewrite(&Rules::parse(rules).expect("rules"));
         let peak_bytes = totals.peak_bytes;
-        let sum = crate::model::Measures { peak_bytes, ..Sum::over(&process.sites) };
+        let sum = crate::model::Measures { peak_bytes, ..Sum::over(&process.tables.sites) };
         assert_eq!(sum, totals);
         lines(&process)
     }

@@ -35,17 +35,17 @@ impl Process {
     /// process.scopes_to_frames(Inside::Functions);
     /// let outermost = |site| process.path_of(site).first().copied();
     /// let is_scope = |frame: heaptide_analysis::model::FrameId| {
-    ///     process.frames[frame.0 as usize].is_scope()
+    ///     process.tables.frames[frame.0 as usize].is_scope()
     /// };
-    /// assert!(process.sites.iter().all(|site| outermost(site.stack).is_some_and(is_scope)));
+    /// assert!(process.tables.sites.iter().all(|site| outermost(site.stack).is_some_and(is_scope)));
     /// ```
     pub fn scopes_to_frames(&mut self, inside: Inside) {
-        let mut stacks = Stacks::with_capacity(self.stacks.len());
+        let mut stacks = Stacks::with_capacity(self.tables.stacks.len());
         let of_scope = self.stacks_of_scopes(&mut stacks);
         let mut known = FxHashMap::default();
         let mut way = Vec::new();
-        for index in 0..self.sites.len() {
-            let (scope, mut at) = (self.sites[index].scope, self.sites[index].stack);
+        for index in 0..self.tables.sites.len() {
+            let (scope, mut at) = (self.tables.sites[index].scope, self.tables.sites[index].stack);
             if inside == Inside::Nothing {
                 at = StackId(0);
             }
@@ -55,16 +55,16 @@ impl Process {
                     Some(&stack) => break stack,
                     None => way.push(at),
                 }
-                at = self.stacks[at.0 as usize].parent;
+                at = self.tables.stacks[at.0 as usize].parent;
             };
             for at in way.drain(..).rev() {
-                stack = stacks.child(stack, self.stacks[at.0 as usize].frame);
+                stack = stacks.child(stack, self.tables.stacks[at.0 as usize].frame);
                 known.insert((scope, at), stack);
             }
-            self.sites[index].stack = stack;
+            self.tables.sites[index].stack = stack;
         }
         self.move_stacks_of_frees(&mut stacks, inside);
-        self.stacks = stacks.into_nodes();
+        self.tables.stacks = stacks.into_nodes();
         if self.mode == Mode::Scopes {
             self.mode = Mode::Stacks;
         }
@@ -73,14 +73,14 @@ impl Process {
 
     /// Who frees is in no scope of the block's; a stack of a free stays what it is.
     fn move_stacks_of_frees(&mut self, stacks: &mut Stacks, inside: Inside) {
-        let mut new = vec![StackId(0); self.stacks.len()];
-        let any = self.traces.iter().flat_map(Trace::stacks).next().is_some();
+        let mut new = vec![StackId(0); self.tables.stacks.len()];
+        let any = self.time.traces.iter().flat_map(Trace::stacks).next().is_some();
         if any && inside == Inside::Functions {
-            for (index, node) in self.stacks.iter().enumerate().skip(1) {
+            for (index, node) in self.tables.stacks.iter().enumerate().skip(1) {
                 new[index] = stacks.child(new[node.parent.0 as usize], node.frame);
             }
         }
-        for trace in &mut self.traces {
+        for trace in &mut self.time.traces {
             trace.move_stacks(|stack| new[stack.0 as usize]);
         }
     }
@@ -88,15 +88,15 @@ impl Process {
     /// The stack that stands for each scope path, with a frame for each name.
     fn stacks_of_scopes(&mut self, stacks: &mut Stacks) -> Vec<StackId> {
         let mut frames: FxHashMap<String, FrameId> = FxHashMap::default();
-        let mut of_scope: Vec<StackId> = Vec::with_capacity(self.scopes.len().max(1));
-        for (index, scope) in self.scopes.iter().enumerate() {
+        let mut of_scope: Vec<StackId> = Vec::with_capacity(self.tables.scopes.len().max(1));
+        for (index, scope) in self.tables.scopes.iter().enumerate() {
             let none = index == 0;
             let name = if none { NO_SCOPE.to_owned() } else { scope.name() };
             let frame = match frames.get(&name) {
                 Some(&frame) => frame,
                 None => {
-                    self.frames.push(Frame::of_scope(&name));
-                    let frame = FrameId((self.frames.len() - 1) as u32);
+                    self.tables.frames.push(Frame::of_scope(&name));
+                    let frame = FrameId((self.tables.frames.len() - 1) as u32);
                     frames.insert(name, frame);
                     frame
                 }
@@ -118,10 +118,11 @@ mod tests {
     fn scopes_are_outside_of_functions() {
         // load, and parse in it; main, and read in it.
         let mut process = process();
-        process.sites =
+        process.tables.sites =
             vec![site(2, 2, 10), site(2, 0, 20), site(1, 1, 30), site(0, 1, 40), site(2, 2, 50)];
         process.scopes_to_frames(Inside::Functions);
         let lines: Vec<_> = process
+            .tables
             .sites
             .iter()
             .map(|site| (path_names(&process, site.stack), site.measures.live_bytes))
@@ -135,9 +136,10 @@ mod tests {
         let expected = expected.map(|(line, bytes)| (line.to_owned(), bytes));
         assert_eq!(lines, expected);
         process.scopes_to_frames(Inside::Nothing);
-        let paths: Vec<_> = process.sites.iter().map(|s| path_names(&process, s.stack)).collect();
+        let paths: Vec<_> =
+            process.tables.sites.iter().map(|s| path_names(&process, s.stack)).collect();
         assert_eq!(paths, ["load;parse=3", "(no scope)", "load"]);
-        assert_eq!(process.sites[2].measures.live_bytes, 70);
-        assert_eq!((process.stacks.len(), process.frames.len()), (4, 3));
+        assert_eq!(process.tables.sites[2].measures.live_bytes, 70);
+        assert_eq!((process.tables.stacks.len(), process.tables.frames.len()), (4, 3));
     }
 }

@@ -13,8 +13,8 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    End, Frame, FrameId, Loss, Measures, Mode, Module, ModuleId, Process, Rank, SizeClass, StackId,
-    StackNode, Sum, UnwinderStats,
+    Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures, Mode, Module, ModuleId,
+    Process, Rank, Sample, SizeClass, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, Profile};
@@ -59,56 +59,79 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         });
     }
     Process {
-        file: ending.file,
-        pid: header.pid,
-        ppid: header.ppid,
-        image: header.image,
-        process_number: ending.process_number,
-        execs: ending.execs,
-        forked: header.forked != 0,
-        start_realtime_ns: header.start_realtime_ns,
-        duration_ns: ending.lasted.ns,
-        duration_is_known: ending.lasted.is_known,
-        end: ending.end,
         mode: match profile.mode {
             format::Mode::Counters => Mode::Counters,
             format::Mode::Stacks => Mode::Stacks,
             format::Mode::Scopes => Mode::Scopes,
         },
-        totals,
+        lifetime: Lifetime {
+            start_realtime_ns: header.start_realtime_ns,
+            duration_ns: ending.lasted.ns,
+            duration_is_known: ending.lasted.is_known,
+            end: ending.end,
+        },
         peak_time_ns: peak.time_ns,
-        peak_bound_bytes: peak.bound_bytes,
-        unmatched_frees: header.unmatched_frees,
-        unrecorded: unrecorded::reason(header),
-        has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
-        losses: losses(header, ending.became_unrecorded),
-        histogram: histogram(&profile, &totals),
-        lanes,
-        frames,
-        stacks,
-        scopes,
-        entered,
-        labels,
-        sites,
-        windows,
-        marks,
         unwinder: UnwinderStats {
             frames_stepped: header.frames_stepped,
             rules_evaluated: header.rules_evaluated,
         },
-        lanes_at_once: header.lanes_at_once,
-        modules: profile.modules.into_iter().map(module).collect(),
-        program: profile.program,
-        command: profile.command,
-        host: profile.host,
-        rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
-        job: profile.job,
-        run: ending.run,
-        images: 1,
-        timeline: profile.timeline,
-        traces,
-        part: ending.part,
-        notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),
+        completeness: Completeness {
+            part: ending.part,
+            peak_bound_bytes: peak.bound_bytes,
+            unmatched_frees: header.unmatched_frees,
+            unrecorded: unrecorded::reason(header),
+            has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
+            losses: losses(header, ending.became_unrecorded),
+            notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),
+        },
+        tables: Tables {
+            histogram: histogram(&profile, &totals),
+            sites,
+            lanes,
+            lanes_at_once: header.lanes_at_once,
+            frames,
+            stacks,
+            modules: profile.modules.into_iter().map(module).collect(),
+            scopes,
+            entered,
+            labels,
+        },
+        time: TimeTables {
+            samples: profile.timeline.iter().map(sample).collect(),
+            windows,
+            marks,
+            traces,
+        },
+        identity: Identity {
+            file: ending.file,
+            pid: header.pid,
+            ppid: header.ppid,
+            image: header.image,
+            process_number: ending.process_number,
+            execs: ending.execs,
+            forked: header.forked != 0,
+            program: profile.program,
+            command: profile.command,
+            host: profile.host,
+            rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
+            job: profile.job,
+            run: ending.run,
+            images: 1,
+        },
+        totals,
+    }
+}
+
+fn sample(record: &format::Sample) -> Sample {
+    Sample {
+        time_ns: record.time_ns,
+        live_bytes: record.live_bytes,
+        peak_bytes: record.peak_bytes,
+        allocations: record.allocations,
+        frees: record.frees,
+        usable_bytes: record.usable_bytes,
+        resident_bytes: record.resident_bytes,
+        virtual_bytes: record.virtual_bytes,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::model::{Measures, Process, Site, SiteKind};
 /// What the events of a process add up to.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// By index into [`Process::sites`]: allocations, frees, reallocations, failures, temporary
+    /// By index into [`Tables::sites`](crate::model::Tables::sites): allocations, frees, reallocations, failures, temporary
     /// blocks, bytes, the largest request, and what is live.
     pub sites: Vec<Measures>,
     /// Most bytes live at once.
@@ -25,7 +25,7 @@ pub struct Replayed {
 /// A figure of a site that its events do not add up to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// Index into [`Process::sites`].
+    /// Index into [`Tables::sites`](crate::model::Tables::sites).
     pub site: usize,
     /// The measure.
     pub measure: &'static str,
@@ -52,7 +52,7 @@ impl Process {
     /// ```
     pub fn replayed(&self) -> Result<Replayed, Error> {
         let mut replay = self.replay()?;
-        let mut sites = vec![Measures::default(); self.sites.len()];
+        let mut sites = vec![Measures::default(); self.tables.sites.len()];
         let (mut peak_bytes, mut batch) = (0, Vec::new());
         while replay.fill(&mut batch) {
             for event in &batch {
@@ -108,7 +108,7 @@ impl Replayed {
     /// What the process's counters say otherwise: nothing, of a process whose trace is whole and
     /// that was not changed by selections.
     pub fn differences(&self, process: &Process) -> Vec<Difference> {
-        let pairs = self.sites.iter().zip(&process.sites).enumerate();
+        let pairs = self.sites.iter().zip(&process.tables.sites).enumerate();
         pairs.flat_map(|(index, (replayed, site))| differences(index, replayed, site)).collect()
     }
 }

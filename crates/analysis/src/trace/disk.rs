@@ -31,7 +31,7 @@ impl Process {
     /// assert_eq!(process.trace_on_disk(), None); // recorded with --mode stacks
     /// ```
     pub fn trace_on_disk(&self) -> Option<OnDisk> {
-        let of_each = self.traces.iter().map(|trace| {
+        let of_each = self.time.traces.iter().map(|trace| {
             let here = trace.extents.iter().filter(|extent| extent.start.state != TRACE_MOVED);
             let here = here.fold(0u64, |sum, extent| sum.saturating_add(extent.committed));
             let moved = fs::metadata(path_of(&trace.file)).map_or(0, |file| file.len());

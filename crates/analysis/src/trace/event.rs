@@ -65,7 +65,7 @@ pub struct Event {
     pub thread: u32,
     /// The scope that the thread was in.
     pub scope: ScopeId,
-    /// Index into [`crate::model::Process::sites`]: where the block is counted, after the event.
+    /// Index into [`crate::model::Tables::sites`]: where the block is counted, after the event.
     pub site: u32,
     /// Of a change of label the site that the block was at before, if that is there, else `site`.
     pub site_before: u32,
@@ -95,7 +95,7 @@ pub struct LiveBlock {
     pub uid: u64,
     /// Where it begins.
     pub address: u64,
-    /// Index into [`crate::model::Process::sites`].
+    /// Index into [`crate::model::Tables::sites`].
     pub site: u32,
     /// Bytes asked for.
     pub requested: u64,

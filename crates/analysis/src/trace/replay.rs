@@ -71,16 +71,16 @@ impl Process {
     /// assert_eq!(error.to_string(), says);
     /// ```
     pub fn replay(&self) -> Result<Replay, Error> {
-        if self.traces.is_empty() {
-            let path = self.file.clone();
+        if self.time.traces.is_empty() {
+            let path = self.identity.file.clone();
             return Err(match file_names::snapshot(&path) {
                 Some(_) => Error::NoTraceInSnapshot { path },
                 None => Error::NoTrace { path },
             });
         }
-        let mut waiting = self.traces.clone();
+        let mut waiting = self.time.traces.clone();
         waiting.sort_by_key(|trace| Reverse(trace.after_ns));
-        let scopes: Arc<[ScopeId]> = self.sites.iter().map(|site| site.scope).collect();
+        let scopes: Arc<[ScopeId]> = self.tables.sites.iter().map(|site| site.scope).collect();
         let first = waiting.pop().map(|trace| Image::open(trace, scopes.clone()));
         Ok(Replay {
             waiting,

@@ -99,8 +99,8 @@ impl Functions {
         let mut ids = FxHashMap::default();
         let mut functions =
             Functions { of_frame: Vec::new(), first_frame: Vec::new(), wrappers: Vec::new() };
-        for (frame, index) in process.frames.iter().zip(0..) {
-            let module = frame.module.map(|m| process.modules[m.0 as usize].path.as_str());
+        for (frame, index) in process.tables.frames.iter().zip(0..) {
+            let module = frame.module.map(|m| process.tables.modules[m.0 as usize].path.as_str());
             let offset = if frame.function.is_some() { 0 } else { frame.offset };
             let id = *ids.entry((frame.function.as_deref(), module, offset)).or_insert_with(|| {
                 functions.first_frame.push(FrameId(index));
@@ -194,12 +194,12 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
             through(process, functions, functions.len(), of, key)
         }
         GroupBy::Module => {
-            let nowhere = process.modules.len() as u32;
+            let nowhere = process.tables.modules.len() as u32;
             let of = |frame: FrameId| {
-                process.frames[frame.0 as usize].module.map_or(nowhere, |module| module.0)
+                process.tables.frames[frame.0 as usize].module.map_or(nowhere, |module| module.0)
             };
             let key = |m: Option<u32>| Key::Module(m.filter(|&m| m != nowhere).map(ModuleId));
-            through(process, functions, process.modules.len() + 1, of, key)
+            through(process, functions, process.tables.modules.len() + 1, of, key)
         }
         GroupBy::Stack => stacks(process),
         GroupBy::Scope => {
@@ -217,9 +217,9 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
                 own: lane.measures,
                 inclusive: lane.measures,
             };
-            process.lanes.iter().zip(0..).map(lane).collect()
+            process.tables.lanes.iter().zip(0..).map(lane).collect()
         }
-        GroupBy::Size => process.histogram.iter().zip(0..).map(size).collect(),
+        GroupBy::Size => process.tables.histogram.iter().zip(0..).map(size).collect(),
     }
 }
 
@@ -260,7 +260,7 @@ fn size((class, id): (&SizeClass, u32)) -> Group {
 /// label has them too, as freed.
 fn labels(process: &Process) -> Vec<Group> {
     let key = |site: &Site| (site.label, site.kind);
-    let mut sites: Vec<&Site> = process.sites.iter().collect();
+    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
     sites.sort_by_key(|site| key(site));
     let group = |sites: &[&Site]| {
         let mut own = Measures::default();
@@ -289,13 +289,13 @@ fn stacks(process: &Process) -> Vec<Group> {
 pub fn by_stack(process: &Process) -> impl Iterator<Item = (StackId, Measures)> {
     // Kept as they are made they would take twice the memory of the sites.
     let mut order: Vec<(StackId, u32)> =
-        process.sites.iter().zip(0..).map(|(site, index)| (site.stack, index)).collect();
+        process.tables.sites.iter().zip(0..).map(|(site, index)| (site.stack, index)).collect();
     order.sort_unstable();
     let mut at = 0;
     std::iter::from_fn(move || {
         let stack = order.get(at)?.0;
         let same = order[at..].iter().take_while(|row| row.0 == stack);
-        let sites = same.map(|&(_, index)| &process.sites[index as usize]);
+        let sites = same.map(|&(_, index)| &process.tables.sites[index as usize]);
         let (count, sum) = sites.fold((0, Sum::default()), |(count, mut sum), site| {
             sum.add(site);
             (count + 1, sum)

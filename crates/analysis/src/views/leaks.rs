@@ -85,7 +85,7 @@ impl Leaks {
                 sums.for_each(|(sums, id)| found(Origin::Scope(ScopeId(id)), sums.own));
             }
             Mode::Counters => {
-                let lanes = process.lanes.iter().zip(0..);
+                let lanes = process.tables.lanes.iter().zip(0..);
                 lanes.for_each(|(lane, id)| found(Origin::Lane(LaneId(id)), lane.measures));
             }
         }
@@ -109,7 +109,7 @@ impl Leaks {
 /// Whether what is live in a process counts: one that another program took the place of by exec had
 /// no time to free anything.
 pub fn counts(process: &Process) -> bool {
-    process.end != End::Exec
+    process.lifetime.end != End::Exec
 }
 
 /// The suppression of an origin: a pattern may also match a scope or a lane where there are no
@@ -127,7 +127,7 @@ fn suppressed(
             process.scopes_of(scope).find_map(|scope| suppressions.of_name(&scope.value))
         }
         Origin::Lane(lane) => {
-            let lane = process.lanes.get(lane.0 as usize)?;
+            let lane = process.tables.lanes.get(lane.0 as usize)?;
             suppressions.of_name(&lane.name)
         }
     }

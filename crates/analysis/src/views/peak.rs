@@ -46,11 +46,11 @@ impl Moment<'_> {
     pub fn of(process: &Process) -> Moment<'_> {
         let at = process.peak_time_ns;
         let is_open = |w: &&Window| w.begin_time_ns <= at && (w.open || w.end_time_ns >= at);
-        let samples = process.timeline.iter().filter(|sample| sample.resident_bytes > 0);
+        let samples = process.time.samples.iter().filter(|sample| sample.resident_bytes > 0);
         let nearest = samples.min_by_key(|sample| sample.time_ns.abs_diff(at));
-        let marks = || process.marks.iter();
+        let marks = || process.time.marks.iter();
         Moment {
-            windows: process.windows.iter().filter(is_open).collect(),
+            windows: process.time.windows.iter().filter(is_open).collect(),
             before: marks().filter(|mark| mark.time_ns <= at).max_by_key(|mark| mark.time_ns),
             after: marks().filter(|mark| mark.time_ns > at).min_by_key(|mark| mark.time_ns),
             resident: nearest.map(|sample| (sample.resident_bytes, sample.time_ns)),
@@ -62,7 +62,7 @@ impl Moment<'_> {
 
 /// Of blocks whose requested size is known. Pools hold chunks of any size, and are left out.
 fn slack(process: &Process) -> Slack {
-    let heap = process.sites.iter().filter(|site| site.kind == SiteKind::Heap);
+    let heap = process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap);
     sizes::exact(heap).iter().fold(Slack::default(), |sum, row| {
         let m = &row.measures;
         let requested = row.size.saturating_mul(m.at_peak_blocks);
@@ -77,7 +77,7 @@ fn kinds(process: &Process) -> Vec<(SiteKind, u64)> {
     use SiteKind::{Heap, Outside, OutsidePoolBlock, OutsidePoolChunk, PoolBlock, PoolChunk};
     let all = [Heap, PoolBlock, PoolChunk, Outside, OutsidePoolBlock, OutsidePoolChunk];
     let sum = |kind| {
-        let sites = process.sites.iter().filter(|site| site.kind == kind);
+        let sites = process.tables.sites.iter().filter(|site| site.kind == kind);
         let bytes = sites.fold(0u64, |sum, site| sum.saturating_add(site.measures.at_peak_bytes));
         (kind, bytes)
     };

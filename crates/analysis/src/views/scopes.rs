@@ -23,15 +23,16 @@ pub struct ScopeSums {
 /// assert_eq!(all[0].inclusive.live_bytes, process.totals.live_bytes);
 /// ```
 pub fn sums(process: &Process, lane: Option<LaneId>) -> Vec<ScopeSums> {
-    let mut own = vec![Sum::default(); process.scopes.len()];
-    for site in process.sites.iter().filter(|site| lane.is_none_or(|lane| lane == site.lane)) {
+    let mut own = vec![Sum::default(); process.tables.scopes.len()];
+    for site in process.tables.sites.iter().filter(|site| lane.is_none_or(|lane| lane == site.lane))
+    {
         own[site.scope.0 as usize].add(site);
     }
     let own = own.into_iter().map(|sum| sum.total());
     let mut sums: Vec<_> = own.map(|own| ScopeSums { own, inclusive: own }).collect();
     for index in (1..sums.len()).rev() {
         let inclusive = sums[index].inclusive;
-        sums[process.scopes[index].parent.0 as usize].inclusive.add(&inclusive);
+        sums[process.tables.scopes[index].parent.0 as usize].inclusive.add(&inclusive);
     }
     sums
 }

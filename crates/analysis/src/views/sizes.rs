@@ -73,8 +73,8 @@ impl Sizes {
     /// assert!(sizes.covered() <= process.totals.allocations);
     /// ```
     pub fn of(process: &Process) -> Sizes {
-        let exact = exact(process.sites.iter());
-        let recorded = process.sites.iter().any(|site| site.size.is_some());
+        let exact = exact(process.tables.sites.iter());
+        let recorded = process.tables.sites.iter().any(|site| site.size.is_some());
         Sizes { classes: classes(process, &exact), exact, recorded }
     }
 
@@ -114,7 +114,7 @@ fn only_size(sums: &Measures) -> Option<u64> {
 }
 
 fn classes(process: &Process, exact: &[Exact]) -> Vec<Class> {
-    let (counts, totals) = (&process.histogram, &process.totals);
+    let (counts, totals) = (&process.tables.histogram, &process.totals);
     let known = |class: &SizeClass| {
         let inside = exact.iter().filter(|e| (class.size_min..=class.size_max).contains(&e.size));
         inside.fold((0u64, 0u64), |(blocks, bytes), e| {

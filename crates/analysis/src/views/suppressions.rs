@@ -236,13 +236,13 @@ impl<'a> Matched<'a> {
         let of_stack = match written {
             0 => Vec::new(),
             _ => {
-                let of_frame: Vec<u32> = process.frames.iter().map(by).collect();
+                let of_frame: Vec<u32> = process.tables.frames.iter().map(by).collect();
                 along(process, NONE, |frame| of_frame[frame], inner_first)
             }
         };
         let all = Kept::patterns();
         let kept: Vec<Kept> = if built_in {
-            process.frames.iter().map(|frame| Kept::of(process, frame, &all)).collect()
+            process.tables.frames.iter().map(|frame| Kept::of(process, frame, &all)).collect()
         } else {
             Vec::new()
         };
@@ -287,10 +287,10 @@ fn along<T: Copy>(
     of_frame: impl Fn(usize) -> T,
     join: impl Fn(T, T) -> T,
 ) -> Vec<T> {
-    let mut values = Vec::with_capacity(process.stacks.len());
+    let mut values = Vec::with_capacity(process.tables.stacks.len());
     values.push(none);
     // Parents come before children.
-    for node in process.stacks.iter().skip(1) {
+    for node in process.tables.stacks.iter().skip(1) {
         let above = values[node.parent.0 as usize];
         values.push(join(of_frame(node.frame.0 as usize), above));
     }
@@ -299,7 +299,7 @@ fn along<T: Copy>(
 
 /// What of a frame a pattern may match, in the order of LeakSanitizer.
 fn texts<'a>(process: &'a Process, frame: &'a Frame) -> [Option<&'a str>; 3] {
-    let module = frame.module.and_then(|id| process.modules.get(id.0 as usize));
+    let module = frame.module.and_then(|id| process.tables.modules.get(id.0 as usize));
     [module.map(|m| m.path.as_str()), frame.function.as_deref(), frame.file.as_deref()]
 }
 

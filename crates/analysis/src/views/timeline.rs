@@ -5,9 +5,7 @@
 //! good a guess as any, and the chart of a program without samples is one from its start over its
 //! peak to its end.
 
-use heaptide_format::Sample;
-
-use crate::model::Process;
+use crate::model::{Process, Sample};
 
 /// A quantity over time: points joined by straight lines, in order of time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -91,17 +89,17 @@ impl Timeline {
     /// # use heaptide_analysis::model::Process;
     /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let timeline = Timeline::of(&process);
-    /// assert!(timeline.duration_ns >= process.duration_ns);
+    /// assert!(timeline.duration_ns >= process.lifetime.duration_ns);
     /// ```
     pub fn of(process: &Process) -> Timeline {
-        let (samples, totals) = (&process.timeline, &process.totals);
+        let (samples, totals) = (&process.time.samples, &process.totals);
         let last = samples.iter().map(|sample| sample.time_ns).max().unwrap_or(0);
-        let duration_ns = process.duration_ns.max(last).max(process.peak_time_ns).max(1);
+        let duration_ns = process.lifetime.duration_ns.max(last).max(process.peak_time_ns).max(1);
         let points = |value: fn(&Sample) -> u64| samples.iter().map(move |s| (s.time_ns, value(s)));
         let mut live: Vec<_> = points(|s| s.live_bytes).collect();
         live.push((0, 0));
         // Joined processes had their peaks and ends at times of their own.
-        if process.images == 1 {
+        if process.identity.images == 1 {
             live.push((process.peak_time_ns, totals.peak_bytes));
             live.push((duration_ns, totals.live_bytes));
         }
@@ -110,7 +108,7 @@ impl Timeline {
         allocations.push((0, 0));
         let sampled = allocations.iter().map(|point| point.1).max().unwrap_or(0);
         let mut undated_allocations = 0;
-        if process.duration_is_known {
+        if process.lifetime.duration_is_known {
             allocations.push((duration_ns, totals.allocations));
         } else {
             undated_allocations = totals.allocations.saturating_sub(sampled);
@@ -184,15 +182,15 @@ mod tests {
             resident_bytes: 0,
             virtual_bytes: 0,
         };
-        process.timeline = samples.iter().map(sample).collect();
+        process.time.samples = samples.iter().map(sample).collect();
         process
     }
 
     #[test]
     fn without_samples_there_is_start_peak_and_end() {
         let mut process = process(&[]);
-        (process.duration_ns, process.peak_time_ns) = (100, 40);
-        process.duration_is_known = true;
+        (process.lifetime.duration_ns, process.peak_time_ns) = (100, 40);
+        process.lifetime.duration_is_known = true;
         (process.totals.peak_bytes, process.totals.live_bytes) = (800, 200);
         process.totals.allocations = 50;
         let timeline = Timeline::of(&process);
@@ -200,19 +198,20 @@ mod tests {
         assert!(timeline.resident.is_empty());
         assert_eq!(timeline.rate((0, 50)), 0.5e9);
         assert_eq!(timeline.live.top(), (40, 800));
-        let joined = Timeline::of(&Process { images: 2, ..process });
+        process.identity.images = 2;
+        let joined = Timeline::of(&process);
         assert_eq!(joined.live.top(), (0, 0), "peaks of several are not of one moment");
     }
 
     #[test]
     fn without_a_known_end_there_is_no_rate_after_the_last_sample() {
         let mut process = process(&[(50, 5, 20)]);
-        (process.duration_ns, process.totals.allocations) = (60, 1_000_000);
+        (process.lifetime.duration_ns, process.totals.allocations) = (60, 1_000_000);
         let timeline = Timeline::of(&process);
-        assert!(!process.duration_is_known);
+        assert!(!process.lifetime.duration_is_known);
         assert_eq!((timeline.rate((0, 50)), timeline.rate((50, 60))), (0.4e9, 0.0));
         assert_eq!(timeline.undated_allocations, 999_980);
-        process.duration_is_known = true;
+        process.lifetime.duration_is_known = true;
         let timeline = Timeline::of(&process);
         assert_eq!((timeline.rate((50, 60)), timeline.undated_allocations), (99_998.0e9, 0));
     }

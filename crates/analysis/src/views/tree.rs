@@ -66,10 +66,10 @@ impl Tree {
         recursion: Recursion,
     ) -> Tree {
         let measure = measure.of_sites();
-        let mut trie = Trie::with_room(process.stacks.len());
-        let mut of_stack: Vec<u32> = Vec::with_capacity(process.stacks.len().max(1));
+        let mut trie = Trie::with_room(process.tables.stacks.len());
+        let mut of_stack: Vec<u32> = Vec::with_capacity(process.tables.stacks.len().max(1));
         of_stack.push(0);
-        for stack in process.stacks.iter().skip(1) {
+        for stack in process.tables.stacks.iter().skip(1) {
             let function = functions.of_frame(stack.frame).0;
             let parent = of_stack[stack.parent.0 as usize];
             let folds = recursion == Recursion::Fold

@@ -73,7 +73,7 @@ impl Random {
         let mut recording = Recording::open(&self.recording).expect("a recording");
         assert!(recording.damaged.is_empty(), "{:?}", recording.damaged);
         let last = recording.processes.pop().expect("a process");
-        assert!(last.program.ends_with("trace_random-c"), "{}", last.program);
+        assert!(last.identity.program.ends_with("trace_random-c"), "{}", last.identity.program);
         last
     }
 
@@ -115,12 +115,12 @@ fn random_programs_with_stacks_of_frees_and_sizes() {
     random.runs(random.supervised(&["--free-stacks"]));
     let process = random.process();
     let names = |stack| {
-        let frames = process.frames_of(stack).map(|frame| &process.frames[frame.0 as usize]);
+        let frames = process.frames_of(stack).map(|frame| &process.tables.frames[frame.0 as usize]);
         frames.filter_map(|frame| frame.function.as_deref()).collect::<Vec<_>>()
     };
     let mut frees = 0;
     for event in process.replay().expect("a trace") {
-        let allocated = names(process.sites[event.site as usize].stack);
+        let allocated = names(process.tables.sites[event.site as usize].stack);
         let is_ours = allocated.iter().any(|name| name.starts_with("operation_"));
         if event.operation != Operation::Free || !is_ours {
             continue;
@@ -206,7 +206,10 @@ fn threads_by_number() {
     for &(tid, size) in said.iter().filter(|(_, size)| size % 16 != 0).step_by(7) {
         // Its own block, made and freed, the other one made; main frees that.
         let threads = of_size(size);
-        assert!(threads.ends_with(&[tid, tid, tid, process.pid]), "{size}: {threads:?} of {tid}");
+        assert!(
+            threads.ends_with(&[tid, tid, tid, process.identity.pid]),
+            "{size}: {threads:?} of {tid}"
+        );
     }
 }
 
@@ -315,7 +318,7 @@ fn read_while_it_runs() {
         for _ in 0..3 {
             let logs = Log::all(&random.logs);
             let process = random.process();
-            if process.end == End::Running {
+            if process.lifetime.end == End::Running {
                 assert_held(&process, &logs, Ended::NotYet);
             }
         }

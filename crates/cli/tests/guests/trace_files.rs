@@ -177,7 +177,7 @@ fn every_image_has_a_trace_of_its_own() {
     assert_eq!(read.processes.len(), 6);
     for process in &read.processes {
         assert!(assert_whole(process, 0) > 0);
-        assert!(path_of(&process.file).exists(), "{:?}", process.file);
+        assert!(path_of(&process.identity.file).exists(), "{:?}", process.identity.file);
     }
     // Replacing it takes a directory that holds nothing else.
     let mut again = recorded(&recording, &["--mode", "trace", "--force"]);
@@ -241,9 +241,10 @@ fn who_outlives_the_supervisor_goes_on_in_its_profile() {
     let mut command = recorded(&recording, &["--mode", "trace"]);
     let script = format!("{} 300000 1 &", program("churning.c").display());
     assert_eq!(run(command.args(["sh", "-c", &script]), &place).status, 0);
-    let churning =
-        || open(&recording).processes.into_iter().find(|p| p.program.ends_with("churning-c"));
-    let is_over = |p: &Process| p.end == heaptide_analysis::model::End::Exited(0);
+    let churning = || {
+        open(&recording).processes.into_iter().find(|p| p.identity.program.ends_with("churning-c"))
+    };
+    let is_over = |p: &Process| p.lifetime.end == heaptide_analysis::model::End::Exited(0);
     until("its end", || churning().is_some_and(|p| is_over(&p)));
     let events = assert_whole(&churning().unwrap(), 0);
     assert!(events >= 600_000 - 16, "{events}");

@@ -206,13 +206,13 @@ fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
 
 /// Whether a site is one of the operations', not of the C library's own blocks.
 fn operations_sites(process: &Process) -> Vec<bool> {
-    let mut within = vec![false; process.stacks.len()];
-    for (at, node) in process.stacks.iter().enumerate().skip(1) {
-        let function = process.frames[node.frame.0 as usize].function.as_deref();
+    let mut within = vec![false; process.tables.stacks.len()];
+    for (at, node) in process.tables.stacks.iter().enumerate().skip(1) {
+        let function = process.tables.frames[node.frame.0 as usize].function.as_deref();
         within[at] = within[node.parent.0 as usize]
             || function.is_some_and(|name| name.starts_with("operation_"));
     }
-    process.sites.iter().map(|site| within[site.stack.0 as usize]).collect()
+    process.tables.sites.iter().map(|site| within[site.stack.0 as usize]).collect()
 }
 
 /// How a program ended.
@@ -283,8 +283,8 @@ pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
 fn seen(process: &Process, event: &Event, known: &Expected) -> Expected {
     let is_free = event.operation == Operation::Free;
     let fails = event.operation == Operation::Fail;
-    let lane = process.sites[event.site as usize].lane;
-    let scope = process.scopes[event.scope.0 as usize].value.parse().unwrap_or(0);
+    let lane = process.tables.sites[event.site as usize].lane;
+    let scope = process.tables.scopes[event.scope.0 as usize].value.parse().unwrap_or(0);
     Expected {
         operation: event.operation,
         reallocated: event.reallocated,

@@ -79,11 +79,11 @@ struct Sums {
 impl Sums {
     fn of(process: &Process) -> Sums {
         let mut sums = Sums {
-            sites: vec![Row::default(); process.sites.len()],
-            remote: vec![0; process.sites.len()],
-            scopes: vec![(0, 0); process.scopes.len()],
-            lanes: vec![(0, 0); process.lanes.len()],
-            histogram: process.histogram.iter().map(empty).collect(),
+            sites: vec![Row::default(); process.tables.sites.len()],
+            remote: vec![0; process.tables.sites.len()],
+            scopes: vec![(0, 0); process.tables.scopes.len()],
+            lanes: vec![(0, 0); process.tables.lanes.len()],
+            histogram: process.tables.histogram.iter().map(empty).collect(),
             events: 0,
         };
         for event in process.replay().expect("a trace") {
@@ -148,7 +148,7 @@ impl Sums {
     }
 
     fn leaves(&mut self, process: &Process, site: usize, lane: Option<LaneId>) {
-        self.remote[site] += i64::from(lane != Some(process.sites[site].lane));
+        self.remote[site] += i64::from(lane != Some(process.tables.sites[site].lane));
     }
 
     fn free_here(&mut self, process: &Process, event: &Event) {
@@ -166,7 +166,7 @@ impl Sums {
 
 /// Whether an event is of a block of the allocator's, which are in totals.
 fn is_counted(process: &Process, event: &Event) -> bool {
-    let kind = process.sites[event.site as usize].kind;
+    let kind = process.tables.sites[event.site as usize].kind;
     matches!(kind, SiteKind::Heap | SiteKind::PoolChunk)
 }
 
@@ -186,19 +186,20 @@ fn of_labelled(mut row: Row, kind: SiteKind) -> Row {
 }
 
 fn of_process(process: &Process) -> u64 {
-    let (sums, program) = (Sums::of(process), &process.program);
-    for (number, (row, site)) in sums.sites.iter().zip(&process.sites).enumerate() {
+    let (sums, program) = (Sums::of(process), &process.identity.program);
+    for (number, (row, site)) in sums.sites.iter().zip(&process.tables.sites).enumerate() {
         let (mut row, mut counted) = (*row, Row::counted(site));
         if site.label.is_some() {
             (row, counted) = (of_labelled(row, site.kind), of_labelled(counted, site.kind));
         }
         assert_eq!(row, counted, "{program}: site {number}, {site:?}");
     }
-    let counted = process.scopes.iter().map(|scope| (scope.frees_here, scope.freed_here_bytes));
+    let counted =
+        process.tables.scopes.iter().map(|scope| (scope.frees_here, scope.freed_here_bytes));
     assert_eq!(sums.scopes, counted.collect::<Vec<_>>(), "{program}: frees by scope");
-    let counted = process.lanes.iter().map(|lane| &lane.measures);
+    let counted = process.tables.lanes.iter().map(|lane| &lane.measures);
     let counted: Vec<_> = counted.map(|of| (of.frees_here, of.freed_here_bytes)).collect();
     assert_eq!(sums.lanes, counted, "{program}: frees by lane");
-    assert_eq!(sums.histogram, process.histogram, "{program}: sizes");
+    assert_eq!(sums.histogram, process.tables.histogram, "{program}: sizes");
     sums.events
 }

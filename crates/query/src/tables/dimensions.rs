@@ -49,11 +49,11 @@ pub(super) const FRAMES: Source = Source {
         ]
     },
     records: Records::Tables(|filler, process| {
-        for (frame, id) in process.frames.iter().zip(0..) {
+        for (frame, id) in process.tables.frames.iter().zip(0..) {
             let row = filler.row();
             filler.text("function", row, &process.label(FrameId(id)));
             if let Some(module) = frame.module {
-                filler.text("module", row, &process.modules[module.0 as usize].path);
+                filler.text("module", row, &process.tables.modules[module.0 as usize].path);
             }
             filler.uint("offset", row, frame.offset);
             if let Some(file) = &frame.file {
@@ -80,7 +80,7 @@ pub(super) const SCOPES: Source = Source {
     records: Records::Tables(|filler, process| {
         let places = Places::of(filler, process);
         let sums = scopes::sums(process, None);
-        for ((scope, id), sums) in process.scopes.iter().zip(0..).zip(sums).skip(1) {
+        for ((scope, id), sums) in process.tables.scopes.iter().zip(0..).zip(sums).skip(1) {
             let row = filler.row();
             places.set(filler, row, ScopeId(id));
             filler.text("attribute", row, &scope.attribute);
@@ -105,7 +105,7 @@ pub(super) const LABELS: Source = Source {
     },
     records: Records::Tables(|filler, process| {
         let mut rows = FxHashMap::default();
-        for site in &process.sites {
+        for site in &process.tables.sites {
             if let Some(label) = site.label {
                 let sums: &mut heaptide_analysis::model::Measures =
                     rows.entry((label, site.kind)).or_default();
@@ -116,7 +116,7 @@ pub(super) const LABELS: Source = Source {
         rows.sort_by_key(|row| row.0);
         for ((label, kind), sums) in rows {
             let row = filler.row();
-            let label = &process.labels[label.0 as usize];
+            let label = &process.tables.labels[label.0 as usize];
             filler.text("label", row, &label.name);
             filler.uint("pool", row, label.pool);
             filler.text("kind", row, kind.name());
@@ -137,7 +137,7 @@ pub(super) const LANES: Source = Source {
         all
     },
     records: Records::Tables(|filler, process| {
-        for lane in &process.lanes {
+        for lane in &process.tables.lanes {
             let row = filler.row();
             filler.text("lane", row, &lane.name);
             filler.uint("threads", row, lane.threads);
@@ -180,16 +180,16 @@ pub(super) const PROCESSES: Source = Source {
 
 fn process(filler: &mut Filler, process: &Process) {
     let row = filler.row();
-    if process.images == 1 {
-        filler.uint("parent", row, process.ppid);
+    if process.identity.images == 1 {
+        filler.uint("parent", row, process.identity.ppid);
     }
-    filler.uint("forked", row, process.forked);
-    filler.text("command", row, &process.command.join(" "));
-    if let Some(rank) = process.rank.filter(|rank| rank.of > 0) {
+    filler.uint("forked", row, process.identity.forked);
+    filler.text("command", row, &process.identity.command.join(" "));
+    if let Some(rank) = process.identity.rank.filter(|rank| rank.of > 0) {
         filler.uint("ranks", row, rank.of);
     }
-    if !process.job.is_empty() {
-        filler.text("job", row, &process.job);
+    if !process.identity.job.is_empty() {
+        filler.text("job", row, &process.identity.job);
     }
     let mode = match process.mode {
         Mode::Counters => "counters",
@@ -197,7 +197,7 @@ fn process(filler: &mut Filler, process: &Process) {
         Mode::Stacks => "stacks",
     };
     filler.text("mode", row, mode);
-    let (end, status) = match process.end {
+    let (end, status) = match process.lifetime.end {
         End::Exited(status) => ("exited", Some(status)),
         End::Signaled(signal) => ("signaled", Some(signal)),
         End::Exec => ("exec", None),
@@ -206,10 +206,10 @@ fn process(filler: &mut Filler, process: &Process) {
     };
     filler.text("end", row, end);
     status.into_iter().for_each(|status| filler.int("status", row, status.into()));
-    filler.uint("start_ns", row, process.start_realtime_ns);
-    filler.uint("duration_ns", row, process.duration_ns);
+    filler.uint("start_ns", row, process.lifetime.start_realtime_ns);
+    filler.uint("duration_ns", row, process.lifetime.duration_ns);
     filler.uint("peak_time_ns", row, process.peak_time_ns);
-    filler.uint("unmatched_frees", row, process.unmatched_frees);
+    filler.uint("unmatched_frees", row, process.completeness.unmatched_frees);
     filler.measures(row, &process.totals);
     filler.uint("peak_bytes", row, process.totals.peak_bytes);
 }
@@ -229,14 +229,14 @@ pub(super) const MODULES: Source = Source {
         all
     },
     records: Records::Tables(|filler, process| {
-        let mut sums = vec![Sum::default(); process.modules.len()];
-        for site in &process.sites {
+        let mut sums = vec![Sum::default(); process.tables.modules.len()];
+        for site in &process.tables.sites {
             let frame = process.frames_of(site.stack).next();
-            if let Some(module) = frame.and_then(|id| process.frames[id.0 as usize].module) {
+            if let Some(module) = frame.and_then(|id| process.tables.frames[id.0 as usize].module) {
                 sums[module.0 as usize].add(site);
             }
         }
-        for (module, sums) in process.modules.iter().zip(sums) {
+        for (module, sums) in process.tables.modules.iter().zip(sums) {
             let row = filler.row();
             filler.text("module", row, &module.path);
             let build_id: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();

@@ -28,7 +28,7 @@ pub(super) const WINDOWS: Source = Source {
         ]
     },
     records: Records::Tables(|filler, process| {
-        for window in &process.windows {
+        for window in &process.time.windows {
             let row = filler.row();
             filler.text("name", row, &window.name);
             filler.uint("open", row, window.open);
@@ -64,7 +64,7 @@ pub(super) const SNAPSHOTS: Source = Source {
         ]
     },
     records: Records::Tables(|filler, process| {
-        for mark in &process.marks {
+        for mark in &process.time.marks {
             let row = filler.row();
             let kind = match mark.kind {
                 MarkKind::Mark => "mark",
@@ -81,7 +81,7 @@ pub(super) const SNAPSHOTS: Source = Source {
             if matches!(mark.kind, MarkKind::Snapshot | MarkKind::Reset) {
                 filler.uint("number", row, mark.number);
             }
-            if let Some(lane) = mark.lane.and_then(|id| process.lanes.get(id.0 as usize)) {
+            if let Some(lane) = mark.lane.and_then(|id| process.tables.lanes.get(id.0 as usize)) {
                 filler.text("lane", row, &lane.name);
             }
             filler.uint("live_bytes", row, mark.live_bytes);
@@ -105,7 +105,7 @@ pub(super) const TIMELINE: Source = Source {
         ]
     },
     records: Records::Tables(|filler, process| {
-        for sample in &process.timeline {
+        for sample in &process.time.samples {
             let row = filler.row();
             filler.uint("time_ns", row, sample.time_ns);
             filler.uint("live_bytes", row, sample.live_bytes);
@@ -134,7 +134,7 @@ pub(super) const HISTOGRAM: Source = Source {
         ]
     },
     records: Records::Tables(|filler, process| {
-        for class in &process.histogram {
+        for class in &process.tables.histogram {
             let row = filler.row();
             filler.uint("size_min", row, class.size_min);
             filler.uint("size_max", row, class.size_max);

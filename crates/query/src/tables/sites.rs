@@ -54,7 +54,7 @@ fn fill(filler: &mut Filler, process: &Process) {
     let places = Places::of(filler, process);
     let blocks = Blocks::new(filler, process);
     let of = Of::new(filler, process);
-    for site in &process.sites {
+    for site in &process.tables.sites {
         let row = filler.row();
         places.set(filler, row, site.scope);
         blocks.set(filler, process, row, site);
@@ -72,11 +72,11 @@ pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -
     let Some(stack) = filler.column(column) else {
         return Vec::new();
     };
-    let names: Vec<Bits> = (0..process.frames.len() as u32)
+    let names: Vec<Bits> = (0..process.tables.frames.len() as u32)
         .map(|frame| filler.table.strings.bits(&process.label(FrameId(frame))))
         .collect();
-    let mut nodes = vec![NodeId(0); process.stacks.len()];
-    for (id, node) in process.stacks.iter().enumerate().skip(1) {
+    let mut nodes = vec![NodeId(0); process.tables.stacks.len()];
+    for (id, node) in process.tables.stacks.iter().enumerate().skip(1) {
         let (parent, name) = (nodes[node.parent.0 as usize], names[node.frame.0 as usize]);
         nodes[id] = filler.table.node(parent, stack, name);
     }
@@ -91,9 +91,9 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn of(filler: &mut Filler, process: &Process) -> Places {
-        let nodes = vec![NodeId(0); process.scopes.len()];
+        let nodes = vec![NodeId(0); process.tables.scopes.len()];
         let mut places = Places { nodes, iterations: Vec::new() };
-        for (id, scope) in process.scopes.iter().enumerate().skip(1) {
+        for (id, scope) in process.tables.scopes.iter().enumerate().skip(1) {
             let above = scope.parent.0 as usize;
             places.nodes[id] = places.nodes[above];
             places.iterations.iter_mut().for_each(|(_, values)| values[id] = values[above]);
@@ -154,7 +154,7 @@ impl Blocks {
     pub(super) fn new(filler: &mut Filler, process: &Process) -> Blocks {
         let stacks = stack_nodes(filler, process);
         let strings = &mut filler.table.strings;
-        let labels = process.labels.iter().map(|label| strings.bits(&label.name)).collect();
+        let labels = process.tables.labels.iter().map(|label| strings.bits(&label.name)).collect();
         let column = |name| filler.column(name);
         Blocks {
             functions: Functions::of(process),
@@ -191,7 +191,7 @@ impl Blocks {
         let Some(id) = process.frames_of(stack).next() else {
             return;
         };
-        let frame = &process.frames[id.0 as usize];
+        let frame = &process.tables.frames[id.0 as usize];
         let mut text = |column: Column, text: Option<&str>| {
             if let (Some(_), Some(text)) = (column, text) {
                 let bits = filler.table.strings.bits(text);
@@ -205,7 +205,7 @@ impl Blocks {
             let allocator = self.functions.allocator_of(process, stack);
             text(self.allocator, allocator.map(|id| process.label(id)).as_deref());
         }
-        let module = frame.module.map(|id| process.modules[id.0 as usize].path.as_str());
+        let module = frame.module.map(|id| process.tables.modules[id.0 as usize].path.as_str());
         text(self.module, module);
         text(self.file, frame.file.as_deref());
         filler.set(self.line, row, frame.line.map(|line| Bits(line.into())));
@@ -227,7 +227,7 @@ struct Of {
 impl Of {
     fn new(filler: &mut Filler, process: &Process) -> Of {
         let strings = &mut filler.table.strings;
-        let lanes = process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect();
+        let lanes = process.tables.lanes.iter().map(|lane| strings.bits(&lane.name)).collect();
         let malloc = strings.bits("malloc");
         let column = |name| filler.column(name);
         let measures = Measure::of_parts()

@@ -242,7 +242,7 @@ impl Known {
         let places = Places::of(filler, process);
         let free_stacks = stack_tree(filler, process, "free_stack");
         let blocks = Blocks::new(filler, process);
-        for site in &process.sites {
+        for site in &process.tables.sites {
             let row = filler.table.add_row();
             blocks.set(filler, process, row, site);
         }
@@ -252,10 +252,10 @@ impl Known {
             origin: Origin::default(),
             of_sites: Vec::new(),
             stacks: std::mem::take(&mut filler.table.others),
-            site_scopes: process.sites.iter().map(|site| site.scope).collect(),
-            site_lanes: process.sites.iter().map(|site| site.lane).collect(),
-            labels: process.sites.iter().map(|site| blocks.label(site)).collect(),
-            lanes: process.lanes.iter().map(|lane| strings.bits(&lane.name)).collect(),
+            site_scopes: process.tables.sites.iter().map(|site| site.scope).collect(),
+            site_lanes: process.tables.sites.iter().map(|site| site.lane).collect(),
+            labels: process.tables.sites.iter().map(|site| blocks.label(site)).collect(),
+            lanes: process.tables.lanes.iter().map(|lane| strings.bits(&lane.name)).collect(),
             places,
             scope_texts,
             free_stacks,

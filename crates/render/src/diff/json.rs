@@ -73,19 +73,19 @@ impl Serialize for Compared<'_> {
         let Compared(recording, process) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("recording", recording)?;
-        map.serialize_entry("pid", &process.pid)?;
-        map.serialize_entry("image", &process.image)?;
-        map.serialize_entry("images", &process.images)?;
-        map.serialize_entry("program", &process.program)?;
-        map.serialize_entry("command", &process.command)?;
-        map.serialize_entry("host", &process.host)?;
-        map.serialize_entry("start_time", &rfc3339(process.start_realtime_ns))?;
-        map.serialize_entry("duration_s", &seconds(process.duration_ns))?;
-        map.serialize_entry("duration_is_known", &process.duration_is_known)?;
-        map.serialize_entry("end", &EndEntry::of(process.end))?;
+        map.serialize_entry("pid", &process.identity.pid)?;
+        map.serialize_entry("image", &process.identity.image)?;
+        map.serialize_entry("images", &process.identity.images)?;
+        map.serialize_entry("program", &process.identity.program)?;
+        map.serialize_entry("command", &process.identity.command)?;
+        map.serialize_entry("host", &process.identity.host)?;
+        map.serialize_entry("start_time", &rfc3339(process.lifetime.start_realtime_ns))?;
+        map.serialize_entry("duration_s", &seconds(process.lifetime.duration_ns))?;
+        map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
+        map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
         map.serialize_entry("mode", mode_name(process.mode))?;
-        map.serialize_entry("part", &process.part)?;
-        map.serialize_entry("peak_bound_bytes", &process.peak_bound_bytes)?;
+        map.serialize_entry("part", &process.completeness.part)?;
+        map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
         map.serialize_entry("lost_events", &lost_events(process))?;
         map.end()
     }

@@ -69,9 +69,9 @@ fn shown(view: &View) -> usize {
 /// What was compared.
 fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> io::Result<()> {
     writeln!(out, "{side:<7} {recording}: {}", command_line(process, 70))?;
-    let (who, started) = (process.who(), date(process.start_realtime_ns));
+    let (who, started) = (process.who(), date(process.lifetime.start_realtime_ns));
     writeln!(out, "        {who}, started {started}, {}", ran(process))?;
-    match &process.part {
+    match &process.completeness.part {
         Some(part) => writeln!(out, "        {}", printable(part)),
         None => Ok(()),
     }
@@ -102,7 +102,11 @@ fn write_totals(out: &mut dyn Write, difference: &Difference) -> io::Result<()> 
 
 /// What is to be said of a peak's change: samples between which it lies make it inexact.
 fn exactness(difference: &Difference, measure: Measure, change: Change) -> String {
-    let bound = difference.before.peak_bound_bytes.max(difference.after.peak_bound_bytes);
+    let bound = difference
+        .before
+        .completeness
+        .peak_bound_bytes
+        .max(difference.after.completeness.peak_bound_bytes);
     match measure {
         Measure::PeakBytes if bound > 0 && change.amount() != 0 => {
             format!("  peaks are exact within {}", bytes(bound))

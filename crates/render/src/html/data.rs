@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::model::{Measure, Mode, Process, Sample};
 use heaptide_analysis::views::aggregate::Functions;
-use heaptide_format::Sample;
 use serde::Serialize;
 
 use super::flames::{Flames, MEASURES, Name, Names};
@@ -100,9 +99,9 @@ impl Page {
             },
             warnings: warnings(process),
             totals: Measure::all().iter().map(total).collect(),
-            duration_ns: process.duration_ns,
+            duration_ns: process.lifetime.duration_ns,
             peak_time_ns: process.peak_time_ns,
-            timeline: Timeline::of(&process.timeline),
+            timeline: Timeline::of(&process.time.samples),
             windows: windows(process),
             marks: marks(process),
             measures: shown.into(),
@@ -116,19 +115,22 @@ impl Page {
 
 fn facts(process: &Process) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("program", printable(&process.program).into_owned()),
+        ("program", printable(&process.identity.program).into_owned()),
         ("process", process.who()),
-        ("host", printable(&process.host).into_owned()),
-        ("started", date(process.start_realtime_ns)),
+        ("host", printable(&process.identity.host).into_owned()),
+        ("started", date(process.lifetime.start_realtime_ns)),
         ("ended", ended(process)),
     ];
-    facts.extend(process.part.iter().map(|part| ("counts", printable(part).into_owned())));
+    facts.extend(
+        process.completeness.part.iter().map(|part| ("counts", printable(part).into_owned())),
+    );
     facts
 }
 
 fn warnings(process: &Process) -> Vec<String> {
-    let losses = process.losses.iter().map(|loss| format!("{}: {}", loss.meaning, loss.count));
-    let notes = process.notes.iter().map(|note| printable(note).into_owned());
+    let losses =
+        process.completeness.losses.iter().map(|loss| format!("{}: {}", loss.meaning, loss.count));
+    let notes = process.completeness.notes.iter().map(|note| printable(note).into_owned());
     notes.chain(losses).collect()
 }
 
@@ -155,12 +157,12 @@ fn windows(process: &Process) -> Vec<Window> {
     let window = |window: &heaptide_analysis::model::Window| Window {
         name: printable(&window.name).into_owned(),
         begin_ns: window.begin_time_ns,
-        end_ns: if window.open { process.duration_ns } else { window.end_time_ns },
+        end_ns: if window.open { process.lifetime.duration_ns } else { window.end_time_ns },
         allocations: window.allocations,
         live_bytes: window.live_bytes,
         peak_bytes: window.peak_bytes,
     };
-    process.windows.iter().take(MOMENTS).map(window).collect()
+    process.time.windows.iter().take(MOMENTS).map(window).collect()
 }
 
 fn marks(process: &Process) -> Vec<Mark> {
@@ -173,5 +175,5 @@ fn marks(process: &Process) -> Vec<Mark> {
         time_ns: mark.time_ns,
         live_bytes: mark.live_bytes,
     };
-    process.marks.iter().take(MOMENTS).map(mark).collect()
+    process.time.marks.iter().take(MOMENTS).map(mark).collect()
 }

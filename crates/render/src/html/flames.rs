@@ -118,7 +118,7 @@ impl<'a> Names<'a> {
         let (process, functions) = (self.process, self.functions);
         self.number(Key::Function(function), || {
             let id = functions.first_frame(function);
-            let frame = &process.frames[id.0 as usize];
+            let frame = &process.tables.frames[id.0 as usize];
             let (short, whole) = (frames::label(process, frame, NAME), process.label(id));
             let whole = elide_middle(&whole, WHOLE_NAME);
             Name {
@@ -134,7 +134,9 @@ impl<'a> Names<'a> {
     /// Of a scope, without those around it.
     pub(super) fn scope(&mut self, scope: ScopeId) -> u32 {
         let process = self.process;
-        self.number(Key::Scope(scope), || plain_name(&process.scopes[scope.0 as usize].name()))
+        self.number(Key::Scope(scope), || {
+            plain_name(&process.tables.scopes[scope.0 as usize].name())
+        })
     }
 
     /// Of anything else.

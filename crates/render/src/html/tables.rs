@@ -82,7 +82,7 @@ impl Tables {
             scopes: table(GroupBy::Scope),
             labels: table(GroupBy::Label),
             lanes: table(GroupBy::Lane),
-            sizes: process.histogram.iter().map(size).collect(),
+            sizes: process.tables.histogram.iter().map(size).collect(),
         }
     }
 }
@@ -126,16 +126,16 @@ fn row(process: &Process, functions: &Functions, names: &mut Names, group: &Grou
             allocator.map_or(row.frames[0], |frame| names.function(frame))
         }
         Key::Scope(scope) => {
-            row.times = Some(process.scopes[scope.0 as usize].entered);
+            row.times = Some(process.tables.scopes[scope.0 as usize].entered);
             names.plain(&scopes::path(process, scope, PATH))
         }
         Key::Label(label, kind) => {
             row.kind = Some(kind.name());
-            let name = label.map(|label| &process.labels[label.0 as usize].name);
+            let name = label.map(|label| &process.tables.labels[label.0 as usize].name);
             names.plain(name.map_or("(no label)", |name| name))
         }
         Key::Lane(LaneId(lane)) => {
-            let lane = &process.lanes[lane as usize];
+            let lane = &process.tables.lanes[lane as usize];
             row.times = Some(lane.threads.into());
             names.plain(&lane.name)
         }

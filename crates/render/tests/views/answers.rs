@@ -9,7 +9,7 @@ use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_render::{histogram, leaks, peak, timeline};
 use serde_json::Value;
 
-use crate::made::{annotated, process, recording, row, small};
+use crate::fixtures::{annotated, process, recording, row, small, with};
 use crate::{expect, written};
 
 /// The sites of the process have but one size each; with a second one at a site, and with sizes
@@ -19,16 +19,22 @@ fn sizes_exact_and_bounded() {
     let view = histogram::View::default();
     let mut mixed = process();
     let (size_min, size_max) = (131_072, 262_143);
-    mixed.histogram.push(SizeClass { size_min, size_max, requested: 10, usable: 10, freed: 10 });
-    mixed.sites[0].measures.requested_bytes += 100;
-    mixed.sites[0].measures.largest_bytes += 100;
+    mixed.tables.histogram.push(SizeClass {
+        size_min,
+        size_max,
+        requested: 10,
+        usable: 10,
+        freed: 10,
+    });
+    mixed.tables.sites[0].measures.requested_bytes += 100;
+    mixed.tables.sites[0].measures.largest_bytes += 100;
     mixed.totals.requested_bytes += 100;
     expect("histogram.txt", &written(|out| histogram::write(out, &mixed, &view)));
-    let mut by_size = Process { histogram: mixed.histogram.clone(), ..process() };
-    let whole = by_size.sites[0];
+    let mut by_size = with(process(), |p| p.tables.histogram.clone_from(&mixed.tables.histogram));
+    let whole = by_size.tables.sites[0];
     let part = |size, measures| Site { size: Some(size), measures, ..whole };
-    by_size.sites[0] = part(4096, row(900, 4104, 850, 900, 0));
-    by_size.sites.push(part(4000, row(100, 4008, 50, 100, 0)));
+    by_size.tables.sites[0] = part(4096, row(900, 4104, 850, 900, 0));
+    by_size.tables.sites.push(part(4000, row(100, 4008, 50, 100, 0)));
     by_size.totals.requested_bytes -= 9600;
     let view = histogram::View { sort: Measure::LiveBytes, top: Some(2) };
     expect("histogram_by_size.txt", &written(|out| histogram::write(out, &by_size, &view)));
@@ -52,7 +58,7 @@ fn sizes_exact_and_bounded() {
 fn over_time() -> Process {
     let mut process = annotated();
     let peak = process.totals.peak_bytes;
-    let sample = |i: u64| heaptide_format::Sample {
+    let sample = |i: u64| heaptide_analysis::model::Sample {
         time_ns: i * 100_000_000,
         live_bytes: if i < 13 { peak / 13 * i } else { peak / 40 * (33 - i) },
         peak_bytes: peak,
@@ -62,7 +68,7 @@ fn over_time() -> Process {
         resident_bytes: (10 + i) << 20,
         virtual_bytes: 1 << 30,
     };
-    process.timeline = (1..25).map(sample).collect();
+    process.time.samples = (1..25).map(sample).collect();
     process
 }
 
@@ -117,7 +123,7 @@ fn who_held_the_peak() {
     let mut process = over_time();
     process.peak_time_ns = 1_000_000_000;
     expect("peak.txt", &written(|out| peak::write(out, &process, None)));
-    let counters = Process { mode: Mode::Counters, sites: Vec::new(), ..small() };
+    let counters = with(small(), |p| (p.mode, p.tables.sites) = (Mode::Counters, Vec::new()));
     expect("peak_counters.txt", &written(|out| peak::write(out, &counters, None)));
     let all = recording(vec![process]);
     let text = written(|out| peak::json(out, &all, None, None));
@@ -167,17 +173,20 @@ fn what_is_never_freed() {
 fn leaks_where_there_are_no_stacks_or_no_end() {
     let none = Suppressions::none();
     let of = |process: Process| leaks_of(&recording(vec![process]), &none);
-    let (page, any) = of(Process { mode: Mode::Scopes, ..annotated() });
+    let (page, any) = of(with(annotated(), |p| p.mode = Mode::Scopes));
     expect("leaks_scopes.txt", &page);
     assert!(any);
-    let (page, any) = of(Process { mode: Mode::Counters, end: End::Signaled(9), ..process() });
+    let (page, any) = of(with(process(), |p| {
+        (p.mode, p.lifetime.end) = (Mode::Counters, End::Signaled(9));
+    }));
     expect("leaks_counters.txt", &page);
     assert!(any);
     let (page, any) = of(small());
     assert!(!any && page.contains("24 bytes in 1 block"), "{page}");
-    let several = recording(vec![small(), process(), Process { end: End::Running, ..process() }]);
+    let running = with(process(), |p| p.lifetime.end = End::Running);
+    let several = recording(vec![small(), process(), running]);
     expect("leaks_several.txt", &leaks_of(&several, &none).0);
-    let clean = Process { sites: Vec::new(), ..process() };
+    let clean = with(process(), |p| p.tables.sites.clear());
     assert_eq!(
         leaks_of(&recording(vec![clean]), &none),
         (

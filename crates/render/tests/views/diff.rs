@@ -11,22 +11,22 @@ use super::*;
 /// twice as much kept by `work`, one stack as it was.
 fn next_build() -> Process {
     let mut p = annotated();
-    p.pid = 5151;
-    p.program = "/opt/new/app-2".to_owned();
-    p.command = ["app-2", "--input", "a file.txt"].map(str::to_owned).to_vec();
-    p.modules[0].path.clone_from(&p.program);
-    p.modules[2].path = "/opt/new/libstripped.so.2".to_owned();
-    p.start_realtime_ns += 86_400_000_000_000;
-    for frame in &mut p.frames {
+    p.identity.pid = 5151;
+    p.identity.program = "/opt/new/app-2".to_owned();
+    p.identity.command = ["app-2", "--input", "a file.txt"].map(str::to_owned).to_vec();
+    p.tables.modules[0].path.clone_from(&p.identity.program);
+    p.tables.modules[2].path = "/opt/new/libstripped.so.2".to_owned();
+    p.lifetime.start_realtime_ns += 86_400_000_000_000;
+    for frame in &mut p.tables.frames {
         frame.offset += 0x700;
         frame.line = frame.line.map(|line| line + 3);
     }
-    p.frames[3].function = Some("Tree::build(int) [clone .isra.0]".into());
-    p.frames[5].function = Some("read_parts".into());
-    p.sites[3].measures = row(600, 1032, 0, 500, 0);
-    p.scopes[2].value = "3".into();
-    p.losses.clear();
-    p.totals = Sum::over(&p.sites);
+    p.tables.frames[3].function = Some("Tree::build(int) [clone .isra.0]".into());
+    p.tables.frames[5].function = Some("read_parts".into());
+    p.tables.sites[3].measures = row(600, 1032, 0, 500, 0);
+    p.tables.scopes[2].value = "3".into();
+    p.completeness.losses.clear();
+    p.totals = Sum::over(&p.tables.sites);
     p.totals.peak_bytes = p.totals.at_peak_bytes;
     p
 }
@@ -67,11 +67,11 @@ fn nothing_changed_is_one_line() {
 
 #[test]
 fn without_stacks_there_are_totals() {
-    let counters = || Process { mode: Mode::Counters, ..annotated() };
+    let counters = || with(annotated(), |p| p.mode = Mode::Counters);
     let found = page(Rows::Functions, Measure::PeakBytes, counters(), next_build());
     let says = "\n\nold.heaptide: recorded with --mode counters, so there are no stacks\n";
     assert!(found.contains("\n  peak_bytes ") && found.ends_with(says), "{found}");
-    let scopes = Process { mode: Mode::Scopes, ..next_build() };
+    let scopes = with(next_build(), |p| p.mode = Mode::Scopes);
     let difference = difference(Rows::Stacks, Measure::AtPeakBytes, annotated(), scopes);
     let found = written(|out| json::write(out, &difference, &view(Rows::Stacks)));
     let found: Value = serde_json::from_str(&found).expect("valid JSON");
@@ -161,7 +161,7 @@ fn a_graph_is_red_where_it_grew_and_as_wide_as_after() {
 fn a_damaged_recording_with_huge_figures_is_drawn() {
     let huge = || {
         let mut p = process();
-        for site in &mut p.sites {
+        for site in &mut p.tables.sites {
             let most = u64::MAX;
             site.measures = Measures { live_bytes: most, largest_bytes: most, ..site.measures };
         }

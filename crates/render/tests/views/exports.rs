@@ -2,11 +2,10 @@
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
-use heaptide_format::Sample;
 use heaptide_render::{callgrind, chrome, firefox, massif, pprof};
 use serde_json::Value;
 
-use crate::made::*;
+use crate::fixtures::*;
 use crate::{expect, written};
 
 /// The process with everything, and a timeline.
@@ -22,9 +21,10 @@ fn timed() -> Process {
         virtual_bytes: 0,
     };
     let at = 1_000_000_000;
-    let timeline =
+    let mut process = annotated();
+    process.time.samples =
         vec![sample(1000, 64, 1), sample(at, 900_000, 20_001), sample(at + 1000, 850_000, 20_101)];
-    Process { timeline, ..annotated() }
+    process
 }
 
 /// Holds what was written against its page, which has no version in it.
@@ -45,7 +45,7 @@ fn snapshots_with_trees() {
 
 #[test]
 fn events_of_all_images() {
-    let later = Process { start_realtime_ns: timed().start_realtime_ns + 1_000_000, ..small() };
+    let later = with(small(), |p| p.lifetime.start_realtime_ns += 1_000_000);
     let all = recording(vec![timed(), later]);
     let text = written(|out| chrome::write(out, &all, None));
     expect_export("trace_events.json", &text);
@@ -66,7 +66,7 @@ fn all_formats(process: Process) {
         written(|out| callgrind::write(out, &process, measure));
         let text = written(|out| firefox::write(out, &process, measure));
         let profile: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(profile["threads"].as_array().map(Vec::len), Some(process.lanes.len()));
+        assert_eq!(profile["threads"].as_array().map(Vec::len), Some(process.tables.lanes.len()));
         pprof::write(&mut Vec::new(), &process, measure).expect("memory takes everything");
     }
     written(|out| massif::write(out, &process));
@@ -77,28 +77,21 @@ fn all_formats(process: Process) {
 #[test]
 fn nothing_and_too_much_of_everything() {
     all_formats(timed());
-    all_formats(Process {
-        totals: Measures::default(),
-        lanes: Vec::new(),
-        modules: Vec::new(),
-        frames: Vec::new(),
-        stacks: Vec::new(),
-        scopes: Vec::new(),
-        labels: Vec::new(),
-        sites: Vec::new(),
-        timeline: Vec::new(),
-        windows: Vec::new(),
-        marks: Vec::new(),
-        duration_ns: 0,
-        ..process()
-    });
+    all_formats(with(process(), |p| {
+        p.totals = Measures::default();
+        let histogram = std::mem::take(&mut p.tables.histogram);
+        p.tables = Tables { histogram, lanes_at_once: p.tables.lanes_at_once, ..Tables::default() };
+        p.time = TimeTables::default();
+        p.lifetime.duration_ns = 0;
+    }));
     let mut full = timed();
     let most = Measures { live_bytes: u64::MAX, usable_bytes: u64::MAX, ..Measures::default() };
     full.totals = Measures { peak_bytes: u64::MAX, at_peak_bytes: u64::MAX, ..most };
-    full.sites.iter_mut().for_each(|site| site.measures = full.totals);
-    (full.start_realtime_ns, full.duration_ns, full.peak_time_ns) = (u64::MAX, u64::MAX, u64::MAX);
-    full.timeline.iter_mut().for_each(|sample| sample.live_bytes = u64::MAX);
-    for frame in &mut full.frames {
+    full.tables.sites.iter_mut().for_each(|site| site.measures = full.totals);
+    (full.lifetime.start_realtime_ns, full.lifetime.duration_ns, full.peak_time_ns) =
+        (u64::MAX, u64::MAX, u64::MAX);
+    full.time.samples.iter_mut().for_each(|sample| sample.live_bytes = u64::MAX);
+    for frame in &mut full.tables.frames {
         frame.function = Some("\u{1b}[31m\n#;(1) \u{202e}".into());
         (frame.inlined, frame.offset, frame.line) = (true, u64::MAX, Some(u32::MAX));
     }

@@ -5,7 +5,7 @@
 mod answers;
 mod diff;
 mod exports;
-mod made;
+mod fixtures;
 mod origins;
 mod pictures;
 
@@ -19,7 +19,7 @@ use heaptide_render::flamegraph::Drawing;
 use heaptide_render::{flamegraph, info, json, scopes, summary, table, text, tree};
 use serde_json::Value;
 
-use made::*;
+use fixtures::*;
 
 /// Holds what a view wrote against the page of that name.
 fn expect(name: &str, found: &str) {
@@ -61,7 +61,7 @@ fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
 
 #[test]
 fn counters_have_totals_and_no_stacks() {
-    let counters = Process { mode: Mode::Counters, sites: Vec::new(), ..process() };
+    let counters = with(process(), |p| (p.mode, p.tables.sites) = (Mode::Counters, Vec::new()));
     expect("counters.txt", &written(|out| text::write(out, &recording(vec![counters]), &PAGE)));
 }
 
@@ -89,7 +89,7 @@ fn what_a_program_said_is_on_its_page() {
     let all = recording(vec![annotated()]);
     expect("named_page.txt", &written(|out| text::write(out, &all, &PAGE)));
     expect("named_info.txt", &written(|out| info::write(out, &all)));
-    let without_stacks = recording(vec![Process { mode: Mode::Scopes, ..annotated() }]);
+    let without_stacks = recording(vec![with(annotated(), |p| p.mode = Mode::Scopes)]);
     expect("scopes_page.txt", &written(|out| text::write(out, &without_stacks, &PAGE)));
     let five = summary(&without_stacks, Path::new("app.heaptide"));
     assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
@@ -198,7 +198,7 @@ fn a_summary_says_what_is_missing() {
     };
     let loss = |name, meaning, count| Loss { name, meaning, count };
     let mut lossy = process();
-    lossy.losses = vec![
+    lossy.completeness.losses = vec![
         loss("no_site", "without their stack", lossy.totals.allocations / 2),
         loss("no_shadow", "not in the totals", 2),
         loss("too_deep", "cut", 7),
@@ -207,11 +207,11 @@ fn a_summary_says_what_is_missing() {
     let found = missing(&recording(vec![lossy]));
     assert_eq!(found, ["25,656 (50.0%) without their stack", "1 static programs"]);
     let mut none = small();
-    none.unrecorded = Some("no memory");
+    none.completeness.unrecorded = Some("no memory");
     let everything = "everything: no memory";
     assert_eq!(missing(&recording(vec![none])), [everything]);
     let (mut none, mut own) = (small(), small());
-    (none.unrecorded, own.has_own_malloc) = (Some("no memory"), true);
+    (none.completeness.unrecorded, own.completeness.has_own_malloc) = (Some("no memory"), true);
     let (path, reason) = ("12-0.profile".into(), "12-0.profile: is damaged".to_owned());
     let damaged = vec![DamagedFile { path, reason }];
     let found = missing(&Recording { damaged, ..recording(vec![none, own, small()]) });
@@ -233,7 +233,7 @@ fn a_summary_of_nothing_says_why() {
 #[test]
 fn an_end_that_is_not_known_is_when_it_was_last_seen() {
     let mut process = process();
-    process.duration_is_known = false;
+    process.lifetime.duration_is_known = false;
     let page = summary(&recording(vec![process]), Path::new("a.heaptide"));
     assert!(page.contains(", last seen after 2.50 s\n"), "{page}");
 }
@@ -351,7 +351,7 @@ fn a_flame_graph_has_every_function_and_the_units() {
 
 #[test]
 fn nothing_is_not_drawn() {
-    let nothing = Process { sites: Vec::new(), ..process() };
+    let nothing = with(process(), |p| p.tables.sites.clear());
     let drawing = Drawing::of(Measure::AtPeakBytes);
     let error = flamegraph::write(&mut Vec::new(), &nothing, &drawing);
     assert_eq!(

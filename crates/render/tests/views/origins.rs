@@ -8,18 +8,21 @@ use super::*;
 
 /// Ranks 0 and 1 of three on two hosts, merged of two recordings, and what started the first.
 fn job() -> Recording {
-    let of_rank = |number, host: &str, process: Process| Process {
-        pid: 4243 + number,
-        host: host.to_owned(),
-        rank: Some(Rank { number, of: 3 }),
-        job: "77.0".to_owned(),
-        run: Some(Run { number: number + 1, recording: format!("{host}/app.heaptide") }),
-        ..process
+    let of_rank = |number, host: &str, mut process: Process| {
+        process.identity = Identity {
+            pid: 4243 + number,
+            host: host.to_owned(),
+            rank: Some(Rank { number, of: 3 }),
+            job: "77.0".to_owned(),
+            run: Some(Run { number: number + 1, recording: format!("{host}/app.heaptide") }),
+            ..process.identity
+        };
+        process
     };
     let mut large = process();
     large.totals.peak_bytes *= 3;
-    let mut launcher = Process { sites: Vec::new(), ..process() };
-    launcher.command = vec!["mpirun".to_owned()];
+    let mut launcher = with(process(), |p| p.tables.sites.clear());
+    launcher.identity.command = vec!["mpirun".to_owned()];
     launcher.totals = Measures { allocations: 5, peak_bytes: 2048, ..Measures::default() };
     recording(vec![launcher, of_rank(1, "box", process()), of_rank(0, "far", large)])
 }

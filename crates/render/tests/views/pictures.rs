@@ -7,7 +7,7 @@ use heaptide_render::dot::Tree;
 use heaptide_render::flamegraph::Lanes;
 use heaptide_render::{csv, dot, html, speedscope};
 
-use crate::made::{annotated, process};
+use crate::fixtures::{annotated, process};
 use crate::{expect, written};
 
 const MARKUP: &str = "</script><img src=x onerror=alert(1)><!-- \"&lt;\\N\";,\n=1+1";
@@ -15,7 +15,7 @@ const MARKUP: &str = "</script><img src=x onerror=alert(1)><!-- \"&lt;\\N\";,\n=
 /// The process with another name for one of its functions.
 fn with_name(name: &str) -> Process {
     let mut process = process();
-    process.frames[3].function = Some(Arc::from(name));
+    process.tables.frames[3].function = Some(Arc::from(name));
     process
 }
 
@@ -64,7 +64,7 @@ fn a_name_is_never_markup() {
     }
     assert!(graph.contains(r#"&amp;lt;\\N\""#), "{graph}");
     let table = written(|out| csv::write(out, &of));
-    assert_eq!(table.lines().count(), of.sites.len() + 1, "a row is a line");
+    assert_eq!(table.lines().count(), of.tables.sites.len() + 1, "a row is a line");
 }
 
 #[test]
@@ -82,12 +82,14 @@ fn names_of_thirty_thousand_letters_do_not_fill_the_page() {
 #[test]
 fn recursion_without_end_has_an_end() {
     let mut of = process();
-    let last = of.sites[0].stack;
+    let last = of.tables.sites[0].stack;
     let mut parent = last;
     for _ in 0..3000 {
-        of.stacks.push(heaptide_analysis::model::StackNode { parent, frame: FrameId(3) });
-        parent = heaptide_analysis::model::StackId((of.stacks.len() - 1) as u32);
-        of.sites.push(heaptide_analysis::model::Site { stack: parent, ..of.sites[0] });
+        of.tables.stacks.push(heaptide_analysis::model::StackNode { parent, frame: FrameId(3) });
+        parent = heaptide_analysis::model::StackId((of.tables.stacks.len() - 1) as u32);
+        of.tables
+            .sites
+            .push(heaptide_analysis::model::Site { stack: parent, ..of.tables.sites[0] });
     }
     let graph =
         written(|out| dot::write(out, &of, Measure::AtPeakBytes, Tree::Calls, Lanes::Merged));
@@ -97,6 +99,6 @@ fn recursion_without_end_has_an_end() {
     let json = written(|out| speedscope::write(out, &of, Measure::AtPeakBytes, Lanes::Merged));
     assert!(json.len() < 5_000_000, "{}", json.len());
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let peak = of.sites.iter().map(|site| site.measures.at_peak_bytes).sum::<u64>();
+    let peak = of.tables.sites.iter().map(|site| site.measures.at_peak_bytes).sum::<u64>();
     assert_eq!(json["profiles"][0]["endValue"].as_u64(), Some(peak));
 }

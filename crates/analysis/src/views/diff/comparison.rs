@@ -8,7 +8,7 @@ use super::change::{Change, Side};
 use super::name::Name;
 use super::names::Names;
 use super::paths::{self, PathId, Paths};
-use crate::model::{Measure, Process};
+use crate::model::{Measure, Process, Tables};
 use crate::views::aggregate::by_stack;
 use crate::views::scopes;
 
@@ -107,10 +107,10 @@ impl Comparison {
         let measure = self.measure.of_sites();
         let values = by_stack(process).map(|(stack, sums)| (stack, measure.of(&sums)));
         let values: Vec<_> = values.filter(|(_, value)| *value > 0).collect();
-        let mut needed = vec![false; process.stacks.len()];
+        let mut needed = vec![false; process.tables.stacks.len()];
         values.iter().for_each(|&(stack, _)| needed[stack.0 as usize] = true);
         for index in (1..needed.len()).rev() {
-            needed[process.stacks[index].parent.0 as usize] |= needed[index];
+            needed[process.tables.stacks[index].parent.0 as usize] |= needed[index];
         }
         self.paths.reserve(needed.iter().filter(|needed| **needed).count());
         let names = self.names.of_frames(process);
@@ -121,9 +121,9 @@ impl Comparison {
                 self.measure.of_sites().combine(),
             );
         }
-        let mut path_of = vec![PathId(0); process.stacks.len()];
+        let mut path_of = vec![PathId(0); process.tables.stacks.len()];
         for index in (1..needed.len()).filter(|&index| needed[index]) {
-            let node = process.stacks[index];
+            let node = process.tables.stacks[index];
             let parent = path_of[node.parent.0 as usize];
             let name = names[node.frame.0 as usize];
             // Functions without names cannot be told apart in another build.
@@ -137,8 +137,8 @@ impl Comparison {
 
     fn add_scopes(&mut self, side: Side, process: &Process) {
         let sums = scopes::sums(process, None);
-        let mut path_of = vec![PathId(0); process.scopes.len()];
-        for (index, scope) in process.scopes.iter().enumerate() {
+        let mut path_of = vec![PathId(0); process.tables.scopes.len()];
+        for (index, scope) in process.tables.scopes.iter().enumerate() {
             if index > 0 {
                 let name = self.names.of_scope(scope);
                 path_of[index] = self.paths.child(path_of[scope.parent.0 as usize], name);
@@ -170,16 +170,18 @@ impl HalfCompared {
     }
 }
 
-/// What is to be told of a process; its tables are large.
-fn without_tables(process: Process) -> Process {
-    Process {
+/// The process without its large tables, which views of a difference do not need.
+fn without_tables(mut process: Process) -> Process {
+    let tables = process.tables;
+    process.tables = Tables {
         frames: Vec::new(),
         stacks: Vec::new(),
         scopes: Vec::new(),
         entered: Vec::new(),
         sites: Vec::new(),
-        ..process
-    }
+        ..tables
+    };
+    process
 }
 
 impl Difference {

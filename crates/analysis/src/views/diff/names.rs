@@ -61,17 +61,18 @@ impl Names {
     pub(super) fn of_frames(&mut self, process: &Process) -> Vec<u32> {
         let nowhere = (self.file("", &[]), Arc::from(""));
         let files: Vec<(FileId, Arc<str>)> =
-            process.modules.iter().map(|module| self.module(process, module)).collect();
+            process.tables.modules.iter().map(|module| self.module(process, module)).collect();
         let functions = Functions::of(process);
         let of_function: Vec<u32> = (0..functions.len() as u32)
             .map(|id| {
-                let frame = &process.frames[functions.first_frame(FunctionId(id)).0 as usize];
+                let frame =
+                    &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize];
                 let of_module = |ModuleId(id)| &files[id as usize];
                 let (file, module) = frame.module.map_or(&nowhere, of_module);
                 self.of_frame(frame, *file, module)
             })
             .collect();
-        let frames = (0..process.frames.len() as u32).map(FrameId);
+        let frames = (0..process.tables.frames.len() as u32).map(FrameId);
         frames.map(|frame| of_function[functions.of_frame(frame).0 as usize]).collect()
     }
 
@@ -155,7 +156,7 @@ impl Names {
     /// The file of a module, and what it is called.
     fn module(&mut self, process: &Process, module: &Module) -> (FileId, Arc<str>) {
         let name = module.file_name();
-        let is_program = process.program.rsplit('/').next() == Some(name);
+        let is_program = process.identity.program.rsplit('/').next() == Some(name);
         let in_every_build = if is_program { PROGRAM } else { file_in_every_build(name) };
         (self.file(in_every_build, &module.build_id), Arc::from(name))
     }

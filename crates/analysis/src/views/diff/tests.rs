@@ -25,8 +25,8 @@ fn made(program: &str, library: &str) -> Made {
         build_id: Vec::new(),
         unloaded: false,
     };
-    process.program = program.to_owned();
-    process.modules = vec![module(program), module(library)];
+    process.identity.program = program.to_owned();
+    process.tables.modules = vec![module(program), module(library)];
     Made { process }
 }
 
@@ -36,8 +36,8 @@ impl Made {
             Some((name, _)) => (name, 1),
             None => (text, 0),
         };
-        let offset = self.process.frames.len() as u64;
-        self.process.frames.push(Frame {
+        let offset = self.process.tables.frames.len() as u64;
+        self.process.tables.frames.push(Frame {
             function: (!name.is_empty()).then(|| name.into()),
             module: Some(ModuleId(module)),
             offset,
@@ -51,7 +51,7 @@ impl Made {
     fn site(&mut self, stack: StackId, scope: ScopeId, bytes: u64) {
         let measures = Measures { live_bytes: bytes, largest_bytes: bytes, ..Measures::default() };
         self.process.totals.add(&measures);
-        self.process.sites.push(Site {
+        self.process.tables.sites.push(Site {
             stack,
             scope,
             label: None,
@@ -68,8 +68,8 @@ impl Made {
         let mut parent = StackId(0);
         for name in path.split(';').filter(|name| !name.is_empty() && *name != "-") {
             let frame = self.frame(name);
-            self.process.stacks.push(StackNode { parent, frame });
-            parent = StackId(self.process.stacks.len() as u32 - 1);
+            self.process.tables.stacks.push(StackNode { parent, frame });
+            parent = StackId(self.process.tables.stacks.len() as u32 - 1);
         }
         self.site(parent, ScopeId(0), bytes);
         self
@@ -78,7 +78,7 @@ impl Made {
     fn scope(mut self, path: &str, bytes: u64) -> Made {
         let mut parent = ScopeId(0);
         for value in path.split('>').filter(|value| !value.is_empty()) {
-            self.process.scopes.push(Scope {
+            self.process.tables.scopes.push(Scope {
                 parent,
                 attribute: "region".into(),
                 value: value.into(),
@@ -86,7 +86,7 @@ impl Made {
                 frees_here: 0,
                 freed_here_bytes: 0,
             });
-            parent = ScopeId(self.process.scopes.len() as u32 - 1);
+            parent = ScopeId(self.process.tables.scopes.len() as u32 - 1);
         }
         self.site(StackId(0), parent, bytes);
         self
@@ -171,8 +171,8 @@ fn builds_are_joined_by_names() {
 fn calls_without_names_are_told_apart_in_one_build_only() {
     let library = |build: &[u8], inner: u64| {
         let mut made = made("app", "libz.so").stack("main;@z;@z;f@z", 5).stack("main;@z;g@z", 6);
-        made.process.modules[1].build_id = build.to_vec();
-        made.process.frames[2].offset = inner;
+        made.process.tables.modules[1].build_id = build.to_vec();
+        made.process.tables.frames[2].offset = inner;
         made
     };
     let same = || library(&[7], 0x20);

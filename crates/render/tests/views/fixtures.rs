@@ -1,4 +1,4 @@
-//! A recording made by hand that the views are shown.
+//! Fixtures: a recording with known numbers, of which the views are written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -137,6 +137,48 @@ pub fn process() -> Process {
     sites.iter().for_each(|s| totals.add(&s.measures));
     totals.peak_bytes = totals.at_peak_bytes;
     Process {
+        identity: identity(),
+        lifetime: Lifetime {
+            start_realtime_ns: 1_700_000_000_123_456_789,
+            duration_ns: 2_500_000_000,
+            duration_is_known: true,
+            end: End::Exited(0),
+        },
+        mode: Mode::Stacks,
+        totals,
+        peak_time_ns: 1_250_000_000,
+        tables: Tables {
+            lanes: lanes(&sites),
+            sites,
+            lanes_at_once: 2,
+            frames: frames(),
+            stacks: stacks(),
+            modules: modules(),
+            scopes: vec![scope(0, "", "", 0)],
+            entered: Vec::new(),
+            labels: Vec::new(),
+            histogram: histogram(),
+        },
+        time: TimeTables::default(),
+        completeness: Completeness {
+            peak_bound_bytes: 4096,
+            unmatched_frees: 3,
+            losses: losses(),
+            notes: vec!["libstripped.so has changed since: its frames have no names".to_owned()],
+            ..Completeness::default()
+        },
+        unwinder: UnwinderStats { frames_stepped: 12_345, rules_evaluated: 67 },
+    }
+}
+
+/// The process after a change.
+pub fn with(mut process: Process, change: impl FnOnce(&mut Process)) -> Process {
+    change(&mut process);
+    process
+}
+
+fn identity() -> Identity {
+    Identity {
         file: PathBuf::from("app.heaptide/4242-0.profile"),
         pid: 4242,
         ppid: 4200,
@@ -151,58 +193,31 @@ pub fn process() -> Process {
         job: String::new(),
         run: None,
         images: 1,
-        start_realtime_ns: 1_700_000_000_123_456_789,
-        duration_ns: 2_500_000_000,
-        duration_is_known: true,
-        end: End::Exited(0),
-        mode: Mode::Stacks,
-        totals,
-        peak_time_ns: 1_250_000_000,
-        peak_bound_bytes: 4096,
-        unrecorded: None,
-        has_own_malloc: false,
-        unmatched_frees: 3,
-        losses: vec![
-            Loss {
-                name: "no_site",
-                meaning: "allocations recorded without their stack: no space for a site",
-                count: 2,
-            },
-            Loss {
-                name: "too_deep",
-                meaning: "stacks deeper than the limit, truncated at the outer end",
-                count: 7,
-            },
-        ],
-        histogram: vec![
-            SizeClass {
-                size_min: 16,
-                size_max: 31,
-                requested: 50_000,
-                usable: 50_000,
-                freed: 50_000,
-            },
-            SizeClass { size_min: 32, size_max: 63, requested: 2, usable: 2, freed: 1 },
-            SizeClass { size_min: 1024, size_max: 2047, requested: 300, usable: 300, freed: 0 },
-            SizeClass { size_min: 4096, size_max: 8191, requested: 1000, usable: 1000, freed: 900 },
-        ],
-        lanes: lanes(&sites),
-        modules: modules(),
-        frames: frames(),
-        stacks: stacks(),
-        scopes: vec![scope(0, "", "", 0)],
-        entered: Vec::new(),
-        labels: Vec::new(),
-        sites,
-        windows: Vec::new(),
-        marks: Vec::new(),
-        timeline: Vec::new(),
-        traces: Vec::new(),
-        unwinder: UnwinderStats { frames_stepped: 12_345, rules_evaluated: 67 },
-        lanes_at_once: 2,
-        part: None,
-        notes: vec!["libstripped.so has changed since: its frames have no names".to_owned()],
     }
+}
+
+fn losses() -> Vec<Loss> {
+    vec![
+        Loss {
+            name: "no_site",
+            meaning: "allocations recorded without their stack: no space for a site",
+            count: 2,
+        },
+        Loss {
+            name: "too_deep",
+            meaning: "stacks deeper than the limit, truncated at the outer end",
+            count: 7,
+        },
+    ]
+}
+
+fn histogram() -> Vec<SizeClass> {
+    vec![
+        SizeClass { size_min: 16, size_max: 31, requested: 50_000, usable: 50_000, freed: 50_000 },
+        SizeClass { size_min: 32, size_max: 63, requested: 2, usable: 2, freed: 1 },
+        SizeClass { size_min: 1024, size_max: 2047, requested: 300, usable: 300, freed: 0 },
+        SizeClass { size_min: 4096, size_max: 8191, requested: 1000, usable: 1000, freed: 900 },
+    ]
 }
 
 fn scope(parent: u32, attribute: &str, value: &str, entered: u64) -> Scope {
@@ -219,13 +234,14 @@ fn scope(parent: u32, attribute: &str, value: &str, entered: u64) -> Scope {
 /// The process with scopes `load` and `load > step=2`, labels, a pool, windows and marks.
 pub fn annotated() -> Process {
     let mut p = process();
-    p.scopes.push(scope(0, "region", "load", 3));
-    p.scopes.push(scope(1, "step", "2", 1500));
+    p.tables.scopes.push(scope(0, "region", "load", 3));
+    p.tables.scopes.push(scope(1, "step", "2", 1500));
     let entered = |scope, lane, times| Entered { scope: ScopeId(scope), lane: LaneId(lane), times };
-    p.entered = vec![entered(1, 0, 2), entered(1, 1, 1), entered(2, 0, 1500)];
-    (p.sites[0].scope, p.sites[1].scope, p.sites[3].scope) = (ScopeId(2), ScopeId(1), ScopeId(1));
+    p.tables.entered = vec![entered(1, 0, 2), entered(1, 1, 1), entered(2, 0, 1500)];
+    (p.tables.sites[0].scope, p.tables.sites[1].scope, p.tables.sites[3].scope) =
+        (ScopeId(2), ScopeId(1), ScopeId(1));
     let label = |name: &str, pool| Label { name: name.into(), pool };
-    p.labels = vec![label("matrix", false), label("arena", true), label("table", false)];
+    p.tables.labels = vec![label("matrix", false), label("arena", true), label("table", false)];
     let named = |label, kind, measures, lent_bytes| Site {
         label: Some(LabelId(label)),
         kind,
@@ -235,18 +251,18 @@ pub fn annotated() -> Process {
     let chunk = Measures { live_bytes: 6000, live_blocks: 1, ..row(1, 16_384, 0, 1, 0) };
     // Forty blocks of the first site got a label, ten of them were freed.
     let here = row(890, 4104, 890, 0, 0);
-    p.sites[0].measures = Measures {
+    p.tables.sites[0].measures = Measures {
         frees_here: here.frees_here,
         freed_here_bytes: here.freed_here_bytes,
         ..row(1000, 4104, 930, 960, 0)
     };
-    p.sites.push(Site {
+    p.tables.sites.push(Site {
         moved: Moved { blocks: 40, usable_bytes: 40 * 4104, requested_bytes: 40 * 4096 },
         ..named(0, SiteKind::Heap, row(40, 4104, 10, 40, 0), 0)
     });
-    p.sites.push(named(1, SiteKind::OutsidePoolChunk, chunk, 10_384));
-    p.sites.push(named(1, SiteKind::OutsidePoolBlock, row(12, 5192, 10, 2, 0), 0));
-    p.sites.push(named(2, SiteKind::Outside, row(1, 65_536, 0, 1, 0), 0));
+    p.tables.sites.push(named(1, SiteKind::OutsidePoolChunk, chunk, 10_384));
+    p.tables.sites.push(named(1, SiteKind::OutsidePoolBlock, row(12, 5192, 10, 2, 0), 0));
+    p.tables.sites.push(named(2, SiteKind::Outside, row(1, 65_536, 0, 1, 0), 0));
     let window = |name: &str, open, begin_time_ns, live_bytes: i64, peak_bytes| Window {
         name: name.into(),
         open,
@@ -264,7 +280,7 @@ pub fn annotated() -> Process {
         peak_bytes,
         peak_bound_bytes: 0,
     };
-    p.windows = vec![
+    p.time.windows = vec![
         window("event 1", false, 100_000_000, -4096, 3_000_000),
         window("event 2", true, 950_000_000, 70_000, 4_000_000),
     ];
@@ -276,7 +292,7 @@ pub fn annotated() -> Process {
         number,
         live_bytes: 2_000_000,
     };
-    p.marks = vec![
+    p.time.marks = vec![
         mark(50_000_000, "warm", MarkKind::Mark, 0),
         mark(60_000_000, "before", MarkKind::Snapshot, 1),
         mark(70_000_000, "", MarkKind::Off, 0),
@@ -293,18 +309,16 @@ pub fn small() -> Process {
         live_bytes: 24,
         ..Measures::default()
     };
-    Process {
-        pid: 4243,
-        command: vec!["sh".to_owned()],
-        end: End::Exec,
-        totals: Measures { peak_bytes: 24, at_peak_bytes: 24, at_peak_blocks: 1, ..totals },
-        sites: vec![site(3, 0, 0, totals)],
-        losses: Vec::new(),
-        part: None,
-        notes: Vec::new(),
-        unmatched_frees: 0,
-        ..process()
-    }
+    with(process(), |p| {
+        p.identity.pid = 4243;
+        p.identity.command = vec!["sh".to_owned()];
+        p.lifetime.end = End::Exec;
+        p.totals = Measures { peak_bytes: 24, at_peak_bytes: 24, at_peak_blocks: 1, ..totals };
+        p.tables.sites = vec![site(3, 0, 0, totals)];
+        p.completeness.losses.clear();
+        p.completeness.notes.clear();
+        p.completeness.unmatched_frees = 0;
+    })
 }
 
 pub fn recording(processes: Vec<Process>) -> Recording {

@@ -1,0 +1,33 @@
+//! What is missing in the tables of a process, and how exact its numbers are.
+
+/// What is missing in the tables, and how exact the numbers are.
+#[derive(Debug, Default)]
+pub struct Completeness {
+    /// What the figures are of, where it is not the whole run: a snapshot, the time since a reset.
+    pub part: Option<String>,
+    /// `peak_bytes` and at-peak figures are exact within this many bytes.
+    pub peak_bound_bytes: u64,
+    /// Frees of blocks never seen allocated.
+    pub unmatched_frees: u64,
+    /// Why nothing of the image is recorded; none if it is.
+    pub unrecorded: Option<&'static str>,
+    /// Whether the executable exports a `malloc` of its own: what that does not pass on to the C
+    /// library is not recorded.
+    pub has_own_malloc: bool,
+    /// Losses that happened, and children without a profile. Empty when nothing was lost.
+    pub losses: Vec<Loss>,
+    /// What a person should know about how complete this is: a file cut short, a module that
+    /// changed.
+    pub notes: Vec<String>,
+}
+
+/// Events or children of one kind that are not in the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// The short name of the kind.
+    pub name: &'static str,
+    /// Its explanation.
+    pub meaning: &'static str,
+    /// How many there were.
+    pub count: u64,
+}

@@ -1,0 +1,96 @@
+//! What is known of a process by time: samples, windows, marks and events.
+
+use std::sync::Arc;
+
+pub use heaptide_format::MarkKind;
+
+use super::ids::LaneId;
+use super::trace::Trace;
+
+/// What is known by time: samples, windows, marks and events.
+#[derive(Debug, Default)]
+pub struct TimeTables {
+    /// Samples in order of time.
+    pub samples: Vec<Sample>,
+    /// Windows in order of their begin.
+    pub windows: Vec<Window>,
+    /// Marks in order of time.
+    pub marks: Vec<Mark>,
+    /// Events, where they were recorded: a trace of each process image in these tables that has
+    /// one. See [`Process::has_trace`].
+    pub traces: Vec<Trace>,
+}
+
+/// The state of a process at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// Usable bytes live.
+    pub live_bytes: u64,
+    /// Highest live bytes so far.
+    pub peak_bytes: u64,
+    /// Successful allocations so far.
+    pub allocations: u64,
+    /// Frees so far.
+    pub frees: u64,
+    /// Usable bytes allocated so far.
+    pub usable_bytes: u64,
+    /// Resident memory of the process, bytes.
+    pub resident_bytes: u64,
+    /// Virtual memory of the process, bytes.
+    pub virtual_bytes: u64,
+}
+
+/// A named interval of the whole process. Counts are what happened between its begin and its end,
+/// or until the profile was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// What it was called.
+    pub name: Arc<str>,
+    /// Whether it has not ended.
+    pub open: bool,
+    /// When it began, nanoseconds from the start.
+    pub begin_time_ns: u64,
+    /// When it ended; of an open one, 0.
+    pub end_time_ns: u64,
+    /// Successful allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// Failed allocations.
+    pub failed: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+    /// Net change of live blocks.
+    pub live_blocks: i64,
+    /// Net change of live bytes.
+    pub live_bytes: i64,
+    /// Highest live bytes of the process while it was open.
+    pub peak_bytes: u64,
+    /// `peak_bytes` is exact within this many bytes.
+    pub peak_bound_bytes: u64,
+}
+
+/// Something that was said or done at a moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// Its name; empty if it has none.
+    pub name: Arc<str>,
+    /// What it stands for.
+    pub kind: MarkKind,
+    /// The lane it was set on; none if from outside.
+    pub lane: Option<LaneId>,
+    /// Of snapshots and resets, their number from 1.
+    pub number: u32,
+    /// Usable bytes live.
+    pub live_bytes: u64,
+}
