@@ -1,15 +1,18 @@
 //! The allocator of the process: where it is, and the usable sizes of its blocks.
 
-use crate::next_symbol::{self, Real};
+use crate::next_symbol::{self, call_real, real};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Unrecorded;
 use heaptide_recorder::sys::front;
 use heaptide_recorder::sys::loader::{file_name, objects};
 
-pub static REAL_MALLOC: Real = Real::new(b"malloc\0");
-pub static REAL_FREE: Real = Real::new(b"free\0");
-static REAL_USABLE: Real = Real::new(b"malloc_usable_size\0");
+real! {
+    pub static REAL_MALLOC = "malloc", extern "C" fn(usize) -> Address;
+    pub static REAL_FREE = "free", extern "C" fn(Address);
+    static REAL_USABLE = "malloc_usable_size", extern "C" fn(Address) -> usize;
+    static NALLOCX = "nallocx", extern "C" fn(usize, i32) -> usize;
+}
 
 /// Finds the allocator.
 ///
@@ -36,20 +39,6 @@ pub fn is_under_valgrind() -> bool {
 }
 
 pub type Address = *mut u8;
-
-/// Calls a real function as this type; the value for "there is none" otherwise.
-macro_rules! call_real {
-    ($real:expr, $type:ty, ($($argument:expr),*), $none:expr) => {{
-        let address = $real.get();
-        if address == 0 {
-            $none
-        } else {
-            let function: $type = core::mem::transmute(address);
-            function($($argument),*)
-        }
-    }};
-}
-pub(crate) use call_real;
 
 pub const NULL: Address = core::ptr::null_mut();
 
@@ -103,9 +92,7 @@ static AGREED: AtomicU32 = AtomicU32::new(0);
 #[cold]
 #[inline(never)]
 fn usable_by_call(block: Address) -> u64 {
-    // SAFETY: `block` is a live block of the allocator that REAL_USABLE belongs to.
-    let asked =
-        unsafe { call_real!(REAL_USABLE, extern "C" fn(Address) -> usize, (block), 0) as u64 };
+    let asked = call_real!(REAL_USABLE, (block), 0) as u64;
     if HEADERS.load(Relaxed) == Headers::Checking as u32 {
         // SAFETY: glibc's allocator, which has a header there.
         let size = unsafe { *(block as *const u64).sub(1) };
@@ -134,9 +121,6 @@ pub fn usable_new(block: Address, requested: u64) -> u64 {
 
 #[cold]
 fn usable_by_request(requested: u64) -> u64 {
-    static NALLOCX: Real = Real::new(b"nallocx\0");
-    type F = extern "C" fn(usize, i32) -> usize;
-    // SAFETY: nallocx's contract: a size and no flags.
-    let bytes = unsafe { call_real!(NALLOCX, F, (requested as usize, 0), 0) };
+    let bytes = call_real!(NALLOCX, (requested as usize, 0), 0);
     if bytes == 0 { requested } else { bytes as u64 }
 }

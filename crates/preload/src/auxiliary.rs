@@ -1,9 +1,9 @@
 //! Functions that allocate nothing but change what the recorder knows: code and memory that come
 //! and go, threads that get names, processes that confine themselves, change their rights, or end.
 
-use crate::allocator::{Address, NULL, call_real};
+use crate::allocator::{Address, NULL};
 use crate::front::Preload;
-use crate::next_symbol::Real;
+use crate::next_symbol::{call_real, real};
 use crate::{confinement, mlock};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -36,7 +36,9 @@ before = sym before_dlopen)
 }
 
 extern "C" fn before_dlopen() -> usize {
-    static REAL: Real = Real::new(b"dlopen\0");
+    real! {
+        static REAL = "dlopen", ();
+    }
     modules::modules().loads.fetch_add(1, Relaxed);
     match REAL.get() {
         0 => nothing_opened as *const () as usize,
@@ -49,15 +51,16 @@ extern "C" fn nothing_opened() -> Address {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
-    static REAL: Real = Real::new(b"dlclose\0");
+pub extern "C" fn dlclose(handle: Address) -> i32 {
+    real! {
+        static REAL = "dlclose", extern "C" fn(Address) -> i32;
+    }
     let p = process();
     let may = p.state() == State::Active && confined::may_call();
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::before_unloading(inside.lane());
     }
-    // SAFETY: dlclose's contract.
-    let status = unsafe { call_real!(REAL, extern "C" fn(Address) -> i32, (handle), -1) };
+    let status = call_real!(REAL, (handle), -1);
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::after_unloading(inside.lane());
         modules::modules().loads.fetch_add(1, Relaxed);
@@ -67,8 +70,10 @@ pub unsafe extern "C" fn dlclose(handle: Address) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
-    static REAL: Real = Real::new(b"munmap\0");
+pub extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
+    real! {
+        static REAL = "munmap", extern "C" fn(Address, usize) -> i32;
+    }
     let p = process();
     if regions::regions().foreign.load(Relaxed)
         && p.state() == State::Active
@@ -76,9 +81,7 @@ pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
     {
         regions::unmapped(inside.lane(), start as u64, bytes as u64);
     }
-    // SAFETY: munmap's contract.
-    let status =
-        unsafe { call_real!(REAL, extern "C" fn(Address, usize) -> i32, (start, bytes), -1) };
+    let status = call_real!(REAL, (start, bytes), -1);
     if stacks::OTHER_STACKS.load(Relaxed) {
         p.generation.fetch_add(1, Release);
     }
@@ -86,12 +89,12 @@ pub unsafe extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
-    static REAL: Real = Real::new(b"pthread_setname_np\0");
+pub extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
+    real! {
+        static REAL = "pthread_setname_np", extern "C" fn(u64, Address) -> i32;
+    }
     const ENOSYS: i32 = 38;
-    // SAFETY: the function's contract.
-    let status =
-        unsafe { call_real!(REAL, extern "C" fn(u64, Address) -> i32, (thread, name), ENOSYS) };
+    let status = call_real!(REAL, (thread, name), ENOSYS);
     if status == 0 && process().state() == State::Active {
         if thread == heaptide_recorder::sys::tls::thread_pointer() {
             threads::renamed_self();
@@ -109,16 +112,17 @@ const PR_TSC_SIGSEGV: usize = 2;
 const SECCOMP_MODE_STRICT: usize = 1;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
-    static REAL: Real = Real::new(b"prctl\0");
-    type F = extern "C" fn(i32, usize, usize, usize, usize) -> i32;
+pub extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) -> i32 {
+    real! {
+        static REAL = "prctl", extern "C" fn(i32, usize, usize, usize, usize) -> i32;
+    }
     if operation == PR_SET_TSC && a == PR_TSC_SIGSEGV {
         NO_COUNTER.store(true, Relaxed);
         trace_extents::stop_clock();
     }
     let status = confine(operation == PR_SET_SECCOMP, a == SECCOMP_MODE_STRICT, || {
-        // SAFETY: prctl's contract; it takes as many arguments as the operation has.
-        unsafe { call_real!(REAL, F, (operation, a, b, c, d), -1) }
+        // It takes as many arguments as the operation has.
+        call_real!(REAL, (operation, a, b, c, d), -1)
     });
     if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
         threads::renamed_self();
@@ -158,7 +162,9 @@ pub unsafe extern "C" fn syscall() {
 numbers = const SYSCALLS, watched = sym WATCHED, real = sym REAL_SYSCALL, before = sym before_syscall)
 }
 
-static REAL_SYSCALL: Real = Real::new(b"syscall\0");
+real! {
+    static REAL_SYSCALL = "syscall", extern "C" fn(usize, usize, usize, usize) -> isize;
+}
 
 const SYS_MLOCKALL: usize = 151;
 const SYS_SECCOMP: usize = 317;
@@ -197,28 +203,23 @@ extern "C" fn before_syscall(number: usize) -> usize {
 }
 
 extern "C" fn mlockall_by_syscall(_: usize, flags: i32) -> isize {
-    // SAFETY: mlockall's contract.
-    unsafe { mlock::mlockall(flags) as isize }
+    mlock::mlockall(flags) as isize
 }
 
 extern "C" fn seccomp_by_syscall(number: usize, mode: usize, flags: usize, with: usize) -> isize {
     const SECCOMP_SET_MODE_STRICT: usize = 0;
     const SECCOMP_SET_MODE_FILTER: usize = 1;
-    type F = extern "C" fn(usize, usize, usize, usize) -> isize;
     let strict = mode == SECCOMP_SET_MODE_STRICT;
     let confines = strict || mode == SECCOMP_SET_MODE_FILTER;
-    confine(confines, strict, || {
-        // SAFETY: syscall's contract.
-        unsafe { call_real!(REAL_SYSCALL, F, (number, mode, flags, with), -1) }
-    })
+    confine(confines, strict, || call_real!(REAL_SYSCALL, (number, mode, flags, with), -1))
 }
 
 /// Does what confines the process, unless it fails: programs try out whether they could.
 fn confine<T: PartialOrd + From<i8>>(confines: bool, strict: bool, call: impl FnOnce() -> T) -> T {
     let before = confines.then(|| confinement::begin(strict));
     let status = call();
-    if status < T::from(0) {
-        before.into_iter().for_each(confinement::Before::take_back);
+    if let Some(before) = before.filter(|_| status < T::from(0)) {
+        before.take_back();
     }
     status
 }
@@ -226,11 +227,12 @@ fn confine<T: PartialOrd + From<i8>>(confines: bool, strict: bool, call: impl Fn
 macro_rules! ending {
     ($name:ident) => {
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(status: i32) {
-            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
+        pub extern "C" fn $name(status: i32) {
+            real! {
+                static REAL = stringify!($name), extern "C" fn(i32);
+            }
             exit::note(Some(status));
-            // SAFETY: the function's contract; it does not return.
-            unsafe { call_real!(REAL, extern "C" fn(i32), (status), ()) };
+            call_real!(REAL, (status), ()); // does not return
             kernel::exit_group(status);
         }
     };
@@ -255,12 +257,13 @@ macro_rules! departing {
     ($($name:ident)*) => {
         $(
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
-                static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
-                type F = extern "C" fn(usize, usize, usize) -> i32;
+            pub extern "C" fn $name(a: usize, b: usize, c: usize) -> i32 {
+                real! {
+                    static REAL = stringify!($name), extern "C" fn(usize, usize, usize) -> i32;
+                }
                 departs();
-                // SAFETY: the function's contract; surplus arguments are ignored.
-                unsafe { call_real!(REAL, F, (a, b, c), -1) }
+                // Surplus arguments are ignored.
+                call_real!(REAL, (a, b, c), -1)
             }
         )*
     };

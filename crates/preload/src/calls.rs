@@ -1,9 +1,9 @@
 //! The shapes of the calls that allocate and free: enter, real call, record; or record, real call,
 //! for a free. Nested calls go through uncounted, so that the outermost operation is one event.
 
-use crate::allocator::{Address, NULL, call_real, usable, usable_new};
+use crate::allocator::{Address, NULL, usable, usable_new};
 use crate::front::Preload;
-use crate::next_symbol::Real;
+use crate::next_symbol::{call_real, real};
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside};
@@ -12,7 +12,17 @@ use heaptide_recorder::event::record::{self, Moving};
 use heaptide_recorder::event::trace;
 use heaptide_recorder::sys::tls::tls;
 
-static REAL_POSIX_MEMALIGN: Real = Real::new(b"posix_memalign\0");
+real! {
+    static REAL_POSIX_MEMALIGN = "posix_memalign",
+        extern "C" fn(*mut Address, usize, usize) -> i32;
+    static REAL_NEW = "_Znwm", ();
+    static REAL_NEW_ARRAY = "_Znam", ();
+    static REAL_NEW_ALIGNED = "_ZnwmSt11align_val_t", ();
+    static REAL_NEW_ARRAY_ALIGNED = "_ZnamSt11align_val_t", ();
+}
+
+/// There is no memory.
+pub const ENOMEM: i32 = 12;
 
 /// The common shape: enter, call, record.
 #[inline(always)]
@@ -109,13 +119,10 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     call();
 }
 
-/// # Safety
-/// posix_memalign's contract.
-pub unsafe fn aligned(alignment: usize, size: usize) -> Address {
-    type F = extern "C" fn(*mut Address, usize, usize) -> i32;
+/// A block of this alignment, by posix_memalign.
+pub fn aligned(alignment: usize, size: usize) -> Address {
     let mut block = NULL;
-    // SAFETY: as the caller promises.
-    let status = unsafe { call_real!(REAL_POSIX_MEMALIGN, F, (&mut block, alignment, size), 12) };
+    let status = call_real!(REAL_POSIX_MEMALIGN, (&mut block, alignment, size), ENOMEM);
     if status == 0 { block } else { NULL }
 }
 
@@ -124,13 +131,8 @@ pub unsafe fn aligned(alignment: usize, size: usize) -> Address {
 /// place, by a jump.
 #[cold]
 fn is_retry(entry: Entry) -> bool {
-    static FORMS: [Real; 4] = [
-        Real::new(b"_Znwm\0"),
-        Real::new(b"_Znam\0"),
-        Real::new(b"_ZnwmSt11align_val_t\0"),
-        Real::new(b"_ZnamSt11align_val_t\0"),
-    ];
+    let forms = [&REAL_NEW, &REAL_NEW_ARRAY, &REAL_NEW_ALIGNED, &REAL_NEW_ARRAY_ALIGNED];
     // SAFETY: the thread's own block.
     let again = unsafe { core::mem::take(&mut (*tls()).retry_sp) } == entry.sp;
-    again || FORMS.iter().any(|form| form.holds(entry.caller()))
+    again || forms.iter().any(|form| form.holds(entry.caller()))
 }

@@ -1,18 +1,15 @@
 //! The functions that start programs: each hands the environment over as [`crate::exec`]
 //! completes it, and is otherwise the real one.
 
-use crate::allocator::call_real;
 use crate::exec::{Plan, Strings, Target};
 use crate::limits;
-use crate::next_symbol::{self, Real};
+use crate::next_symbol::{self, call_real, real};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::sys::kernel::Fd;
-
-static EXECVE: Real = Real::new(b"execve\0");
 
 /// The program's environment, as libc has it.
 fn environ() -> Strings {
@@ -45,16 +42,10 @@ fn search_path() -> Option<&'static [u8]> {
     None
 }
 
-/// Has `call` execute a target with the environment completed. Returns if it fails.
-///
-/// # Safety
-/// `environment` is one as execve takes it.
-unsafe fn execute(
-    target: &Target<'_>,
-    environment: Strings,
-    call: impl FnOnce(Strings) -> i32,
-) -> i32 {
-    // SAFETY: as promised.
+/// Has `call` execute a target with the environment completed. Returns if it fails. `environment`
+/// is one as execve takes it.
+fn execute(target: &Target<'_>, environment: Strings, call: impl FnOnce(Strings) -> i32) -> i32 {
+    // SAFETY: execve's contract, which the program keeps.
     let plan = unsafe { Plan::new(target, environment) };
     let noted = exit::note_exec();
     let limits = limits::before_exec();
@@ -65,95 +56,82 @@ unsafe fn execute(
     status
 }
 
-/// # Safety
-/// `file` is null or a string.
-unsafe fn by_path<'a>(file: *const c_char) -> Target<'a> {
-    // SAFETY: as promised.
-    if file.is_null() { Target::Unknown } else { Target::Path(unsafe { CStr::from_ptr(file) }) }
+/// The bytes of a file's name; none for null.
+fn name_of<'a>(file: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the contract of every function here: null or a string.
+    (!file.is_null()).then(|| unsafe { CStr::from_ptr(file) })
 }
 
-/// # Safety
-/// `file` is null or a string.
-unsafe fn by_name<'a>(file: *const c_char) -> Target<'a> {
-    if file.is_null() {
-        return Target::Unknown;
-    }
-    // SAFETY: as promised.
-    Target::Name(unsafe { CStr::from_ptr(file) }, search_path())
+fn by_path<'a>(file: *const c_char) -> Target<'a> {
+    name_of(file).map_or(Target::Unknown, Target::Path)
+}
+
+fn by_name<'a>(file: *const c_char) -> Target<'a> {
+    name_of(file).map_or(Target::Unknown, |file| Target::Name(file, search_path()))
 }
 
 type Execve = extern "C" fn(*const c_char, Strings, Strings) -> i32;
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn execve(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
-    // SAFETY: execve's contract.
-    unsafe {
-        execute(&by_path(file), environment, |environment| {
-            call_real!(EXECVE, Execve, (file, argv, environment), -1)
-        })
-    }
+real! {
+    static REAL_EXECVE = "execve", Execve;
+    static REAL_EXECVPE = "execvpe", Execve;
+    static REAL_FEXECVE = "fexecve", extern "C" fn(i32, Strings, Strings) -> i32;
+    static REAL_EXECVEAT = "execveat",
+        extern "C" fn(i32, *const c_char, Strings, Strings, i32) -> i32;
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(file: *const c_char, argv: Strings) -> i32 {
-    // SAFETY: execv's contract.
-    unsafe { execve(file, argv, environ()) }
+pub extern "C" fn execve(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
+    let call = |environment| call_real!(REAL_EXECVE, (file, argv, environment), -1);
+    execute(&by_path(file), environment, call)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
-    static REAL: Real = Real::new(b"execvpe\0");
-    // SAFETY: execvpe's contract.
-    unsafe {
-        execute(&by_name(file), environment, |environment| {
-            call_real!(REAL, Execve, (file, argv, environment), -1)
-        })
-    }
+pub extern "C" fn execv(file: *const c_char, argv: Strings) -> i32 {
+    execve(file, argv, environ())
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> i32 {
-    // SAFETY: execvp's contract.
-    unsafe { execvpe(file, argv, environ()) }
+pub extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
+    let call = |environment| call_real!(REAL_EXECVPE, (file, argv, environment), -1);
+    execute(&by_name(file), environment, call)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fexecve(fd: i32, argv: Strings, environment: Strings) -> i32 {
-    static REAL: Real = Real::new(b"fexecve\0");
-    type F = extern "C" fn(i32, Strings, Strings) -> i32;
-    // SAFETY: fexecve's contract.
-    unsafe {
-        execute(&Target::Open(Fd(fd)), environment, |environment| {
-            call_real!(REAL, F, (fd, argv, environment), -1)
-        })
-    }
+pub extern "C" fn execvp(file: *const c_char, argv: Strings) -> i32 {
+    execvpe(file, argv, environ())
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execveat(
+pub extern "C" fn fexecve(fd: i32, argv: Strings, environment: Strings) -> i32 {
+    let call = |environment| call_real!(REAL_FEXECVE, (fd, argv, environment), -1);
+    execute(&Target::Open(Fd(fd)), environment, call)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn execveat(
     directory: i32,
     file: *const c_char,
     argv: Strings,
     environment: Strings,
     flags: i32,
 ) -> i32 {
-    static REAL: Real = Real::new(b"execveat\0");
-    type F = extern "C" fn(i32, *const c_char, Strings, Strings, i32) -> i32;
-    // SAFETY: execveat's contract.
-    unsafe {
-        let is_absolute = !file.is_null() && *file as u8 == b'/';
-        let target = if is_absolute { by_path(file) } else { Target::Unknown };
-        execute(&target, environment, |environment| {
-            call_real!(REAL, F, (directory, file, argv, environment, flags), -1)
-        })
-    }
+    let is_absolute = name_of(file).is_some_and(|file| file.to_bytes().starts_with(b"/"));
+    let target = if is_absolute { by_path(file) } else { Target::Unknown };
+    let call =
+        |environment| call_real!(REAL_EXECVEAT, (directory, file, argv, environment, flags), -1);
+    execute(&target, environment, call)
 }
+
+/// posix_spawn in either form: how the file is named, and what is to be done.
+type Spawn =
+    extern "C" fn(*mut i32, *const c_char, *const c_void, *const c_void, Strings, Strings) -> i32;
 
 /// What both forms of posix_spawn do.
 macro_rules! spawn {
     ($name:ident, $target:path) => {
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
+        pub extern "C" fn $name(
             pid: *mut i32,
             file: *const c_char,
             actions: *const c_void,
@@ -161,40 +139,24 @@ macro_rules! spawn {
             argv: Strings,
             environment: Strings,
         ) -> i32 {
-            static REAL: Real = Real::new(concat!(stringify!($name), "\0").as_bytes());
-            // SAFETY: the function's contract.
-            unsafe {
-                let plan = Plan::new(&$target(file), environment);
-                let given = (pid, file, actions, attributes, argv, plan.environment);
-                let status = spawn_by(&REAL, given);
-                if status == 0 {
-                    plan.ended()
-                } else {
-                    plan.failed()
-                }
-                status
+            real! {
+                static REAL = stringify!($name), Spawn;
             }
+            // SAFETY: the function's contract, which the program keeps.
+            let plan = unsafe { Plan::new(&$target(file), environment) };
+            let given = plan.environment;
+            let status = call_real!(REAL, (pid, file, actions, attributes, argv, given), ENOSYS);
+            if status == 0 {
+                plan.ended();
+            } else {
+                plan.failed();
+            }
+            status
         }
     };
 }
 
-type Spawned = (*mut i32, *const c_char, *const c_void, *const c_void, Strings, Strings);
-
-/// # Safety
-/// posix_spawn's contract.
-unsafe fn spawn_by(real: &Real, (pid, file, actions, attributes, argv, envp): Spawned) -> i32 {
-    type F = extern "C" fn(
-        *mut i32,
-        *const c_char,
-        *const c_void,
-        *const c_void,
-        Strings,
-        Strings,
-    ) -> i32;
-    const ENOSYS: i32 = 38;
-    // SAFETY: as the caller promises.
-    unsafe { call_real!(real, F, (pid, file, actions, attributes, argv, envp), ENOSYS) }
-}
+const ENOSYS: i32 = 38;
 
 spawn!(posix_spawn, by_path);
 spawn!(posix_spawnp, by_name);
@@ -231,23 +193,22 @@ listed!(execl = execl_body);
 listed!(execlp = execlp_body);
 listed!(execle = execle_body);
 
-unsafe extern "C" fn execl_body(file: *const c_char, argv: Strings) -> i32 {
-    // SAFETY: execl's contract.
-    unsafe { execv(file, argv) }
+extern "C" fn execl_body(file: *const c_char, argv: Strings) -> i32 {
+    execv(file, argv)
 }
 
-unsafe extern "C" fn execlp_body(file: *const c_char, argv: Strings) -> i32 {
-    // SAFETY: execlp's contract.
-    unsafe { execvp(file, argv) }
+extern "C" fn execlp_body(file: *const c_char, argv: Strings) -> i32 {
+    execvp(file, argv)
 }
 
-unsafe extern "C" fn execle_body(file: *const c_char, argv: Strings) -> i32 {
-    let mut end = argv;
-    // SAFETY: execle's contract: the environment follows the null.
-    unsafe {
+extern "C" fn execle_body(file: *const c_char, argv: Strings) -> i32 {
+    // SAFETY: execle's contract: the arguments end with a null, and the environment follows.
+    let environment = unsafe {
+        let mut end = argv;
         while !(*end).is_null() {
             end = end.add(1);
         }
-        execve(file, argv, *end.add(1) as Strings)
-    }
+        *end.add(1) as Strings
+    };
+    execve(file, argv, environment)
 }

@@ -5,7 +5,7 @@
 //! caller's frame.
 
 use crate::allocator::Address;
-use crate::next_symbol::Real;
+use crate::next_symbol::real;
 use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mlock, operators};
 use core::arch::naked_asm;
 use heaptide_recorder::event::trace;
@@ -26,7 +26,9 @@ macro_rules! hooks {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol() {
-            static REAL: Real = Real::new(concat!(stringify!($symbol), "\0").as_bytes());
+            real! {
+                static REAL = stringify!($symbol), ();
+            }
             naked_asm!(
 ".cfi_startproc",
                 "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
@@ -38,7 +40,9 @@ real = sym REAL, body = sym $body)
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol() {
-            static REAL: Real = Real::new(concat!(stringify!($symbol), "\0").as_bytes());
+            real! {
+                static REAL = stringify!($symbol), ();
+            }
             naked_asm!(
 ".cfi_startproc",
                 "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]",

@@ -1,8 +1,7 @@
 //! Limits that the program sets itself. Address space that the recorder has reserved counts for the
 //! kernel, but not for the program: its limits are raised by that much, and read as it set them.
 
-use crate::allocator::call_real;
-use crate::next_symbol::Real;
+use crate::next_symbol::{call_real, real};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
@@ -66,15 +65,11 @@ fn reserved(resource: i32) -> u64 {
 }
 
 /// Sets a limit of the calling process by `set`, which returns 0 if it could.
-///
-/// # Safety
-/// `given` is null or a limit.
-unsafe fn set(resource: i32, given: *const Limit, set: impl FnOnce(*const Limit) -> i32) -> i32 {
+fn set(resource: i32, given: Option<&Limit>, set: impl FnOnce(*const Limit) -> i32) -> i32 {
     let p = process();
     let raise = raise_of(resource).filter(|_| exit::is_own(p) && confined::may_call());
-    // SAFETY: as promised.
-    let (Some(raise), Some(&given)) = (raise, unsafe { given.as_ref() }) else {
-        return set(given);
+    let (Some(raise), Some(&given)) = (raise, given) else {
+        return set(given.map_or(core::ptr::null(), core::ptr::from_ref));
     };
     let raised = raise.raised(resource, given);
     let status = set(&raised);
@@ -82,17 +77,6 @@ unsafe fn set(resource: i32, given: *const Limit, set: impl FnOnce(*const Limit)
         raise.note(given, raised);
     }
     status
-}
-
-/// Has a limit that was read of the calling process be what the program knows.
-///
-/// # Safety
-/// `read` is null or a limit.
-unsafe fn correct(resource: i32, read: *mut Limit) {
-    // SAFETY: as promised.
-    if let (Some(raise), Some(read)) = (raise_of(resource), unsafe { read.as_mut() }) {
-        *read = raise.lowered(*read);
-    }
 }
 
 /// Sets the program's own limits before it becomes another one; the kernel's before, where one was
@@ -128,73 +112,60 @@ pub fn exec_failed(before: [Option<Limit>; 2]) {
     }
 }
 
-type SetLimit = extern "C" fn(i32, *const Limit) -> i32;
-type GetLimit = extern "C" fn(i32, *mut Limit) -> i32;
-type Both = extern "C" fn(i32, i32, *const Limit, *mut Limit) -> i32;
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit(resource: i32, given: *const Limit) -> i32 {
-    static REAL: Real = Real::new(b"setrlimit\0");
-    // SAFETY: setrlimit's contract.
-    unsafe { set(resource, given, |given| call_real!(REAL, SetLimit, (resource, given), -1)) }
+real! {
+    static REAL_SETRLIMIT = "setrlimit", extern "C" fn(i32, *const Limit) -> i32;
+    static REAL_GETRLIMIT = "getrlimit", extern "C" fn(i32, *mut Limit) -> i32;
+    static REAL_PRLIMIT = "prlimit", extern "C" fn(i32, i32, *const Limit, *mut Limit) -> i32;
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit64(resource: i32, given: *const Limit) -> i32 {
-    // SAFETY: the same function on this architecture.
-    unsafe { setrlimit(resource, given) }
+pub extern "C" fn setrlimit(resource: i32, given: *const Limit) -> i32 {
+    let call = |given| call_real!(REAL_SETRLIMIT, (resource, given), -1);
+    // SAFETY: setrlimit's contract: null or a limit.
+    set(resource, unsafe { given.as_ref() }, call)
+}
+
+/// The same function on this architecture.
+#[unsafe(no_mangle)]
+pub extern "C" fn setrlimit64(resource: i32, given: *const Limit) -> i32 {
+    setrlimit(resource, given)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
-    static REAL: Real = Real::new(b"getrlimit\0");
-    // SAFETY: getrlimit's contract.
-    unsafe {
-        let status = call_real!(REAL, GetLimit, (resource, read), -1);
-        if status == 0 {
-            correct(resource, read);
-        }
-        status
+pub extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
+    let status = call_real!(REAL_GETRLIMIT, (resource, read), -1);
+    // SAFETY: getrlimit's contract: null or a limit.
+    if let (0, Some(raise), Some(read)) = (status, raise_of(resource), unsafe { read.as_mut() }) {
+        *read = raise.lowered(*read);
     }
+    status
 }
 
+/// The same function on this architecture.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrlimit64(resource: i32, read: *mut Limit) -> i32 {
-    // SAFETY: the same function on this architecture.
-    unsafe { getrlimit(resource, read) }
+pub extern "C" fn getrlimit64(resource: i32, read: *mut Limit) -> i32 {
+    getrlimit(resource, read)
 }
 
+/// What is read is the limit from before.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit(
-    pid: i32,
-    resource: i32,
-    given: *const Limit,
-    read: *mut Limit,
-) -> i32 {
-    static REAL: Real = Real::new(b"prlimit\0");
-    // SAFETY: prlimit's contract. What is read is the limit from before.
-    unsafe {
-        let call = |given| call_real!(REAL, Both, (pid, resource, given, read), -1);
-        if pid != 0 && pid as u32 != process().pid.load(Relaxed) {
-            return call(given);
-        }
-        let before =
-            raise_of(resource).map(|raise| raise.lowered(kernel::limits(resource as usize)));
-        let status = set(resource, given, call);
-        if let (0, Some(before), false) = (status, before, read.is_null()) {
-            *read = before;
-        }
-        status
+pub extern "C" fn prlimit(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
+    let call = |given| call_real!(REAL_PRLIMIT, (pid, resource, given, read), -1);
+    if pid != 0 && pid as u32 != process().pid.load(Relaxed) {
+        return call(given);
     }
+    let before = raise_of(resource).map(|raise| raise.lowered(kernel::limits(resource as usize)));
+    // SAFETY: prlimit's contract: null or a limit.
+    let status = set(resource, unsafe { given.as_ref() }, call);
+    // SAFETY: likewise.
+    if let (0, Some(before), Some(read)) = (status, before, unsafe { read.as_mut() }) {
+        *read = before;
+    }
+    status
 }
 
+/// The same function on this architecture.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit64(
-    pid: i32,
-    resource: i32,
-    given: *const Limit,
-    read: *mut Limit,
-) -> i32 {
-    // SAFETY: the same function on this architecture.
-    unsafe { prlimit(pid, resource, given, read) }
+pub extern "C" fn prlimit64(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
+    prlimit(pid, resource, given, read)
 }

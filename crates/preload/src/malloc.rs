@@ -1,162 +1,135 @@
 //! The functions of the C library that allocate and free.
 
-use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, call_real, usable};
-use crate::calls::{aligned, allocate, allocated, reallocate, release};
+use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, usable};
+use crate::calls::{ENOMEM, aligned, allocate, allocated, reallocate, release};
 use crate::front::Preload;
-use crate::next_symbol::Real;
+use crate::next_symbol::{Real, call_real, real};
 use heaptide_recorder::event::inside::{Entry, Inside, here};
 use heaptide_recorder::event::record;
 use heaptide_recorder::event::{dispatch, fast_path};
 
-static REAL_REALLOC: Real = Real::new(b"realloc\0");
+real! {
+    static REAL_REALLOC = "realloc", extern "C" fn(Address, usize) -> Address;
+}
 
-pub unsafe extern "C" fn malloc_body(
+pub extern "C" fn malloc_body(
     size: usize,
     _: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    _: &Real,
+    _: &Real<()>,
 ) -> Address {
-    // SAFETY: malloc's own contract.
-    let call = || unsafe { call_real!(REAL_MALLOC, extern "C" fn(usize) -> Address, (size), NULL) };
-    allocate(size, Entry { sp, bp }, call)
+    allocate(size, Entry { sp, bp }, || call_real!(REAL_MALLOC, (size), NULL))
 }
 
-pub unsafe extern "C" fn calloc_body(
+pub extern "C" fn calloc_body(
     count: usize,
     size: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(usize, usize) -> Address>,
 ) -> Address {
-    // SAFETY: calloc's own contract.
-    let call =
-        || unsafe { call_real!(real, extern "C" fn(usize, usize) -> Address, (count, size), NULL) };
+    let call = || call_real!(real, (count, size), NULL);
     allocate(count.wrapping_mul(size), Entry { sp, bp }, call)
 }
 
-pub unsafe extern "C" fn memalign_body(
+pub extern "C" fn memalign_body(
     alignment: usize,
     size: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(usize, usize) -> Address>,
 ) -> Address {
-    // SAFETY: the function's own contract.
-    let call = || unsafe {
-        call_real!(real, extern "C" fn(usize, usize) -> Address, (alignment, size), NULL)
-    };
-    allocate(size, Entry { sp, bp }, call)
+    allocate(size, Entry { sp, bp }, || call_real!(real, (alignment, size), NULL))
 }
 
-pub unsafe extern "C" fn valloc_body(
+pub extern "C" fn valloc_body(
     size: usize,
     _: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(usize) -> Address>,
 ) -> Address {
-    // SAFETY: the function's own contract; musl lacks both, and posix_memalign serves.
-    let call = || unsafe {
-        if real.get() == 0 {
-            return aligned(4096, size);
-        }
-        call_real!(real, extern "C" fn(usize) -> Address, (size), NULL)
-    };
-    allocate(size, Entry { sp, bp }, call)
+    const PAGE_BYTES: usize = 4096;
+    // musl lacks both functions, and posix_memalign serves.
+    allocate(size, Entry { sp, bp }, || call_real!(real, (size), aligned(PAGE_BYTES, size)))
 }
 
-pub unsafe extern "C" fn posix_memalign_body(
+pub extern "C" fn posix_memalign_body(
     out: *mut Address,
     alignment: usize,
     size: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(*mut Address, usize, usize) -> i32>,
 ) -> i32 {
-    type F = extern "C" fn(*mut Address, usize, usize) -> i32;
-    const ENOMEM: i32 = 12;
-    let entry = Entry { sp, bp };
-    // SAFETY: posix_memalign's own contract; `out` holds a block only if it succeeds.
-    unsafe {
-        let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-            return call_real!(real, F, (out, alignment, size), ENOMEM);
-        };
-        let status = call_real!(real, F, (out, alignment, size), ENOMEM);
-        if status != 0 {
-            dispatch::failed(&mut inside);
-        } else if !(*out).is_null() {
-            allocated(&mut inside, *out, size as u64);
-        }
-        status
+    let call = || call_real!(real, (out, alignment, size), ENOMEM);
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return call();
+    };
+    let status = call();
+    if status != 0 {
+        dispatch::failed(&mut inside);
+        return status;
     }
+    // SAFETY: posix_memalign's contract: it succeeded, so `out` holds a block.
+    let block = unsafe { *out };
+    if !block.is_null() {
+        allocated(&mut inside, block, size as u64);
+    }
+    status
 }
 
-pub unsafe extern "C" fn realloc_body(
+pub extern "C" fn realloc_body(
     old: Address,
     size: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(Address, usize) -> Address>,
 ) -> Address {
-    // SAFETY: realloc's own contract.
-    let call =
-        || unsafe { call_real!(real, extern "C" fn(Address, usize) -> Address, (old, size), NULL) };
-    reallocate(old, size, Entry { sp, bp }, call)
+    reallocate(old, size, Entry { sp, bp }, || call_real!(real, (old, size), NULL))
 }
 
-pub unsafe extern "C" fn reallocarray_body(
+pub extern "C" fn reallocarray_body(
     old: Address,
     count: usize,
     size: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(Address, usize, usize) -> Address>,
 ) -> Address {
-    type F = extern "C" fn(Address, usize, usize) -> Address;
-    let bytes = count.checked_mul(size);
-    // SAFETY: reallocarray's own contract; an old libc without it has realloc. An overflow is the
-    // real function's to refuse, with errno set; where there is none, an impossible size has
-    // realloc do that.
-    let call = || unsafe {
-        if real.get() == 0 {
-            type R = extern "C" fn(Address, usize) -> Address;
-            return call_real!(REAL_REALLOC, R, (old, bytes.unwrap_or(usize::MAX)), NULL);
-        }
-        call_real!(real, F, (old, count, size), NULL)
-    };
     // A size that overflows is never 0, so a null result then is a failure.
-    reallocate(old, bytes.unwrap_or(usize::MAX), Entry { sp, bp }, call)
+    let bytes = count.saturating_mul(size);
+    // An old libc without reallocarray has realloc. An overflow is the real function's to refuse,
+    // with errno set; where there is none, an impossible size has realloc do that.
+    let without = || call_real!(REAL_REALLOC, (old, bytes), NULL);
+    reallocate(old, bytes, Entry { sp, bp }, || call_real!(real, (old, count, size), without()))
 }
 
-pub unsafe extern "C" fn free_body(block: Address) {
+pub extern "C" fn free_body(block: Address) {
     // The recorder is left before the real call, which then is a jump: no free calls another one in
     // front of us for the same block, and if it did, the block is no longer known.
     if fast_path::free::<Preload>(block) {
         // SAFETY: a thread has a lane, so the allocator was found.
-        let real: extern "C" fn(Address) = unsafe { core::mem::transmute(REAL_FREE.known()) };
-        return real(block);
+        return unsafe { REAL_FREE.known() }(block);
     }
-    // SAFETY: free's own contract.
-    unsafe { free_somehow(block) }
+    free_somehow(block)
 }
 
-pub unsafe extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
-    // SAFETY: free's own contract.
-    let call = || unsafe { call_real!(REAL_FREE, extern "C" fn(Address), (block), ()) };
+pub extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
+    let call = || call_real!(REAL_FREE, (block), ());
     if block.is_null() { call() } else { release(block, Entry { sp, bp }, call) }
 }
 
 #[inline(never)]
-unsafe fn free_somehow(block: Address) {
+fn free_somehow(block: Address) {
     freed(block);
-    // SAFETY: as the caller promises.
-    unsafe { call_real!(REAL_FREE, extern "C" fn(Address), (block), ()) }
+    call_real!(REAL_FREE, (block), ())
 }
 
 #[inline(always)]

@@ -1,8 +1,7 @@
 //! mlockall, for the program's memory without the recorder's: most of that is reserved and never
 //! touched, and locking would fill it with pages.
 
-use crate::allocator::call_real;
-use crate::next_symbol::Real;
+use crate::next_symbol::{call_real, real};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::event::process::{Process, process};
@@ -16,12 +15,11 @@ const MCL_ONFAULT: i32 = 4;
 /// Locks each mapping of the program on its own. What comes later (`MCL_FUTURE`) is the kernel's
 /// to lock; the recorder's memory is reserved already.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlockall(flags: i32) -> i32 {
-    static REAL: Real = Real::new(b"mlockall\0");
-    let real = |flags| {
-        // SAFETY: mlockall's contract.
-        unsafe { call_real!(REAL, extern "C" fn(i32) -> i32, (flags), -1) }
-    };
+pub extern "C" fn mlockall(flags: i32) -> i32 {
+    real! {
+        static REAL = "mlockall", extern "C" fn(i32) -> i32;
+    }
+    let real = |flags| call_real!(REAL, (flags), -1);
     let p = process();
     let may = flags & MCL_CURRENT != 0
         && exit::is_own(p)

@@ -2,6 +2,7 @@
 //! order.
 
 use core::arch::{asm, global_asm};
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use heaptide_recorder::sys::loader::{Dynamic, LinkMap, file_name, look_up, objects};
 
@@ -65,38 +66,62 @@ impl Found {
     }
 }
 
-/// A function to be found on first use; a later load may still bring it.
+/// A function to be found on first use; a later load may still bring it. `F` is the type of a
+/// pointer to it, or `()` where it is only jumped to.
 #[repr(C)]
-pub struct Real {
+pub struct Real<F> {
     /// First, for entries jump through it.
     address: AtomicUsize,
     size: AtomicUsize,
     runtime: AtomicBool,
     name: &'static [u8],
+    kind: PhantomData<F>,
 }
 
-impl Real {
+/// Declares functions by their types in C, under the names of their symbols.
+macro_rules! real {
+    ($($visible:vis static $real:ident = $symbol:expr, $type:ty;)*) => {
+        $(
+            // SAFETY: the type is that of the function with this name.
+            $visible static $real: $crate::next_symbol::Real<$type> = unsafe {
+                $crate::next_symbol::Real::new(concat!($symbol, "\0").as_bytes())
+            };
+        )*
+    };
+}
+pub(crate) use real;
+
+/// Calls a real function; the value for "there is none" otherwise.
+macro_rules! call_real {
+    ($real:expr, ($($argument:expr),*), $none:expr) => {
+        match $real.function() {
+            Some(function) => function($($argument),*),
+            None => $none,
+        }
+    };
+}
+pub(crate) use call_real;
+
+impl<F> Real<F> {
     /// `name` ends with a zero byte.
-    pub const fn new(name: &'static [u8]) -> Real {
+    ///
+    /// # Safety
+    /// `F` is the type of a pointer to the function of this name, or `()`.
+    pub const unsafe fn new(name: &'static [u8]) -> Real<F> {
         Real {
             address: AtomicUsize::new(0),
             size: AtomicUsize::new(0),
             runtime: AtomicBool::new(false),
             name,
+            kind: PhantomData,
         }
     }
 
-    /// Its address; 0 if nothing loaded defines it.
+    /// Returns its address, or 0 if nothing loaded defines it.
     #[inline(always)]
     pub fn get(&self) -> usize {
         let address = self.address.load(Relaxed);
         if address != 0 { address } else { self.resolve() }
-    }
-
-    /// The same for one that was looked up before, as the allocator's are before the first event.
-    #[inline(always)]
-    pub fn known(&self) -> usize {
-        self.address.load(Relaxed)
     }
 
     #[cold]
@@ -121,5 +146,43 @@ impl Real {
     #[inline(always)]
     pub fn is_runtime(&self) -> bool {
         self.get() != 0 && self.runtime.load(Relaxed)
+    }
+}
+
+/// A pointer to a function.
+///
+/// # Safety
+/// It is one: as large as an address, and not null.
+pub unsafe trait Pointer: Copy {}
+
+macro_rules! pointers {
+    ($(($($argument:ident)*))*) => {
+        $(
+            // SAFETY: a pointer to a function.
+            unsafe impl<R, $($argument),*> Pointer for extern "C" fn($($argument),*) -> R {}
+        )*
+    };
+}
+
+pointers! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E G) }
+
+impl<F: Pointer> Real<F> {
+    /// Returns the function; none if nothing loaded defines it.
+    #[inline(always)]
+    pub fn function(&self) -> Option<F> {
+        let address = self.get();
+        // SAFETY: an address of the function, whose type this is (`new`).
+        (address != 0).then(|| unsafe { core::mem::transmute_copy(&address) })
+    }
+
+    /// Returns one that was looked up before, as the allocator's are before the first event.
+    ///
+    /// # Safety
+    /// It was found.
+    #[inline(always)]
+    pub unsafe fn known(&self) -> F {
+        let address = self.address.load(Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { core::mem::transmute_copy(&address) }
     }
 }

@@ -1,8 +1,8 @@
 //! C++ operators new and delete: the outermost call is the event, whatever it is made of.
 
-use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, call_real};
+use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
 use crate::calls::{allocate, allocate_or, release};
-use crate::next_symbol::Real;
+use crate::next_symbol::{Real, call_real, real};
 use heaptide_recorder::event::inside::Entry;
 use heaptide_recorder::sys::tls::tls;
 
@@ -10,22 +10,22 @@ use heaptide_recorder::sys::tls::tls;
 /// malloc is called here, and the rest is left to the real one by returning null. Other allocators'
 /// are asked by their nothrow form, which returns null where the throwing one would do more. A
 /// nested call is the real one's own: a nothrow form may be made of the throwing one.
-pub unsafe extern "C" fn new_body(
+pub extern "C" fn new_body(
     size: usize,
     _: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<()>,
 ) -> Address {
-    static NOTHROW: Real = Real::new(b"_ZnwmRKSt9nothrow_t\0");
-    type F = extern "C" fn(usize, *const u8) -> Address;
-    // SAFETY: the contracts of malloc and of operator new; the nothrow tag is an empty object.
-    let call = || unsafe {
+    real! {
+        static NOTHROW = "_ZnwmRKSt9nothrow_t", extern "C" fn(usize, *const u8) -> Address;
+    }
+    let call = || {
         if real.is_runtime() {
-            call_real!(REAL_MALLOC, extern "C" fn(usize) -> Address, (size.max(1)), NULL)
+            call_real!(REAL_MALLOC, (size.max(1)), NULL)
         } else {
-            call_real!(NOTHROW, F, (size, (&raw const TAG)), NULL)
+            call_real!(NOTHROW, (size, (&raw const TAG)), NULL)
         }
     };
     allocate_or(size, Entry { sp, bp }, call, || {
@@ -37,29 +37,27 @@ pub unsafe extern "C" fn new_body(
 
 /// Operator new[]: its real form asks operator new, in whose place we are, by a jump. A failure is
 /// one.
-pub unsafe extern "C" fn new_array_body(
+pub extern "C" fn new_array_body(
     size: usize,
     b: usize,
     c: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<()>,
 ) -> Address {
-    // SAFETY: the same contract.
-    expect_retry(unsafe { new_body(size, b, c, sp, bp, real) }, sp)
+    expect_retry(new_body(size, b, c, sp, bp, real), sp)
 }
 
 /// Aligned operator new[]: likewise.
-pub unsafe extern "C" fn new_aligned_array_body(
+pub extern "C" fn new_aligned_array_body(
     size: usize,
     alignment: usize,
     c: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<()>,
 ) -> Address {
-    // SAFETY: the same contract.
-    expect_retry(unsafe { new_aligned_body(size, alignment, c, sp, bp, real) }, sp)
+    expect_retry(new_aligned_body(size, alignment, c, sp, bp, real), sp)
 }
 
 #[inline(always)]
@@ -71,21 +69,23 @@ fn expect_retry(block: Address, sp: u64) -> Address {
     block
 }
 
+/// The nothrow tag: an empty object.
 static TAG: u8 = 0;
 
-pub unsafe extern "C" fn new_aligned_body(
+pub extern "C" fn new_aligned_body(
     size: usize,
     alignment: usize,
     _: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<()>,
 ) -> Address {
-    static NOTHROW: Real = Real::new(b"_ZnwmSt11align_val_tRKSt9nothrow_t\0");
-    type F = extern "C" fn(usize, usize, *const u8) -> Address;
+    real! {
+        static NOTHROW = "_ZnwmSt11align_val_tRKSt9nothrow_t",
+            extern "C" fn(usize, usize, *const u8) -> Address;
+    }
     real.get();
-    // SAFETY: the contract of aligned operator new.
-    let call = || unsafe { call_real!(NOTHROW, F, (size, alignment, (&raw const TAG)), NULL) };
+    let call = || call_real!(NOTHROW, (size, alignment, (&raw const TAG)), NULL);
     allocate_or(size, Entry { sp, bp }, call, || {
         // The jump that follows needs it.
         real.get();
@@ -94,36 +94,30 @@ pub unsafe extern "C" fn new_aligned_body(
 }
 
 /// The nothrow forms: two or three arguments, null on failure.
-pub unsafe extern "C" fn new_nothrow_body(
+pub extern "C" fn new_nothrow_body(
     size: usize,
     second: usize,
     third: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(usize, usize, usize) -> Address>,
 ) -> Address {
-    type F = extern "C" fn(usize, usize, usize) -> Address;
-    // SAFETY: the operator's contract; a surplus third argument is ignored.
-    let call = || unsafe { call_real!(real, F, (size, second, third), NULL) };
-    allocate(size, Entry { sp, bp }, call)
+    // A surplus third argument is ignored.
+    allocate(size, Entry { sp, bp }, || call_real!(real, (size, second, third), NULL))
 }
 
 /// Operator delete in all forms. A C++ runtime's is free.
-pub unsafe extern "C" fn delete_body(
+pub extern "C" fn delete_body(
     block: Address,
     second: usize,
     third: usize,
     sp: u64,
     bp: u64,
-    real: &Real,
+    real: &Real<extern "C" fn(Address, usize, usize)>,
 ) {
-    type F = extern "C" fn(Address, usize, usize);
-    // SAFETY: the operator's contract; surplus arguments are ignored.
-    release(block, Entry { sp, bp }, || unsafe {
-        if real.get() == 0 || real.is_runtime() {
-            call_real!(REAL_FREE, extern "C" fn(Address), (block), ())
-        } else {
-            call_real!(real, F, (block, second, third), ())
-        }
+    // Surplus arguments are ignored.
+    release(block, Entry { sp, bp }, || match real.function() {
+        Some(delete) if !real.is_runtime() => delete(block, second, third),
+        _ => call_real!(REAL_FREE, (block), ()),
     });
 }
