@@ -16,6 +16,7 @@ mod problem;
 mod readers;
 mod rust_paths;
 mod sanitizers;
+mod settings;
 mod stack;
 mod text;
 mod tidy;
@@ -39,7 +40,7 @@ usage: cargo xtask COMMAND
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
   fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
   wrap             wraps comments wider than the limit, which the formatter leaves alone
-  options          writes docs/options.md from the help of the command
+  options          writes docs/options.md from the help of the command, and the table of variables
 ";
 
 fn main() -> ExitCode {
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
         "bench" => chores::bench(&root, &arguments[1..]),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
-        "options" => options::write(&root),
+        "options" => options::write(&root).and_then(|()| settings::write(&root)),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::problem::Problem;
 use crate::text::Text;
-use crate::{english, imports, interface, library};
+use crate::{english, imports, interface, library, settings};
 
 /// The widest line of a source, in characters.
 pub const COLUMNS: usize = 100;
@@ -15,8 +15,8 @@ const LINES: usize = 800;
 const FUNCTION_LINES: usize = 90;
 /// What counts as source.
 const SOURCES: &[&str] = &[".rs", ".py", ".c", ".cpp", ".h", ".sh"];
-/// The page that explains every variable the recorder reads.
-const VARIABLES_PAGE: &str = "docs/recording.md";
+/// The page that explains every variable.
+const VARIABLES_PAGE: &str = settings::PAGE;
 
 /// The page that lists what the recorder stands in front of.
 const HOOKS_PAGE: &str = "docs/hooks.md";
@@ -29,6 +29,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
         texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
     problems.extend(links(texts));
     problems.extend(variables(texts));
+    problems.extend(settings::check(texts));
     problems.extend(hooks(texts));
     problems.extend(interface::check(texts));
     problems.extend(imports::check(texts));

@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
+use heaptide_format::settings::Setting;
 use nix::unistd::Uid;
 
 use crate::private_dir::PrivateDir;
 
 /// The library itself.
 pub static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptide.so"));
+/// The variable that names another one.
+const VARIABLE: &str = Setting::Library.variable();
 /// Its file name.
 pub const NAME: &str = "libheaptide.so";
 
@@ -30,14 +33,11 @@ pub fn print() -> Outcome {
 /// Where the library is: named by `HEAPTIDE_LIBRARY`, installed next to this binary (or in
 /// `../lib`), or written out for this user, checked byte for byte.
 pub fn path() -> Result<PathBuf, Error> {
-    if let Some(named) = std::env::var_os("HEAPTIDE_LIBRARY").filter(|name| !name.is_empty()) {
+    if let Some(named) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
         let named = PathBuf::from(named);
         return fs::canonicalize(&named).map_err(|e| {
-            format!(
-                "HEAPTIDE_LIBRARY={}: {e}; unset it to use the built-in library",
-                named.display()
-            )
-            .into()
+            format!("{VARIABLE}={}: {e}; unset it to use the built-in library", named.display())
+                .into()
         });
     }
     match installed() {
@@ -71,7 +71,7 @@ fn write_out() -> Result<PathBuf, Error> {
     }
     Err(format!(
         "cannot store {NAME}:{refused} set XDG_CACHE_HOME to a directory that only you can write \
-         to, or HEAPTIDE_LIBRARY to an installed library"
+         to, or {VARIABLE} to an installed library"
     )
     .into())
 }

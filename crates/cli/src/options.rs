@@ -1,8 +1,6 @@
 //! The one table of options: flags, help, man pages and completions all come from here.
 
-use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -15,11 +13,13 @@ use heaptide_command::values;
 
 mod format;
 mod query;
+mod run;
 mod views;
 
 pub use format::Format;
 use format::metric_parser;
 pub use query::QueryOptions;
+pub use run::{Mode, RunOptions};
 pub use views::{
     DiffBy, DiffFormat, DiffOptions, ExportFormat, ExportOptions, Frames, HistogramOptions,
     LeaksOptions, MergeOptions, PeakOptions, Picture, TimelineFormat, TimelineOptions, Widths,
@@ -93,100 +93,6 @@ pub enum Command {
 const LIBRARY_EXAMPLE: &str = "\
 Example:
   LD_PRELOAD=$(heaptide library) HEAPTIDE_OUTPUT=app.heaptide ./app";
-
-/// How much `run` records.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Totals, threads and size histograms
-    Counters,
-    /// Counters by scope, label and pool; no stacks
-    Scopes,
-    /// Counters by scope, label, pool and exact call stack
-    Stacks,
-    /// As stacks, and every event in order: lifetimes, freeing threads
-    Trace,
-    /// Nothing: run the program without the recorder
-    Off,
-}
-
-/// `heaptide run`.
-#[derive(Args, Debug)]
-#[command(after_help = RUN_EXAMPLE)]
-#[command(override_usage = "heaptide run [OPTIONS] [--] PROGRAM [ARG]...")]
-pub struct RunOptions {
-    /// Recording to write, a directory [default: heaptide-PROGRAM-PID.heaptide]
-    #[arg(short, long, value_name = "REC", value_parser = values::directory())]
-    pub output: Option<PathBuf>,
-    /// How much to record [default: $HEAPTIDE_MODE, or stacks]
-    #[arg(long, value_name = "MODE")]
-    pub mode: Option<Mode>,
-    /// Record only the program itself, not its child processes
-    #[arg(long)]
-    pub no_follow: bool,
-    /// Don't preload the library (for programs that embed the recorder)
-    #[arg(long, conflicts_with = "monitors")]
-    pub no_preload: bool,
-    /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
-    #[arg(long)]
-    pub start_off: bool,
-    /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
-    pub stacks_from: Option<u64>,
-    /// Record stacks only for requests of fewer bytes than this
-    #[arg(long, value_name = "BYTES", value_parser = values::stacks_below)]
-    #[arg(conflicts_with = "stacks_from")]
-    pub stacks_below: Option<u64>,
-    /// Record a separate site for each request size (exact sizes; larger profile)
-    #[arg(long)]
-    pub by_size: bool,
-    /// With --mode trace: also record the stacks of frees
-    #[arg(long)]
-    pub free_stacks: bool,
-    /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
-    #[arg(long, value_name = "BYTES", value_parser = values::bound)]
-    pub max_size: Option<u64>,
-    /// Take a snapshot at this interval, such as 500ms, 10s or 2m
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    pub snapshot_every: Option<Duration>,
-    /// Take a snapshot when the program receives this signal, such as USR2
-    #[arg(long, value_name = "SIGNAL", value_parser = values::signal)]
-    pub snapshot_on: Option<i32>,
-    /// Also load this monitor library, which is called on each allocation. Can be repeated
-    #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
-    pub monitors: Vec<OsString>,
-    /// Print no summary and no progress
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Replace an existing recording
-    #[arg(long)]
-    pub force: bool,
-    /// Unwind every stack from its top to its end, for tests
-    #[arg(long = "no-reuse", hide = true)]
-    pub no_reuse: bool,
-    /// Program to run, searched in PATH unless it contains a slash, and its arguments
-    // One list, not two: else the options of the program would be taken for ours.
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
-    command: Vec<OsString>,
-}
-
-impl RunOptions {
-    /// The program to run.
-    pub fn program(&self) -> &OsStr {
-        // The table requires one word at least.
-        self.command.first().map_or(OsStr::new(""), |word| word)
-    }
-
-    /// Its name and its arguments.
-    pub fn words(&self) -> &[OsString] {
-        &self.command
-    }
-}
-
-const RUN_EXAMPLE: &str = "\
-Example:
-  heaptide run -o build.heaptide -- g++ -O2 -c big.cc
-  heaptide run --mode scopes --snapshot-every 10s -- ./server
-  heaptide run --monitor ./libtotals.so:verbose -- ./app";
 
 /// `heaptide report`.
 #[derive(Args, Debug)]

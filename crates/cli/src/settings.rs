@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use heaptide_command::error::Error;
+use heaptide_format::settings::Setting;
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::program::check_library;
 
@@ -13,8 +14,6 @@ use crate::library;
 use crate::monitors::{self, Monitors};
 use crate::options::{Mode, RunOptions};
 
-/// The variable that sets how much is recorded.
-const MODE: &str = "HEAPTIDE_MODE";
 /// What every recorder exports, and no other library.
 const INTERFACE: &[u8] = b"heaptide_interface";
 
@@ -31,14 +30,18 @@ pub struct Settings<'a> {
 ///
 /// Errors: the environment names no mode.
 pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Error> {
-    let named = environment.get(MODE).filter(|name| !name.is_empty());
+    let variable = Setting::Mode.variable();
+    let named = environment.get(variable).filter(|name| !name.is_empty());
     match (options.mode, named) {
         (Some(mode), _) => Ok(mode),
         (None, None) => Ok(Mode::Stacks),
         (None, Some(name)) => Mode::from_str(&name.to_string_lossy(), false).map_err(|_| {
             let names = Mode::value_variants().iter().map(|mode| name_of(*mode));
             let names = names.collect::<Vec<_>>().join(", ");
-            Error::new(format!("{MODE}={}: unknown mode; expected one of {names}", name.display()))
+            Error::new(format!(
+                "{variable}={}: unknown mode; expected one of {names}",
+                name.display()
+            ))
         }),
     }
 }
@@ -49,7 +52,7 @@ fn name_of(mode: Mode) -> String {
 
 /// Has a program that may have the recorder in it not record.
 pub fn turn_off(environment: &mut Environment) {
-    environment.set(MODE, OsStr::new(&name_of(Mode::Off)));
+    environment.set(Setting::Mode.variable(), OsStr::new(&name_of(Mode::Off)));
 }
 
 impl<'a> Settings<'a> {
@@ -83,34 +86,14 @@ impl<'a> Settings<'a> {
         if !self.libraries.is_empty() {
             environment.preload(&self.libraries);
         }
-        environment.set("HEAPTIDE_OUTPUT", recording.as_os_str());
-        environment.set(MODE, OsStr::new(&name_of(self.mode)));
-        for (name, value) in self.variables(pid) {
-            environment.set(name, &value);
+        environment.set(Setting::Output.variable(), recording.as_os_str());
+        environment.set(Setting::Mode.variable(), OsStr::new(&name_of(self.mode)));
+        for (setting, value) in self.options.settings(pid) {
+            environment.set(setting.variable(), OsStr::new(&value));
         }
-    }
-
-    /// Variables of options that were given.
-    fn variables(&self, pid: u32) -> Vec<(&'static str, OsString)> {
-        let options = self.options;
-        let mut variables = Vec::new();
-        let mut add = |name, value: Option<String>| {
-            variables.extend(value.map(|value| (name, OsString::from(value))));
-        };
-        let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
-        add("HEAPTIDE_FOLLOW", options.no_follow.then(|| pid.to_string()));
-        add("HEAPTIDE_REUSE", switch(options.no_reuse, "off"));
-        add("HEAPTIDE_START", switch(options.start_off, "off"));
-        add("HEAPTIDE_SNAPSHOT_SIGNAL", options.snapshot_on.map(|signal| signal.to_string()));
-        add("HEAPTIDE_THRESHOLD", options.stacks_from.map(|bytes| bytes.to_string()));
-        add("HEAPTIDE_THRESHOLD", options.stacks_below.map(|bytes| format!("<{bytes}")));
-        add("HEAPTIDE_BY_SIZE", switch(options.by_size, "on"));
-        add("HEAPTIDE_FREE_STACKS", switch(options.free_stacks, "on"));
-        add("HEAPTIDE_MAX_SIZE", options.max_size.map(|bytes| bytes.to_string()));
         if !self.monitors.names.is_empty() {
-            variables.push(("HEAPTIDE_MONITORS", self.monitors.names.clone()));
+            environment.set(Setting::Monitors.variable(), &self.monitors.names);
         }
-        variables
     }
 }
 

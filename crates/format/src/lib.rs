@@ -32,6 +32,7 @@ mod control;
 mod events;
 mod losses;
 mod records;
+pub mod settings;
 mod size_classes;
 mod unrecorded;
 mod word;

@@ -8,9 +8,11 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use heaptide_format::settings::Setting;
+
 /// The list of changes: `NAME:LENGTH:FINGERPRINT` for each, separated by commas. The value of NAME
 /// begins with so many bytes of this fingerprint, in hexadecimal digits.
-const CHANGES: &str = "HEAPTIDE_RUN";
+const CHANGES: &str = Setting::Run.variable();
 /// The libraries that the loader loads first.
 const PRELOAD: &str = "LD_PRELOAD";
 

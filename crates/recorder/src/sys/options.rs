@@ -10,6 +10,7 @@ use crate::sys::text::{Text, number};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use heaptide_format::Mode;
+use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
 
 /// The longest path a profile may have.
 pub const PATH_MAX: usize = 4096;
@@ -113,28 +114,36 @@ impl Options {
         }
     }
 
-    fn set(&mut self, name: &[u8], value: &[u8]) {
-        match (name, value) {
-            (b"OUTPUT", value) => self.output.push(value),
-            (b"MODE", b"counters") => self.mode = Mode::Counters,
-            (b"MODE", b"scopes") => self.mode = Mode::Scopes,
-            (b"MODE", b"trace") => self.trace = true,
-            (b"MODE", b"off") => self.off = true,
-            (b"FREE_STACKS", b"on") => self.free_stacks = true,
-            (b"MAX_SIZE", bytes) => self.max_size = number(bytes).unwrap_or(0),
-            (b"REUSE", b"off") => self.reuse = false,
-            (b"START", b"off") => self.start_off = true,
-            (b"THRESHOLD", [b'<', bytes @ ..]) => {
-                self.threshold = number(bytes).map(|bytes| (bytes, true));
+    fn set(&mut self, setting: Setting, value: &[u8]) {
+        let (is_on, is_off) = (value == ON.as_bytes(), value == OFF.as_bytes());
+        match setting {
+            Setting::Output => self.output.push(value),
+            Setting::Mode => match value {
+                b"counters" => self.mode = Mode::Counters,
+                b"scopes" => self.mode = Mode::Scopes,
+                b"trace" => self.trace = true,
+                _ => self.off |= is_off,
+            },
+            Setting::FreeStacks => self.free_stacks |= is_on,
+            Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
+            Setting::Reuse => self.reuse &= !is_off,
+            Setting::Start => self.start_off |= is_off,
+            Setting::Threshold => {
+                let below = value.strip_prefix(BELOW.as_bytes());
+                let bytes = number(below.unwrap_or(value));
+                self.threshold = bytes.map(|bytes| (bytes, below.is_some()));
             }
-            (b"THRESHOLD", bytes) => self.threshold = number(bytes).map(|bytes| (bytes, false)),
-            (b"BY_SIZE", b"on") => self.by_size = true,
-            (b"SNAPSHOT_EVERY", seconds) => self.snapshot_every_ns = nanoseconds(seconds),
-            (b"SNAPSHOT_SIGNAL", signal) => {
-                self.snapshot_signal = number(signal).unwrap_or(0) as u32;
-            }
-            (b"FOLLOW", pid) => self.follow = Some(number(pid).unwrap_or(0)),
-            _ => {}
+            Setting::BySize => self.by_size |= is_on,
+            Setting::SnapshotEvery => self.snapshot_every_ns = nanoseconds(value),
+            Setting::SnapshotSignal => self.snapshot_signal = number(value).unwrap_or(0) as u32,
+            Setting::Follow => self.follow = Some(number(value).unwrap_or(0)),
+            // Ranks are noted with those of launchers; the others are for the command.
+            Setting::Rank
+            | Setting::Ranks
+            | Setting::Job
+            | Setting::Monitors
+            | Setting::Run
+            | Setting::Library => {}
         }
     }
 }
@@ -189,12 +198,13 @@ fn parse(environment: &[u8], options: &mut Options) {
         if name == b"LD_PRELOAD" {
             preload = value;
         }
-        let Some(name) = name.strip_prefix(b"HEAPTIDE_") else {
+        let Some(suffix) = name.strip_prefix(PREFIX.as_bytes()) else {
             continue;
         };
-        options.set(name, value);
-        if name == b"MONITORS" {
-            monitors = value;
+        match Setting::from_suffix(suffix) {
+            Some(Setting::Monitors) => monitors = value,
+            Some(setting) => options.set(setting, value),
+            None => {}
         }
         options.handed_on.variables.push(entry);
         options.handed_on.variables.push(b"\0");

@@ -1,0 +1,144 @@
+//! The options of `heaptide run`, and the settings that they give the recorder.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use heaptide_command::values;
+use heaptide_format::settings::{BELOW, OFF, ON, Setting};
+
+/// How much `run` records.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Totals, threads and size histograms
+    Counters,
+    /// Counters by scope, label and pool; no stacks
+    Scopes,
+    /// Counters by scope, label, pool and exact call stack
+    Stacks,
+    /// As stacks, and every event in order: lifetimes, freeing threads
+    Trace,
+    /// Nothing: run the program without the recorder
+    Off,
+}
+
+/// `heaptide run`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLE)]
+#[command(override_usage = "heaptide run [OPTIONS] [--] PROGRAM [ARG]...")]
+pub struct RunOptions {
+    /// Recording to write, a directory [default: heaptide-PROGRAM-PID.heaptide]
+    #[arg(short, long, value_name = "REC", value_parser = values::directory())]
+    pub output: Option<PathBuf>,
+    /// How much to record [default: $HEAPTIDE_MODE, or stacks]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<Mode>,
+    /// Record only the program itself, not its child processes
+    #[arg(long)]
+    pub no_follow: bool,
+    /// Don't preload the library (for programs that embed the recorder)
+    #[arg(long, conflicts_with = "monitors")]
+    pub no_preload: bool,
+    /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
+    #[arg(long)]
+    pub start_off: bool,
+    /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    pub stacks_from: Option<u64>,
+    /// Record stacks only for requests of fewer bytes than this
+    #[arg(long, value_name = "BYTES", value_parser = values::stacks_below)]
+    #[arg(conflicts_with = "stacks_from")]
+    pub stacks_below: Option<u64>,
+    /// Record a separate site for each request size (exact sizes; larger profile)
+    #[arg(long)]
+    pub by_size: bool,
+    /// With --mode trace: also record the stacks of frees
+    #[arg(long)]
+    pub free_stacks: bool,
+    /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
+    #[arg(long, value_name = "BYTES", value_parser = values::bound)]
+    pub max_size: Option<u64>,
+    /// Take a snapshot at this interval, such as 500ms, 10s or 2m
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub snapshot_every: Option<Duration>,
+    /// Take a snapshot when the program receives this signal, such as USR2
+    #[arg(long, value_name = "SIGNAL", value_parser = values::signal)]
+    pub snapshot_on: Option<i32>,
+    /// Also load this monitor library, which is called on each allocation. Can be repeated
+    #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
+    pub monitors: Vec<OsString>,
+    /// Print no summary and no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Replace an existing recording
+    #[arg(long)]
+    pub force: bool,
+    /// Unwind every stack from its top to its end, for tests
+    #[arg(long = "no-reuse", hide = true)]
+    pub no_reuse: bool,
+    /// Program to run, searched in PATH unless it contains a slash, and its arguments
+    // One list, not two: else the options of the program would be taken for ours.
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// The program to run.
+    pub fn program(&self) -> &OsStr {
+        // The table requires one word at least.
+        self.command.first().map_or(OsStr::new(""), |word| word)
+    }
+
+    /// Its name and its arguments.
+    pub fn words(&self) -> &[OsString] {
+        &self.command
+    }
+
+    /// The settings that these options give the recorder, but for recording, mode and monitors. The
+    /// program calls itself `pid`.
+    pub fn settings(&self, pid: u32) -> Vec<(Setting, String)> {
+        let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
+        let below = |bytes| format!("{BELOW}{bytes}");
+        let all = [
+            (Setting::Follow, self.no_follow.then(|| pid.to_string())),
+            (Setting::Reuse, switch(self.no_reuse, OFF)),
+            (Setting::Start, switch(self.start_off, OFF)),
+            (Setting::SnapshotSignal, self.snapshot_on.map(|signal| signal.to_string())),
+            (Setting::Threshold, self.stacks_from.map(|bytes| bytes.to_string())),
+            (Setting::Threshold, self.stacks_below.map(below)),
+            (Setting::BySize, switch(self.by_size, ON)),
+            (Setting::FreeStacks, switch(self.free_stacks, ON)),
+            (Setting::MaxSize, self.max_size.map(|bytes| bytes.to_string())),
+        ];
+        all.into_iter().filter_map(|(setting, value)| Some((setting, value?))).collect()
+    }
+}
+
+const RUN_EXAMPLE: &str = "\
+Example:
+  heaptide run -o build.heaptide -- g++ -O2 -c big.cc
+  heaptide run --mode scopes --snapshot-every 10s -- ./server
+  heaptide run --monitor ./libtotals.so:verbose -- ./app";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Options that give the recorder nothing: the command performs them itself.
+    const OF_THE_COMMAND: [&str; 5] =
+        ["--force", "--help", "--no-preload", "--quiet", "--snapshot-every"];
+
+    #[test]
+    fn each_option_is_in_the_table_of_settings_or_performed_by_the_command() {
+        let command = RunOptions::augment_args(clap::Command::new("run"));
+        let long = command.get_arguments().filter_map(|argument| argument.get_long());
+        let mut options: BTreeSet<String> = long.map(|name| format!("--{name}")).collect();
+        options.insert("--help".to_owned());
+        let table = Setting::ALL.iter().flat_map(|setting| setting.flags()).copied();
+        let listed: BTreeSet<String> = table.chain(OF_THE_COMMAND).map(str::to_owned).collect();
+        assert_eq!(options, listed);
+    }
+}

@@ -1,0 +1,148 @@
+//! The environment variables of Heaptide: one table for the recorder, which reads them, for the
+//! command, which sets them from its options, and for the page that documents them.
+//!
+//! Each row has the name of the setting, its variable, the options of `heaptide run` that set it,
+//! and the columns of that page: who reads the variable, its value, and its default. After a change
+//! `cargo xtask options` writes the page.
+
+/// How the name of each variable begins.
+pub const PREFIX: &str = "HEAPTIDE_";
+/// The value of a switch that is on where it is off by default.
+pub const ON: &str = "on";
+/// The value of a switch that is off where it is on by default.
+pub const OFF: &str = "off";
+/// What the value of [`Setting::Threshold`] begins with if stacks are for requests below it.
+pub const BELOW: &str = "<";
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident = $variable:literal, [$($flag:literal),*], $reader:literal,
+        $value:literal, $default:literal;)*) => {
+        /// A setting that an environment variable holds.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Setting {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Setting {
+            /// All settings, in the order of their documentation.
+            pub const ALL: &[Setting] = &[$(Setting::$name),*];
+
+            /// The name of its variable.
+            pub const fn variable(self) -> &'static str {
+                match self {
+                    $(Setting::$name => concat!("HEAPTIDE_", $variable),)*
+                }
+            }
+
+            /// The setting of a variable, by the name without [`PREFIX`].
+            pub fn from_suffix(suffix: &[u8]) -> Option<Setting> {
+                $(if suffix == $variable.as_bytes() {
+                    return Some(Setting::$name);
+                })*
+                None
+            }
+
+            /// The options of `heaptide run` that set it.
+            pub const fn flags(self) -> &'static [&'static str] {
+                match self {
+                    $(Setting::$name => &[$($flag),*],)*
+                }
+            }
+
+            /// Who reads the variable, for its documentation.
+            pub const fn reader(self) -> &'static str {
+                match self {
+                    $(Setting::$name => $reader,)*
+                }
+            }
+
+            /// Its values, for their documentation.
+            pub const fn value(self) -> &'static str {
+                match self {
+                    $(Setting::$name => $value,)*
+                }
+            }
+
+            /// What is done without the variable, for its documentation.
+            pub const fn default_value(self) -> &'static str {
+                match self {
+                    $(Setting::$name => $default,)*
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    /// The recording directory.
+    Output = "OUTPUT", ["--output"], "the library",
+        "directory to record into, created if missing",
+        "`heaptide-PROGRAM-PID.heaptide` in the current directory";
+    /// How much is recorded.
+    Mode = "MODE", ["--mode"], "the library, and `heaptide run` as the default of `--mode`",
+        "`stacks`: a site for each distinct stack, scope path, label and thread; `scopes`: the same without stacks; `counters`: totals, threads and histograms only; `trace`: as `stacks`, and every event; `off`: nothing",
+        "`stacks`";
+    /// The only process that is recorded.
+    Follow = "FOLLOW", ["--no-follow"], "the library",
+        "a pid: record only that process, not its children (`--no-follow`)", "record all";
+    /// Whether recording is on from the start.
+    Start = "START", ["--start-off"], "the library",
+        "`off`: start with recording disabled (`--start-off`)", "on";
+    /// Whether sites are told apart by the requested size.
+    BySize = "BY_SIZE", ["--by-size"], "the library",
+        "`on`: a separate site for each requested size (`--by-size`)", "`off`";
+    /// Whether events of frees have stacks.
+    FreeStacks = "FREE_STACKS", ["--free-stacks"], "the library",
+        "`on`: events of frees have their stack (`--free-stacks`)", "`off`";
+    /// The most bytes of traces.
+    MaxSize = "MAX_SIZE", ["--max-size"], "the library",
+        "a number of bytes: the traces of the recording end at this size (`--max-size`)",
+        "no limit";
+    /// Which requests have stacks, by their size.
+    Threshold = "THRESHOLD", ["--stacks-from", "--stacks-below"], "the library",
+        "`BYTES`: stacks only for requests of at least BYTES (`--stacks-from`); `<BYTES`: only below (`--stacks-below`)",
+        "stacks of all";
+    /// The interval of snapshots, where the recorder takes them itself.
+    SnapshotEvery = "SNAPSHOT_EVERY", [], "the library",
+        "seconds, such as `10` or `0.5`: a snapshot at the first allocation or free after each interval; every event then reads the clock. For programs run without the command, which has `--snapshot-every`",
+        "none";
+    /// The signal that triggers a snapshot.
+    SnapshotSignal = "SNAPSHOT_SIGNAL", ["--snapshot-on"], "the library",
+        "number of a signal that triggers a snapshot (`--snapshot-on`)", "none";
+    /// The number of the process in a parallel job.
+    Rank = "RANK", [], "the library",
+        "the process's number in a parallel job, from 0; for launchers that [Ranks](merging.md#ranks) does not list",
+        "from the launcher";
+    /// The number of processes in that job.
+    Ranks = "RANKS", [], "the library", "the number of processes in that job",
+        "from the launcher";
+    /// The name of that job.
+    Job = "JOB", [], "the library", "the name of that job", "from the launcher";
+    /// The monitor libraries and their options.
+    Monitors = "MONITORS", ["--monitor"], "monitor libraries",
+        "their file names and options, `NAME[:OPTIONS]`, separated by `;` (`--monitor`)", "none";
+    /// Whether unwound stacks are reused.
+    Reuse = "REUSE", ["--no-reuse"], "the library",
+        "`off`: unwind each stack from top to end; for tests, slower, the same result", "on";
+    /// What an outer `heaptide run` changed in the environment.
+    Run = "RUN", [], "`heaptide run` in a recorded program",
+        "what an outer `heaptide run` set: `NAME:LENGTH:FINGERPRINT` for each variable, separated by commas. The fingerprint (64-bit FNV-1a, hexadecimal) is of the first LENGTH bytes of the value",
+        "none";
+    /// The library that is preloaded.
+    Library = "LIBRARY", [], "the command", "path of the `libheaptide.so` to preload",
+        "one installed next to the command, or the built-in one";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_found_by_its_variable() {
+        for &setting in Setting::ALL {
+            let suffix = setting.variable().strip_prefix(PREFIX).expect("the prefix");
+            assert_eq!(Setting::from_suffix(suffix.as_bytes()), Some(setting));
+        }
+        assert_eq!(Setting::from_suffix(b"OTHER"), None);
+    }
+}
