@@ -160,7 +160,8 @@ fn starts_function(line: &str) -> bool {
     words.find(|word| !word.starts_with("pub") && !before.contains(word)) == Some("fn")
 }
 
-/// Each dependency says what it is for, on its line or on the line above.
+/// Each dependency says what it is for, on its line or on the line above. The workspace's table has
+/// versions only; the members that use it say what for.
 fn dependencies(text: &Text) -> Vec<Problem> {
     if !text.path.ends_with("Cargo.toml") {
         return Vec::new();
@@ -168,7 +169,7 @@ fn dependencies(text: &Text) -> Vec<Problem> {
     let (mut problems, mut inside, mut above) = (Vec::new(), false, "");
     for (n, line) in text.lines() {
         if line.starts_with('[') {
-            inside = line.contains("dependencies");
+            inside = line.contains("dependencies") && line != "[workspace.dependencies]";
         } else if inside
             && line.starts_with(|c: char| c.is_ascii_alphanumeric())
             && !line.contains(" # ")
@@ -349,6 +350,8 @@ mod tests {
         assert_eq!(dependencies(&text("Cargo.toml", beside)).len(), 0);
         assert_eq!(dependencies(&text("Cargo.toml", above)).len(), 0);
         assert_eq!(dependencies(&text("Cargo.toml", "[package]\nname = \"x\"\n")).len(), 0);
+        let table = "[workspace.dependencies]\nserde = \"1\"\n";
+        assert_eq!(dependencies(&text("Cargo.toml", table)).len(), 0);
     }
 
     #[test]
