@@ -1,6 +1,7 @@
 //! Runs fuzz targets on random changes of their corpora: `cargo xtask fuzz`.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stderr)] // a tool for developers
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,6 +1,7 @@
 //! The rules and chores of this repository, run by a program: `cargo xtask COMMAND`.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stderr)] // a tool for developers
 
 mod chores;
 mod commands;

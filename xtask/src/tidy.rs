@@ -11,8 +11,6 @@ use crate::{english, imports, interface, library, settings};
 pub const COLUMNS: usize = 100;
 /// The longest source, in lines: a reader finds one thing in one file.
 const LINES: usize = 800;
-/// The longest function, in lines: a screen, and room for a match over many kinds.
-const FUNCTION_LINES: usize = 90;
 /// What counts as source.
 const SOURCES: &[&str] = &[".rs", ".py", ".c", ".cpp", ".h", ".sh"];
 /// The page that explains every variable.
@@ -23,8 +21,7 @@ const HOOKS_PAGE: &str = "docs/hooks.md";
 
 /// All problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
-    let rules =
-        [first_line, columns, words, danger, length, functions, dependencies, english::check];
+    let rules = [first_line, columns, words, danger, length, dependencies, english::check];
     let mut problems: Vec<Problem> =
         texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
     problems.extend(links(texts));
@@ -126,38 +123,6 @@ fn length(text: &Text) -> Vec<Problem> {
         return Vec::new();
     }
     vec![Problem::new(&text.path, lines, format!("{lines} lines, the limit is {LINES}; split it"))]
-}
-
-/// A function fits a screen. Sources are formatted, so it ends at a brace as far in as it starts.
-fn functions(text: &Text) -> Vec<Problem> {
-    if !text.path.ends_with(".rs") {
-        return Vec::new();
-    }
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let mut problems = Vec::new();
-    let mut open: Option<(usize, &str)> = None;
-    for (n, line) in text.lines() {
-        if let Some((start, first)) = open {
-            if line.trim_end() != format!("{}}}", " ".repeat(indent(first))) {
-                continue;
-            }
-            let lines = n + 1 - start;
-            if lines > FUNCTION_LINES {
-                let says = format!("a function of {lines} lines, the limit is {FUNCTION_LINES}");
-                problems.push(Problem::new(&text.path, start, says));
-            }
-            open = None;
-        } else if starts_function(line) && !line.trim_end().ends_with(['}', ';']) {
-            open = Some((n, line));
-        }
-    }
-    problems
-}
-
-fn starts_function(line: &str) -> bool {
-    let mut words = line.split_whitespace();
-    let before = ["const", "async", "extern", "\"C\"", concat!("un", "safe")];
-    words.find(|word| !word.starts_with("pub") && !before.contains(word)) == Some("fn")
 }
 
 /// Each dependency says what it is for, on its line or on the line above. The workspace's table has
@@ -329,16 +294,6 @@ mod tests {
     fn a_long_file_is_found() {
         assert_eq!(length(&text("a.rs", &"x\n".repeat(LINES + 1))).len(), 1);
         assert_eq!(length(&text("a.rs", &"x\n".repeat(LINES))).len(), 0);
-    }
-
-    #[test]
-    fn a_long_function_is_found() {
-        let function =
-            |lines| format!("    pub fn f() {{\n{}    }}\n", "        x();\n".repeat(lines));
-        assert_eq!(functions(&text("a.rs", &function(FUNCTION_LINES - 1))).len(), 1);
-        assert_eq!(functions(&text("a.rs", &function(FUNCTION_LINES - 2))).len(), 0);
-        assert_eq!(functions(&text("a.rs", &function(9).repeat(20))).len(), 0);
-        assert!(starts_function("pub(crate) const fn f() {") && !starts_function("let fn_ = 1;"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `heaptide-synthetic STACKS DIRECTORY [SEED]`: writes a sealed recording of so many stacks.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stderr)] // a tool for developers
 
 use std::path::PathBuf;
 use std::process::ExitCode;

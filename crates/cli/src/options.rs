@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::views::aggregate::GroupBy;

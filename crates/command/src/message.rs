@@ -35,6 +35,7 @@ pub fn usage(answer: &clap::Error) {
 }
 
 /// The one place that writes to standard error; a line of progress is drawn by its library.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
 fn stderr() -> StderrLock<'static> {
     io::stderr().lock()
 }

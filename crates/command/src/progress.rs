@@ -31,7 +31,9 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("heaptide: {msg}, {elapsed}") {
             bar.set_style(style);
         }
-        let drawing = io::stderr().is_terminal().then(|| {
+        #[expect(clippy::disallowed_methods, reason = "nothing is written")]
+        let is_terminal = io::stderr().is_terminal();
+        let drawing = is_terminal.then(|| {
             let (sender, end) = channel();
             let bar = bar.clone();
             let draw = move || {

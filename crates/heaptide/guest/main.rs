@@ -3,6 +3,8 @@
 //! `crates/cli/tests/guests/languages.rs` runs it with the recorder and without; some answers it
 //! checks itself, the rest are read from the recording.
 
+#![allow(clippy::print_stderr)] // its output
+
 mod control;
 mod labels;
 mod monitors;

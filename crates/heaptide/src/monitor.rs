@@ -251,6 +251,7 @@ impl Plugin {
 
     /// Registers what `create` makes of the options of the library that `own` is in. It is called
     /// like the crate that this module is in.
+    #[expect(clippy::print_stderr, reason = "a monitor has no other place for its errors")]
     pub fn start<M: Monitor + 'static>(
         &self,
         own: fn(),

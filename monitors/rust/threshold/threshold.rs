@@ -5,6 +5,8 @@
 //! of 1 MiB or more, for a debugger or a core file; `live=500M,action=snapshot` shows what is live
 //! when 500 MiB are exceeded. `max=BYTES` limits the range from above.
 
+#![allow(clippy::print_stderr)] // its output
+
 use heaptide::{Monitor, OptionsError};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 

@@ -3,6 +3,8 @@
 //! The small programs stand in `tests/programs`, their known numbers in their header comments (the
 //! grammar is in `expectations.rs`). `cargo test -p heaptide-cli --test guests NAME` runs one.
 
+#![allow(clippy::print_stderr)] // the output of a test
+
 mod allocators;
 mod answers;
 mod by_size;
