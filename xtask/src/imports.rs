@@ -29,6 +29,42 @@ const LAYERS: &[(&str, &[&str])] = &[
             "views",
         ],
     ),
+    (
+        "crates/command",
+        &[
+            "values",
+            "growth",
+            "error",
+            "progress",
+            "message",
+            "outcome",
+            "output",
+            "damage",
+            "selection",
+            "chosen",
+            "select",
+            "source",
+            "snapshots",
+            "sql",
+            "entry",
+        ],
+    ),
+    ("crates/control", &["error", "control", "status", "targets", "snapshots", "mover"]),
+    (
+        "crates/cli",
+        &[
+            "private_dir",
+            "library",
+            "monitors",
+            "options",
+            "settings",
+            "place",
+            "guardian",
+            "run",
+            "sql",
+            "commands",
+        ],
+    ),
 ];
 
 /// Imports of a higher folder that exist today, like [`CYCLIC_IMPORTS`].

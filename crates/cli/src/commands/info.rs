@@ -2,14 +2,22 @@
 
 use std::io::{self, Write};
 
+use clap::Args;
 use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::selection::Source;
 use heaptide_command::snapshots::image_of_snapshot;
 use heaptide_command::{output, snapshots, source};
 use heaptide_control::status;
 use heaptide_render::info;
 
-use crate::options::InfoOptions;
+/// `heaptide info`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  heaptide info app.heaptide")]
+pub struct InfoOptions {
+    #[command(flatten)]
+    pub source: Source,
+}
 
 /// Prints the description.
 pub fn info(options: &InfoOptions) -> Outcome {

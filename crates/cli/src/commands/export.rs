@@ -2,13 +2,15 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
-use clap::ValueEnum;
-use heaptide_analysis::model::{Combine, Mode, Process, Recording};
+use clap::{Args, ValueEnum};
+use heaptide_analysis::model::{Combine, Measure, Mode, Process, Recording};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::select::Selected;
+use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::View;
 use heaptide_command::{output, source, values};
 use heaptide_render::flamegraph::{self, Lanes};
@@ -17,8 +19,79 @@ use heaptide_render::{
     callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
 };
 
-use crate::options::{ExportFormat, ExportOptions};
+use crate::options::{Frames, Picture, metric_parser};
 use crate::sql;
+
+/// `heaptide export`.
+#[derive(Args, Debug)]
+#[command(after_help = EXPORT_EXAMPLE)]
+pub struct ExportOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// Format to write
+    #[arg(long, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// Metric to export, for single-metric formats
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true, default_value = "at_peak_bytes")]
+    pub metric: Measure,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub frames: Frames,
+    /// Write one tree or group for each thread (dot, folded, flamegraph, speedscope)
+    #[arg(long, alias = "per-lane")]
+    pub per_thread: bool,
+    /// Append the block count to each stack (folded)
+    #[arg(long)]
+    pub annotate: bool,
+    #[command(flatten)]
+    pub origins: Origins,
+    #[command(flatten)]
+    pub picture: Picture,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const EXPORT_EXAMPLE: &str = "\
+Example:
+  heaptide export app.heaptide --format pprof -o app.pb.gz && go tool pprof -top app.pb.gz
+  heaptide export --format folded --metric live_bytes | flamegraph.pl > live.svg";
+
+/// What `export` writes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportFormat {
+    /// Lines `outermost;…;innermost VALUE` for flamegraph.pl and speedscope
+    Folded,
+    /// SVG flame graph
+    Flamegraph,
+    /// JSON for speedscope.app, with one profile per metric
+    Speedscope,
+    /// For `go tool pprof`, Parca and Pyroscope
+    Pprof,
+    /// JSON for profiler.firefox.com, with native allocations
+    Firefox,
+    /// Call tree or scope tree for Graphviz
+    Dot,
+    /// For callgrind_annotate and KCachegrind
+    Callgrind,
+    /// Trace events for Perfetto and chrome://tracing: timeline, windows, marks
+    Chrome,
+    /// All data, as `heaptide report --format json` prints it
+    Json,
+    /// Table of sites
+    Csv,
+    /// Self-contained web page
+    Html,
+    /// For ms_print and massif-visualizer
+    Massif,
+    /// Directory of Parquet files for DuckDB, pandas, polars and Spark (requires heaptide-sql)
+    Parquet,
+}
 
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Outcome {

@@ -5,16 +5,30 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use heaptide_analysis::files::input;
 use heaptide_analysis::text::of_path;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
-use heaptide_command::output;
+use heaptide_command::{output, values};
 
 use crate::library;
-use crate::options::SdkOptions;
+
+/// `heaptide sdk`.
+#[derive(Args, Debug)]
+#[command(after_help = SDK_EXAMPLE)]
+pub struct SdkOptions {
+    /// Directory to install to, created if missing [default: list the files]
+    #[arg(value_name = "DIR", value_parser = values::directory())]
+    pub directory: Option<PathBuf>,
+}
+
+const SDK_EXAMPLE: &str = "\
+Example:
+  heaptide sdk ~/heaptide && export PKG_CONFIG_PATH=~/heaptide/lib/pkgconfig
+  cc app.c $(pkg-config --cflags --libs heaptide)";
 
 /// Headers, monitors, the Rust crate and the Python package, by the path below the directory.
 static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));

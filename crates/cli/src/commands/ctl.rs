@@ -1,14 +1,72 @@
 //! `heaptide ctl`: controls running programs through the headers of their live profiles.
 
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
 use heaptide_analysis::text::of_path;
-use heaptide_command::error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{FAILED, Outcome, Stop};
-use heaptide_command::output;
+use heaptide_command::{error, output, values};
 use heaptide_control::{Answer, Control, Error, Threshold, Wait, status, targets};
 use heaptide_format::Request;
 
-use crate::options::{Action, CtlOptions};
+/// `heaptide ctl`.
+#[derive(Args, Debug)]
+#[command(after_help = CTL_EXAMPLE, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(override_usage = "heaptide ctl [OPTIONS] <REC|PID> <ACTION>")]
+pub struct CtlOptions {
+    /// Recording (controls all its running processes), or a process id
+    #[arg(value_name = "REC|PID")]
+    pub target: PathBuf,
+    /// Control only this process of the recording
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+const CTL_EXAMPLE: &str = "\
+Example:
+  heaptide ctl app.heaptide snapshot \"before the load\"
+  heaptide ctl 4711 off
+
+The program handles a request at its next allocation; snapshot, on and off do not wait for that.";
+
+/// What `ctl` does.
+#[derive(Subcommand, Debug)]
+pub enum Action {
+    /// Enable recording
+    On,
+    /// Disable recording; frees of recorded blocks are still counted
+    Off,
+    /// Take a snapshot, even if the program is stopped or idle
+    Snapshot {
+        /// Name of the snapshot
+        name: Option<String>,
+    },
+    /// Add a mark to the timeline
+    Mark {
+        /// Name of the mark
+        name: String,
+    },
+    /// Record stacks only for requests of at least this many bytes; 0 for all
+    Threshold {
+        /// Bytes, such as 4096, 4K or 1M
+        #[arg(value_parser = values::bytes)]
+        bytes: u64,
+        /// Record stacks for requests below BYTES instead
+        #[arg(long)]
+        below: bool,
+    },
+    /// Reset the counters: reports count from now on
+    Reset,
+    /// Publish the counters that threads hold back, and add a timeline sample
+    Flush,
+    /// Show the recording state, stack threshold, snapshots and marks
+    Status,
+}
 
 /// Processes that are asked at the same time: each may take its time to answer.
 const AT_ONCE: usize = 64;

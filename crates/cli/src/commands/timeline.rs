@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
 use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_analysis::selection::filter::Filter;
@@ -10,13 +11,47 @@ use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::progress::Progress;
 use heaptide_command::select::Selected;
-use heaptide_command::selection::{Source, Which};
+use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::snapshots::{self, image_of, image_of_snapshot};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{damage, output, source};
 use heaptide_render::timeline::{self, Moment};
 
-use crate::options::{TimelineFormat, TimelineOptions};
+/// `heaptide timeline`.
+#[derive(Args, Debug)]
+#[command(after_help = TIMELINE_EXAMPLE)]
+pub struct TimelineOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// Output format: text with a chart, json or csv with the samples
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: TimelineFormat,
+    /// Plot live bytes of matching sites across snapshots
+    #[arg(long, value_name = "[KIND:]REGEX")]
+    pub site: Option<String>,
+    /// Draw N columns wide [default: width of the terminal, or 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(32..=1012))]
+    pub width: Option<u16>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const TIMELINE_EXAMPLE: &str = "\
+Example:
+  heaptide timeline app.heaptide
+  heaptide run --snapshot-every 1s -o app.heaptide -- ./app
+  heaptide timeline app.heaptide --site Cache::insert";
+
+/// Output formats of `timeline`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimelineFormat {
+    /// Chart
+    Text,
+    /// Samples, marks, windows and snapshots
+    Json,
+    /// Samples, one per line
+    Csv,
+}
 
 /// Columns where there is no terminal to ask.
 const WIDTH: usize = 100;

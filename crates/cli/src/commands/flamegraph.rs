@@ -3,13 +3,50 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+use heaptide_analysis::model::Measure;
 use heaptide_analysis::text::of_path;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::View;
 use heaptide_command::{output, source};
 use heaptide_render::flamegraph::{self, Lanes};
 
-use crate::options::FlamegraphOptions;
+use crate::options::{Frames, Picture, metric_parser};
+
+/// `heaptide flamegraph`.
+#[derive(Args, Debug)]
+#[command(after_help = FLAMEGRAPH_EXAMPLE)]
+pub struct FlamegraphOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// File to write, - for standard output [default: REC-name.svg beside the recording]
+    #[arg(short, long, value_name = "FILE.svg")]
+    pub output: Option<PathBuf>,
+    /// Metric shown as the width of boxes
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true, default_value = "at_peak_bytes")]
+    pub metric: Measure,
+    #[command(flatten)]
+    pub frames: Frames,
+    /// Draw one graph for each thread, on a box with its name
+    #[arg(long, alias = "per-lane")]
+    pub per_thread: bool,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub origins: Origins,
+    #[command(flatten)]
+    pub picture: Picture,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const FLAMEGRAPH_EXAMPLE: &str = "\
+Example:
+  heaptide flamegraph app.heaptide -o leaks.svg --metric live_bytes
+  heaptide flamegraph app.heaptide --bottom-up --icicle --width 2400 --title \"Who allocates\"";
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {

@@ -1,11 +1,29 @@
 //! `heaptide peak`: what was live when most was live.
 
+use clap::Args;
 use heaptide_analysis::model::Measure;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::selection::{Selection, Source};
 use heaptide_command::{output, source};
 use heaptide_render::peak;
 
-use crate::options::{Format, PeakOptions};
+use crate::options::Format;
+
+/// `heaptide peak`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  heaptide peak app.heaptide --top 20")]
+pub struct PeakOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// Output format: text for reading, json with all sites
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show at most N rows
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
 
 /// Prints the peak.
 pub fn peak(options: &PeakOptions) -> Outcome {

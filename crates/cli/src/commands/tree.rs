@@ -2,13 +2,49 @@
 
 use std::num::NonZeroUsize;
 
+use clap::Args;
+use heaptide_analysis::model::Measure;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Depth, View};
 use heaptide_command::{output, source};
 use heaptide_render::{scopes, tree};
 
-use crate::options::TreeOptions;
+use crate::options::metric_parser;
+
+/// `heaptide tree`.
+#[derive(Args, Debug)]
+#[command(after_help = TREE_EXAMPLE)]
+pub struct TreeOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// Metric to show
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true, default_value = "at_peak_bytes")]
+    pub metric: Measure,
+    /// Show allocating functions first, with their callers below them
+    #[arg(long, conflicts_with = "scopes")]
+    pub bottom_up: bool,
+    /// Show the tree of scopes instead of functions
+    #[arg(long)]
+    pub scopes: bool,
+    /// Show one tree for each thread
+    #[arg(long, alias = "per-lane", requires = "scopes")]
+    pub per_thread: bool,
+    /// Omit branches below this percentage of the total
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub min_percent: f64,
+    #[command(flatten)]
+    pub origins: Origins,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const TREE_EXAMPLE: &str = "\
+Example:
+  heaptide tree app.heaptide --bottom-up --metric live_bytes --min-percent 2
+  heaptide tree app.heaptide --scopes --per-thread";
 
 /// Prints the tree.
 pub fn tree(options: &TreeOptions) -> Outcome {

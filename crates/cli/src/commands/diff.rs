@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Measure, Mode, Process};
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
 use heaptide_command::damage::Listed;
@@ -11,7 +12,7 @@ use heaptide_command::growth::Limit;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::Source;
+use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{output, source};
 use heaptide_render::diff::graph::{self, Drawing, Scale};
@@ -20,7 +21,90 @@ use heaptide_render::diff::{self, Rows, json, text};
 use heaptide_render::frames::file_name;
 use heaptide_render::quantity::amount;
 
-use crate::options::{DiffBy, DiffFormat, DiffOptions, Widths};
+use crate::options::metric_parser;
+
+/// `heaptide diff`.
+#[derive(Args, Debug)]
+#[command(after_help = DIFF_EXAMPLE)]
+pub struct DiffOptions {
+    /// Baseline recording, or a profile in it; REC@N is snapshot N of REC
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+    /// Recording to compare with it, in the same form
+    #[arg(value_name = "B")]
+    pub after: PathBuf,
+    /// Metric to compare [default: at_peak_bytes]
+    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
+        hide_possible_values = true)]
+    pub metric: Option<Measure>,
+    /// Show one row for each KIND [default: function, or scope without stacks]
+    #[arg(long, value_name = "KIND")]
+    pub by: Option<DiffBy>,
+    /// Output format: text for reading, json with all changed rows, svg as a flame graph
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: DiffFormat,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+    /// Show at most N rows [default: 20, all in json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Exit with status 1 if the total grew by more than LIMIT, such as 5%, 4096, 64K or 1M
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_above: Option<Limit>,
+    /// Recording whose values are the widths of boxes [default: after]
+    #[arg(long, value_name = "SIDE")]
+    pub widths: Option<Widths>,
+    /// Scale the values of A to the total of B, to show changes in proportion
+    #[arg(long)]
+    pub normalize: bool,
+    /// Count from the start of the program, ignoring resets
+    #[arg(long)]
+    pub from_start: bool,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const DIFF_EXAMPLE: &str = "\
+Example:
+  heaptide diff before.heaptide after.heaptide --metric live_bytes
+  heaptide diff main.heaptide branch.heaptide --fail-above 5%
+  heaptide diff app.heaptide@1 app.heaptide@2 --by stack --metric live_bytes
+  heaptide diff before.heaptide after.heaptide --format svg -o change.svg";
+
+/// What a row of a difference stands for.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiffBy {
+    /// A function
+    Function,
+    /// A whole stack
+    Stack,
+    /// A scope path
+    Scope,
+}
+
+/// Output formats of `diff`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiffFormat {
+    /// For reading
+    Text,
+    /// All changed rows, for scripts
+    Json,
+    /// Differential flame graph
+    Svg,
+}
+
+/// Whose values are the widths of boxes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Widths {
+    /// Values of A: shows memory that is gone
+    Before,
+    /// Values of B: shows memory that is new
+    After,
+}
 
 /// Compares them, and says whether the measure grew by too much.
 pub fn diff(options: &DiffOptions) -> Outcome {

@@ -1,16 +1,44 @@
 //! `heaptide leaks`: what was never freed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use heaptide_analysis::files::input;
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS};
+use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{output, source};
 use heaptide_render::leaks;
 
-use crate::options::{Format, LeaksOptions};
+use crate::options::Format;
+
+/// `heaptide leaks`.
+#[derive(Args, Debug)]
+#[command(after_help = LEAKS_EXAMPLE)]
+pub struct LeaksOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// File of suppressions in the format of LeakSanitizer (`leak:PATTERN`). Can be repeated
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Vec<PathBuf>,
+    /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
+    #[arg(long)]
+    pub no_built_in: bool,
+    /// Output format: text for reading, json with all leaks
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show at most N leaks
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const LEAKS_EXAMPLE: &str = "\
+Example:
+  heaptide leaks app.heaptide --suppressions known-leaks.txt || echo \"new leaks\"";
 
 /// The largest file of suppressions that is read, in bytes.
 const FILE_LIMIT: u64 = 16 << 20;

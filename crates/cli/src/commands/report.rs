@@ -1,16 +1,82 @@
 //! `heaptide report`: the page, one table, or everything as JSON.
 
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::model::Measure;
+use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::select::{self, Selected};
-use heaptide_command::selection::Which;
+use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::source::View;
 use heaptide_command::{output, source};
 use heaptide_render::{json, origins, table, text};
 
-use crate::options::{Format, ReportOptions, Rows};
+use crate::options::{Format, HELP_COLUMNS, metric_parser};
+
+/// `heaptide report`.
+#[derive(Args, Debug)]
+#[command(after_help = report_help())]
+pub struct ReportOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// Output format: text for reading, json with all sites and metrics
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Sort rows by this metric [default: at_peak_bytes]
+    #[arg(long, value_name = "METRIC", value_parser = metric_parser(), hide_possible_values = true)]
+    pub sort: Option<Measure>,
+    /// Show at most N rows [default: 5 per section, 20 in a table, all in json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Show one table with a row for each KIND instead of the report
+    #[arg(long, value_name = "KIND", value_parser = by_parser())]
+    pub by: Option<Rows>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+const REPORT_EXAMPLE: &str = "\
+Example:
+  heaptide report app.heaptide --by function --sort temporary --top 20";
+
+/// The example, and the metrics in lines that fit.
+fn report_help() -> String {
+    let mut help = format!("{REPORT_EXAMPLE}\n\nMetrics:\n ");
+    let mut column = 1;
+    for measure in Measure::all() {
+        let width = 1 + measure.name().len();
+        if column + width > HELP_COLUMNS {
+            help.push_str("\n ");
+            column = 1;
+        }
+        help.push_str(&format!(" {measure}"));
+        column += width;
+    }
+    help
+}
+
+/// What a row of a report stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// Groups of a process's sites.
+    Sites(GroupBy),
+    /// Groups of a recording's processes.
+    Processes(Origin),
+}
+
+/// A kind of rows by its name.
+fn by_parser() -> impl TypedValueParser<Value = Rows> {
+    let sites = GroupBy::all().iter().map(|by| match by {
+        GroupBy::Lane => PossibleValue::new(by.name()).alias(GroupBy::FORMER_LANE),
+        by => PossibleValue::new(by.name()),
+    });
+    let processes = Origin::all().iter().map(|by| PossibleValue::new(by.name()));
+    PossibleValuesParser::new(sites.chain(processes)).try_map(|name| {
+        name.parse().map(Rows::Processes).or_else(|_| name.parse().map(Rows::Sites))
+    })
+}
 
 /// Prints the report.
 pub fn report(options: &ReportOptions) -> Outcome {

@@ -1,14 +1,36 @@
 //! `heaptide merge`: recordings of several processes, ranks or runs put together.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use heaptide_analysis::recording::merge::{Doing, merge as merge_recordings};
 use heaptide_analysis::recording::metadata::{self, Metadata};
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::progress::Progress;
+use heaptide_command::values;
 
 use crate::guardian::Guardian;
-use crate::options::MergeOptions;
 use crate::place::Place;
+
+/// `heaptide merge`.
+#[derive(Args, Debug)]
+#[command(after_help = MERGE_EXAMPLE)]
+pub struct MergeOptions {
+    /// Recordings to merge
+    #[arg(value_name = "REC", required = true)]
+    pub recordings: Vec<PathBuf>,
+    /// Recording to write, a directory
+    #[arg(short, long, value_name = "REC", value_parser = values::directory())]
+    pub output: PathBuf,
+    /// Replace an existing recording
+    #[arg(long)]
+    pub force: bool,
+}
+
+const MERGE_EXAMPLE: &str = "\
+Example:
+  heaptide merge node*/app.heaptide -o all.heaptide && heaptide report all.heaptide --by rank";
 
 /// Copies them and says what there is.
 pub fn merge(options: &MergeOptions) -> Outcome {

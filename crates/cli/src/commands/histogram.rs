@@ -1,0 +1,46 @@
+//! `heaptide histogram`: how many blocks of which sizes.
+
+use clap::Args;
+use heaptide_analysis::model::Measure;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::selection::{Selection, Source};
+use heaptide_command::{output, source};
+use heaptide_render::histogram;
+
+use crate::options::{Format, metric_parser};
+
+/// `heaptide histogram`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  heaptide histogram app.heaptide")]
+pub struct HistogramOptions {
+    #[command(flatten)]
+    pub source: Source,
+    /// Output format: text with bars, json with the numbers
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show at most N exact sizes [default: 20 as text, all as json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Sort exact sizes by this metric
+    #[arg(long, value_name = "METRIC", value_parser = metric_parser(), hide_possible_values = true,
+        default_value = "allocations")]
+    pub sort: Measure,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Prints the sizes.
+pub fn histogram(options: &HistogramOptions) -> Outcome {
+    let selected = source::open(&options.source, &options.selection)?;
+    let view = histogram::View { sort: options.sort, top: options.top };
+    match options.format {
+        Format::Json => {
+            output::print(|out| histogram::json(out, &selected.recording, selected.pid, &view))?
+        }
+        Format::Text => {
+            let process = selected.largest(Measure::Allocations)?;
+            output::print_page(|out| histogram::write(out, process, &view))?;
+        }
+    }
+    Ok(())
+}

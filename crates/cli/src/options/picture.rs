@@ -1,0 +1,77 @@
+//! What stacks consist of, and how flame graphs are drawn.
+
+use clap::Args;
+use heaptide_analysis::model::Measure;
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_command::selection::Origins;
+use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
+
+/// What stacks are of.
+#[derive(Args, Debug, Default)]
+pub struct Frames {
+    /// Show scopes instead of functions
+    #[arg(long, conflicts_with = "scopes_and_stacks")]
+    pub scopes: bool,
+    /// Show scopes as outer frames of the functions that allocate in them
+    #[arg(long)]
+    pub scopes_and_stacks: bool,
+}
+
+impl Frames {
+    /// What is inside the scopes; none where scopes are no frames.
+    pub fn in_scopes(&self) -> Option<Inside> {
+        match (self.scopes, self.scopes_and_stacks) {
+            (true, _) => Some(Inside::Nothing),
+            (_, true) => Some(Inside::Functions),
+            _ => None,
+        }
+    }
+
+    /// Where joined processes are kept apart.
+    pub fn apart(&self, origins: &Origins) -> Apart {
+        match self.in_scopes() {
+            Some(_) => origins.in_scopes(),
+            None => origins.in_stacks(),
+        }
+    }
+}
+
+/// How a flame graph is drawn.
+#[derive(Args, Debug)]
+pub struct Picture {
+    /// Draw outermost functions at the top
+    #[arg(long, help_heading = FLAME_GRAPHS)]
+    pub icicle: bool,
+    /// Draw allocating functions at the root and their callers on top of them
+    #[arg(long, help_heading = FLAME_GRAPHS)]
+    pub bottom_up: bool,
+    /// Width of the image [default: the width of its window]
+    #[arg(long, value_name = "PIXELS", help_heading = FLAME_GRAPHS,
+        value_parser = clap::value_parser!(u32).range(300..=100_000))]
+    pub width: Option<u32>,
+    /// Title [default: command line and metric]
+    #[arg(long, value_name = "TEXT", help_heading = FLAME_GRAPHS)]
+    pub title: Option<String>,
+}
+
+const FLAME_GRAPHS: &str = "Flame graphs";
+
+impl Picture {
+    /// Whether anything of it is asked for.
+    pub fn is_asked_for(&self) -> bool {
+        self.icicle || self.bottom_up || self.width.is_some() || self.title.is_some()
+    }
+
+    /// The drawing it describes.
+    pub fn drawing(&self, measure: Measure, lanes: Lanes) -> Drawing {
+        Drawing {
+            measure,
+            order: if self.bottom_up { Order::Callers } else { Order::Calls },
+            lanes,
+            outermost: if self.icicle { Outermost::Top } else { Outermost::Bottom },
+            width: self.width,
+            title: self.title.clone(),
+        }
+    }
+}
