@@ -33,8 +33,7 @@ impl Front for Embedded {
 
     #[inline(always)]
     fn usable_at_hand(_: Address) -> Option<u64> {
-        // SAFETY: the thread's own block.
-        Some(unsafe { (*tls()).usable })
+        Some(tls().usable.get())
     }
 }
 
@@ -75,8 +74,7 @@ fn usable(block: Address) -> u64 {
 /// handler that comes now finds the thread inside.
 #[inline(always)]
 pub fn note_usable(_: &Inside, usable: u64) {
-    // SAFETY: the thread's own block.
-    unsafe { (*tls()).usable = usable };
+    tls().usable.set(usable);
 }
 
 /// Keeps a block's size; its site is kept by who records it.

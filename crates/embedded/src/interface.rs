@@ -99,13 +99,13 @@ pub fn interface() -> Option<*const c_void> {
 /// one that cannot be recorded just now.
 fn ask_allocator() {
     let layout = Layout::new::<u64>();
-    // SAFETY: the thread's own block; a block that is freed as it was allocated.
+    let busy = tls().busy.replace(1);
+    // SAFETY: a block that is freed as it was allocated.
     unsafe {
-        let busy = core::mem::replace(&mut (*tls()).busy, 1);
         let block = core::hint::black_box(alloc::alloc::alloc(layout));
         if !block.is_null() {
             alloc::alloc::dealloc(block, layout);
         }
-        (*tls()).busy = busy;
     }
+    tls().busy.set(busy);
 }

@@ -132,7 +132,6 @@ pub fn aligned(alignment: usize, size: usize) -> Address {
 #[cold]
 fn is_retry(entry: Entry) -> bool {
     let forms = [&REAL_NEW, &REAL_NEW_ARRAY, &REAL_NEW_ALIGNED, &REAL_NEW_ARRAY_ALIGNED];
-    // SAFETY: the thread's own block.
-    let again = unsafe { core::mem::take(&mut (*tls()).retry_sp) } == entry.sp;
+    let again = tls().retry_sp.take() == entry.sp;
     again || forms.iter().any(|form| form.holds(entry.caller()))
 }

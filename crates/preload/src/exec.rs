@@ -412,8 +412,7 @@ impl Memory {
     fn acquire(bytes: usize) -> Option<Memory> {
         let bytes = size_of::<Head>() + bytes;
         let me = kernel::gettid();
-        // SAFETY: the thread's own block.
-        let kept = unsafe { (*tls()).exec_memory } as *mut Head;
+        let kept = tls().exec_memory.get() as *mut Head;
         // SAFETY: null, or the thread's own memory.
         let head = unsafe { kept.as_ref() };
         let is_kept = match head {
@@ -433,8 +432,7 @@ impl Memory {
         };
         let start = kernel::map_private(bytes) as *mut Head;
         if is_kept {
-            // SAFETY: the thread's own block.
-            unsafe { (*tls()).exec_memory = start as *mut u8 };
+            tls().exec_memory.set(start as *mut u8);
         }
         if start.is_null() {
             return None;
@@ -469,7 +467,7 @@ impl Memory {
 pub fn give_back() {
     // SAFETY: the thread's own block, and its memory, which nothing uses any more.
     unsafe {
-        let kept = core::mem::replace(&mut (*tls()).exec_memory, core::ptr::null_mut());
+        let kept = tls().exec_memory.replace(core::ptr::null_mut());
         let kept = kept as *mut Head;
         if !kept.is_null() {
             kernel::unmap(kept as *mut u8, (*kept).bytes);

@@ -63,8 +63,7 @@ pub extern "C" fn new_aligned_array_body(
 #[inline(always)]
 fn expect_retry(block: Address, sp: u64) -> Address {
     if block.is_null() {
-        // SAFETY: the thread's own block.
-        unsafe { (*tls()).retry_sp = sp };
+        tls().retry_sp.set(sp);
     }
     block
 }

@@ -32,8 +32,8 @@ pub fn pause(lane: &mut LaneState, whole_process: bool) {
         process().header().control.fetch_add(CONTROL_PAUSE, AcqRel);
         return;
     }
-    // SAFETY: the thread's own block.
-    unsafe { (*tls()).paused += 1 };
+    let paused = &tls().paused;
+    paused.set(paused.get() + 1);
     lane.flag(FLAG_PAUSED, true);
 }
 
@@ -45,12 +45,9 @@ pub fn resume(lane: &mut LaneState, whole_process: bool) {
         let _ = control.fetch_update(AcqRel, Acquire, less);
         return;
     }
-    // SAFETY: the thread's own block.
-    unsafe {
-        let paused = &mut (*tls()).paused;
-        *paused = paused.saturating_sub(1);
-        if *paused == 0 {
-            lane.flag(FLAG_PAUSED, false);
-        }
+    let paused = &tls().paused;
+    paused.set(paused.get().saturating_sub(1));
+    if paused.get() == 0 {
+        lane.flag(FLAG_PAUSED, false);
     }
 }

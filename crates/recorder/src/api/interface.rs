@@ -6,7 +6,7 @@
 use crate::api::regions::{self, Block, Label};
 use crate::api::{control, monitors, windows};
 use crate::event::inside::{Entry, Inside, here};
-use crate::event::lane::LaneState;
+use crate::event::lane::{self, LaneState};
 use crate::event::marks::{self, Patience};
 use crate::event::monitors::{Monitor, is_calling};
 use crate::event::process::{State, process};
@@ -19,8 +19,9 @@ use crate::store::names::{self, Value};
 use crate::store::scopes;
 use crate::sys::front::Front;
 use crate::sys::options::Options;
-use crate::sys::tls::tls;
 use core::arch::naked_asm;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use heaptide_format::{MarkKind, Mode};
 
 /// Calls a macro with the names of all functions, in the order of `struct heaptide_interface`. Each
@@ -72,23 +73,37 @@ macro_rules! interface_functions {
     };
 }
 
-/// The bytes that a caller points at.
-///
-/// # Safety
-/// `text` has `length` readable bytes, or is null.
-unsafe fn bytes<'a>(text: *const u8, length: usize) -> &'a [u8] {
-    // SAFETY: as promised.
-    if text.is_null() { b"" } else { unsafe { core::slice::from_raw_parts(text, length) } }
+/// An array as a C caller passes it: a pointer and a length. By the calling conventions of x86-64
+/// and aarch64 a struct of two words is passed as two arguments are, where both have a register.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Array<'a, T> {
+    data: *const T,
+    length: usize,
+    lent: PhantomData<&'a [T]>,
 }
 
+/// A text, which need not end with a zero byte.
+type Text<'a> = Array<'a, u8>;
+
+impl<'a, T> Array<'a, T> {
+    /// Returns what the caller points at; nothing for null.
+    fn get(self) -> &'a [T] {
+        if self.data.is_null() {
+            return &[];
+        }
+        // SAFETY: the interface's contract: that many can be read, and stay as they are meanwhile.
+        unsafe { core::slice::from_raw_parts(self.data, self.length) }
+    }
+}
+
+/// Where a caller wants a value; perhaps nowhere.
+type Place<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
 /// The attribute that a caller means.
-///
-/// # Safety
-/// As [`bytes`].
 #[inline(always)]
-unsafe fn attribute_of<'a>(attribute: *const u8, length: usize) -> &'a [u8] {
-    // SAFETY: as promised.
-    if attribute.is_null() { names::REGION } else { unsafe { bytes(attribute, length) } }
+fn attribute_of(attribute: Text<'_>) -> &[u8] {
+    if attribute.data.is_null() { names::REGION } else { attribute.get() }
 }
 
 /// Does something with the thread's lane; the default if there is none, or it is in use.
@@ -106,8 +121,7 @@ fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
     if let Some(mut inside) = Inside::enter::<F>(here()) {
         return act(inside.lane().index());
     }
-    // SAFETY: the thread's own lane, which is only read.
-    match unsafe { ((*tls()).lane as *const LaneState).as_ref() } {
+    match lane::of_thread() {
         Some(lane) if is_calling(lane) => act(lane.index()),
         _ => R::default(),
     }
@@ -141,33 +155,17 @@ pub extern "C" fn recording<F: Front>() -> i32 {
     (process().state() == State::Active) as i32
 }
 
-pub unsafe extern "C" fn intern<F: Front>(
-    attribute: *const u8,
-    attribute_length: usize,
-    value: *const u8,
-    value_length: usize,
-) -> u32 {
-    // SAFETY: the interface's contract.
-    let value = Value::Text(unsafe { bytes(value, value_length) });
-    // SAFETY: as above.
-    unsafe { intern_value::<F>(attribute, attribute_length, value) }
+pub extern "C" fn intern<F: Front>(attribute: Text<'_>, value: Text<'_>) -> u32 {
+    intern_value::<F>(attribute, Value::Text(value.get()))
 }
 
-pub unsafe extern "C" fn intern_int<F: Front>(
-    attribute: *const u8,
-    attribute_length: usize,
-    value: i64,
-) -> u32 {
-    // SAFETY: the interface's contract.
-    unsafe { intern_value::<F>(attribute, attribute_length, Value::Number(value)) }
+pub extern "C" fn intern_int<F: Front>(attribute: Text<'_>, value: i64) -> u32 {
+    intern_value::<F>(attribute, Value::Number(value))
 }
 
-/// # Safety
-/// As [`bytes`].
 #[inline(always)]
-unsafe fn intern_value<F: Front>(attribute: *const u8, length: usize, value: Value<'_>) -> u32 {
-    // SAFETY: as promised.
-    let attribute = unsafe { attribute_of(attribute, length) };
+fn intern_value<F: Front>(attribute: Text<'_>, value: Value<'_>) -> u32 {
+    let attribute = attribute_of(attribute);
     if process().state() != State::Active && recording::<F>() == 0 {
         return 0;
     }
@@ -182,27 +180,13 @@ pub extern "C" fn scope_end<F: Front>(name: u32) {
     with_sites::<F, _>(|lane| scopes::end(&mut lane.place, names::id(name)));
 }
 
-pub unsafe extern "C" fn scope_begin_named<F: Front>(
-    attribute: *const u8,
-    attribute_length: usize,
-    value: *const u8,
-    value_length: usize,
-) {
-    // SAFETY: the interface's contract.
-    let (attribute, value) =
-        unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
+pub extern "C" fn scope_begin_named<F: Front>(attribute: Text<'_>, value: Text<'_>) {
+    let (attribute, value) = (attribute_of(attribute), value.get());
     with_sites::<F, _>(|lane| scopes::begin_named(&mut lane.place, attribute, value));
 }
 
-pub unsafe extern "C" fn scope_end_named<F: Front>(
-    attribute: *const u8,
-    attribute_length: usize,
-    value: *const u8,
-    value_length: usize,
-) {
-    // SAFETY: the interface's contract.
-    let (attribute, value) =
-        unsafe { (attribute_of(attribute, attribute_length), bytes(value, value_length)) };
+pub extern "C" fn scope_end_named<F: Front>(attribute: Text<'_>, value: Text<'_>) {
+    let (attribute, value) = (attribute_of(attribute), value.get());
     with_sites::<F, _>(|lane| scopes::end_named(&mut lane.place, attribute, value));
 }
 
@@ -218,23 +202,14 @@ pub extern "C" fn set_context<F: Front>(context: u64) -> u64 {
     })
 }
 
-pub unsafe extern "C" fn label<F: Front>(
+pub extern "C" fn label<F: Front>(
     address: u64,
-    label: *const u8,
-    label_length: usize,
+    label: Text<'_>,
     element_bytes: usize,
-    dimensions: *const usize,
-    dimension_count: usize,
+    dimensions: Array<'_, usize>,
     region_bytes: usize,
 ) -> i32 {
-    // SAFETY: the interface's contract.
-    let (name, dimensions) = unsafe {
-        let some = !dimensions.is_null() && dimension_count > 0;
-        let given =
-            if some { core::slice::from_raw_parts(dimensions, dimension_count) } else { &[] };
-        (bytes(label, label_length), given)
-    };
-    let label = Label { name, element_bytes, dimensions };
+    let label = Label { name: label.get(), element_bytes, dimensions: dimensions.get() };
     with_regions::<F>(|lane| regions::label(lane, address, &label, region_bytes as u64)) as i32
 }
 
@@ -242,19 +217,12 @@ pub extern "C" fn unlabel<F: Front>(address: u64) -> i32 {
     with_regions::<F>(|lane| regions::unlabel(lane, address)) as i32
 }
 
-pub unsafe extern "C" fn resolve<F: Front>(address: u64, out: *mut Block) -> i32 {
-    let Some(block) = with_sites::<F, _>(|_| regions::resolve(address)) else {
-        return 0;
-    };
-    // SAFETY: the interface's contract.
-    unsafe { out.write(block) };
-    1
+pub extern "C" fn resolve<F: Front>(address: u64, out: Place<'_, Block>) -> i32 {
+    hand_out(with_sites::<F, _>(|_| regions::resolve(address)), out)
 }
 
-pub unsafe extern "C" fn pool<F: Front>(name: *const u8, length: usize) -> u32 {
-    // SAFETY: the interface's contract.
-    let name = unsafe { bytes(name, length) };
-    with_sites::<F, _>(|_| names::intern(names::POOL, Value::Text(name)))
+pub extern "C" fn pool<F: Front>(name: Text<'_>) -> u32 {
+    with_sites::<F, _>(|_| names::intern(names::POOL, Value::Text(name.get())))
 }
 
 pub extern "C" fn pool_add<F: Front>(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
@@ -335,63 +303,44 @@ pub extern "C" fn pool_freed<F: Front>(block: u64) -> i32 {
     with_regions::<F>(|lane| regions::pool_freed(lane, block)) as i32
 }
 
-pub unsafe extern "C" fn window_begin<F: Front>(name: *const u8, length: usize) -> u32 {
-    // SAFETY: the interface's contract.
-    let name = unsafe { bytes(name, length) };
-    with_lane::<F, _>(|lane| windows::begin(lane, name))
+pub extern "C" fn window_begin<F: Front>(name: Text<'_>) -> u32 {
+    with_lane::<F, _>(|lane| windows::begin(lane, name.get()))
 }
 
-/// Hands figures out, if there are any and somebody wants them.
-///
-/// # Safety
-/// `out` has room for figures, or is null.
-unsafe fn hand_out(figures: Option<Figures>, out: *mut Figures) -> i32 {
-    if let Some(figures) = figures
-        && !out.is_null()
-    {
-        // SAFETY: as promised.
-        unsafe { out.write(figures) };
+/// Writes a value, if there is one and the caller wants it; whether there is one.
+fn hand_out<T>(value: Option<T>, out: Place<'_, T>) -> i32 {
+    let there_is = value.is_some();
+    if let (Some(value), Some(out)) = (value, out) {
+        out.write(value);
     }
-    figures.is_some() as i32
+    there_is as i32
 }
 
-pub unsafe extern "C" fn window_end<F: Front>(window: u32, out: *mut Figures) -> i32 {
-    // SAFETY: the interface's contract.
-    unsafe { hand_out(with_lane::<F, _>(|lane| windows::end(lane, window)), out) }
+pub extern "C" fn window_end<F: Front>(window: u32, out: Place<'_, Figures>) -> i32 {
+    hand_out(with_lane::<F, _>(|lane| windows::end(lane, window)), out)
 }
 
-pub unsafe extern "C" fn window_figures<F: Front>(window: u32, out: *mut Figures) -> i32 {
-    // SAFETY: the interface's contract.
-    unsafe { hand_out(with_lane::<F, _>(|lane| windows::figures(lane, window)), out) }
+pub extern "C" fn window_figures<F: Front>(window: u32, out: Place<'_, Figures>) -> i32 {
+    hand_out(with_lane::<F, _>(|lane| windows::figures(lane, window)), out)
 }
 
-pub unsafe extern "C" fn measure_begin<F: Front>(measurement: *mut Measurement) {
-    // SAFETY: the interface's contract.
-    let measurement = unsafe { &mut *measurement };
+pub extern "C" fn measure_begin<F: Front>(measurement: &mut Measurement) {
     with_lane::<F, _>(|lane| thread_measure::begin(lane, measurement));
 }
 
-pub unsafe extern "C" fn measure_end<F: Front>(
-    measurement: *mut Measurement,
-    out: *mut Figures,
+pub extern "C" fn measure_end<F: Front>(
+    measurement: &mut Measurement,
+    out: Place<'_, Figures>,
 ) -> i32 {
-    // SAFETY: the interface's contract.
-    unsafe {
-        let measurement = &mut *measurement;
-        hand_out(with_lane::<F, _>(|lane| thread_measure::end(lane, measurement)), out)
-    }
+    hand_out(with_lane::<F, _>(|lane| thread_measure::end(lane, measurement)), out)
 }
 
-pub unsafe extern "C" fn mark<F: Front>(name: *const u8, length: usize) {
-    // SAFETY: the interface's contract.
-    let name = unsafe { bytes(name, length) };
-    with_lane_index::<F, _>(|lane| marks::mark(name, MarkKind::Mark, lane, 0));
+pub extern "C" fn mark<F: Front>(name: Text<'_>) {
+    with_lane_index::<F, _>(|lane| marks::mark(name.get(), MarkKind::Mark, lane, 0));
 }
 
-pub unsafe extern "C" fn snapshot<F: Front>(name: *const u8, length: usize) -> u32 {
-    // SAFETY: the interface's contract.
-    let name = unsafe { bytes(name, length) };
-    with_lane_index::<F, _>(|lane| marks::snapshot(name, lane, Patience::Waits))
+pub extern "C" fn snapshot<F: Front>(name: Text<'_>) -> u32 {
+    with_lane_index::<F, _>(|lane| marks::snapshot(name.get(), lane, Patience::Waits))
 }
 
 pub extern "C" fn turn<F: Front>(on: i32) {
@@ -425,33 +374,26 @@ pub extern "C" fn flush<F: Front>() {
     with_lane::<F, _>(requests::flush);
 }
 
-pub unsafe extern "C" fn totals<F: Front>(out: *mut Figures) {
-    // SAFETY: the interface's contract.
-    unsafe {
-        out.write(with_lane_index::<F, _>(|_| stats::totals(process(), &marks::sums_at_reset())))
-    };
+pub extern "C" fn totals<F: Front>(out: &mut MaybeUninit<Figures>) {
+    let totals = |_| stats::totals(process(), &marks::sums_at_reset());
+    out.write(with_lane_index::<F, _>(totals));
 }
 
-pub unsafe extern "C" fn thread<F: Front>(out: *mut Figures) {
-    // SAFETY: the interface's contract.
-    unsafe { out.write(with_lane::<F, _>(|lane| stats::thread(lane))) };
+pub extern "C" fn thread<F: Front>(out: &mut MaybeUninit<Figures>) {
+    out.write(with_lane::<F, _>(|lane| stats::thread(lane)));
 }
 
-pub unsafe extern "C" fn scope<F: Front>(context: u64, inclusive: i32, out: *mut Figures) -> i32 {
+pub extern "C" fn scope<F: Front>(context: u64, inclusive: i32, out: Place<'_, Figures>) -> i32 {
     let figures = with_sites::<F, _>(|_| {
         let path = scopes::scope_of(context)?;
         Some(stats::scope(process(), path, inclusive != 0))
     });
-    // SAFETY: the interface's contract.
-    unsafe { hand_out(figures, out) }
+    hand_out(figures, out)
 }
 
-pub unsafe extern "C" fn histograms<F: Front>(out: *mut Histograms) {
-    // SAFETY: the interface's contract: room for three arrays of numbers, for which zero is one.
-    unsafe {
-        core::ptr::write_bytes(out, 0, 1);
-        with_lane_index::<F, _>(|_| stats::histograms(&mut *out));
-    }
+pub extern "C" fn histograms<F: Front>(out: &mut MaybeUninit<Histograms>) {
+    let out = out.write(Histograms::default());
+    with_lane_index::<F, _>(|_| stats::histograms(out));
 }
 
 pub unsafe extern "C" fn monitor_register<F: Front>(monitor: *const Monitor) -> u64 {
@@ -463,23 +405,26 @@ pub extern "C" fn monitor_deregister<F: Front>(id: u64) -> i32 {
     match Inside::enter::<F>(here()) {
         Some(mut inside) => monitors::deregister(inside.lane(), id) as i32,
         // From one of its own callbacks.
-        None => {
-            // SAFETY: the thread's own lane, which its callback's caller also only reads.
-            let lane = unsafe { ((*tls()).lane as *const LaneState).as_ref() };
-            lane.is_some_and(|lane| monitors::deregister(lane, id)) as i32
-        }
+        None => lane::of_thread().is_some_and(|lane| monitors::deregister(lane, id)) as i32,
     }
 }
 
 pub unsafe extern "C" fn monitor_options<F: Front>(
-    library: *const u8,
-    length: usize,
+    library: Text<'_>,
     buffer: *mut u8,
     size: usize,
 ) -> usize {
-    // SAFETY: the interface's contract.
-    let library = unsafe { bytes(library, length) };
     let all = Options::get().and_then(|options| options.handed_on.value(b"HEAPTIDE_MONITORS"));
-    // SAFETY: the interface's contract.
-    all.map_or(0, |all| unsafe { monitors::options(all, library, buffer, size) })
+    let Some(options) = all.and_then(|all| monitors::options_of(all, library.get())) else {
+        return 0;
+    };
+    if size > 0 && !buffer.is_null() {
+        let length = options.len().min(size - 1);
+        // SAFETY: the interface's contract: room for `size` bytes. One is left for the zero.
+        unsafe {
+            core::ptr::copy_nonoverlapping(options.as_ptr(), buffer, length);
+            *buffer.add(length) = 0;
+        }
+    }
+    options.len() + 1
 }

@@ -8,6 +8,7 @@ use crate::event::monitors::{
 use crate::store::{control_words, modules};
 use crate::sys::libc::Function;
 use crate::sys::maps;
+use crate::sys::options::file_of;
 use crate::sys::range::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use heaptide_format::CONTROL_MONITORS;
@@ -145,27 +146,13 @@ extern "C" fn exits(id: u64) {
     }
 }
 
-/// The options of a monitor library, from `HEAPTIDE_MONITORS`; the bytes copied and one more, or 0.
-///
-/// # Safety
-/// `buffer` has room for `size` bytes.
-pub unsafe fn options(all: &[u8], library: &[u8], buffer: *mut u8, size: usize) -> usize {
-    for one in all.split(|&b| b == b';') {
+/// The options of a monitor library, out of the value of `HEAPTIDE_MONITORS`; none if it is not
+/// named there.
+pub fn options_of<'a>(all: &'a [u8], library: &[u8]) -> Option<&'a [u8]> {
+    let mut libraries = all.split(|&b| b == b';').map(|one| {
         let colon = one.iter().position(|&b| b == b':').unwrap_or(one.len());
-        let (name, options) = (&one[..colon], one.get(colon + 1..).unwrap_or(b""));
-        let name = name.rsplit(|&b| b == b'/').next().unwrap_or(name);
-        if name != library || name.is_empty() {
-            continue;
-        }
-        if size > 0 && !buffer.is_null() {
-            let length = options.len().min(size - 1);
-            // SAFETY: as promised; one byte is left for the zero.
-            unsafe {
-                core::ptr::copy_nonoverlapping(options.as_ptr(), buffer, length);
-                *buffer.add(length) = 0;
-            }
-        }
-        return options.len() + 1;
-    }
-    0
+        (file_of(&one[..colon]), one.get(colon + 1..).unwrap_or(b""))
+    });
+    let (_, options) = libraries.find(|(name, _)| *name == library && !name.is_empty())?;
+    Some(options)
 }

@@ -5,6 +5,7 @@
 //! [`crate::event::dispatch`] passes on the event. Because nothing is called, few registers are
 //! needed; that is half of what counting costs. Every counter is written by one instruction.
 
+use crate::event::inside::here;
 use crate::event::lane::LaneState;
 use crate::event::monitors;
 use crate::store::control_words;
@@ -12,7 +13,6 @@ use crate::store::ids::SiteId;
 use crate::store::sites::own_word;
 use crate::sys::front::Front;
 use crate::sys::tls::tls;
-use core::arch::asm;
 use core::sync::atomic::AtomicU64;
 use heaptide_format::shared::Word;
 use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
@@ -92,23 +92,22 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
 #[inline(always)]
 pub fn free<F: Front>(block: *mut u8) -> bool {
     let t = tls();
-    // SAFETY: the thread's own block and lane.
-    unsafe {
-        let lane = (*t).lane as *mut LaneState;
-        if lane.is_null() || (*t).inside != 0 || (*lane).quick == 0 || block.is_null() {
-            return false;
-        }
-        let sp: u64;
-        asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
-        (&raw mut (*t).inside).write_volatile(1);
-        (&raw mut (*t).inside_sp).write_volatile(sp);
-        let done = freed::<F>(&mut *lane, block);
-        if done == Done::ToTell {
-            monitors::tell_freed::<F>(&*lane, block);
-        }
-        (&raw mut (*t).inside).write_volatile(0);
-        done != Done::No
+    let lane = t.lane.get() as *mut LaneState;
+    if lane.is_null() || t.is_inside() {
+        return false;
     }
+    // SAFETY: the thread's own lane, to which nothing else refers while it is not inside.
+    let lane = unsafe { &mut *lane };
+    if lane.quick == 0 || block.is_null() {
+        return false;
+    }
+    t.enter_without_stack(here().sp);
+    let done = freed::<F>(lane, block);
+    if done == Done::ToTell {
+        monitors::tell_freed::<F>(lane, block);
+    }
+    t.leave();
+    done != Done::No
 }
 
 /// Counts a free, where `quick` is set.

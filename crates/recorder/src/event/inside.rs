@@ -47,12 +47,8 @@ impl Inside {
     /// are few: only a stack needs them.
     #[inline(always)]
     pub fn entry(&self) -> Entry {
-        let t = tls();
-        // SAFETY: the thread's own block.
-        unsafe {
-            let sp = (&raw const (*t).inside_sp).read_volatile();
-            Entry { sp, bp: (&raw const (*t).inside_bp).read_volatile() }
-        }
+        let (sp, bp) = tls().registers();
+        Entry { sp, bp }
     }
 
     /// The lane of the calling thread.
@@ -66,7 +62,6 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the thread's own block.
-        unsafe { (&raw mut (*tls()).inside).write_volatile(0) };
+        tls().leave();
     }
 }

@@ -12,6 +12,7 @@ use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
+use crate::sys::tls::tls;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -60,15 +61,11 @@ pub struct LaneState {
     pub next_sample: u64,
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
     pub last_block: *mut u8,
-    /// Where the thread is, and the records that it makes.
-    pub place: Place,
     /// The value of [`crate::store::shared::Store::generation`] that kept frames and ranges belong
     /// to.
     pub generation: u32,
     /// The stack that the thread runs on.
     pub stack: Range,
-    pub ranges: [Range; RANGES],
-    pub range_next: u32,
     /// Frames that `kept` and `scratch` have room for.
     pub frames: usize,
     pub kept: *mut Frame,
@@ -76,6 +73,11 @@ pub struct LaneState {
     pub depth: usize,
     /// Outer frames that are not in `kept`, of a stack deeper than the limit.
     pub cut: usize,
+    /// Where the thread is, and the records that it makes. What every event reads comes first in it,
+    /// as it comes before it here: in few lines of the cache.
+    pub place: Place,
+    pub ranges: [Range; RANGES],
+    pub range_next: u32,
     pub work: Work,
     pub nodes: Cursor,
     /// Leaves of the shadow table used last.
@@ -160,6 +162,12 @@ pub fn all() -> &'static [*mut LaneState] {
     unsafe {
         core::slice::from_raw_parts(table as *const *mut LaneState, lanes().count.load(Acquire))
     }
+}
+
+/// The lane of the calling thread, to be read.
+pub fn of_thread() -> Option<&'static LaneState> {
+    // SAFETY: null, or the thread's own lane, which stays mapped.
+    unsafe { (tls().lane.get() as *const LaneState).as_ref() }
 }
 
 /// The records of all lanes so far.

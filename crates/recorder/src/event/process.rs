@@ -31,7 +31,6 @@ pub enum State {
 }
 
 /// What all threads share and no module owns. Zero is the state of a process that was not started.
-/// What events read comes last, as in [`Store`].
 #[repr(C)]
 pub struct Process {
     pub state: AtomicU32,
@@ -48,7 +47,7 @@ pub struct Process {
 
 // SAFETY: zero is a valid value of every field, and together they are a process that was not
 // started.
-static PROCESS: Wiped<Process> = unsafe { Wiped::new() };
+static PROCESS: Wiped<Process, 1536> = unsafe { Wiped::new() };
 
 /// The shared state.
 #[inline(always)]

@@ -46,13 +46,10 @@ pub fn start() -> bool {
 pub fn start_early<F: Front>() {
     front::install::<F>();
     let t = tls();
-    // SAFETY: this thread's own block.
-    unsafe {
-        if process().state() == State::New && (*t).busy == 0 {
-            (*t).busy = 1;
-            own_stack::call(start);
-            (*t).busy = 0;
-        }
+    if process().state() == State::New && t.busy.get() == 0 {
+        t.busy.set(1);
+        own_stack::call(start);
+        t.busy.set(0);
     }
 }
 

@@ -27,11 +27,19 @@ pub struct Figures {
 }
 
 /// The three histograms.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Histograms {
     pub requested: [u64; heaptide_format::SIZE_CLASSES],
     pub usable: [u64; heaptide_format::SIZE_CLASSES],
     pub freed: [u64; heaptide_format::SIZE_CLASSES],
+}
+
+impl Default for Histograms {
+    fn default() -> Histograms {
+        const NONE: [u64; heaptide_format::SIZE_CLASSES] = [0; heaptide_format::SIZE_CLASSES];
+        Histograms { requested: NONE, usable: NONE, freed: NONE }
+    }
 }
 
 impl Figures {

@@ -95,8 +95,8 @@ fn add(outer: &mut Figures, inner: &Figures) {
 
 /// The innermost one, if any is going on.
 fn innermost() -> Option<&'static mut Figures> {
-    // SAFETY: the thread's own block and stack; one reference at a time.
-    let measures = unsafe { ((*tls()).measures as *mut Measures).as_mut()? };
+    // SAFETY: the thread's own stack; one reference at a time.
+    let measures = unsafe { (tls().measures.get() as *mut Measures).as_mut()? };
     let top = measures.depth.checked_sub(1)?;
     Some(&mut measures.stack[top].figures)
 }
@@ -148,24 +148,19 @@ pub fn are_going_on() -> bool {
 }
 
 fn own() -> Option<&'static mut Measures> {
-    let t = tls();
-    // SAFETY: the thread's own block; fresh memory is a valid empty stack.
-    unsafe {
-        if (*t).measures.is_null() {
-            (*t).measures = memory::take_apart(size_of::<Measures>(), InChild::Copy);
-        }
-        ((*t).measures as *mut Measures).as_mut()
+    let measures = &tls().measures;
+    if measures.get().is_null() {
+        measures.set(memory::take_apart(size_of::<Measures>(), InChild::Copy));
     }
+    // SAFETY: the thread's own memory; zeros are a valid empty stack. One reference at a time.
+    unsafe { (measures.get() as *mut Measures).as_mut() }
 }
 
 /// The thread exits.
 pub fn give_back() {
-    let t = tls();
-    // SAFETY: the thread's own block and stack.
-    unsafe {
-        if !(*t).measures.is_null() {
-            memory::release((*t).measures, size_of::<Measures>(), InChild::Copy);
-            (*t).measures = core::ptr::null_mut();
-        }
+    let measures = tls().measures.replace(core::ptr::null_mut());
+    if !measures.is_null() {
+        // SAFETY: the thread's own stack, which nothing uses any more.
+        unsafe { memory::release(measures, size_of::<Measures>(), InChild::Copy) };
     }
 }

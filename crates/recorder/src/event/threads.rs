@@ -40,17 +40,14 @@ impl Inside {
     #[inline(always)]
     fn enter_or(entry: Entry, slow: impl FnOnce(Entry) -> Option<Inside>) -> Option<Inside> {
         let t = tls();
-        // SAFETY: the thread's own block; a lane is mapped for as long as the process lives.
-        unsafe {
-            let lane = (*t).lane as *mut LaneState;
-            if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
-                return slow(entry);
-            }
-            (&raw mut (*t).inside).write_volatile(1);
-            (&raw mut (*t).inside_sp).write_volatile(entry.sp);
-            (&raw mut (*t).inside_bp).write_volatile(entry.bp);
-            Some(Inside { lane: NonNull::new_unchecked(lane) })
+        let Some(lane) = NonNull::new(t.lane.get() as *mut LaneState) else {
+            return slow(entry);
+        };
+        if t.is_inside() || is_stale(lane) {
+            return slow(entry);
         }
+        t.enter(entry.sp, entry.bp);
+        Some(Inside { lane })
     }
 }
 
@@ -65,49 +62,54 @@ fn enter_first<F: Front>(entry: Entry) -> Option<Inside> {
 fn enter_slow(entry: Entry) -> Option<Inside> {
     let sp = entry.sp;
     let t = tls();
-    // SAFETY: the thread's own block; its lane is mapped, wiped or not.
-    unsafe {
-        if (*t).busy != 0 {
-            return None;
-        }
-        let mut lane = (*t).lane as *mut LaneState;
-        if !lane.is_null() && (*lane).mode == 0 {
-            // A forked child: the lane was the parent's, and the scope path. Pauses and
-            // measurements go on.
-            ((*t).lane, (*t).inside, (*t).busy) = (core::ptr::null_mut(), 0, 0);
-            ((*t).released, (*t).retry_sp, (*t).carried) = (0, 0, 0);
-            lane = core::ptr::null_mut();
-        }
-        if !lane.is_null() {
-            // Inside already; or that call was left by a jump, and its frame is gone from this same
-            // stack.
-            let left = sp > (*t).inside_sp
-                && (*lane).stack.holds(sp)
-                && (*lane).stack.holds((*t).inside_sp);
-            if !left {
+    if t.busy.get() != 0 {
+        return None;
+    }
+    let mut lane = NonNull::new(t.lane.get() as *mut LaneState);
+    if lane.is_some_and(is_stale) {
+        // A forked child: the lane was the parent's, and the scope path. Pauses and measurements
+        // go on.
+        t.lane.set(core::ptr::null_mut());
+        t.leave();
+        t.released.set(0);
+        t.retry_sp.set(0);
+        t.carried.set(0);
+        lane = None;
+    }
+    let lane = match lane {
+        // Inside already; or that call was left by a jump, and its frame is gone from this same
+        // stack.
+        Some(lane) => {
+            let (inside_sp, _) = t.registers();
+            // SAFETY: the thread's own lane, which is only read.
+            let stack = unsafe { (*lane.as_ptr()).stack };
+            if sp <= inside_sp || !stack.holds(sp) || !stack.holds(inside_sp) {
                 return None;
             }
-        } else {
+            lane
+        }
+        None => {
             let p = process();
             if p.state() == State::Off {
                 return None;
             }
-            (*t).busy = 1;
-            lane = if p.state() == State::Active || own_stack::call(start) == Some(true) {
-                acquire(p, sp)
-            } else {
-                lane
-            };
-            (*t).busy = 0;
-            if lane.is_null() {
-                return None;
-            }
-            (*t).lane = lane as *mut u8;
+            t.busy.set(1);
+            let started = p.state() == State::Active || own_stack::call(start) == Some(true);
+            let lane = if started { acquire(p, sp) } else { core::ptr::null_mut() };
+            t.busy.set(0);
+            t.lane.set(lane as *mut u8);
+            NonNull::new(lane)?
         }
-        (*t).inside = 1;
-        ((*t).inside_sp, (*t).inside_bp) = (entry.sp, entry.bp);
-        NonNull::new(lane).map(|lane| Inside { lane })
-    }
+    };
+    t.enter(entry.sp, entry.bp);
+    Some(Inside { lane })
+}
+
+/// Whether a lane is of the process that this one is a fork of: its memory was wiped.
+#[inline(always)]
+fn is_stale(lane: NonNull<LaneState>) -> bool {
+    // SAFETY: lanes stay mapped, wiped or not.
+    unsafe { (*lane.as_ptr()).mode == 0 }
 }
 
 /// A lane for the calling thread; null if there is none.
@@ -257,8 +259,6 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
     let t = tls();
     // SAFETY: as promised.
     let state = unsafe { &mut *lane };
-    // SAFETY: the thread's own block.
-    let t = unsafe { &*t };
     {
         let in_use = lanes().in_use.fetch_add(1, AcqRel) + 1;
         if in_use > 1 {
@@ -271,7 +271,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.before = stats::of_lane(state);
         state.next_sample = 0;
         resume_scope(state);
-        let paused = if t.paused > 0 { FLAG_PAUSED } else { 0 };
+        let paused = if t.paused.get() > 0 { FLAG_PAUSED } else { 0 };
         let measured = if thread_measure::are_going_on() { FLAG_MEASURED } else { 0 };
         state.flags = paused | measured;
         state.credit = 256;
@@ -282,7 +282,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
             let mapping = maps::mapping_of(sp, state.buffer());
             state.stack = mapping.unwrap_or(Range::EMPTY);
         }
-        state.late = t.released > 0;
+        state.late = t.released.get() > 0;
         let tid = kernel::gettid();
         state.tid.store(tid, Relaxed);
         state.thread_pointer.store(thread_pointer(), Relaxed);
@@ -306,11 +306,9 @@ fn resume_scope(state: &mut LaneState) {
         return;
     }
     scopes::go(place, place.root_scope);
-    // SAFETY: the thread's own block.
-    let t = unsafe { &mut *tls() };
-    match core::mem::take(&mut t.carried) {
+    match tls().carried.take() {
         // Ends of scopes that a fork's parent began close nothing here.
-        0 => place.inherited = t.depth,
+        0 => place.inherited = tls().depth.get(),
         scope => {
             let own = scopes::translated(place, ScopeId::new(scope));
             scopes::go(place, own);
@@ -381,26 +379,29 @@ extern "C" fn thread_exits(_: *mut u8) {
     forget_thread();
 }
 
+/// The calling thread's lane, unless it is inside the recorder, or has none.
+fn own_lane() -> Option<NonNull<LaneState>> {
+    let t = tls();
+    NonNull::new(t.lane.get() as *mut LaneState).filter(|lane| !t.is_inside() && !is_stale(*lane))
+}
+
 /// Gives the thread's lane back, unless it is inside the recorder.
 fn give_back() {
-    let t = tls();
-    // SAFETY: the thread's own block and lane.
-    unsafe {
-        let lane = (*t).lane as *mut LaneState;
-        if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
-            return;
-        }
-        (*t).lane = core::ptr::null_mut();
-        (*t).released += 1;
-        (*lane).release();
+    if let Some(mut lane) = own_lane() {
+        let t = tls();
+        t.lane.set(core::ptr::null_mut());
+        t.released.set(t.released.get() + 1);
+        // SAFETY: the thread's lane, to which nothing else refers while it is not inside.
+        unsafe { lane.as_mut() }.release();
     }
 }
 
 /// The thread is gone for good.
 fn forget_thread() {
     let t = tls();
-    // SAFETY: the thread's own block.
-    unsafe { ((*t).depth, (*t).carried, (*t).paused) = (0, 0, 0) };
+    t.depth.set(0);
+    t.carried.set(0);
+    t.paused.set(0);
     thread_measure::give_back();
     if let Some(platform) = front::platform() {
         (platform.thread_exits)();
@@ -410,29 +411,26 @@ fn forget_thread() {
 /// The calling thread has a new name: it goes on in another lane, or its unused lane takes the
 /// name.
 pub fn renamed_self() {
-    let t = tls();
-    // SAFETY: the thread's own block and lane.
-    unsafe {
-        let lane = (*t).lane as *mut LaneState;
-        if lane.is_null() || (*t).inside != 0 || (*lane).mode == 0 {
-            return;
-        }
-        let (record, place) = ((*lane).record, &(*lane).place);
-        let name = kernel::thread_name();
-        let frees: u64 = record.freed_classes.iter().map(Word::get).sum();
-        if record.usable_bytes.get() == 0 && frees == 0 && record.threads.get() == 1 {
-            return set_name(record, &name);
-        }
-        if record.name.iter().zip(name).all(|(a, b)| a.get() == b) {
-            return;
-        }
-        let scope = ScopeId::of(place.scope);
-        if !place.root_scope.is_none() && scope != place.root_scope {
-            (*t).carried = scope.number();
-        }
-        give_back();
-        (*t).released -= 1;
+    let Some(lane) = own_lane() else {
+        return;
+    };
+    // SAFETY: the thread's lane, to which nothing else refers while it is not inside.
+    let lane = unsafe { lane.as_ref() };
+    let (record, place, name) = (lane.record, &lane.place, kernel::thread_name());
+    let frees: u64 = record.freed_classes.iter().map(Word::get).sum();
+    if record.usable_bytes.get() == 0 && frees == 0 && record.threads.get() == 1 {
+        return set_name(record, &name);
     }
+    if record.name.iter().zip(name).all(|(a, b)| a.get() == b) {
+        return;
+    }
+    let t = tls();
+    let scope = ScopeId::of(place.scope);
+    if !place.root_scope.is_none() && scope != place.root_scope {
+        t.carried.set(scope.number());
+    }
+    give_back();
+    t.released.set(t.released.get() - 1);
 }
 
 /// Another thread, known by its pthread_t, has a new name: it changes lanes when it next comes by.

@@ -10,7 +10,7 @@ use crate::store::place::{Place, TRANSLATIONS};
 use crate::store::profile::Cursor;
 use crate::store::shared::store;
 use crate::store::sites::{self, NO_NODE};
-use crate::sys::tls;
+use crate::sys::tls::tls;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use heaptide_format::shared::{FileHeader, Scope, Word};
 use heaptide_format::{Kind, Loss};
@@ -49,7 +49,7 @@ pub fn begin(place: &mut Place, name: NameId) {
     let child = last.record();
     if !last.is_none() && name_of(child) == name {
         child.entered.add(1);
-        tls::enter_scope();
+        tls().enter_scope();
         return go(place, last);
     }
     begin_other(place, name);
@@ -79,7 +79,7 @@ pub fn end_named(place: &mut Place, attribute: &[u8], value: &[u8]) {
 
 #[inline(never)]
 fn begin_other(place: &mut Place, name: NameId) {
-    tls::enter_scope();
+    tls().enter_scope();
     let child = if name.is_none() { ScopeId::NONE } else { child(place, name) };
     if child.is_none() {
         // The end that belongs to it must not close another.
@@ -143,7 +143,7 @@ pub fn end(place: &mut Place, name: NameId) {
     let parent = ScopeId::new(place.scope.parent.get());
     let is_named = name_of(place.scope) == name || name.is_none();
     if place.unplaced == 0 && !parent.is_none() && is_named {
-        tls::leave_scopes(1);
+        tls().leave_scopes(1);
         return go(place, parent);
     }
     end_other(place, name);
@@ -156,11 +156,11 @@ pub fn end(place: &mut Place, name: NameId) {
 fn end_other(place: &mut Place, name: NameId) {
     if place.unplaced > 0 {
         place.unplaced -= 1;
-        return tls::leave_scopes(1);
+        return tls().leave_scopes(1);
     }
     if place.inherited > 0 && place.scope.parent.get() == 0 {
         place.inherited -= 1;
-        return tls::leave_scopes(1);
+        return tls().leave_scopes(1);
     }
     note_mismatch(place.scope, name);
     let (mut scope, mut closed) = (ScopeId::of(place.scope), 0);
@@ -171,7 +171,7 @@ fn end_other(place: &mut Place, name: NameId) {
         }
         closed += 1;
         if name_of(scope.record()) == name {
-            tls::leave_scopes(closed);
+            tls().leave_scopes(closed);
             return go(place, parent);
         }
         scope = parent;
@@ -219,7 +219,7 @@ pub fn set_context(place: &mut Place, context: u64) {
         None => place.root_scope,
     };
     (place.unplaced, place.inherited) = (0, 0);
-    tls::set_depth(depth(scope) as u32);
+    tls().depth.set(depth(scope) as u32);
     go(place, scope);
 }
 

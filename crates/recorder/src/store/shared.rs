@@ -14,9 +14,6 @@ use heaptide_format::shared::{FileHeader, Word};
 use heaptide_unwind::cache::Slot;
 
 /// The profile of this process image, and the tables beside it. Zero is: none yet.
-///
-/// What every event reads comes last. At the start of the page it would share sets of the first
-/// cache with the starts of other pages: the lane's state, the header.
 #[repr(C)]
 pub struct Store {
     /// Bytes of address space kept for it.
@@ -52,7 +49,7 @@ pub struct Store {
 }
 
 // SAFETY: zero is a valid value of every field, and together they are a store without a profile.
-static STORE: Wiped<Store> = unsafe { Wiped::new() };
+static STORE: Wiped<Store, 1024> = unsafe { Wiped::new() };
 
 /// The store of this process.
 #[inline(always)]
