@@ -23,7 +23,7 @@ use nix::fcntl::OFlag;
 
 /// Bytes of a recording's name that the names beside it have: with what is around them they must
 /// not be longer than a file system allows.
-const NAME_MAX: usize = 240;
+const NAME_BYTES_MAX: usize = 240;
 
 /// A recording's place.
 pub struct Place {
@@ -88,7 +88,7 @@ impl Place {
     ///
     /// Errors: there is no room or right for it, or another command makes one.
     pub fn draft(self, metadata: &Metadata) -> Result<Draft, Error> {
-        let draft = Beside::of(&self.path).draft;
+        let draft = Beside::new(&self.path).draft;
         fs::create_dir(&draft).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => in_use(&self.path),
             _ => Error::new(format!("cannot create {}: {e}", self.path.display())),
@@ -254,9 +254,9 @@ fn resolve(path: &Path) -> Result<PathBuf, Error> {
 }
 
 impl Beside {
-    fn of(path: &Path) -> Beside {
+    fn new(path: &Path) -> Beside {
         let name = path.file_name().unwrap_or(path.as_os_str()).as_bytes();
-        let name = &name[..name.len().min(NAME_MAX)];
+        let name = &name[..name.len().min(NAME_BYTES_MAX)];
         let beside = |suffix: &[u8]| {
             let name = [b".", name, suffix].concat();
             path.with_file_name(OsStr::from_bytes(&name))
@@ -270,7 +270,7 @@ impl Beside {
 /// A recording that was exchanged for one in which nothing was ever recorded comes back. Returns
 /// whether nothing is left.
 pub fn clear_up(path: &Path) -> bool {
-    let Beside { draft, old } = Beside::of(path);
+    let Beside { draft, old } = Beside::new(path);
     if let Ok(_lock) = Locked::new(&old) {
         // One or two of three renames were done in the place of an exchange.
         let to = if path.symlink_metadata().is_ok() { &draft } else { path };
@@ -352,7 +352,7 @@ fn put(draft: &Path, path: &Path) -> io::Result<()> {
 }
 
 fn exchange_by_renames(draft: &Path, path: &Path) -> io::Result<()> {
-    let old = Beside::of(path).old;
+    let old = Beside::new(path).old;
     rename_new(path, &old)?;
     if let Err(error) = rename_new(draft, path) {
         let _ = rename_new(&old, path); // the first error is the one to report

@@ -57,7 +57,7 @@ fn record(
     let mut settings = Settings::new(options, mode)?;
     let place =
         options.output.as_deref().map(|path| Place::new(path, options.force)).transpose()?;
-    let obstacle = Obstacle::of(&program.file, environment.get("LD_PRELOAD"));
+    let obstacle = Obstacle::from_program(&program.file, environment.get("LD_PRELOAD"));
     if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
         settings.without_libraries();
     }

@@ -14,7 +14,7 @@ use crate::outcome::Stop;
 use crate::selection::Selection;
 
 /// The largest file of rules that is read, in bytes.
-const FILE_LIMIT: u64 = 16 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The filters and rules of a selection, read.
 pub struct Chosen {
@@ -99,7 +99,7 @@ fn rules(names: &[String]) -> Result<Rules, Error> {
 }
 
 fn rules_of_file(path: &Path) -> Result<Rules, Error> {
-    let text = input::read(path, FILE_LIMIT).map_err(|error| match error.kind() {
+    let text = input::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let sets = SETS.map(|(name, _)| name).join(" ");
             let path = path.display();

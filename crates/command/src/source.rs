@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::scope_frames::Inside;
@@ -86,7 +86,9 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
     if selection.fold_recursion {
-        recording.processes.iter_mut().for_each(Process::fold_scopes);
+        for process in &mut recording.processes {
+            process.fold_scopes();
+        }
     }
     if is_joined {
         recording.join(view.apart);

@@ -16,7 +16,7 @@ use crate::shown::{self, Failed};
 use crate::statements::{self, Statement};
 
 /// Bytes of statements that are read from standard input: fewer than this.
-const TEXT_LIMIT: u64 = 16 << 20;
+const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// Answers what the command line or standard input asks.
 pub fn sql(options: &SqlOptions) -> Outcome {
@@ -57,9 +57,9 @@ pub fn sql(options: &SqlOptions) -> Outcome {
 /// The statements that come from elsewhere than the command line.
 fn read(mut from: impl Read) -> Result<String, Error> {
     let mut text = String::new();
-    let read = from.by_ref().take(TEXT_LIMIT).read_to_string(&mut text);
+    let read = from.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|e| Error::new(format!("cannot read standard input: {e}")))?;
-    if text.len() as u64 == TEXT_LIMIT {
+    if text.len() as u64 == TEXT_BYTES_MAX {
         return Err(Error::new("more than 16 MiB of SQL on standard input"));
     }
     Ok(text)

@@ -78,7 +78,7 @@ fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Er
             .ok_or_else(|| Error::new(format!("unknown table `{}`", word.text)))?,
         None => &Source::all()[0],
     };
-    let columns = Columns::of(source, &Wanted::of(query, format), query);
+    let columns = Columns::new(source, &Wanted::of(query, format), query);
     let reader = Arc::new(Reader::new(session, source, &columns)?);
     for word in tables::unknown(query, &reader.template) {
         message(format_args!("query: unknown column `{}` in the dataset", word.text));
@@ -106,7 +106,7 @@ fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Er
 struct Columns(Vec<&'static str>);
 
 impl Columns {
-    fn of(source: &Source, wanted: &Wanted, query: &Query) -> Columns {
+    fn new(source: &Source, wanted: &Wanted, query: &Query) -> Columns {
         let infos = source.columns();
         let is_wanted =
             |info: &&Info| wanted.has(info.name) || info.also.is_some_and(|also| wanted.has(also));

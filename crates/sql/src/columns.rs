@@ -34,7 +34,7 @@ pub struct Column {
 }
 
 impl Column {
-    fn of(info: &Info) -> Column {
+    fn new(info: &Info) -> Column {
         let (name, data) = (info.name, data_type(info));
         match name {
             RUN => Column { name, data: TEXT, unit: "", says: "name of the recording" },
@@ -72,7 +72,7 @@ pub fn scope_fields() -> Fields {
 pub fn of(source: &Source) -> Vec<Column> {
     let infos = source.columns();
     let shown = infos.iter().filter(|info| info.shown == Shown::Always);
-    let mut all: Vec<Column> = shown.map(Column::of).collect();
+    let mut all: Vec<Column> = shown.map(Column::new).collect();
     if has_scopes(source) {
         let (data, says) = (list(TEXT), "values of the enclosing scopes, outermost first");
         all.push(Column { name: PATH, data, unit: "", says });

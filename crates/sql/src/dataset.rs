@@ -34,7 +34,7 @@ impl DatasetTable {
     /// The table of this name in a dataset; none if it has no such table.
     ///
     /// Errors: it cannot be read.
-    pub fn of(dataset: &Path, source: &Source) -> Result<Option<DatasetTable>, Error> {
+    pub fn open(dataset: &Path, source: &Source) -> Result<Option<DatasetTable>, Error> {
         let directory = dataset.join(source.name);
         if !directory.is_dir() {
             return Ok(None);

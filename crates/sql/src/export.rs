@@ -58,7 +58,9 @@ pub fn export(options: &ExportOptions) -> Outcome {
     }
     write(directory, &parts).inspect_err(|_| {
         let written = runs.iter().flat_map(|run| directories(directory, run));
-        written.for_each(|path| drop(fs::remove_dir_all(path)));
+        for path in written {
+            let _ = fs::remove_dir_all(path); // the error is that of writing
+        }
     })?;
     Ok(())
 }
@@ -103,7 +105,7 @@ impl<'a> TableFile<'a> {
         let inside =
             all.fields().iter().filter(|field| !layout::IN_PATHS.contains(&&**field.name()));
         let schema = Arc::new(Schema::new(inside.cloned().collect::<Vec<_>>()));
-        let place = Place::of(part);
+        let place = Place::new(part);
         let path = directory.join(table.name).join(place.path());
         TableFile { table, path, schema, writer: None, part }
     }

@@ -42,7 +42,7 @@ pub struct Place {
 
 impl Place {
     /// That of a part.
-    pub fn of(part: &Part) -> Place {
+    pub fn new(part: &Part) -> Place {
         let run = part.run.clone();
         let Some(process) = part.process() else {
             return Place { run, ..Place::default() };

@@ -25,7 +25,7 @@ use crate::session::Session;
 use crate::statements::{self, Statement};
 
 /// Statements that are remembered.
-const REMEMBERED: usize = 10_000;
+const STATEMENTS_MAX: usize = 10_000;
 
 const HELP: &str = "\
 statements end with ; and may span lines
@@ -41,7 +41,7 @@ statements end with ; and may span lines
 /// Errors: the terminal cannot be used.
 pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
     let failed = |error: ReadlineError| Error::new(format!("cannot open the prompt: {error}"));
-    let config = Config::builder().max_history_size(REMEMBERED).map_err(failed)?;
+    let config = Config::builder().max_history_size(STATEMENTS_MAX).map_err(failed)?;
     let config = config.history_ignore_space(true).auto_add_history(true).build();
     let mut editor = Editor::<Words, FileHistory>::with_config(config).map_err(failed)?;
     editor.set_helper(Some(Words::all()));

@@ -32,7 +32,9 @@ impl Session {
         let mut config = SessionConfig::new().with_information_schema(true);
         config.options_mut().sql_parser.collect_spans = true;
         let context = SessionContext::new_with_config(config);
-        FUNCTIONS.iter().for_each(|function| context.register_udf(function.udf()));
+        for function in FUNCTIONS {
+            context.register_udf(function.udf());
+        }
         Ok(Session { runtime, context })
     }
 
@@ -53,7 +55,7 @@ impl Session {
     pub fn from_dataset(directory: &Path) -> Result<Session, Error> {
         let (session, mut any) = (Session::new()?, false);
         for source in Source::all() {
-            if let Some(table) = DatasetTable::of(directory, source)? {
+            if let Some(table) = DatasetTable::open(directory, source)? {
                 let added = session.context.register_table(source.name, Arc::new(table));
                 added.map_err(|error| explain("", &error))?;
                 any = true;

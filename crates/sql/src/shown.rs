@@ -21,7 +21,7 @@ use crate::parquet::{plain, plained, properties};
 use crate::session::Answer;
 
 /// The widest a column of a table is made, in characters.
-const WIDEST: usize = 60;
+const WIDEST_COLUMNS: usize = 60;
 
 /// Writes an answer.
 ///
@@ -94,7 +94,7 @@ fn table(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
         };
         for row in 0..batch.num_rows() {
             for (column, width) in widths.iter_mut().enumerate() {
-                *width = length(cell(column, row)).min(WIDEST).max(*width);
+                *width = length(cell(column, row)).min(WIDEST_COLUMNS).max(*width);
             }
         }
         if !std::mem::replace(&mut titled, true) {

@@ -11,7 +11,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadRef};
 
 /// A longer table of names is not searched, in bytes: the largest of real programs have some 50 MB.
-const NAMES_MAX: u64 = 256 << 20;
+const NAMES_BYTES_MAX: u64 = 256 << 20;
 
 /// An ELF file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ impl Elf {
                 let is_in = segment.p_type(endian) == elf::PT_LOAD && inside < length;
                 is_in.then(|| begin.checked_add(inside))?
             })?;
-            data.read_bytes_at(offset, size.min(NAMES_MAX)).ok()
+            data.read_bytes_at(offset, size.min(NAMES_BYTES_MAX)).ok()
         };
         let mut names = names().unwrap_or_default().to_vec();
         if contains(&names, STATIC_SANITIZER) {
@@ -150,7 +150,7 @@ fn local_names<'data, Header: FileHeader>(
     let symbols = sections.iter().find(|section| section.sh_type(endian) == elf::SHT_SYMTAB)?;
     let strings = sections.section(symbols.link(endian)).ok()?;
     let (begin, length) = strings.file_range(endian)?;
-    data.read_bytes_at(begin, length.min(NAMES_MAX)).ok()
+    data.read_bytes_at(begin, length.min(NAMES_BYTES_MAX)).ok()
 }
 
 /// The flag of programs that may lie anywhere, in the dynamic entry of flags.

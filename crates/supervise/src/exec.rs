@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 const STACK_BYTES: usize = 8 << 20;
 /// It is at most this part of the address space, where that is limited, and at least so much.
 const STACK_PART: u64 = 32;
-const STACK_LEAST: usize = 256 << 10;
+const STACK_LEAST_BYTES: usize = 256 << 10;
 /// The exit status of the command if nothing better is known.
 const FAILED: u8 = 2;
 /// The highest signal number of Linux.
@@ -102,7 +102,7 @@ pub unsafe fn enter(count: c_int, words: *const *const c_char, command: fn() -> 
 fn stack_bytes() -> usize {
     let limit = |resource| getrlimit(resource).map_or(u64::MAX, |(soft, _)| soft);
     let room = limit(Resource::RLIMIT_AS).min(limit(Resource::RLIMIT_DATA)) / STACK_PART;
-    usize::try_from(room).unwrap_or(usize::MAX).clamp(STACK_LEAST, STACK_BYTES)
+    usize::try_from(room).unwrap_or(usize::MAX).clamp(STACK_LEAST_BYTES, STACK_BYTES)
 }
 
 /// Has this process, which is not the program, use what memory it may: soft limits are for the

@@ -19,7 +19,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// Scripts whose interpreter is a script are followed as far as the kernel does.
 const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's first line that the kernel reads.
-const LINE_MAX: u64 = 256;
+const LINE_BYTES_MAX: u64 = 256;
 
 /// The file of a program. A name without a slash is looked up in `path`, the value of PATH.
 ///
@@ -122,7 +122,7 @@ pub enum Privilege {
 impl Obstacle {
     /// What is in the way of recording a program that is started by this file with these libraries
     /// preloaded already; none if nothing is known to be.
-    pub fn of(program: &Path, preloaded: Option<&OsStr>) -> Option<Obstacle> {
+    pub fn from_program(program: &Path, preloaded: Option<&OsStr>) -> Option<Obstacle> {
         let file = executed(program)?;
         let elf = Elf::read(&file).ok()??;
         let reason = if let Some(sanitizer) = sanitizer_of(&elf, preloaded) {
@@ -179,7 +179,7 @@ fn executed(program: &Path) -> Option<PathBuf> {
             return None;
         }
         let mut line = Vec::new();
-        File::open(&file).ok()?.take(LINE_MAX).read_to_end(&mut line).ok()?;
+        File::open(&file).ok()?.take(LINE_BYTES_MAX).read_to_end(&mut line).ok()?;
         if line.starts_with(b"\x7fELF") {
             return Some(file);
         }
@@ -260,7 +260,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     fn reason(program: &Path) -> Option<Reason> {
-        Obstacle::of(program, None).map(|obstacle| obstacle.reason)
+        Obstacle::from_program(program, None).map(|obstacle| obstacle.reason)
     }
 
     fn sanitizer(program: &Path) -> Option<&'static str> {
@@ -303,13 +303,17 @@ mod tests {
     fn an_ordinary_program_has_nothing_in_its_way() {
         let place = Scratch::new("ordinary");
         let program = build(&place, "program", &[]);
-        assert_eq!(Obstacle::of(&program, None), None);
+        assert_eq!(Obstacle::from_program(&program, None), None);
         let own = format!("#! {} -x\n", program.display());
         for text in [own.as_str(), "#!/bin/sh\n", "echo not even a first line\n"] {
-            assert_eq!(Obstacle::of(&script(&place, "script", text), None), None, "{text}");
+            assert_eq!(
+                Obstacle::from_program(&script(&place, "script", text), None),
+                None,
+                "{text}"
+            );
         }
         if can_build(&place, "ubsan", &["-fsanitize=undefined"]) {
-            assert_eq!(Obstacle::of(&place.join("ubsan"), None), None);
+            assert_eq!(Obstacle::from_program(&place.join("ubsan"), None), None);
         }
     }
 
@@ -320,7 +324,7 @@ mod tests {
             let program = build(&place, "program", &[flag]);
             let script = script(&place, "script", &format!("#!{}\n", program.display()));
             assert_eq!(reason(&program), Some(Reason::Static));
-            let obstacle = Obstacle::of(&script, None).expect("an obstacle");
+            let obstacle = Obstacle::from_program(&script, None).expect("an obstacle");
             assert_eq!((&obstacle.file, obstacle.forbids_preloading()), (&program, false));
             assert!(obstacle.to_string().contains("program is statically linked"), "{obstacle}");
         }
@@ -349,7 +353,7 @@ mod tests {
     fn a_preloaded_sanitizer_is_one() {
         let place = Scratch::new("preloaded");
         let program = build(&place, "program", &[]);
-        let of = |preloaded: &str| Obstacle::of(&program, Some(OsStr::new(preloaded)));
+        let of = |preloaded: &str| Obstacle::from_program(&program, Some(OsStr::new(preloaded)));
         assert_eq!(of("/lib/libother.so:/lib/libasanitary.so"), None);
         for preloaded in ["/usr/lib/libasan.so.8", "x.so libclang_rt.asan-x86_64.so"] {
             assert!(of(preloaded).is_some_and(|o| o.forbids_preloading()), "{preloaded}");

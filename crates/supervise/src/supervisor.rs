@@ -161,7 +161,9 @@ impl Supervisor {
             // Those of the kernel come from a terminal, which signals the group.
             own.into_iter().filter(|signal| signal.origin.process != 0).collect()
         };
-        to_forward.iter().for_each(|signal| signal.forward(self.program));
+        for signal in &to_forward {
+            signal.forward(self.program);
+        }
     }
 
     fn ask_witness(&mut self) {

@@ -69,7 +69,7 @@ pub enum Action {
 }
 
 /// Processes that are asked at the same time: each may take its time to answer.
-const AT_ONCE: usize = 64;
+const PROCESSES_AT_ONCE: usize = 64;
 
 /// What is to be printed.
 #[derive(Default)]
@@ -84,7 +84,7 @@ struct Said {
 pub fn ctl(options: &CtlOptions) -> Outcome {
     let found = targets::find(&options.target, options.pid).map_err(error::Error::library)?;
     let (mut all_done, mut printed) = (true, Ok(()));
-    for some in found.chunks(AT_ONCE) {
+    for some in found.chunks(PROCESSES_AT_ONCE) {
         for said in targets::control_all(some, |control| act(control, &options.action)) {
             match said {
                 Ok(said) => {

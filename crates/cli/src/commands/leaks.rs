@@ -41,7 +41,7 @@ Example:
   heaptide leaks app.heaptide --suppressions known-leaks.txt || echo \"new leaks\"";
 
 /// The largest file of suppressions that is read, in bytes.
-const FILE_LIMIT: u64 = 16 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Prints live blocks; the status is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Outcome {
@@ -66,7 +66,7 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
 
 /// The text of a file of suppressions.
 fn read(path: &Path) -> Result<String, Error> {
-    let bytes = input::read(path, FILE_LIMIT);
+    let bytes = input::read(path, FILE_BYTES_MAX);
     let bytes = bytes.map_err(|e| Error::file(path, "read suppressions", e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

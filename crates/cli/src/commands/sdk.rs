@@ -36,7 +36,7 @@ static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.
 /// The list of what was written: a fingerprint and a path a line.
 const LIST: &str = "share/heaptide/files";
 /// The largest file that can be one of these, in bytes: the library is far smaller.
-const FILE_LIMIT: u64 = 64 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Where pkg-config looks.
 const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
 
@@ -114,7 +114,7 @@ fn write_list<'a>(
 
 /// What earlier runs wrote here: fingerprints by path.
 fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
-    let list = input::read(&directory.join(LIST), FILE_LIMIT).unwrap_or_default();
+    let list = input::read(&directory.join(LIST), FILE_BYTES_MAX).unwrap_or_default();
     let list = String::from_utf8_lossy(&list);
     let mut before: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (print, path) in list.lines().filter_map(|line| line.split_once(' ')) {
@@ -127,7 +127,7 @@ fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
 
 /// Whether the file is what would be written, or what was.
 fn is_ours(file: &Path, bytes: &[u8], before: Option<&Vec<u64>>) -> bool {
-    input::read(file, FILE_LIMIT).is_ok_and(|there| {
+    input::read(file, FILE_BYTES_MAX).is_ok_and(|there| {
         let print = library::fingerprint(&there);
         there == bytes || before.is_some_and(|before| before.contains(&print))
     })

@@ -54,7 +54,7 @@ pub enum TimelineFormat {
 }
 
 /// Columns where there is no terminal to ask.
-const WIDTH: usize = 100;
+const DEFAULT_COLUMNS: usize = 100;
 
 /// Prints the charts or the numbers.
 pub fn timeline(options: &TimelineOptions) -> Outcome {
@@ -107,7 +107,7 @@ impl Site {
 
 fn width(options: &TimelineOptions) -> usize {
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    options.width.or_else(terminal).map_or(WIDTH, usize::from)
+    options.width.or_else(terminal).map_or(DEFAULT_COLUMNS, usize::from)
 }
 
 /// The readable snapshots of a recording; none of a snapshot. The others are reported.
