@@ -35,7 +35,7 @@ usage: cargo xtask COMMAND
   tidy             the rules for sources, texts, commits and libheaptide.so
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
-  miri             unit tests of crates without system calls, under miri
+  miri             unit tests of the crates that live in the program, under miri
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list

@@ -28,3 +28,20 @@ pub const fn class_bounds(class: usize) -> (u64, u64) {
         c => (1 << (c - 1), (1 << c) - 1),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_within_the_bounds_of_its_class_alone() {
+        for class in 0..SIZE_CLASSES {
+            let (low, high) = class_bounds(class);
+            assert_eq!([size_class(low), size_class(high)], [class; 2]);
+            if class > 0 {
+                assert_eq!(class_bounds(class - 1).1 + 1, low, "no size is between two classes");
+            }
+        }
+        assert_eq!(class_bounds(SIZE_CLASSES - 1).1, u64::MAX);
+    }
+}

@@ -25,7 +25,7 @@
     reason = "only the two fronts use it"
 )]
 
-#[cfg(test)]
+#[cfg(any(test, miri))]
 extern crate std;
 
 pub mod api;

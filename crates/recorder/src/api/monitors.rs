@@ -156,3 +156,17 @@ pub fn options_of<'a>(all: &'a [u8], library: &[u8]) -> Option<&'a [u8]> {
     let (_, options) = libraries.find(|(name, _)| *name == library && !name.is_empty())?;
     Some(options)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_a_library_by_its_file() {
+        let all = b"/m/libmine.so:a=1,b=2;libother.so;libmine.so:c";
+        assert_eq!(options_of(all, b"libmine.so"), Some(&b"a=1,b=2"[..]));
+        assert_eq!(options_of(all, b"libother.so"), Some(&b""[..]));
+        assert_eq!(options_of(all, b"libno.so"), None);
+        assert_eq!(options_of(b"", b""), None);
+    }
+}

@@ -73,7 +73,7 @@ pub struct LaneState {
     pub depth: usize,
     /// Outer frames that are not in `kept`, of a stack deeper than the limit.
     pub cut: usize,
-    /// Where the thread is, and the records that it makes. What every event reads comes first in it,
+    /// Where the thread is, and the records it makes. What every event reads comes first in it,
     /// as it comes before it here: in few lines of the cache.
     pub place: Place,
     pub ranges: [Range; RANGES],

@@ -362,3 +362,70 @@ pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {
         from = at - 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+
+    /// Regions of a process that has few.
+    fn list() -> Box<List> {
+        // SAFETY: zero is a valid value of every field.
+        let mut list = unsafe { Box::<List>::new_zeroed().assume_init() };
+        list.table.create(true).expect("memory");
+        let bytes = PIECES * size_of::<*mut Region>();
+        list.pieces = memory::take(bytes, InChild::Nothing) as *mut *mut Region;
+        list
+    }
+
+    fn at(start: u64, bytes: u64) -> Region {
+        region(What::Other, start, bytes, SiteId::NONE)
+    }
+
+    #[test]
+    fn the_innermost_region_around_an_address_is_found() {
+        let mut list = list();
+        let outer = list.add(at(0x1000, 0x1000));
+        let inner = list.add(Region { parent: outer, ..at(0x1400, 0x100) });
+        assert_eq!([0xfff, 0x1000, 0x13ff].map(|a| list.holding(a)), [0, outer, outer]);
+        assert_eq!([0x1400, 0x14ff].map(|a| list.holding(a)), [inner; 2]);
+        assert_eq!([0x1500, 0x1fff, 0x2000].map(|a| list.holding(a)), [outer, outer, 0]);
+    }
+
+    #[test]
+    fn regions_that_begin_at_one_byte_lie_under_each_other() {
+        let mut list = list();
+        let numbers = [0x1000, 0x100, 0x10].map(|bytes| list.add(at(0x8000, bytes)));
+        assert_eq!(list.holding(0x8000), numbers[2]);
+        assert_eq!(list.holding(0x8010), numbers[1]);
+        list.remove(numbers[1]);
+        assert_eq!([0x8000, 0x8010].map(|a| list.holding(a)), [numbers[2], numbers[0]]);
+        list.remove(numbers[2]);
+        list.remove(numbers[0]);
+        assert_eq!([list.holding(0x8000), list.table.get(0x8000)], [0, 0]);
+    }
+
+    #[test]
+    fn a_region_ends_with_what_it_is_a_part_of() {
+        let mut list = list();
+        let chunk = list.add(region(What::Chunk, 0x4000, 0x400, SiteId::NONE));
+        let of_pool = region(What::PoolBlock, 0x4100, 0x10, SiteId::NONE);
+        let block = list.add(Region { parent: chunk, ..of_pool });
+        let other = list.add(at(0x4200, 0x10));
+        assert!(goes_with(&list, block, chunk));
+        assert!(!goes_with(&list, other, chunk));
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let mut list = list();
+        let many = PER_PIECE as u64 + 10;
+        let numbers: std::vec::Vec<u32> =
+            (0..many).map(|i| list.add(at(0x10_000 + i * 16, 16))).collect();
+        assert!(numbers.iter().enumerate().all(|(i, &number)| number as usize == i + 1));
+        list.remove(numbers[5]);
+        assert_eq!(list.add(at(0x10_000 + 5 * 16, 16)), numbers[5]);
+        assert_eq!(list.holding(0x10_000 + 5 * 16 + 3), numbers[5]);
+        assert_eq!(list.holding(0x10_000 + (many - 1) * 16), numbers[many as usize - 1]);
+    }
+}

@@ -55,3 +55,37 @@ impl Leaves {
         Some(word)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    /// A table, and leaves of which none is remembered.
+    fn empty() -> (std::boxed::Box<Table>, Leaves) {
+        // SAFETY: zero is a table that was not created.
+        let table = unsafe { std::boxed::Box::<Table>::new_zeroed().assume_init() };
+        table.create(true).expect("memory");
+        let mut leaves = Leaves([Leaf { key: 0, origin: 0 }; LEAVES]);
+        leaves.clear();
+        (table, leaves)
+    }
+
+    fn block(address: usize) -> *const u8 {
+        core::ptr::without_provenance(address)
+    }
+
+    #[test]
+    fn a_leaf_is_remembered_once_it_was_found() {
+        let (table, mut leaves) = empty();
+        let first = block(0x7f00_0000_0010);
+        assert!(leaves.word(first).is_none() && leaves.find(&table, first).is_none());
+        assert!(table.put(first, 5));
+        assert_eq!(leaves.find(&table, first).map(|word| word.load(Relaxed)), Some(5));
+        assert!(table.put(block(0x7f00_0000_0100), 6));
+        let near = leaves.word(block(0x7f00_0000_0100));
+        assert_eq!(near.map(|word| word.load(Relaxed)), Some(6), "of the same leaf");
+        assert!(leaves.word(block(0x7f00_0000_0108)).is_none(), "aligned to 8: another leaf");
+        assert!(leaves.word(block(0x7f00_0040_0010)).is_none(), "another region");
+    }
+}

@@ -9,6 +9,7 @@ use crate::sys::front;
 use crate::sys::maps;
 use crate::sys::range::Range;
 use crate::sys::{confined, own_stack};
+use core::mem::offset_of;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{Node, Word};
@@ -347,10 +348,10 @@ impl Nodes for Tree<'_> {
             // SAFETY: atomics in a static.
             return unsafe { &*self.p.root.0.get() };
         }
-        let first = &raw const NodeId::new(node).record().first;
+        let node = core::ptr::from_ref(NodeId::new(node).record());
         // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as
         // such.
-        unsafe { &*(first as *const Links) }
+        unsafe { &*node.byte_add(offset_of!(Node, first)).cast() }
     }
 
     fn create(&mut self, parent: u32, key: u64) -> Option<u32> {

@@ -164,3 +164,28 @@ pub fn give_back() {
         unsafe { memory::release(measures, size_of::<Measures>(), InChild::Copy) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_inside_is_part_of_what_is_around() {
+        let outer = Figures { live_bytes: 100, peak_bytes: 120, ..Figures::default() };
+        let inner = Figures {
+            allocations: 3,
+            frees: 1,
+            live_bytes: 20,
+            peak_bytes: 50,
+            largest_bytes: 40,
+            ..Figures::default()
+        };
+        let mut sum = outer;
+        add(&mut sum, &inner);
+        assert_eq!((sum.allocations, sum.frees, sum.live_bytes), (3, 1, 120));
+        assert_eq!((sum.peak_bytes, sum.largest_bytes), (150, 40));
+        let mut freed = Figures { live_bytes: -100, ..Figures::default() };
+        add(&mut freed, &inner);
+        assert_eq!((freed.peak_bytes, freed.live_bytes), (0, -80), "below what was live at first");
+    }
+}

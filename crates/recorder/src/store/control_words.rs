@@ -10,7 +10,7 @@ use heaptide_format::shared::FileHeader;
 #[inline(always)]
 pub fn words(header: &FileHeader) -> &AtomicU64 {
     // SAFETY: `control` is 8-aligned and the bytes follow it; all are atomic.
-    unsafe { &*(&raw const header.control as *const AtomicU64) }
+    unsafe { &*core::ptr::from_ref(header).byte_add(offset_of!(FileHeader, control)).cast() }
 }
 
 const _: () = assert!(offset_of!(FileHeader, control).is_multiple_of(8));

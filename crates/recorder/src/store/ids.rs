@@ -62,11 +62,15 @@ macro_rules! ids {
                 /// profile.
                 #[inline(always)]
                 pub fn record(self) -> &'static $record {
-                    let base = store().base.load(Relaxed);
-                    let address = base.wrapping_add(self.0 as usize * $granule as usize);
                     // SAFETY: a number that `of` made of a record of this profile. Records stay
                     // mapped, and any bytes are a value of one.
-                    unsafe { &*(address as *const $record) }
+                    unsafe { &*(self.address() as *const $record) }
+                }
+
+                #[inline(always)]
+                fn address(self) -> *const u8 {
+                    let base = store().base.load(Relaxed);
+                    base.wrapping_add(self.0 as usize * $granule as usize)
                 }
 
                 /// Returns the id of a record.
@@ -98,9 +102,10 @@ ids! {
 impl StringId {
     /// Returns the bytes; a zero byte follows them. Only of a string of this profile.
     pub fn bytes(self) -> &'static [u8] {
-        let header = self.record();
-        let text = core::ptr::from_ref(header).wrapping_add(1) as *const u8;
+        let length = self.record().length as usize;
         // SAFETY: that many bytes follow the header, and stay as they are.
-        unsafe { core::slice::from_raw_parts(text, header.length as usize) }
+        unsafe {
+            core::slice::from_raw_parts(self.address().add(size_of::<StringHeader>()), length)
+        }
     }
 }

@@ -317,16 +317,16 @@ fn enlarge() -> bool {
     if memory.is_null() {
         return false;
     }
+    let table = memory.wrapping_add(HEAD) as *mut AtomicU64;
     // SAFETY: fresh zeroed memory: a length in front, then empty slots.
     let new = unsafe {
-        let table = memory.add(HEAD) as *mut AtomicU64;
         *(table as *mut usize).sub(1) = length;
         core::slice::from_raw_parts(table, length)
     };
     for name in 1..=LIST.count.load(Relaxed) {
         insert(new, known(name).hash, name);
     }
-    LIST.table.store(new.as_ptr() as *mut AtomicU64, Release);
+    LIST.table.store(table, Release);
     true
 }
 
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn texts_of_every_length_are_told_apart() {
-        let text: Vec<u8> = (0..40).collect();
+        let text: Vec<u8> = (0..if cfg!(miri) { 20 } else { 40 }).collect();
         for length in 0..text.len() {
             let same = text[..length].to_vec();
             assert!(is_same(&text[..length], &same));

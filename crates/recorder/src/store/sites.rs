@@ -280,3 +280,82 @@ pub fn freed_remotely(site: &Site, blocks: u64, usable: u64, epoch: u32) {
     site.remote_frees.fetch_add(blocks, Relaxed);
     site.remote_freed_bytes.fetch_add(usable, Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+
+    fn site() -> Box<Site> {
+        // SAFETY: zero is a valid value of every field.
+        unsafe { Box::<Site>::new_zeroed().assume_init() }
+    }
+
+    fn at_peak(site: &Site) -> (u64, u64) {
+        (site.peak_blocks.get(), site.peak_bytes.get())
+    }
+
+    #[test]
+    fn each_counter_has_its_part_of_an_event() {
+        let site = site();
+        allocated(&site, 100, 112, 1, true);
+        allocated(&site, 40, 48, 1, true);
+        freed(&site, 112, 1, true, false);
+        assert_eq!([site.allocations.get(), site.frees.get(), site.temporary.get()], [2, 1, 1]);
+        assert_eq!([site.requested_bytes.get(), site.usable_bytes.get()], [140, 160]);
+        assert_eq!([site.freed_bytes.get(), site.largest_bytes.get()], [112, 100]);
+    }
+
+    #[test]
+    fn the_first_change_after_a_peak_keeps_what_was_live_then() {
+        let site = site();
+        allocated(&site, 10, 16, 0, true);
+        allocated(&site, 10, 16, 0, true);
+        // The peak of this number came by another site.
+        freed(&site, 16, 1, false, false);
+        assert_eq!((at_peak(&site), site.epoch.get()), ((2, 32), 1));
+        freed(&site, 16, 1, false, false);
+        assert_eq!(at_peak(&site), (2, 32), "once a peak");
+        allocated(&site, 10, 16, 2, false);
+        assert_eq!(at_peak(&site), (0, 0), "nothing was live at the second");
+    }
+
+    #[test]
+    fn what_makes_a_peak_belongs_to_it() {
+        let site = site();
+        allocated(&site, 10, 16, 7, true);
+        assert_eq!((at_peak(&site), site.epoch.get()), ((0, 0), 0));
+        freed(&site, 16, 7, false, false);
+        assert_eq!(at_peak(&site), (1, 16));
+    }
+
+    #[test]
+    fn other_threads_have_a_half_of_their_own() {
+        let site = site();
+        freed_remotely(&site, 1, 16, 3);
+        freed_remotely(&site, 1, 16, 3);
+        assert_eq!((site.remote_peak_frees.get(), site.remote_peak_freed_bytes.get()), (0, 0));
+        freed_remotely(&site, 1, 16, 4);
+        assert_eq!((site.remote_peak_frees.get(), site.remote_peak_freed_bytes.get()), (2, 32));
+        freed_remotely(&site, 1u64.wrapping_neg(), 16u64.wrapping_neg(), 4);
+        assert_eq!((site.remote_frees.get(), site.remote_freed_bytes.get()), (2, 32));
+        assert_eq!((site.frees.get(), site.epoch.get()), (0, 0), "the owner's is as it was");
+    }
+
+    #[test]
+    fn dimensions_that_differ_have_keys_that_differ() {
+        let none = Dimensions::of_stack(NodeId::new(1), 2);
+        let others = [
+            Dimensions { stack: NodeId::new(2), ..none },
+            Dimensions { scope: ScopeId::new(1), ..none },
+            Dimensions { label: NameId::new(1), ..none },
+            Dimensions { lane: 3, ..none },
+            none.sized(0),
+            none.sized(1 << 32),
+        ];
+        for (i, other) in others.iter().enumerate() {
+            assert_ne!(other.words(), none.words());
+            assert!(others[..i].iter().all(|before| before.words() != other.words()));
+        }
+    }
+}

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// The time stamp counter; 0 where it may not be read.
 #[inline(always)]
 pub fn counter() -> u64 {
-    if NO_COUNTER.load(Relaxed) {
+    if cfg!(miri) || NO_COUNTER.load(Relaxed) {
         return 0;
     }
     // SAFETY: every x86-64 processor has it, and nobody has forbidden it.

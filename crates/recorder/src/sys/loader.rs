@@ -224,3 +224,52 @@ unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
         name.iter().enumerate().all(|(k, &b)| *text.add(k) as u8 == b)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SAFETY: a function of libc, whose address is taken.
+    unsafe extern "C" {
+        fn getauxval();
+    }
+
+    fn libc() -> &'static LinkMap {
+        objects().find(|map| file_name(map) == b"libc.so.6").expect("glibc is loaded")
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no loader")]
+    fn a_function_of_libc_is_where_the_loader_says() {
+        let (address, size) = look_up(libc(), b"getauxval\0").expect("libc has it");
+        assert_eq!(address, getauxval as *const () as usize);
+        assert!(size > 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no loader")]
+    fn what_an_object_only_uses_or_does_not_know_is_not_found() {
+        assert!(look_up(libc(), b"heaptide_interface\0").is_none());
+        assert!(look_up(libc(), b"getauxva\0").is_none());
+        let this = objects().next().expect("the program");
+        assert!(look_up(this, b"getauxval\0").is_none());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no loader")]
+    fn both_kinds_of_tables_find_the_same() {
+        let has_both = |map: &&LinkMap| {
+            let tables = tables(map);
+            tables.is_some_and(|t| !t.hash.is_null() && !t.gnu_hash.is_null())
+        };
+        for map in objects().filter(has_both) {
+            let tables = tables(map).expect("as filtered");
+            for name in [&b"__vdso_clock_gettime\0"[..], b"malloc\0", b"no_such_function\0"] {
+                // SAFETY: the object has both tables.
+                let found =
+                    unsafe { [gnu_hash_find(&tables, name), sysv_hash_find(&tables, name)] };
+                assert_eq!(found[0], found[1]);
+            }
+        }
+    }
+}

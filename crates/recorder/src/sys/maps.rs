@@ -144,6 +144,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "there is no /proc")]
     fn this_test_is_in_a_mapping_that_can_be_executed() {
         let here = lines_of_maps as fn() as usize as u64;
         let mut found = None;
