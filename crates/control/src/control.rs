@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot;
-use heaptide_format::{FileHeader, MAGIC, REQUEST_TEXT, Request, VERSION};
+use heaptide_format::{FileHeader, MAGIC, REQUEST_BELOW, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -28,8 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked.
 const POLL: Duration = Duration::from_millis(2);
-/// The bit of a threshold's value by which it is for requests below it.
-const BELOW: u64 = 1 << 63;
 /// The first version with these words.
 const FIRST_VERSION: u32 = 2;
 
@@ -68,7 +66,7 @@ impl Threshold {
     pub fn to_value(self) -> u64 {
         match self {
             Threshold::From(bytes) => bytes,
-            Threshold::Below(bytes) => bytes | BELOW,
+            Threshold::Below(bytes) => bytes | REQUEST_BELOW,
         }
     }
 }

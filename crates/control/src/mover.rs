@@ -19,6 +19,11 @@ use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
 
 use crate::error::Error;
 
+/// Events that do not compress take this part of their bytes more once they are moved, for their
+/// extent's head and the compressor's: some 100 bytes for 16 KiB at least.
+const HEADS_PART: u64 = 128;
+/// The same of a file's own head and of its last extent.
+const HEADS_LEAST: u64 = 1024;
 /// Profiles are looked at so often while there is much to move, and while there is nothing.
 const SOONEST: Duration = Duration::from_millis(5);
 const LATEST: Duration = Duration::from_millis(100);
@@ -200,9 +205,11 @@ impl Moving {
         moved
     }
 
-    /// Tells each process what all others have written.
+    /// Tells each process what all others have written, and what the heads of extents will take
+    /// that are still to be moved.
     fn tell_elsewhere(&mut self) {
-        let all = self.bytes();
+        let live: u64 = self.sources.iter().map(|source| source.live_bytes).sum();
+        let all = self.bytes() + live / HEADS_PART + HEADS_LEAST;
         for source in self.sources.iter_mut().filter(|source| source.limit > 0) {
             let elsewhere = all.saturating_sub(source.live_bytes);
             if elsewhere != source.told && source.events.tell_elsewhere(elsewhere).is_ok() {

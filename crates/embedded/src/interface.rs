@@ -8,6 +8,7 @@ use alloc::alloc::Layout;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
+use heaptide_format::settings::Setting;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::sys::loader::{look_up, objects};
 use heaptide_recorder::sys::options::Options;
@@ -51,8 +52,10 @@ fn is_asked_for() -> bool {
         return false;
     }
     let asks = |options: &&Options| {
-        let names = [&b"HEAPTIDE_OUTPUT"[..], b"HEAPTIDE_MODE"];
-        names.iter().any(|name| options.handed_on.value(name).is_some())
+        let settings = [Setting::Output, Setting::Mode];
+        settings
+            .iter()
+            .any(|setting| options.handed_on.value(setting.variable().as_bytes()).is_some())
     };
     Options::get().filter(asks).is_some_and(Options::is_wanted)
 }

@@ -26,6 +26,9 @@ pub const COMMAND_OFF: u32 = 1;
 /// [`crate::FileHeader::command_request`], in the same word.
 pub const COMMAND_REQUEST: u32 = 1 << 8;
 
+/// In [`crate::FileHeader::request_value`] of a threshold: stacks are for requests below it.
+pub const REQUEST_BELOW: u64 = 1 << 63;
+
 /// What a command asks a running program for; it is answered at the next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]

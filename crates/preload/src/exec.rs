@@ -12,6 +12,7 @@
 use crate::exec_target::{self, Room};
 use core::ffi::{CStr, c_char};
 use heaptide_format::UnrecordedChild;
+use heaptide_format::settings::PREFIX;
 use heaptide_recorder::event::process::{count_unrecorded, discount_unrecorded};
 use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined;
@@ -216,7 +217,7 @@ impl<'a> Given<'a> {
         if let Some(value) = entry.strip_prefix(b"LD_PRELOAD=") {
             self.preload = Some((self.count, value)); // of several the last one counts
         }
-        if !entry.starts_with(b"HEAPTIDE_") {
+        if !entry.starts_with(PREFIX.as_bytes()) {
             return;
         }
         let mut handed_on = options.handed_on.variables.bytes().split(|&b| b == 0);

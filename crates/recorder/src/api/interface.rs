@@ -22,6 +22,7 @@ use crate::sys::options::Options;
 use core::arch::naked_asm;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use heaptide_format::settings::Setting;
 use heaptide_format::{MarkKind, Mode};
 
 /// Calls a macro with the names of all functions, in the order of `struct heaptide_interface`. Each
@@ -414,7 +415,8 @@ pub unsafe extern "C" fn monitor_options<F: Front>(
     buffer: *mut u8,
     size: usize,
 ) -> usize {
-    let all = Options::get().and_then(|options| options.handed_on.value(b"HEAPTIDE_MONITORS"));
+    let all = Options::get()
+        .and_then(|options| options.handed_on.value(Setting::Monitors.variable().as_bytes()));
     let Some(options) = all.and_then(|all| monitors::options_of(all, library.get())) else {
         return 0;
     };

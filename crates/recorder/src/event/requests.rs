@@ -10,7 +10,9 @@ use crate::sys::wiped::Wiped;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use heaptide_format::shared::Word;
-use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, MarkKind, REQUEST_TEXT, Request};
+use heaptide_format::{
+    CONTROL_FEWER, CONTROL_THRESHOLD, MarkKind, REQUEST_BELOW, REQUEST_TEXT, Request,
+};
 
 /// The last request that a thread took.
 // SAFETY: zero is no request.
@@ -33,9 +35,6 @@ pub fn threshold(bytes: u64, below: bool) {
     p.header().threshold_bytes.set(bytes);
     set(if below { CONTROL_THRESHOLD | CONTROL_FEWER } else { CONTROL_THRESHOLD });
 }
-
-/// In [`heaptide_format::FileHeader::request_value`] of a threshold: for those below it.
-const BELOW: u64 = 1 << 63;
 
 /// Does what a command asked for, once, whichever thread comes first.
 #[cold]
@@ -83,7 +82,9 @@ fn perform(lane: &mut LaneState) {
             marks::reset(lane);
         }
         k if k == Request::Flush as u32 => flush(lane),
-        k if k == Request::Threshold as u32 => threshold(value & !BELOW, value & BELOW != 0),
+        k if k == Request::Threshold as u32 => {
+            threshold(value & !REQUEST_BELOW, value & REQUEST_BELOW != 0)
+        }
         _ => {}
     }
 }

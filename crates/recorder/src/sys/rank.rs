@@ -1,6 +1,7 @@
 //! The process's place in a parallel job, as launchers tell it in the environment.
 
 use crate::sys::text::{Text, number};
+use heaptide_format::settings::Setting;
 
 /// The longest name of a job or host that is kept.
 const NAME_MAX: usize = 256;
@@ -14,7 +15,10 @@ struct Launcher {
 /// In order of precedence: a launcher's own daemons may have been started by the next one, whose
 /// variables its processes inherit. The first is for launchers that are not here.
 const LAUNCHERS: [Launcher; 10] = [
-    Launcher { rank: b"HEAPTIDE_RANK", of: b"HEAPTIDE_RANKS" },
+    Launcher {
+        rank: Setting::Rank.variable().as_bytes(),
+        of: Setting::Ranks.variable().as_bytes(),
+    },
     Launcher { rank: b"OMPI_COMM_WORLD_RANK", of: b"OMPI_COMM_WORLD_SIZE" },
     Launcher { rank: b"MV2_COMM_WORLD_RANK", of: b"MV2_COMM_WORLD_SIZE" },
     Launcher { rank: b"PMI_RANK", of: b"PMI_SIZE" },
@@ -30,7 +34,7 @@ const SLURM: usize = LAUNCHERS.len() - 1;
 /// Variables with the job's name, in order of precedence. The last is of `mpirun` without a batch
 /// system, which gives each run a name.
 const JOBS: [&[u8]; 6] = [
-    b"HEAPTIDE_JOB",
+    Setting::Job.variable().as_bytes(),
     b"FLUX_JOB_ID",
     b"SLURM_JOB_ID",
     b"PBS_JOBID",
