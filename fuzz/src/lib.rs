@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod corpus;
+mod fixtures;
 mod mutate;
 mod seeds;
 mod targets;

@@ -239,7 +239,7 @@ fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
     let progress = Progress::start(format!("reading {}", recording.display()));
     let read = Recording::open(recording);
     drop(progress);
-    let summary = heaptide_render::summary(&read?, &from_here(recording));
+    let summary = heaptide_render::text::summary::summary(&read?, &from_here(recording));
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));
     }

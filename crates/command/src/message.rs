@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, StderrLock, Write};
 
-use heaptide_render::names::printable;
+use heaptide_render::shared::names::printable;
 
 use crate::error::Error;
 

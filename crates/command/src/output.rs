@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use heaptide_render::names::printable;
+use heaptide_render::shared::names::printable;
 use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::error::Error;

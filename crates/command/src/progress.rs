@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use heaptide_render::names::printable;
-use heaptide_render::quantity::bytes;
+use heaptide_render::shared::names::printable;
+use heaptide_render::shared::quantity::bytes;
 
 /// What takes no longer says nothing.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use heaptide_analysis::trace::file::path_of;
 use heaptide_format::{
     CONTROL_FEWER, CONTROL_OFF, CONTROL_PAUSE, CONTROL_THRESHOLD, FileHeader, MarkKind, TRACE_ON,
 };
-use heaptide_render::quantity::bytes;
+use heaptide_render::shared::quantity::bytes;
 
 use crate::control::Control;
 use crate::error::Error;

@@ -3,17 +3,14 @@
 
 use regex::RegexBuilder;
 
-use crate::error::QueryError;
 use crate::lexer::{SEPARATORS, Word};
-use crate::parser::Parser;
+use crate::parser_state::{Parsed, Parser};
 use crate::query::{Condition, Relation, Test};
 
 /// Parentheses and NOTs inside each other.
 const DEEPEST: usize = 100;
 /// Bytes that a regex may become.
 const LARGEST: usize = 1 << 20;
-
-type Parsed<T> = Result<T, QueryError>;
 
 /// Conditions with commas between, all of which must hold.
 pub(crate) fn list(parser: &mut Parser) -> Parsed<Vec<Condition>> {

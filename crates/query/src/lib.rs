@@ -21,6 +21,7 @@ mod groups;
 mod lexer;
 mod order;
 mod parser;
+mod parser_state;
 pub mod query;
 mod run;
 pub mod stream;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::conditions;
 use crate::error::QueryError;
 use crate::lexer::{Cursor, OF_ARGUMENTS, OF_UNITS, SEPARATORS, Word};
+use crate::parser_state::{Parsed, Parser};
 use crate::query::{
     Aggregation, Call, Derivation, First, Format, Item, Layout, Let, Order, Query, Signature,
 };
@@ -47,33 +48,7 @@ pub fn parse_format(text: &str) -> Result<Format, QueryError> {
     }
 }
 
-pub(crate) struct Parser<'a> {
-    pub(crate) cursor: Cursor<'a>,
-    query: Query,
-}
-
-type Parsed<T> = Result<T, QueryError>;
-
 impl Parser<'_> {
-    pub(crate) fn fail<T>(&self, at: usize, message: impl Into<String>) -> Parsed<T> {
-        Err(QueryError::at(self.cursor.query, at, message))
-    }
-
-    /// A word that must be there.
-    pub(crate) fn word(&mut self, expected: &str, separators: &str) -> Parsed<Word> {
-        let word = self.cursor.word(separators);
-        if word.is_empty() { self.fail(word.at, format!("expected {expected}")) } else { Ok(word) }
-    }
-
-    /// Takes a keyword if it is next.
-    pub(crate) fn keyword(&mut self, keyword: &str) -> bool {
-        let next = self.cursor.next_word().keyword() == keyword;
-        if next {
-            self.cursor.word(SEPARATORS);
-        }
-        next
-    }
-
     fn clause(&mut self) -> Parsed<()> {
         let word = self.cursor.word(SEPARATORS);
         match &*word.keyword() {

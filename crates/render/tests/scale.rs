@@ -7,10 +7,11 @@ use std::sync::LazyLock;
 use heaptide_analysis::model::{Measure, Process, Recording, StackId};
 use heaptide_analysis::views::aggregate::{GroupBy, by_stack};
 use heaptide_fixtures::Scratch;
-use heaptide_render::flamegraph::{self, Drawing, Lanes};
-use heaptide_render::folded::{self, Notes};
-use heaptide_render::quantity::count;
-use heaptide_render::{table, text};
+use heaptide_render::export::flamegraph::{self, Drawing};
+use heaptide_render::export::folded::{self, Notes};
+use heaptide_render::shared::branches::Lanes;
+use heaptide_render::shared::quantity::count;
+use heaptide_render::text::{self, table};
 use heaptide_synthetic::{DEPTH, Plan, write};
 
 const STACKS: u32 = 500;
@@ -116,8 +117,8 @@ fn pages_are_narrow_whatever_the_names() {
     let process = process();
     let mut pages = Vec::new();
     let mut page = Vec::new();
-    let whole = text::Page { sort: None, top: Some(2000), process: None };
-    text::write(&mut page, &RECORDING, &whole).expect("memory takes everything");
+    let whole = text::report::Page { sort: None, top: Some(2000), process: None };
+    text::report::write(&mut page, &RECORDING, &whole).expect("memory takes everything");
     pages.push(page);
     for by in [GroupBy::Function, GroupBy::Stack] {
         let mut page = Vec::new();

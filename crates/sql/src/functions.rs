@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::DataFusionError;
 use datafusion::common::cast::{as_list_array, as_struct_array};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
-use heaptide_render::quantity;
+use heaptide_render::shared::quantity;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 

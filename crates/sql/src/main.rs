@@ -18,6 +18,7 @@ mod prompt;
 mod recordings;
 mod session;
 mod shown;
+mod sql_command;
 mod statements;
 
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let status = entry::command(&arguments, |options: Options| match options.command {
-        Command::Sql(options) => answer::sql(&options),
+        Command::Sql(options) => sql_command::sql(&options),
         Command::Export(options) => export::export(&options),
         Command::Query(options) => calql::query(&options),
     });

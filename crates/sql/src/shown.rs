@@ -14,8 +14,8 @@ use datafusion::parquet::arrow::ArrowWriter;
 use heaptide_analysis::text::printable;
 use heaptide_command::error::Error;
 use heaptide_command::sql::SqlFormat;
-use heaptide_render::csv::cell;
-use heaptide_render::json_text::PrintableJson;
+use heaptide_render::export::csv::cell;
+use heaptide_render::shared::json_text::PrintableJson;
 
 use crate::parquet::{plain, plained, properties};
 use crate::session::Answer;

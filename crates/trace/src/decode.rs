@@ -1,6 +1,7 @@
 //! Records to events. The bytes are untrusted.
 
-use crate::{ALLOCATED, Block, Context, FREED, MOVING, Record, other, usual_size};
+use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, other, usual_size};
+use crate::record::{Block, Record};
 
 /// The reader's side of one extent, whose bytes it may own.
 #[derive(Clone)]
@@ -149,7 +150,7 @@ impl Context {
     #[cold]
     fn long(&mut self, rest: &[u8]) -> Option<(Record, usize)> {
         let (first, rest) = rest.split_first()?;
-        if first & 3 != crate::OTHER {
+        if first & 3 != OTHER {
             return None;
         }
         let what = first >> 2;

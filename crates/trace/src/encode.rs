@@ -1,6 +1,7 @@
 //! Events to records.
 
-use crate::{ALLOCATED, Block, Context, FREED, MOVING, OTHER, Record, Slot, other, usual_size};
+use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, Slot, other, usual_size};
+use crate::record::{Block, Record};
 
 /// Bytes of the longest record.
 pub const LONGEST: usize = 41;

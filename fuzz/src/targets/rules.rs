@@ -9,7 +9,7 @@ pub fn rules(input: &[u8]) -> bool {
     let Ok(rules) = Rules::parse(&String::from_utf8_lossy(input)) else {
         return false;
     };
-    let mut process = super::process();
+    let mut process = crate::fixtures::process();
     let totals = process.totals;
     process.rewrite(&rules);
     check(&process);

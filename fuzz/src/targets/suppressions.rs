@@ -6,7 +6,7 @@ use heaptide_analysis::model::Process;
 use heaptide_analysis::views::leaks::Leaks;
 use heaptide_analysis::views::suppressions::Suppressions;
 
-static PROCESS: LazyLock<Process> = LazyLock::new(super::process);
+static PROCESS: LazyLock<Process> = LazyLock::new(crate::fixtures::process);
 
 /// Suppresses leaks of the process: what is left and what is suppressed is all that is live.
 pub fn suppressions(input: &[u8]) -> bool {

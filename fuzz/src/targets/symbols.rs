@@ -7,8 +7,8 @@ use heaptide_analysis::model::Recording;
 use heaptide_analysis::symbols::Symbols;
 use heaptide_fixtures::ProgramBuilder;
 
-use super::in_scratch;
 use super::profile_reader::check;
+use crate::fixtures::in_scratch;
 
 static PROFILE: LazyLock<Vec<u8>> =
     LazyLock::new(|| ProgramBuilder::with_stacks(&["main;read;@malloc"]).profile.finish());

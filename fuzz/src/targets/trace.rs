@@ -14,7 +14,7 @@ use heaptide_format::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::in_scratch;
+use crate::fixtures::in_scratch;
 
 /// Reads the extents of the input, some of them moved out of the profile.
 pub fn trace(input: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! The tables of a process: sites, and the stacks, scopes, labels and lanes that each site refers to.
+//! The tables of a process: sites, and the stacks, scopes, labels and lanes that each refers to.
 
 use std::sync::Arc;
 

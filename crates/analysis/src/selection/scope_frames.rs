@@ -37,7 +37,8 @@ impl Process {
     /// let is_scope = |frame: heaptide_analysis::model::FrameId| {
     ///     process.tables.frames[frame.0 as usize].is_scope()
     /// };
-    /// assert!(process.tables.sites.iter().all(|site| outermost(site.stack).is_some_and(is_scope)));
+    /// let sites = &process.tables.sites;
+    /// assert!(sites.iter().all(|site| outermost(site.stack).is_some_and(is_scope)));
     /// ```
     pub fn scopes_to_frames(&mut self, inside: Inside) {
         let mut stacks = Stacks::with_capacity(self.tables.stacks.len());

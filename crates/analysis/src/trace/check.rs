@@ -9,7 +9,7 @@ use crate::model::{Measures, Process, Site, SiteKind};
 /// What the events of a process add up to.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// By index into [`Tables::sites`](crate::model::Tables::sites): allocations, frees, reallocations, failures, temporary
+    /// By index into [`crate::model::Tables::sites`]: allocations, frees, reallocations, failures, temporary
     /// blocks, bytes, the largest request, and what is live.
     pub sites: Vec<Measures>,
     /// Most bytes live at once.
@@ -25,7 +25,7 @@ pub struct Replayed {
 /// A figure of a site that its events do not add up to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// Index into [`Tables::sites`](crate::model::Tables::sites).
+    /// Index into [`crate::model::Tables::sites`].
     pub site: usize,
     /// The measure.
     pub measure: &'static str,

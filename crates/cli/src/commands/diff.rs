@@ -15,11 +15,12 @@ use heaptide_command::output::Content;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{output, source};
-use heaptide_render::diff::graph::{self, Drawing, Scale};
-use heaptide_render::diff::text::{growth, signed};
-use heaptide_render::diff::{self, Rows, json, text};
-use heaptide_render::frames::file_name;
-use heaptide_render::quantity::amount;
+use heaptide_render::export::diff_flamegraph::{self, Drawing, Scale};
+use heaptide_render::shared::change::{growth, signed};
+use heaptide_render::shared::difference::{self, Rows};
+use heaptide_render::shared::frames::file_name;
+use heaptide_render::shared::quantity::amount;
+use heaptide_render::{json, text};
 
 use crate::options::metric_parser;
 
@@ -123,7 +124,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
     let mut difference = half.after(after);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
-    let view = diff::View { before: &names[0], after: &names[1], rows, top: options.top };
+    let view = difference::View { before: &names[0], after: &names[1], rows, top: options.top };
     if options.format == DiffFormat::Svg {
         require_drawable(options, &difference, &view)?;
     }
@@ -213,7 +214,7 @@ fn suit_counters(options: &DiffOptions, difference: &mut Difference) -> Result<(
 fn require_drawable(
     options: &DiffOptions,
     difference: &Difference,
-    view: &diff::View,
+    view: &difference::View,
 ) -> Result<(), Stop> {
     let total = difference.total_of(difference.measure.of_sites());
     let (width, name) = match options.drawing().widths {
@@ -234,12 +235,12 @@ fn write(
     out: &mut dyn Write,
     options: &DiffOptions,
     difference: &Difference,
-    view: &diff::View,
+    view: &difference::View,
 ) -> io::Result<()> {
     match options.format {
-        DiffFormat::Text => text::write(out, difference, view),
-        DiffFormat::Json => json::write(out, difference, view),
-        DiffFormat::Svg => graph::write(out, difference, view, options.drawing()),
+        DiffFormat::Text => text::diff::write(out, difference, view),
+        DiffFormat::Json => json::diff::write(out, difference, view),
+        DiffFormat::Svg => diff_flamegraph::write(out, difference, view, options.drawing()),
     }
 }
 

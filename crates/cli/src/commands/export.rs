@@ -13,11 +13,12 @@ use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::View;
 use heaptide_command::{output, source, values};
-use heaptide_render::flamegraph::{self, Lanes};
-use heaptide_render::folded::{self, Notes};
-use heaptide_render::{
-    callgrind, chrome, csv, dot, firefox, html, json, massif, pprof, speedscope,
+use heaptide_render::export::folded::{self, Notes};
+use heaptide_render::export::{
+    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope,
 };
+use heaptide_render::json::report;
+use heaptide_render::shared::branches::Lanes;
 
 use crate::options::{Frames, Picture, metric_parser};
 use crate::sql;
@@ -205,8 +206,8 @@ fn write(
         ExportFormat::Html => html::write(out, process, measure),
         ExportFormat::Json => {
             let choice =
-                json::Choice { sort: measure, top: None, process: options.selection.pid() };
-            json::write(out, recording, &choice)
+                report::Choice { sort: measure, top: None, process: options.selection.pid() };
+            report::write(out, recording, &choice)
         }
     }
 }

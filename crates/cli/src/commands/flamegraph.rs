@@ -10,7 +10,8 @@ use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::View;
 use heaptide_command::{output, source};
-use heaptide_render::flamegraph::{self, Lanes};
+use heaptide_render::export::flamegraph;
+use heaptide_render::shared::branches::Lanes;
 
 use crate::options::{Frames, Picture, metric_parser};
 

@@ -5,7 +5,8 @@ use heaptide_analysis::model::Measure;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::{output, source};
-use heaptide_render::histogram;
+use heaptide_render::shared::views::HistogramView;
+use heaptide_render::{json, text};
 
 use crate::options::{Format, metric_parser};
 
@@ -32,14 +33,14 @@ pub struct HistogramOptions {
 /// Prints the sizes.
 pub fn histogram(options: &HistogramOptions) -> Outcome {
     let selected = source::open(&options.source, &options.selection)?;
-    let view = histogram::View { sort: options.sort, top: options.top };
+    let view = HistogramView { sort: options.sort, top: options.top };
     match options.format {
-        Format::Json => {
-            output::print(|out| histogram::json(out, &selected.recording, selected.pid, &view))?
-        }
+        Format::Json => output::print(|out| {
+            json::histogram::write(out, &selected.recording, selected.pid, &view)
+        })?,
         Format::Text => {
             let process = selected.largest(Measure::Allocations)?;
-            output::print_page(|out| histogram::write(out, process, &view))?;
+            output::print_page(|out| text::histogram::write(out, process, &view))?;
         }
     }
     Ok(())

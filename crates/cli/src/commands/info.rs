@@ -9,7 +9,7 @@ use heaptide_command::selection::Source;
 use heaptide_command::snapshots::image_of_snapshot;
 use heaptide_command::{output, snapshots, source};
 use heaptide_control::status;
-use heaptide_render::info;
+use heaptide_render::text;
 
 /// `heaptide info`.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub fn info(options: &InfoOptions) -> Outcome {
         Vec::new()
     };
     output::print_page(|out| {
-        info::write(out, &recording)?;
+        text::info::write(out, &recording)?;
         list(out, &snapshots)
     })?;
     Ok(())

@@ -10,7 +10,8 @@ use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS};
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{output, source};
-use heaptide_render::leaks;
+use heaptide_render::shared::views::LeaksView;
+use heaptide_render::{json, text};
 
 use crate::options::Format;
 
@@ -55,11 +56,11 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
     let view = View { empty: Empty::Shown, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     let (recording, process) = (&selected.recording, selected.pid);
-    let view = leaks::View { suppressions: &suppressions, top: options.top, process };
-    let found = leaks::Found::of(recording, &view);
+    let view = LeaksView { suppressions: &suppressions, top: options.top, process };
+    let found = text::leaks::Found::of(recording, &view);
     match options.format {
-        Format::Json => output::print(|out| leaks::json(out, recording, &view))?,
-        Format::Text => output::print_page(|out| leaks::write(out, &found, &view))?,
+        Format::Json => output::print(|out| json::leaks::write(out, recording, &view))?,
+        Format::Text => output::print_page(|out| text::leaks::write(out, &found, &view))?,
     }
     outcome::exit(if found.any() { NEGATIVE } else { SUCCESS })
 }

@@ -5,7 +5,7 @@ use heaptide_analysis::model::Measure;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::{output, source};
-use heaptide_render::peak;
+use heaptide_render::{json, text};
 
 use crate::options::Format;
 
@@ -29,12 +29,12 @@ pub struct PeakOptions {
 pub fn peak(options: &PeakOptions) -> Outcome {
     let selected = source::open(&options.source, &options.selection)?;
     match options.format {
-        Format::Json => {
-            output::print(|out| peak::json(out, &selected.recording, selected.pid, options.top))?
-        }
+        Format::Json => output::print(|out| {
+            json::peak::write(out, &selected.recording, selected.pid, options.top)
+        })?,
         Format::Text => {
             let process = selected.largest(Measure::AtPeakBytes)?;
-            output::print_page(|out| peak::write(out, process, options.top))?;
+            output::print_page(|out| text::peak::write(out, process, options.top))?;
         }
     }
     Ok(())

@@ -11,7 +11,8 @@ use heaptide_command::select::{self, Selected};
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::source::View;
 use heaptide_command::{output, source};
-use heaptide_render::{json, origins, table, text};
+use heaptide_render::json;
+use heaptide_render::text::{self, origins, table};
 
 use crate::options::{Format, HELP_COLUMNS, metric_parser};
 
@@ -97,8 +98,8 @@ pub fn report(options: &ReportOptions) -> Outcome {
     let (sort, top, process) = (options.sort, options.top, options.selection.pid());
     if options.format == Format::Json {
         let sort = sort.unwrap_or(Measure::AtPeakBytes);
-        let choice = json::Choice { sort, top, process };
-        output::print(|out| json::write(out, &recording, &choice))?;
+        let choice = json::report::Choice { sort, top, process };
+        output::print(|out| json::report::write(out, &recording, &choice))?;
         return select::absence(&recording, process).map_or(Ok(()), |why| Err(Stop::Negative(why)));
     }
     let selected = Selected::new(recording, process)?;
@@ -118,8 +119,8 @@ pub fn report(options: &ReportOptions) -> Outcome {
             output::print_page(|out| table::write(out, process, &table))?;
         }
         None => {
-            let page = text::Page { sort, top, process };
-            output::print_page(|out| text::write(out, &selected.recording, &page))?;
+            let page = text::report::Page { sort, top, process };
+            output::print_page(|out| text::report::write(out, &selected.recording, &page))?;
         }
     }
     Ok(())

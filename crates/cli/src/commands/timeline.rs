@@ -15,7 +15,9 @@ use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::snapshots::{self, image_of, image_of_snapshot};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{damage, output, source};
-use heaptide_render::timeline::{self, Moment};
+use heaptide_render::export::timeline_csv;
+use heaptide_render::shared::views::{Moment, of_process};
+use heaptide_render::{json, text};
 
 /// `heaptide timeline`.
 #[derive(Args, Debug)]
@@ -66,16 +68,16 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
     }
     if options.format == TimelineFormat::Json {
         let (recording, pid) = (&selected.recording, selected.pid);
-        output::print(|out| timeline::json(out, recording, pid, &snapshots))?;
+        output::print(|out| json::timeline::write(out, recording, pid, &snapshots))?;
         return Ok(());
     }
     let process = selected.largest(Measure::PeakBytes)?;
     if options.format == TimelineFormat::Csv {
-        output::print(|out| timeline::csv(out, process))?;
+        output::print(|out| timeline_csv::write(out, process))?;
         return Ok(());
     }
-    let own: Vec<Snapshot> = timeline::of_process(&snapshots, process).cloned().collect();
-    output::print_page(|out| timeline::write(out, process, &own, width(options)))?;
+    let own: Vec<Snapshot> = of_process(&snapshots, process).cloned().collect();
+    output::print_page(|out| text::timeline::write(out, process, &own, width(options)))?;
     Ok(())
 }
 
@@ -172,12 +174,12 @@ fn over_snapshots(
     }
     let says = &site.says;
     match options.format {
-        TimelineFormat::Json => {
-            output::print(|out| timeline::json_site(out, recording, process, says, &moments))?
-        }
-        TimelineFormat::Csv => output::print(|out| timeline::csv_site(out, &moments))?,
+        TimelineFormat::Json => output::print(|out| {
+            json::timeline::write_site(out, recording, process, says, &moments)
+        })?,
+        TimelineFormat::Csv => output::print(|out| timeline_csv::write_site(out, &moments))?,
         TimelineFormat::Text => output::print_page(|out| {
-            timeline::write_site(out, process, says, &moments, width(options))
+            text::timeline::write_site(out, process, says, &moments, width(options))
         })?,
     }
     Ok(())

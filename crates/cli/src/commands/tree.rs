@@ -9,7 +9,7 @@ use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Depth, View};
 use heaptide_command::{output, source};
-use heaptide_render::{scopes, tree};
+use heaptide_render::text::{scope_tree, tree};
 
 use crate::options::metric_parser;
 
@@ -62,13 +62,13 @@ pub fn tree(options: &TreeOptions) -> Outcome {
     let depth = options.selection.depth.map_or(usize::MAX, NonZeroUsize::get);
     if options.scopes {
         selected.require_scopes(process)?;
-        let view = scopes::View {
+        let view = scope_tree::View {
             measure: options.metric,
             depth,
             min_percent: options.min_percent,
             per_lane: options.per_thread,
         };
-        output::print_page(|out| scopes::write(out, process, &view))?;
+        output::print_page(|out| scope_tree::write(out, process, &view))?;
         return Ok(());
     }
     selected.require_stacks(process)?;

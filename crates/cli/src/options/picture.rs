@@ -5,7 +5,8 @@ use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_command::selection::Origins;
-use heaptide_render::flamegraph::{Drawing, Lanes, Order, Outermost};
+use heaptide_render::export::flamegraph::{Drawing, Order, Outermost};
+use heaptide_render::shared::branches::Lanes;
 
 /// What stacks are of.
 #[derive(Args, Debug, Default)]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{Source, columns, escaped};
+use super::cells::escaped;
+use super::columns::{Source, columns};
 use crate::query::{Format, Query};
 use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::Kind;

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use heaptide_analysis::text::printable;
 
-use super::{Column, Source, columns, length};
+use super::cells::length;
+use super::columns::{Column, Source, columns};
 use crate::order;
 use crate::query::{Format, Query};
 use crate::table::Table;

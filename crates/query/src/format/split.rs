@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-use super::{Column, Source, columns, escaped};
+use super::cells::escaped;
+use super::columns::{Column, Source, columns};
 use crate::query::Query;
 use crate::table::{AttributeId, Form, Table};
 use crate::value::Kind;

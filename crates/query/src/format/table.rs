@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::{cell, globals, length, titled_columns, widest};
+use super::cells::{cell, globals, length, widest};
+use super::columns::titled_columns;
 use crate::query::{Format, Query};
 use crate::table::Table;
 

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use heaptide_analysis::text::printable;
 use rustc_hash::FxHashMap;
 
-use super::{Column, Source, cell, globals, in_paths, length, titled_columns, widest};
+use super::cells::{cell, globals, length, widest};
+use super::columns::{Column, Source, in_paths, titled_columns};
 use crate::query::{Format, Query};
 use crate::table::{Attribute, AttributeId, Form, Node, NodeId, Table};
 use crate::value::{Bits, Kind};

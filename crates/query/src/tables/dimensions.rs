@@ -5,8 +5,9 @@ use heaptide_analysis::views::aggregate::by_stack;
 use heaptide_analysis::views::scopes;
 use rustc_hash::FxHashMap;
 
+use super::info::{Info, measure};
 use super::sites::{Places, stack_column, stack_nodes};
-use super::{Filler, Info, Records, Source, measure};
+use super::source::{Filler, Records, Source};
 use crate::value::Kind;
 
 pub(super) const STACKS: Source = Source {

@@ -2,7 +2,8 @@
 
 use heaptide_analysis::model::MarkKind;
 
-use super::{Info, Records, Source};
+use super::info::Info;
+use super::source::{Records, Source};
 use crate::value::Kind;
 
 pub(super) const WINDOWS: Source = Source {

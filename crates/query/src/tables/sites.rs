@@ -3,7 +3,8 @@
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
 use heaptide_analysis::views::aggregate::Functions;
 
-use super::{Filler, Info, Records, Source, measure};
+use super::info::{Info, measure};
+use super::source::{Filler, Records, Source};
 use crate::table::{AttributeId, Form, NodeId};
 use crate::value::{Bits, Kind};
 

@@ -8,8 +8,9 @@ use std::vec::IntoIter;
 use heaptide_analysis::model::{LaneId, Process, ScopeId, StackId};
 use heaptide_analysis::trace::{Event, LiveBlock, Operation, Replay};
 
+use super::info::Info;
 use super::sites::{Blocks, Places, of_blocks, stack_tree};
-use super::{Error, Filler, Info, Origin, Records, Source};
+use super::source::{Error, Filler, Origin, Records, Source};
 use crate::stream::{Make, Notes, Stream};
 use crate::table::{AttributeId, Column, Form, NodeId, Table};
 use crate::value::{Bits, Kind};
@@ -17,16 +18,16 @@ use crate::value::{Bits, Kind};
 pub(super) const EVENTS: Source = Source {
     name: "events",
     says: "events of a trace: allocations, frees, failures, changes of label",
-    columns: || columns(&What::Events),
-    records: Records::Trace(What::Events),
+    columns: || columns(What::Events),
+    records: Records::Trace(|filler, processes| stream(What::Events, filler, processes)),
 };
 
 pub(super) const LIFETIMES: Source = Source {
     name: "lifetimes",
     says: "blocks of a trace, from allocation to free; in order of the frees, unfreed blocks \
            last",
-    columns: || columns(&What::Lifetimes),
-    records: Records::Trace(What::Lifetimes),
+    columns: || columns(What::Lifetimes),
+    records: Records::Trace(|filler, processes| stream(What::Lifetimes, filler, processes)),
 };
 
 /// What records are made of.
@@ -215,7 +216,7 @@ impl What {
     }
 }
 
-fn columns(what: &What) -> Vec<Info> {
+fn columns(what: What) -> Vec<Info> {
     let fields = what.fields().iter().map(|field| field.info.clone());
     fields.chain(of_blocks()).collect()
 }
@@ -336,8 +337,8 @@ impl Shared {
 }
 
 /// The records of all processes that have a trace.
-pub(super) fn stream<'a>(
-    what: &What,
+fn stream<'a>(
+    what: What,
     mut filler: Filler,
     processes: Vec<&'a Process>,
 ) -> Result<Stream<'a>, Error> {
@@ -350,7 +351,7 @@ pub(super) fn stream<'a>(
     let fields = what.fields().iter();
     let fields =
         fields.filter_map(|field| filler.column(field.info.name).map(|id| (id, field))).collect();
-    let shared = Shared { what: *what, template: filler.table, origin: filler.origin, fields };
+    let shared = Shared { what, template: filler.table, origin: filler.origin, fields };
     let template = shared.template.clone();
     let notes = Notes::default();
     let reading = Reading {

@@ -6,7 +6,9 @@ use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
 use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_analysis::views::suppressions::Suppressions;
-use heaptide_render::{histogram, leaks, peak, timeline};
+use heaptide_render::export::timeline_csv;
+use heaptide_render::shared::views::{HistogramView, LeaksView, Moment};
+use heaptide_render::{json, text};
 use serde_json::Value;
 
 use crate::fixtures::{annotated, process, recording, row, small, with};
@@ -16,7 +18,7 @@ use crate::{expect, written};
 /// recorded, which tells them apart.
 #[test]
 fn sizes_exact_and_bounded() {
-    let view = histogram::View::default();
+    let view = HistogramView::default();
     let mut mixed = process();
     let (size_min, size_max) = (131_072, 262_143);
     mixed.tables.histogram.push(SizeClass {
@@ -29,17 +31,17 @@ fn sizes_exact_and_bounded() {
     mixed.tables.sites[0].measures.requested_bytes += 100;
     mixed.tables.sites[0].measures.largest_bytes += 100;
     mixed.totals.requested_bytes += 100;
-    expect("histogram.txt", &written(|out| histogram::write(out, &mixed, &view)));
+    expect("histogram.txt", &written(|out| text::histogram::write(out, &mixed, &view)));
     let mut by_size = with(process(), |p| p.tables.histogram.clone_from(&mixed.tables.histogram));
     let whole = by_size.tables.sites[0];
     let part = |size, measures| Site { size: Some(size), measures, ..whole };
     by_size.tables.sites[0] = part(4096, row(900, 4104, 850, 900, 0));
     by_size.tables.sites.push(part(4000, row(100, 4008, 50, 100, 0)));
     by_size.totals.requested_bytes -= 9600;
-    let view = histogram::View { sort: Measure::LiveBytes, top: Some(2) };
-    expect("histogram_by_size.txt", &written(|out| histogram::write(out, &by_size, &view)));
+    let view = HistogramView { sort: Measure::LiveBytes, top: Some(2) };
+    expect("histogram_by_size.txt", &written(|out| text::histogram::write(out, &by_size, &view)));
     let all = recording(vec![mixed]);
-    let text = written(|out| histogram::json(out, &all, None, &histogram::View::default()));
+    let text = written(|out| json::histogram::write(out, &all, None, &HistogramView::default()));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
     let class = |i: usize| &found["processes"][0]["classes"][i]["requested_bytes"];
     assert_eq!(*class(0), serde_json::json!({"least": 800_000, "most": 800_000, "exact": true}));
@@ -80,7 +82,7 @@ fn snapshot(number: u32, time_ns: u64) -> Snapshot {
 #[test]
 fn the_process_over_time() {
     let of = |process: &Process, snapshots: &[Snapshot], width| {
-        written(|out| timeline::write(out, process, snapshots, width))
+        written(|out| text::timeline::write(out, process, snapshots, width))
     };
     let (process, snapshots) = (over_time(), [snapshot(1, 60_000_000), snapshot(2, 1_600_000_000)]);
     expect("timeline.txt", &of(&process, &snapshots, 100));
@@ -88,7 +90,7 @@ fn the_process_over_time() {
     expect("timeline_narrow.txt", &of(&process, &snapshots[..1], 0));
     expect("timeline_short.txt", &of(&self::process(), &[], 60));
     let all = recording(vec![over_time()]);
-    let text = written(|out| timeline::json(out, &all, None, &snapshots));
+    let text = written(|out| json::timeline::write(out, &all, None, &snapshots));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
     let one = &found["processes"][0];
     assert_eq!((&one["peak_time_s"], &one["samples"][1]["time_s"]), (&1.25.into(), &0.2.into()));
@@ -96,13 +98,13 @@ fn the_process_over_time() {
         (&one["snapshots"][1]["number"], &one["marks"][0]["name"]),
         (&2.into(), &"warm".into())
     );
-    assert_eq!(written(|out| timeline::csv(out, &process)).lines().count(), 25);
+    assert_eq!(written(|out| timeline_csv::write(out, &process)).lines().count(), 25);
 }
 
 /// Of a site at two snapshots and the end.
 #[test]
 fn one_site_over_snapshots() {
-    let moment = |snapshot, time_ns, live_bytes| timeline::Moment {
+    let moment = |snapshot, time_ns, live_bytes| Moment {
         snapshot,
         name: if snapshot == Some(2) { "loaded".to_owned() } else { String::new() },
         time_ns,
@@ -112,9 +114,9 @@ fn one_site_over_snapshots() {
     };
     let (first, second) = (moment(Some(1), 500_000_000, 70_000), moment(Some(2), 1_000_000_000, 0));
     let moments = [first, second, moment(None, 2_500_000_000, 30_000)];
-    let page = written(|out| timeline::write_site(out, &process(), "^build$", &moments, 80));
+    let page = written(|out| text::timeline::write_site(out, &process(), "^build$", &moments, 80));
     expect("timeline_site.txt", &page);
-    let csv = written(|out| timeline::csv_site(out, &moments));
+    let csv = written(|out| timeline_csv::write_site(out, &moments));
     assert!(csv.ends_with("\n2,1,0,0,0\n,2.5,300,30000,600\n"), "{csv}");
 }
 
@@ -122,11 +124,11 @@ fn one_site_over_snapshots() {
 fn who_held_the_peak() {
     let mut process = over_time();
     process.peak_time_ns = 1_000_000_000;
-    expect("peak.txt", &written(|out| peak::write(out, &process, None)));
+    expect("peak.txt", &written(|out| text::peak::write(out, &process, None)));
     let counters = with(small(), |p| (p.mode, p.tables.sites) = (Mode::Counters, Vec::new()));
-    expect("peak_counters.txt", &written(|out| peak::write(out, &counters, None)));
+    expect("peak_counters.txt", &written(|out| text::peak::write(out, &counters, None)));
     let all = recording(vec![process]);
-    let text = written(|out| peak::json(out, &all, None, None));
+    let text = written(|out| json::peak::write(out, &all, None, None));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
     let one = &found["processes"][0];
     assert_eq!(one["at_peak_bytes"], all.processes[0].totals.at_peak_bytes);
@@ -143,9 +145,9 @@ fn who_held_the_peak() {
 
 /// The page and whether it says that there are leaks.
 fn leaks_of(recording: &Recording, suppressions: &Suppressions) -> (String, bool) {
-    let view = leaks::View { suppressions, top: None, process: None };
-    let found = leaks::Found::of(recording, &view);
-    (written(|out| leaks::write(out, &found, &view)), found.any())
+    let view = LeaksView { suppressions, top: None, process: None };
+    let found = text::leaks::Found::of(recording, &view);
+    (written(|out| text::leaks::write(out, &found, &view)), found.any())
 }
 
 #[test]
@@ -159,8 +161,8 @@ fn what_is_never_freed() {
     let (page, any) = leaks_of(&all, &known);
     expect("leaks_suppressed.txt", &page);
     assert!(any, "a block without a stack is left");
-    let view = leaks::View { suppressions: &known, top: None, process: None };
-    let text = written(|out| leaks::json(out, &all, &view));
+    let view = LeaksView { suppressions: &known, top: None, process: None };
+    let text = written(|out| json::leaks::write(out, &all, &view));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
     let one = &found["processes"][0];
     assert_eq!((&one["live_bytes"], &one["leaked_bytes"]), (&720_040.into(), &40.into()));

@@ -2,8 +2,9 @@
 
 use heaptide_analysis::model::Sum;
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
-use heaptide_render::diff::graph::{self, Drawing, Scale};
-use heaptide_render::diff::{Rows, View, json, text};
+use heaptide_render::export::diff_flamegraph::{self, Drawing, Scale};
+use heaptide_render::shared::difference::{Rows, View};
+use heaptide_render::{json, text};
 
 use super::*;
 
@@ -41,7 +42,7 @@ fn view(rows: Rows) -> View<'static> {
 
 fn page(rows: Rows, measure: Measure, before: Process, after: Process) -> String {
     let difference = difference(rows, measure, before, after);
-    written(|out| text::write(out, &difference, &view(rows)))
+    written(|out| text::diff::write(out, &difference, &view(rows)))
 }
 
 #[test]
@@ -73,7 +74,7 @@ fn without_stacks_there_are_totals() {
     assert!(found.contains("\n  peak_bytes ") && found.ends_with(says), "{found}");
     let scopes = with(next_build(), |p| p.mode = Mode::Scopes);
     let difference = difference(Rows::Stacks, Measure::AtPeakBytes, annotated(), scopes);
-    let found = written(|out| json::write(out, &difference, &view(Rows::Stacks)));
+    let found = written(|out| json::diff::write(out, &difference, &view(Rows::Stacks)));
     let found: Value = serde_json::from_str(&found).expect("valid JSON");
     let why = found["without_rows"].as_str().expect("a reason");
     assert!(why.starts_with("new.heaptide: recorded with --mode scopes"), "{why}");
@@ -85,7 +86,7 @@ fn json_has_every_row_that_changed() {
     let json = |rows, top| {
         let difference = difference(rows, Measure::AtPeakBytes, annotated(), next_build());
         let view = View { top, ..view(rows) };
-        let text = written(|out| json::write(out, &difference, &view));
+        let text = written(|out| json::diff::write(out, &difference, &view));
         serde_json::from_str::<Value>(&text).expect("valid JSON")
     };
     let values = |before: u64, after: u64| {
@@ -121,7 +122,7 @@ fn json_has_every_row_that_changed() {
 
 /// Name, value, change and colour of every box but those that start a program.
 fn boxes(difference: &Difference, rows: Rows, drawing: Drawing) -> Vec<String> {
-    let svg = written(|out| graph::write(out, difference, &view(rows), drawing));
+    let svg = written(|out| diff_flamegraph::write(out, difference, &view(rows), drawing));
     let part = |text: &str, start: &str, end: &str| {
         let (_, rest) = text.split_once(start).expect("a start");
         rest.split_once(end).expect("an end").0.to_owned()
@@ -171,10 +172,10 @@ fn a_damaged_recording_with_huge_figures_is_drawn() {
         for (before, after) in [(huge(), next_build()), (next_build(), huge()), (huge(), huge())] {
             let difference = difference(Rows::Functions, measure, before, after);
             let view = view(Rows::Functions);
-            written(|out| text::write(out, &difference, &view));
+            written(|out| text::diff::write(out, &difference, &view));
             for (widths, scale) in [(Side::After, Scale::AsIs), (Side::Before, Scale::Normalized)] {
                 let drawing = Drawing { widths, scale };
-                written(|out| graph::write(out, &difference, &view, drawing));
+                written(|out| diff_flamegraph::write(out, &difference, &view, drawing));
             }
         }
     }

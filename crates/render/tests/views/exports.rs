@@ -2,7 +2,7 @@
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
-use heaptide_render::{callgrind, chrome, firefox, massif, pprof};
+use heaptide_render::export::{callgrind, chrome, firefox, massif, pprof};
 use serde_json::Value;
 
 use crate::fixtures::*;

@@ -15,8 +15,10 @@ use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
 use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_analysis::views::aggregate::GroupBy;
-use heaptide_render::flamegraph::Drawing;
-use heaptide_render::{flamegraph, info, json, scopes, summary, table, text, tree};
+use heaptide_render::export::flamegraph::{self, Drawing};
+use heaptide_render::json;
+use heaptide_render::text::summary::summary;
+use heaptide_render::text::{self, info, scope_tree, table, tree};
 use serde_json::Value;
 
 use fixtures::*;
@@ -37,32 +39,43 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     String::from_utf8(out).expect("views write UTF-8")
 }
 
-const PAGE: text::Page = text::Page { sort: None, top: None, process: None };
-const ALL: json::Choice = json::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
+const PAGE: text::report::Page = text::report::Page { sort: None, top: None, process: None };
+const ALL: json::report::Choice =
+    json::report::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
 
-fn as_json(recording: &Recording, choice: &json::Choice) -> Value {
-    serde_json::from_str(&written(|out| json::write(out, recording, choice))).expect("valid JSON")
+fn as_json(recording: &Recording, choice: &json::report::Choice) -> Value {
+    serde_json::from_str(&written(|out| json::report::write(out, recording, choice)))
+        .expect("valid JSON")
 }
 
 #[test]
 fn the_page() {
-    expect("page.txt", &written(|out| text::write(out, &recording(vec![process()]), &PAGE)));
-    let page = text::Page { sort: Some(Measure::Allocations), top: Some(2), process: None };
-    expect("sorted.txt", &written(|out| text::write(out, &recording(vec![process()]), &page)));
+    expect(
+        "page.txt",
+        &written(|out| text::report::write(out, &recording(vec![process()]), &PAGE)),
+    );
+    let page = text::report::Page { sort: Some(Measure::Allocations), top: Some(2), process: None };
+    expect(
+        "sorted.txt",
+        &written(|out| text::report::write(out, &recording(vec![process()]), &page)),
+    );
 }
 
 #[test]
 fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
     let both = recording(vec![small(), process()]);
-    expect("several.txt", &written(|out| text::write(out, &both, &PAGE)));
-    let page = text::Page { process: Some(4243), ..PAGE };
-    expect("one_of_several.txt", &written(|out| text::write(out, &both, &page)));
+    expect("several.txt", &written(|out| text::report::write(out, &both, &PAGE)));
+    let page = text::report::Page { process: Some(4243), ..PAGE };
+    expect("one_of_several.txt", &written(|out| text::report::write(out, &both, &page)));
 }
 
 #[test]
 fn counters_have_totals_and_no_stacks() {
     let counters = with(process(), |p| (p.mode, p.tables.sites) = (Mode::Counters, Vec::new()));
-    expect("counters.txt", &written(|out| text::write(out, &recording(vec![counters]), &PAGE)));
+    expect(
+        "counters.txt",
+        &written(|out| text::report::write(out, &recording(vec![counters]), &PAGE)),
+    );
 }
 
 #[test]
@@ -87,10 +100,10 @@ fn tables_of_scopes_and_labels() {
 #[test]
 fn what_a_program_said_is_on_its_page() {
     let all = recording(vec![annotated()]);
-    expect("named_page.txt", &written(|out| text::write(out, &all, &PAGE)));
+    expect("named_page.txt", &written(|out| text::report::write(out, &all, &PAGE)));
     expect("named_info.txt", &written(|out| info::write(out, &all)));
     let without_stacks = recording(vec![with(annotated(), |p| p.mode = Mode::Scopes)]);
-    expect("scopes_page.txt", &written(|out| text::write(out, &without_stacks, &PAGE)));
+    expect("scopes_page.txt", &written(|out| text::report::write(out, &without_stacks, &PAGE)));
     let five = summary(&without_stacks, Path::new("app.heaptide"));
     assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
     let table = table::Table { by: GroupBy::Function, sort: None, top: None };
@@ -102,15 +115,15 @@ fn what_a_program_said_is_on_its_page() {
 
 #[test]
 fn trees_of_scopes() {
-    let view = scopes::View {
+    let view = scope_tree::View {
         measure: Measure::AtPeakBytes,
         depth: usize::MAX,
         min_percent: 0.0,
         per_lane: false,
     };
-    expect("tree_scopes.txt", &written(|out| scopes::write(out, &annotated(), &view)));
-    let view = scopes::View { per_lane: true, ..view };
-    expect("tree_scopes_lanes.txt", &written(|out| scopes::write(out, &annotated(), &view)));
+    expect("tree_scopes.txt", &written(|out| scope_tree::write(out, &annotated(), &view)));
+    let view = scope_tree::View { per_lane: true, ..view };
+    expect("tree_scopes_lanes.txt", &written(|out| scope_tree::write(out, &annotated(), &view)));
 }
 
 #[test]
@@ -285,7 +298,7 @@ fn json_sums_over_sites_and_over_lanes_are_the_totals() {
 
 #[test]
 fn json_of_the_top_sites_has_only_their_frames() {
-    let choice = json::Choice { sort: Measure::Temporary, top: Some(1), process: None };
+    let choice = json::report::Choice { sort: Measure::Temporary, top: Some(1), process: None };
     let report = as_json(&recording(vec![process()]), &choice);
     let process = &report["processes"][0];
     let sites = process["sites"].as_array().expect("sites");
@@ -314,7 +327,7 @@ fn json_and_page_say_what_could_not_be_read() {
     let report = as_json(&recording, &ALL);
     let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": reason}]);
     assert_eq!(report["damaged"], told);
-    let page = written(|out| text::write(out, &recording, &PAGE));
+    let page = written(|out| text::report::write(out, &recording, &PAGE));
     assert!(page.ends_with("unreadable: \u{fffd}-0.profile: it is cut\n"), "{page}");
 }
 
@@ -327,8 +340,8 @@ fn json_of_one_process() {
         processes.iter().map(|p| p["pid"].as_u64()).collect::<Vec<_>>()
     };
     assert_eq!(pids(ALL), [Some(4243), Some(4242)]);
-    assert_eq!(pids(json::Choice { process: Some(4243), ..ALL }), [Some(4243)]);
-    assert_eq!(pids(json::Choice { process: Some(1), ..ALL }), []);
+    assert_eq!(pids(json::report::Choice { process: Some(4243), ..ALL }), [Some(4243)]);
+    assert_eq!(pids(json::report::Choice { process: Some(1), ..ALL }), []);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
-use heaptide_render::origins::{self, Table};
+use heaptide_render::text::origins::{self, Table};
 
 use super::*;
 
@@ -54,17 +54,18 @@ fn pages_say_rank_job_and_run() {
     let page = written(|out| info::write(out, &job));
     assert!(page.contains("\n  rank       1 of 3, job 77.0\n"), "{page}");
     assert!(page.contains("\n  from       run 2: box/app.heaptide\n"), "{page}");
-    let page = text::Page { process: Some(4243), ..PAGE };
-    let page = written(|out| text::write(out, &job, &page));
+    let page = text::report::Page { process: Some(4243), ..PAGE };
+    let page = written(|out| text::report::write(out, &job, &page));
     assert!(page.contains("\n  rank     0 of 3, job 77.0, on far\n"), "{page}");
-    let report: Value = serde_json::from_str(&written(|out| json::write(out, &job, &ALL))).unwrap();
+    let report: Value =
+        serde_json::from_str(&written(|out| json::report::write(out, &job, &ALL))).unwrap();
     let ranked = &report["processes"][1];
     assert_eq!(ranked["rank"], serde_json::json!({"number": 1, "of": 3}));
     assert_eq!(ranked["run"]["recording"], "box/app.heaptide");
     assert_eq!((&ranked["job"], &ranked["images"]), (&"77.0".into(), &1.into()));
     assert!(report["processes"][0]["rank"].is_null() && report["processes"][0]["run"].is_null());
     job.join(Apart::Nowhere);
-    let page = written(|out| text::write(out, &job, &PAGE));
+    let page = written(|out| text::report::write(out, &job, &PAGE));
     let heading = page.lines().take(2).collect::<Vec<_>>();
     assert_eq!(heading, ["mpirun, app", "  program  /usr/bin/app, 3 process images"]);
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use heaptide_analysis::model::{FrameId, Measure, Process};
-use heaptide_render::dot::Tree;
-use heaptide_render::flamegraph::Lanes;
-use heaptide_render::{csv, dot, html, speedscope};
+use heaptide_render::export::dot::Tree;
+use heaptide_render::export::{csv, dot, html, speedscope};
+use heaptide_render::shared::branches::Lanes;
 
 use crate::fixtures::{annotated, process};
 use crate::{expect, written};

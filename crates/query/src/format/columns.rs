@@ -1,0 +1,122 @@
+//! The columns of an answer: which there are, their titles, and their text in a record.
+
+use heaptide_analysis::text::printable;
+
+use crate::order;
+use crate::query::Query;
+use crate::table::{AttributeId, NodeId, Shown, Table};
+
+/// What a column shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The values of an attribute.
+    Attribute(AttributeId),
+    /// The path.
+    Path,
+    /// Nothing: no record has the attribute.
+    Nothing,
+}
+
+/// A column and its title.
+pub(crate) struct Column<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) source: Source,
+}
+
+impl Column<'_> {
+    /// What it shows of a record, in one line; none if there is nothing.
+    pub(crate) fn text(&self, answer: &Table, row: usize) -> Option<String> {
+        let text = match self.source {
+            Source::Attribute(id) => answer.text(row, id),
+            Source::Path => answer.path_text(row),
+            Source::Nothing => None,
+        }?;
+        Some(printable(&text).into_owned())
+    }
+
+    /// Whether it shows numbers, which stand on the right.
+    pub(crate) fn is_number(&self, answer: &Table) -> bool {
+        matches!(self.source, Source::Attribute(id) if answer.of(id).kind.is_number())
+    }
+}
+
+/// The columns that are asked for, or those that have anything.
+pub(crate) fn columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>> {
+    if let Some(select) = query.select.as_ref().filter(|_| !query.all) {
+        let column = |name: &'a str| {
+            let source = match (order::attribute(query, answer, name), name) {
+                (Some(id), _) => Source::Attribute(id),
+                (None, "path" | "prop:nested") => Source::Path,
+                (None, _) => Source::Nothing,
+            };
+            Column { title: query.title(name), source }
+        };
+        return select.iter().map(|item| column(&item.name.text)).collect();
+    }
+    let used = used(answer);
+    let mut ids: Vec<usize> = (0..used.len()).filter(|&id| used[id] != Use::Nowhere).collect();
+    ids.retain(|&id| answer.attributes[id].shown == Shown::Always);
+    ids.sort_by_key(|&id| used[id]);
+    let column = |id: usize| Column {
+        title: query.title(&answer.attributes[id].name),
+        source: Source::Attribute(AttributeId(id as u32)),
+    };
+    ids.into_iter().map(column).collect()
+}
+
+/// The same with the titles that a file has for attributes, where the query names none.
+pub(crate) fn titled_columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>> {
+    let mut columns = columns(query, answer);
+    for column in columns.iter_mut().filter(|_| query.select.is_none() || query.all) {
+        if let Source::Attribute(id) = column.source
+            && let of = answer.of(id)
+            && !query.aliases.contains_key(&*of.name)
+        {
+            column.title = of.alias.as_deref().unwrap_or(column.title);
+        }
+    }
+    columns
+}
+
+/// Where records have an attribute.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Nodes,
+    Values,
+    Nowhere,
+}
+
+/// By attribute.
+fn used(answer: &Table) -> Vec<Use> {
+    let mut seen = vec![false; answer.nodes.len()];
+    answer.paths.iter().chain(&answer.others).for_each(|node| seen[node.0 as usize] = true);
+    let columns = answer
+        .attributes
+        .iter()
+        .map(|of| if of.column.is_empty() { Use::Nowhere } else { Use::Values });
+    let mut used: Vec<Use> = columns.collect();
+    for id in (1..answer.nodes.len()).rev().filter(|&id| id > 0) {
+        if seen[id] {
+            let node = answer.nodes[id];
+            seen[node.parent.0 as usize] = true;
+            used[node.attribute.0 as usize] = Use::Nodes;
+        }
+    }
+    used
+}
+
+/// Attributes that the path of any record has.
+pub(crate) fn in_paths(answer: &Table) -> Vec<bool> {
+    let mut in_paths = vec![false; answer.attributes.len()];
+    let mut seen = vec![false; answer.nodes.len()];
+    for &path in &answer.paths {
+        let mut at = path;
+        while at != NodeId(0) && !seen[at.0 as usize] {
+            seen[at.0 as usize] = true;
+            let node = answer.nodes[at.0 as usize];
+            in_paths[node.attribute.0 as usize] = true;
+            at = node.parent;
+        }
+    }
+    in_paths
+}

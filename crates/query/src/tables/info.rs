@@ -1,0 +1,77 @@
+//! Columns of tables: name, type, unit, description.
+
+use heaptide_analysis::model::Measure;
+
+use crate::table::{Form, Shown};
+use crate::value::Kind;
+
+/// What is said of a column.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its values.
+    pub kind: Kind,
+    /// How they are kept.
+    pub form: Form,
+    /// Who sees it.
+    pub shown: Shown,
+    /// Another name for it.
+    pub also: Option<&'static str>,
+    /// Its unit; empty if it has none.
+    pub unit: &'static str,
+    /// What it is.
+    pub says: &'static str,
+}
+
+impl Info {
+    pub(super) const fn new(
+        name: &'static str,
+        kind: Kind,
+        unit: &'static str,
+        says: &'static str,
+    ) -> Info {
+        let (form, shown, also) = (Form::Value, Shown::Always, None);
+        Info { name, kind, form, shown, also, unit, says }
+    }
+
+    pub(super) const fn text(name: &'static str, says: &'static str) -> Info {
+        Info::new(name, Kind::Text, "", says)
+    }
+
+    pub(super) const fn uint(name: &'static str, unit: &'static str, says: &'static str) -> Info {
+        Info::new(name, Kind::Uint, unit, says)
+    }
+
+    /// Its names, with this between.
+    pub(super) fn names(&self, between: &str) -> String {
+        [Some(self.name), self.also].into_iter().flatten().collect::<Vec<_>>().join(between)
+    }
+
+    /// The type of its values for a person.
+    pub(super) fn type_name(&self) -> &'static str {
+        match (self.form, self.kind) {
+            (Form::Value, Kind::Text) => "text",
+            (Form::Value, Kind::Address) => "address",
+            (Form::Value, kind) => kind.name(),
+            _ => "path",
+        }
+    }
+
+    pub(super) const fn also(self, also: &'static str) -> Info {
+        Info { also: Some(also), ..self }
+    }
+
+    pub(super) const fn form(self, form: Form) -> Info {
+        Info { form, ..self }
+    }
+
+    pub(super) const fn if_named(self) -> Info {
+        Info { shown: Shown::IfNamed, ..self }
+    }
+}
+
+/// A measure as a column.
+pub(super) fn measure(measure: Measure) -> Info {
+    Info::uint(measure.name(), measure.unit().name(), measure.description())
+}

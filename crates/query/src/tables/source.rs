@@ -1,0 +1,314 @@
+//! A table of recordings: its columns, and how its records are filled.
+
+use std::fmt;
+
+use heaptide_analysis::model::{Measure, Measures, Process, Recording};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::info::Info;
+use crate::query::{Aggregation, Format, Layout, Query};
+use crate::stream::Stream;
+use crate::table::{AttributeId, Form, Table};
+use crate::value::{Bits, Kind};
+
+/// A table that recordings have.
+#[derive(Debug)]
+pub struct Source {
+    /// Its name in FROM.
+    pub name: &'static str,
+    /// What a record of it is.
+    pub says: &'static str,
+    pub(super) columns: fn() -> Vec<Info>,
+    pub(super) records: Records,
+}
+
+/// Where records come from.
+#[derive(Debug)]
+pub(super) enum Records {
+    /// The tables of a process.
+    Tables(fn(&mut Filler, &Process)),
+    /// Its trace.
+    Trace(for<'a> fn(Filler, Vec<&'a Process>) -> Result<Stream<'a>, Error>),
+}
+
+impl Source {
+    /// Its columns, those first that say which process a record is of.
+    pub fn columns(&self) -> Vec<Info> {
+        let mut all = vec![
+            Info::uint("process", "", "process id"),
+            Info::uint("image", "", "number of the program in the process, 0 before any exec"),
+            Info::text("program", "path of the program"),
+            Info::text("host", "host name"),
+            Info::uint("rank", "", "rank in a parallel job"),
+            Info::uint("run", "", "number of the source recording, if merged"),
+        ];
+        all.extend((self.columns)());
+        all
+    }
+
+    /// Its columns for a person: names, type, unit, what they are.
+    ///
+    /// ```
+    /// use heaptide_query::tables::Source;
+    /// let page = Source::named("lanes").unwrap().described();
+    /// let column = "  lane, thread       text            name of the threads";
+    /// assert!(page.contains(column), "{page}");
+    /// ```
+    pub fn described(&self) -> String {
+        let mut page = format!("{}: {}\n\n", self.name, self.says);
+        let columns = self.columns();
+        let width = columns.iter().map(|info| info.names(", ").len()).max().unwrap_or(0);
+        for info in columns {
+            let (names, kind) = (info.names(", "), info.type_name());
+            page.push_str(&format!("  {names:width$} {kind:8} {:6} {}\n", info.unit, info.says));
+        }
+        page
+    }
+
+    /// The same as a table in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut page = "| Column | Type | Unit | What it is |\n|---|---|---|---|\n".to_owned();
+        for info in self.columns() {
+            let (names, kind) = (info.names("`, `"), info.type_name());
+            page.push_str(&format!("| `{names}` | {kind} | {} | {} |\n", info.unit, info.says));
+        }
+        page
+    }
+
+    /// The table without records, whose first attributes are its columns; and, by what the program
+    /// calls them, the attributes of these scopes, each given with a value.
+    pub fn bare<'a>(
+        &self,
+        scopes: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> (Table, FxHashMap<String, AttributeId>) {
+        let mut table = Table::default();
+        let infos = self.columns();
+        for info in &infos {
+            let id = table.attribute(info.name, info.kind, info.form);
+            table.of_mut(id).shown = info.shown;
+        }
+        let scopes = scope_attributes(&mut table, scopes);
+        // A scope of that name is what the name stands for.
+        for info in &infos {
+            let id = table.named(info.name);
+            id.zip(info.also).into_iter().for_each(|(id, also)| table.also_called(id, also));
+        }
+        (table, scopes)
+    }
+
+    /// The records of all processes of recordings. Only columns that are wanted are filled.
+    ///
+    /// Errors: what the table is made of was not recorded, or cannot be read.
+    pub fn stream<'a>(
+        &self,
+        recordings: &'a [Recording],
+        wanted: &Wanted,
+    ) -> Result<Stream<'a>, Error> {
+        let mut filler = Filler::of(self, recordings, wanted);
+        let path = |recording: &Recording| recording.path.display().to_string();
+        let command =
+            |recording: &Recording| Some(recording.processes.first()?.identity.command.join(" "));
+        filler.table.globals = vec![
+            ("recording".to_owned(), joined(recordings.iter().map(path))),
+            ("command".to_owned(), joined(recordings.iter().filter_map(command))),
+        ];
+        let processes = recordings.iter().flat_map(|recording| &recording.processes);
+        let fill = match &self.records {
+            Records::Tables(fill) => fill,
+            Records::Trace(stream) => return stream(filler, processes.collect()),
+        };
+        for process in processes {
+            filler.process = Origin::of(&mut filler.table, process);
+            fill(&mut filler, process);
+        }
+        Ok(Stream::of(filler.table))
+    }
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// Why a table has no records.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is of a trace, and nothing was traced.
+    NoTrace,
+    /// A recording cannot be read.
+    Unreadable(heaptide_analysis::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoTrace => f.write_str(
+                "recorded without a trace, which the tables events and lifetimes require; \
+                 record one with `heaptide run --mode trace`",
+            ),
+            Error::Unreadable(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The columns that a query needs.
+pub struct Wanted(Option<FxHashSet<String>>);
+
+impl Wanted {
+    /// Those of a query and of how it is shown.
+    pub fn of(query: &Query, format: &Format) -> Wanted {
+        let Some(words) = query.names().filter(|_| format.layout != Layout::Format) else {
+            return Wanted(None);
+        };
+        let mut names: FxHashSet<String> = words.iter().map(|word| word.text.clone()).collect();
+        let counts = |operator| matches!(operator, Aggregation::Count | Aggregation::ScaleCount);
+        if query.aggregations.iter().any(|call| counts(call.operator)) {
+            names.insert("count".to_owned());
+        }
+        if let Some(path) = format.arguments.get("path-attributes") {
+            names.extend(path.split(',').map(|name| name.trim().to_owned()));
+        }
+        Wanted(Some(names))
+    }
+
+    /// Those of these names.
+    pub fn of_names(names: impl IntoIterator<Item = String>) -> Wanted {
+        Wanted(Some(names.into_iter().collect()))
+    }
+
+    /// All there are.
+    pub const fn all() -> Wanted {
+        Wanted(None)
+    }
+
+    /// Whether a column of this name is among them.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(name))
+    }
+}
+
+/// Which process records are of.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Origin {
+    pub(super) values: [Option<Bits>; 6],
+}
+
+impl Origin {
+    pub(super) fn of(table: &mut Table, process: &Process) -> Origin {
+        let one = process.identity.images == 1;
+        let host =
+            (!process.identity.host.is_empty()).then(|| table.strings.bits(&process.identity.host));
+        let rank = process.identity.rank.map(|rank| Bits(rank.number.into()));
+        let run = process.identity.run.as_ref().map(|run| Bits(run.number.into()));
+        let program = Some(table.strings.bits(&process.identity.program));
+        let pid = one.then(|| Bits(process.identity.pid.into()));
+        let image = one.then(|| Bits(process.identity.image.into()));
+        Origin { values: [pid, image, program, host, rank, run] }
+    }
+}
+
+/// A table as it is filled.
+pub(super) struct Filler {
+    pub(super) table: Table,
+    /// Columns by name; those that nobody wants are not there.
+    pub(super) columns: FxHashMap<&'static str, AttributeId>,
+    pub(super) origin: [Option<AttributeId>; 6],
+    pub(super) process: Origin,
+    /// The attributes of scopes in the table; of iterations, those that are wanted.
+    pub(super) scopes: FxHashMap<String, AttributeId>,
+}
+
+impl Filler {
+    pub(super) fn of(source: &Source, recordings: &[Recording], wanted: &Wanted) -> Filler {
+        let processes = recordings.iter().flat_map(|recording| &recording.processes);
+        let all = processes.flat_map(|process| process.tables.scopes.iter().skip(1));
+        let (table, mut scopes) = source.bare(all.map(|of| (&*of.attribute, &*of.value)));
+        scopes.retain(|_, id| {
+            let of = table.of(*id);
+            of.form == Form::Nested || wanted.has(&of.name)
+        });
+        let mut columns = FxHashMap::default();
+        let mut origin = [None; 6];
+        for (place, info) in source.columns().iter().enumerate() {
+            if wanted.has(info.name) || info.also.is_some_and(|also| wanted.has(also)) {
+                let id = AttributeId(place as u32);
+                columns.insert(info.name, id);
+                origin.iter_mut().skip(place).take(1).for_each(|of| *of = Some(id));
+            }
+        }
+        Filler { table, columns, origin, process: Origin::default(), scopes }
+    }
+
+    /// A new record of the process at hand.
+    pub(super) fn row(&mut self) -> usize {
+        let row = self.table.add_row();
+        for (id, value) in self.origin.into_iter().zip(self.process.values) {
+            self.set(id, row, value);
+        }
+        row
+    }
+
+    pub(super) fn set(&mut self, id: Option<AttributeId>, row: usize, value: Option<Bits>) {
+        if let (Some(id), Some(value)) = (id, value) {
+            self.table.of_mut(id).column.set(row, value);
+        }
+    }
+
+    /// The column of a name, if it is wanted.
+    pub(super) fn column(&self, name: &str) -> Option<AttributeId> {
+        self.columns.get(name).copied()
+    }
+
+    pub(super) fn uint(&mut self, name: &str, row: usize, value: impl Into<u64>) {
+        self.set(self.column(name), row, Some(Bits(value.into())));
+    }
+
+    pub(super) fn int(&mut self, name: &str, row: usize, value: i64) {
+        self.set(self.column(name), row, Some(Bits::int(value)));
+    }
+
+    pub(super) fn text(&mut self, name: &str, row: usize, value: &str) {
+        if let Some(id) = self.column(name) {
+            let bits = self.table.strings.bits(value);
+            self.set(Some(id), row, Some(bits));
+        }
+    }
+
+    pub(super) fn measures(&mut self, row: usize, measures: &Measures) {
+        for measure in Measure::of_parts() {
+            self.uint(measure.name(), row, measure.of(measures));
+        }
+    }
+}
+
+/// The attributes of all scopes: nested, but for the iterations of loops, which are values. One
+/// that is called like a column is `scope.` and its name; numbers are numbers if all its values
+/// are.
+fn scope_attributes<'a>(
+    table: &mut Table,
+    scopes: impl Iterator<Item = (&'a str, &'a str)>,
+) -> FxHashMap<String, AttributeId> {
+    let mut kinds: Vec<(&str, Kind)> = Vec::new();
+    let mut places: FxHashMap<&str, usize> = FxHashMap::default();
+    for (attribute, value) in scopes {
+        let place = *places.entry(attribute).or_insert_with(|| {
+            kinds.push((attribute, Kind::Int));
+            kinds.len() - 1
+        });
+        if value.parse::<i64>().is_err() {
+            kinds[place].1 = Kind::Text;
+        }
+    }
+    let mut attributes = FxHashMap::default();
+    for (name, kind) in kinds {
+        let form = if name.starts_with("iteration#") { Form::Value } else { Form::Nested };
+        let id = match table.named(name) {
+            Some(_) => table.attribute(&format!("scope.{name}"), kind, form),
+            None => table.attribute(name, kind, form),
+        };
+        attributes.insert(name.to_owned(), id);
+    }
+    attributes
+}

@@ -1,0 +1,123 @@
+//! A table of sites as CSV (RFC 4180): a row for each stack, scope path, label and lane, with every
+//! measure; for pandas, DuckDB and spreadsheets, which are given no formulas.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{FrameId, Measure, Process, Site};
+use heaptide_analysis::views::aggregate::Functions;
+
+use crate::shared::frames::module_path;
+use crate::shared::names::printable;
+
+/// Columns before the measures.
+const COLUMNS: [&str; 17] = [
+    "pid",
+    "image",
+    "program",
+    "lane",
+    "scope",
+    "label",
+    "kind",
+    "size",
+    "stack",
+    "function",
+    "file",
+    "line",
+    "module",
+    "allocator",
+    "allocator_file",
+    "allocator_line",
+    "depth",
+];
+/// Columns after them.
+const MOVED: [&str; 4] =
+    ["moved_blocks", "moved_usable_bytes", "moved_requested_bytes", "lent_bytes"];
+
+/// Writes the sites of a process, below a line of the columns' names.
+///
+/// `stack` and `scope` are outermost first, parts with `;` between. `function`, `file`, `line` and
+/// `module` are of the innermost frame, `allocator` and its place of the innermost one that does
+/// more than hand allocations on. Sums over the rows of the kinds `heap` and `pool_chunk` are the
+/// totals, once `moved_blocks` and `moved_…_bytes` are taken off allocations, frees and bytes.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let functions = Functions::of(process);
+    let mut rows = csv::Writer::from_writer(out);
+    let names = measures().map(Measure::name);
+    rows.write_record(COLUMNS.into_iter().chain(names).chain(MOVED))?;
+    let program = cell(&process.identity.program);
+    let pid = [process.identity.pid.to_string(), process.identity.image.to_string(), program];
+    for site in &process.tables.sites {
+        let moved = site.moved;
+        let moved =
+            [moved.blocks, moved.usable_bytes, moved.requested_bytes, site.lent_bytes].into_iter();
+        let numbers = measures().map(|measure| measure.of(&site.measures)).chain(moved);
+        let texts = texts(process, &functions, site).map(|text| cell(&text));
+        let texts = pid.iter().cloned().chain(texts);
+        rows.write_record(texts.chain(numbers.map(|number| number.to_string())))?;
+    }
+    rows.flush()
+}
+
+/// Only totals have a peak.
+fn measures() -> impl Iterator<Item = Measure> {
+    Measure::all().iter().copied().filter(|measure| *measure == measure.of_sites())
+}
+
+/// The columns from the lane to the depth.
+fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] {
+    let path = process.path_of(site.stack);
+    let stack = path.iter().map(|&frame| part(&process.label(frame))).collect::<Vec<_>>();
+    let scopes = process.scope_path(site.scope);
+    let scopes = scopes.into_iter().map(|scope| part(&scope.name())).collect::<Vec<_>>();
+    let label = site.label.map(|label| process.tables.labels[label.0 as usize].name.to_string());
+    let [function, file, line] = place(process, path.last().copied());
+    let module =
+        path.last().map(|frame| module_path(process, &process.tables.frames[frame.0 as usize]));
+    let [allocator, its_file, its_line] =
+        place(process, functions.allocator_of(process, site.stack));
+    [
+        process.tables.lanes[site.lane.0 as usize].name.clone(),
+        scopes.join(";"),
+        label.unwrap_or_default(),
+        site.kind.name().to_owned(),
+        site.size.map(|size| size.to_string()).unwrap_or_default(),
+        stack.join(";"),
+        function,
+        file,
+        line,
+        module.unwrap_or_default().to_owned(),
+        allocator,
+        its_file,
+        its_line,
+        path.len().to_string(),
+    ]
+}
+
+/// Function, file and line; nothing where there is none.
+fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
+    let Some(id) = frame else {
+        return [const { String::new() }; 3];
+    };
+    let frame = &process.tables.frames[id.0 as usize];
+    let line = frame.line.map(|line| line.to_string());
+    let file = frame.file.as_deref().unwrap_or_default().to_owned();
+    [process.label(id).into_owned(), file, line.unwrap_or_default()]
+}
+
+/// A text in one line that spreadsheets take for a text: behind `'` where it would be a formula.
+///
+/// ```
+/// use heaptide_render::csv::cell;
+/// assert_eq!((cell("=1+1"), cell("main")), ("'=1+1".into(), "main".into()));
+/// ```
+pub fn cell(text: &str) -> String {
+    let text = printable(text);
+    if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.into_owned() }
+}
+
+/// A part of a path.
+fn part(text: &str) -> String {
+    text.replace(';', ":")
+}

@@ -1,0 +1,182 @@
+//! A difference as a flame graph: widths are the values of one recording, colours what changed.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::Combine;
+use heaptide_analysis::views::diff::{Change, Difference, PathId, Paths, Side};
+use inferno::flamegraph;
+
+use crate::export::folded_lines::{LEAST_PARTS, NAME, plain};
+use crate::shared::branches::LEVELS;
+use crate::shared::change::{growth, signed};
+use crate::shared::command_line::command_line;
+use crate::shared::difference::{Rows, View, process};
+use crate::shared::names::{elide_middle, shorten};
+use crate::shared::quantity::amount;
+
+/// Up to this total values are drawn as they are, so that no sum of them overflows, …
+const TOTAL: u64 = 1 << 53;
+/// … and beyond it, or where they do not add up, as this at most.
+const MOST: u64 = 1 << 40;
+
+/// What of the first recording is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Scale {
+    /// Its values.
+    #[default]
+    AsIs,
+    /// Its values times what makes its total that of the second: what grew more than the rest.
+    Normalized,
+}
+
+/// How a difference is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drawing {
+    /// Whose values the widths are; what only the other has cannot be seen.
+    pub widths: Side,
+    /// What of the first is compared.
+    pub scale: Scale,
+}
+
+/// Draws a difference by functions or scopes. A box is red if what it allocates itself grew, blue
+/// if it shrank.
+///
+/// Errors: those of `out`; the process that gives the widths has no value of the measure
+/// (`InvalidInput`).
+pub fn write(
+    out: &mut dyn Write,
+    difference: &Difference,
+    view: &View,
+    drawing: Drawing,
+) -> io::Result<()> {
+    let measure = difference.measure.of_sites();
+    let lines = lines(difference, drawing);
+    if lines.is_empty() {
+        let (side, name) = match drawing.widths {
+            Side::Before => (view.before, measure.name()),
+            Side::After => (view.after, measure.name()),
+        };
+        let why = format!("{side}: {name} is 0: nothing to draw");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let mut options = flamegraph::Options::default();
+    let of_width = process(difference, drawing.widths);
+    options.title = format!("{} · {}, change", command_line(of_width, 70), measure.name());
+    options.subtitle = Some(subtitle(difference, view, drawing));
+    options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
+    let name_type = if view.rows == Rows::Scopes { "Scope:" } else { "Function:" };
+    options.name_type = name_type.to_owned();
+    options.no_sort = true;
+    options.negate_differentials = drawing.widths == Side::Before;
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+        .map_err(io::Error::other)
+}
+
+fn subtitle(difference: &Difference, view: &View, drawing: Drawing) -> String {
+    let measure = difference.measure.of_sites();
+    let total = difference.total_of(measure);
+    let value = |value| amount(measure, value);
+    let (before, after) = (value(total.before), value(total.after));
+    let change = match total.amount() {
+        0 => "no change".to_owned(),
+        _ => format!("{} {}", signed(measure, total), growth(total)).trim_end().to_owned(),
+    };
+    let widths = match drawing.widths {
+        Side::Before => "before",
+        Side::After => "after",
+    };
+    let scale = match drawing.scale {
+        Scale::AsIs => "",
+        Scale::Normalized => ", before scaled to the total after",
+    };
+    let names = [view.before, view.after].map(|name| elide_middle(name, 40));
+    format!(
+        "{}: {before}, {}: {after} ({change}); widths: {widths}; red grew, blue shrank{scale}",
+        names[0], names[1]
+    )
+}
+
+/// Lines `outermost;…;innermost OTHER WIDTH`, each path after the one that it is below: so a box
+/// has the change of what ends in it. Empty if there is nothing to draw.
+fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
+    let combine = difference.measure.of_sites().combine();
+    let paths = &difference.paths;
+    let inclusive = paths.inclusive(combine);
+    let mut own = paths.own.clone();
+    let whole = inclusive[0];
+    let least = whole.before.max(whole.after) / LEAST_PARTS;
+    let levels = levels(paths);
+    let is_drawn = |index: usize| {
+        let Change { before, after } = inclusive[index];
+        before.max(after) >= least.max(1) && levels[index] <= LEVELS
+    };
+    for index in (1..own.len()).rev().filter(|&index| !is_drawn(index)) {
+        let below = std::mem::take(&mut own[index]);
+        own[paths.nodes[index].parent.0 as usize].add(below, combine);
+    }
+    let names: Vec<String> =
+        difference.names.iter().map(|name| plain(&shorten(&name.called(), NAME))).collect();
+    let adds_up = combine == Combine::Sum && whole.before.max(whole.after) <= TOTAL;
+    let most = if adds_up { TOTAL } else { MOST };
+    let values = |change: Change| {
+        let before = match drawing.scale {
+            Scale::Normalized if whole.before > 0 => {
+                let scaled = u128::from(change.before) * u128::from(whole.after);
+                u64::try_from(scaled / u128::from(whole.before)).unwrap_or(most)
+            }
+            _ => change.before,
+        };
+        let (before, after) = (before.min(most), change.after.min(most));
+        match drawing.widths {
+            Side::Before => (after, before),
+            Side::After => (before, after),
+        }
+    };
+    let mut lines = Vec::new();
+    let mut width = 0;
+    for index in in_order(paths, &names, is_drawn) {
+        let (other, of_width) = values(own[index]);
+        if (other, of_width) != (0, 0) {
+            width += of_width;
+            let path = path(paths, &names, PathId(index as u32));
+            lines.push(format!("{path} {other} {of_width}"));
+        }
+    }
+    if width == 0 { Vec::new() } else { lines }
+}
+
+fn path(paths: &Paths, names: &[String], path: PathId) -> String {
+    let mut path: Vec<&str> = paths.names_of(path).map(|name| &*names[name as usize]).collect();
+    path.reverse();
+    if path.is_empty() { "(no stack)".to_owned() } else { path.join(";") }
+}
+
+/// How many are above each other up to each path.
+fn levels(paths: &Paths) -> Vec<usize> {
+    let mut levels = vec![0];
+    for node in &paths.nodes[1..] {
+        levels.push(levels[node.parent.0 as usize] + 1);
+    }
+    levels
+}
+
+/// The drawn paths, with what is below a path right after it, in order of names.
+fn in_order(paths: &Paths, names: &[String], is_drawn: impl Fn(usize) -> bool) -> Vec<usize> {
+    let nodes = &paths.nodes;
+    let name = |index: usize| names[nodes[index].name as usize].as_str();
+    let mut drawn: Vec<usize> = (1..nodes.len()).filter(|&index| is_drawn(index)).collect();
+    // Last first: they are put on a stack.
+    drawn.sort_by(|&a, &b| (nodes[a].parent, name(b), b).cmp(&(nodes[b].parent, name(a), a)));
+    let children = |parent: usize| {
+        let start = drawn.partition_point(|&index| (nodes[index].parent.0 as usize) < parent);
+        let end = drawn.partition_point(|&index| (nodes[index].parent.0 as usize) <= parent);
+        &drawn[start..end]
+    };
+    let mut ordered = Vec::with_capacity(drawn.len() + 1);
+    let mut todo = vec![0];
+    while let Some(index) = todo.pop() {
+        ordered.push(index);
+        todo.extend(children(index));
+    }
+    ordered
+}

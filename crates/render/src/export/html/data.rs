@@ -1,0 +1,180 @@
+//! What the page is made of, as one value for its script: the facts of the process, its timeline,
+//! and the rest.
+
+use std::collections::BTreeMap;
+
+use heaptide_analysis::model::{Measure, Mode, Process, Sample};
+use heaptide_analysis::views::aggregate::Functions;
+use serde::Serialize;
+
+use super::flames::{Flames, MEASURES, Name, Names};
+use super::tables::Tables;
+use crate::shared::annotations::mark_kind;
+use crate::shared::command_line::command_line;
+use crate::shared::heading::ended;
+use crate::shared::names::printable;
+use crate::shared::quantity::date;
+
+/// Samples that the chart has room for.
+const SAMPLES: usize = 1500;
+/// Windows and marks of the chart.
+const MOMENTS: usize = 300;
+
+/// All of it.
+#[derive(Serialize)]
+pub(super) struct Page {
+    version: &'static str,
+    title: String,
+    facts: Vec<(&'static str, String)>,
+    mode: &'static str,
+    /// What a reader should know of how complete this is.
+    warnings: Vec<String>,
+    totals: BTreeMap<&'static str, u64>,
+    duration_ns: u64,
+    peak_time_ns: u64,
+    timeline: Timeline,
+    windows: Vec<Window>,
+    marks: Vec<Mark>,
+    measures: Vec<Shown>,
+    /// The name of that which is shown first.
+    first: &'static str,
+    names: Vec<Name>,
+    flames: Flames,
+    tables: Tables,
+}
+
+/// A measure that can be chosen.
+#[derive(Serialize)]
+struct Shown {
+    name: &'static str,
+    bytes: bool,
+    total: u64,
+}
+
+#[derive(Serialize, Default)]
+struct Timeline {
+    time_ns: Vec<u64>,
+    live_bytes: Vec<u64>,
+    resident_bytes: Vec<u64>,
+    allocations: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Window {
+    name: String,
+    begin_ns: u64,
+    end_ns: u64,
+    allocations: u64,
+    live_bytes: i64,
+    peak_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Mark {
+    name: String,
+    time_ns: u64,
+    live_bytes: u64,
+}
+
+impl Page {
+    /// Of a process.
+    pub(super) fn of(process: &Process, measure: Measure) -> Page {
+        let functions = Functions::of(process);
+        let mut names = Names::new(process, &functions);
+        let flames = Flames::of(process, &functions, &mut names);
+        let tables = Tables::of(process, &functions, &mut names);
+        let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
+        let shown = MEASURES.map(|measure| Shown {
+            name: measure.name(),
+            bytes: measure.is_bytes(),
+            total: measure.of(&process.totals),
+        });
+        Page {
+            version: env!("CARGO_PKG_VERSION"),
+            title: command_line(process, 160),
+            facts: facts(process),
+            mode: match process.mode {
+                Mode::Counters => "counters",
+                Mode::Stacks => "stacks",
+                Mode::Scopes => "scopes",
+            },
+            warnings: warnings(process),
+            totals: Measure::all().iter().map(total).collect(),
+            duration_ns: process.lifetime.duration_ns,
+            peak_time_ns: process.peak_time_ns,
+            timeline: Timeline::of(&process.time.samples),
+            windows: windows(process),
+            marks: marks(process),
+            measures: shown.into(),
+            first: measure.of_sites().name(),
+            flames,
+            tables,
+            names: names.into_list(),
+        }
+    }
+}
+
+fn facts(process: &Process) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("program", printable(&process.identity.program).into_owned()),
+        ("process", process.who()),
+        ("host", printable(&process.identity.host).into_owned()),
+        ("started", date(process.lifetime.start_realtime_ns)),
+        ("ended", ended(process)),
+    ];
+    facts.extend(
+        process.completeness.part.iter().map(|part| ("counts", printable(part).into_owned())),
+    );
+    facts
+}
+
+fn warnings(process: &Process) -> Vec<String> {
+    let losses =
+        process.completeness.losses.iter().map(|loss| format!("{}: {}", loss.meaning, loss.count));
+    let notes = process.completeness.notes.iter().map(|note| printable(note).into_owned());
+    notes.chain(losses).collect()
+}
+
+impl Timeline {
+    /// The samples, of neighbours that share a column of the chart the one with most live.
+    fn of(samples: &[Sample]) -> Timeline {
+        let mut timeline = Timeline::default();
+        for of_column in samples.chunks(samples.len().div_ceil(SAMPLES).max(1)) {
+            let highest = of_column.iter().max_by_key(|sample| sample.live_bytes);
+            let ends = (samples.len() > SAMPLES).then(|| of_column.last()).flatten();
+            let last = ends.filter(|last| highest.is_some_and(|h| h.time_ns < last.time_ns));
+            for sample in highest.into_iter().chain(last) {
+                timeline.time_ns.push(sample.time_ns);
+                timeline.live_bytes.push(sample.live_bytes);
+                timeline.resident_bytes.push(sample.resident_bytes);
+                timeline.allocations.push(sample.allocations);
+            }
+        }
+        timeline
+    }
+}
+
+fn windows(process: &Process) -> Vec<Window> {
+    let window = |window: &heaptide_analysis::model::Window| Window {
+        name: printable(&window.name).into_owned(),
+        begin_ns: window.begin_time_ns,
+        end_ns: if window.open { process.lifetime.duration_ns } else { window.end_time_ns },
+        allocations: window.allocations,
+        live_bytes: window.live_bytes,
+        peak_bytes: window.peak_bytes,
+    };
+    process.time.windows.iter().take(MOMENTS).map(window).collect()
+}
+
+fn marks(process: &Process) -> Vec<Mark> {
+    let mark = |mark: &heaptide_analysis::model::Mark| Mark {
+        name: match (mark_kind(mark.kind), mark.number, &*mark.name) {
+            (kind, 0, "") => kind.to_owned(),
+            (kind, number, "") => format!("{kind} {number}"),
+            (_, _, name) => printable(name).into_owned(),
+        },
+        time_ns: mark.time_ns,
+        live_bytes: mark.live_bytes,
+    };
+    process.time.marks.iter().take(MOMENTS).map(mark).collect()
+}

@@ -1,0 +1,225 @@
+//! massif's format, for ms_print and massif-visualizer: live bytes over time, and the trees of what
+//! was live at the peak and is at the end.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Frame, FrameId, Measure, Mode, Process, StackId};
+use heaptide_analysis::views::aggregate::by_stack;
+use heaptide_analysis::views::wrappers::is_wrapper;
+
+use crate::shared::command_line::command_line;
+use crate::shared::frames::file_name;
+use crate::shared::live_over_time;
+use crate::shared::names::printable;
+
+/// Snapshots between start and end; massif itself keeps no more.
+const SNAPSHOTS: u64 = 100;
+/// What has less than this share of the whole is put together, in percent.
+const THRESHOLD: u64 = 1;
+/// Levels of a tree, as massif has them.
+const DEPTH: usize = 30;
+
+/// Writes what was live over time, in usable bytes: the rest of massif's sum is 0.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let part = process.completeness.part.as_deref().unwrap_or("usable bytes");
+    writeln!(out, "desc: heaptide {}, {}", env!("CARGO_PKG_VERSION"), printable(part))?;
+    writeln!(out, "cmd: {}", command_line(process, usize::MAX))?;
+    writeln!(out, "time_unit: ms")?;
+    for (number, Moment { time_ns, live_bytes, tree }) in moments(process).iter().enumerate() {
+        let time = time_ns / 1_000_000;
+        writeln!(out, "#-----------\nsnapshot={number}\n#-----------\ntime={time}")?;
+        writeln!(out, "mem_heap_B={live_bytes}\nmem_heap_extra_B=0\nmem_stacks_B=0")?;
+        match tree {
+            Some(kind) if process.mode == Mode::Stacks => {
+                writeln!(out, "heap_tree={}", kind.name())?;
+                Trunk::of(process, kind.measure()).write(out)?;
+            }
+            _ => writeln!(out, "heap_tree=empty")?,
+        }
+    }
+    Ok(())
+}
+
+/// The process at a time.
+struct Moment {
+    time_ns: u64,
+    live_bytes: u64,
+    tree: Option<Detail>,
+}
+
+/// Of which moments there is a tree.
+#[derive(Clone, Copy)]
+enum Detail {
+    Peak,
+    End,
+}
+
+impl Detail {
+    fn name(self) -> &'static str {
+        match self {
+            Detail::Peak => "peak",
+            Detail::End => "detailed",
+        }
+    }
+
+    fn measure(self) -> Measure {
+        match self {
+            Detail::Peak => Measure::AtPeakBytes,
+            Detail::End => Measure::LiveBytes,
+        }
+    }
+}
+
+/// The start, the highest sample of each slice of time, the peak, and the end. Samples of more than
+/// the totals are of are left out.
+fn moments(process: &Process) -> Vec<Moment> {
+    let end = process.lifetime.duration_ns;
+    let slice = (end / SNAPSHOTS).max(1);
+    let mut moments = vec![Moment { time_ns: 0, live_bytes: 0, tree: None }];
+    let timeline =
+        if live_over_time::is_of_totals(process) { &process.time.samples[..] } else { &[] };
+    for samples in timeline.chunk_by(|a, b| a.time_ns / slice == b.time_ns / slice) {
+        let highest = samples.iter().max_by_key(|sample| sample.live_bytes);
+        moments.extend(highest.map(|sample| Moment {
+            time_ns: sample.time_ns.min(end),
+            live_bytes: sample.live_bytes,
+            tree: None,
+        }));
+    }
+    let totals = &process.totals;
+    if totals.peak_bytes > 0 {
+        moments.push(Moment {
+            time_ns: process.peak_time_ns.min(end),
+            // A tree that is larger than its snapshot is an error to ms_print.
+            live_bytes: totals.peak_bytes.max(totals.at_peak_bytes),
+            tree: Some(Detail::Peak),
+        });
+    }
+    moments.sort_by_key(|moment| moment.time_ns);
+    let tree = (totals.live_bytes > 0).then_some(Detail::End);
+    moments.push(Moment { time_ns: end, live_bytes: totals.live_bytes, tree });
+    moments
+}
+
+/// Ways from where allocations are put down to, up to the callers.
+struct Trunk<'a> {
+    process: &'a Process,
+    ways: Vec<Way>,
+    total: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Way {
+    at: StackId,
+    bytes: u64,
+}
+
+/// Ways through one frame.
+struct Branch {
+    frame: FrameId,
+    bytes: u64,
+    ways: std::ops::Range<usize>,
+}
+
+impl<'a> Trunk<'a> {
+    fn of(process: &'a Process, measure: Measure) -> Trunk<'a> {
+        let rows = by_stack(process);
+        let way =
+            |(stack, row)| Way { at: below_wrappers(process, stack), bytes: measure.of(&row) };
+        let ways: Vec<Way> = rows.map(way).filter(|way| way.bytes > 0).collect();
+        let total = ways.iter().map(|way| way.bytes).fold(0, u64::saturating_add);
+        Trunk { process, ways, total }
+    }
+
+    fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
+        let details = "(heap allocation functions) malloc/new/new[], --alloc-fns, etc.";
+        let mut ways = std::mem::take(&mut self.ways);
+        self.write_node(out, 0, &mut ways, self.total, details)
+    }
+
+    fn write_node(
+        &self,
+        out: &mut dyn Write,
+        level: usize,
+        ways: &mut [Way],
+        bytes: u64,
+        details: &str,
+    ) -> io::Result<()> {
+        let mut branches = if level < DEPTH { self.branches(ways) } else { Vec::new() };
+        let least = (self.total / 100 * THRESHOLD).max(1);
+        let large = branches.partition_point(|branch| branch.bytes >= least);
+        let small = branches.split_off(large);
+        let count = large + usize::from(!small.is_empty());
+        writeln!(out, "{:level$}n{count}: {bytes} {details}", "")?;
+        for Branch { frame, bytes, ways: range } in branches {
+            let ways = &mut ways[range];
+            let process = self.process;
+            ways.iter_mut()
+                .for_each(|way| way.at = process.tables.stacks[way.at.0 as usize].parent);
+            self.write_node(out, level + 1, ways, bytes, &self.details(frame))?;
+        }
+        if small.is_empty() {
+            return Ok(());
+        }
+        let bytes = small.iter().fold(0u64, |sum, branch| sum.saturating_add(branch.bytes));
+        let places = match small.len() {
+            1 => "1 place, below".to_owned(),
+            many => format!("{many} places, all below"),
+        };
+        let level = level + 1;
+        writeln!(out, "{:level$}n0: {bytes} in {places} massif's threshold ({THRESHOLD}.00%)", "")
+    }
+
+    /// Ways by the frame they are at, the largest first; those that are at their end are in none.
+    fn branches(&self, ways: &mut [Way]) -> Vec<Branch> {
+        let frame = |way: &Way| match way.at {
+            StackId(0) => None,
+            StackId(stack) => Some(self.process.tables.stacks[stack as usize].frame),
+        };
+        ways.sort_unstable_by_key(frame);
+        let mut branches = Vec::new();
+        let mut start = 0;
+        for group in ways.chunk_by(|a, b| frame(a) == frame(b)) {
+            let end = start + group.len();
+            if let Some(frame) = frame(&group[0]) {
+                let bytes = group.iter().fold(0u64, |sum, way| sum.saturating_add(way.bytes));
+                branches.push(Branch { frame, bytes, ways: start..end });
+            }
+            start = end;
+        }
+        branches.sort_by_key(|branch| (Reverse(branch.bytes), branch.frame));
+        branches
+    }
+
+    /// `0x401136: main (app.c:12)`.
+    fn details(&self, frame: FrameId) -> String {
+        let Frame { function, module, offset, file, line, .. } =
+            &self.process.tables.frames[frame.0 as usize];
+        let module = module.map(|id| &self.process.tables.modules[id.0 as usize]);
+        let address = module.map_or(0, |module| module.bias.wrapping_add(*offset));
+        let name = function.as_deref().unwrap_or("???");
+        let place = match (file, line, module) {
+            (Some(file), Some(line), _) => format!(" ({}:{line})", file_name(file)),
+            (_, _, Some(module)) => format!(" (in {})", module.path),
+            _ => String::new(),
+        };
+        printable(&format!("{address:#X}: {name}{place}")).replacen("0X", "0x", 1)
+    }
+}
+
+/// The stack without the functions that only hand allocations on; whole if there are no others.
+fn below_wrappers(process: &Process, stack: StackId) -> StackId {
+    let mut at = stack;
+    while at != StackId(0) {
+        let node = &process.tables.stacks[at.0 as usize];
+        let function = &process.tables.frames[node.frame.0 as usize].function;
+        if !function.as_deref().is_some_and(is_wrapper) {
+            return at;
+        }
+        at = node.parent;
+    }
+    stack
+}

@@ -1,0 +1,18 @@
+//! Formats of other tools, CSV, flame graphs and the page for a browser: one format per file.
+
+pub mod callgrind;
+pub mod chrome;
+pub mod csv;
+pub mod diff_flamegraph;
+pub mod dot;
+pub mod firefox;
+mod firefox_tracks;
+pub mod flamegraph;
+pub mod folded;
+mod folded_lines;
+pub mod html;
+pub mod massif;
+pub mod pprof;
+mod protobuf;
+pub mod speedscope;
+pub mod timeline_csv;

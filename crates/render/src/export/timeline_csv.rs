@@ -1,0 +1,46 @@
+//! The process over time as CSV: its samples, or what matches a site.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::Process;
+
+use crate::shared::quantity::seconds;
+use crate::shared::views::Moment;
+
+/// Writes the samples of a process as lines of comma-separated values, after a line of names.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    writeln!(
+        out,
+        "time_s,live_bytes,peak_bytes,allocations,frees,usable_bytes,resident_bytes,virtual_bytes"
+    )?;
+    for s in &process.time.samples {
+        writeln!(
+            out,
+            "{},{},{},{},{},{},{},{}",
+            seconds(s.time_ns),
+            s.live_bytes,
+            s.peak_bytes,
+            s.allocations,
+            s.frees,
+            s.usable_bytes,
+            s.resident_bytes,
+            s.virtual_bytes
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes the moments as lines of comma-separated values, after a line of names.
+///
+/// Errors: those of `out`.
+pub fn write_site(out: &mut dyn Write, moments: &[Moment]) -> io::Result<()> {
+    writeln!(out, "snapshot,time_s,live_blocks,live_bytes,allocations")?;
+    for m in moments {
+        let number = m.snapshot.map_or(String::new(), |number| number.to_string());
+        let time = seconds(m.time_ns);
+        writeln!(out, "{number},{time},{},{},{}", m.live_blocks, m.live_bytes, m.allocations)?;
+    }
+    Ok(())
+}

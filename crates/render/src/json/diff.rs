@@ -1,0 +1,221 @@
+//! A difference as JSON, streamed: totals by every measure, and every row that changed.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::diff::{Change, Difference, FunctionChange, Name, PathChange};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::json::annotations::SCOPES;
+use crate::json::entries::{EndEntry, mode_name};
+use crate::shared::difference::{Rows, View};
+use crate::shared::json_text;
+use crate::shared::losses::lost_events;
+use crate::shared::quantity::{rfc3339, seconds};
+use crate::shared::sequence::seq;
+
+/// Version of the contract; it changes when a key changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+/// Writes the difference as one JSON object and a newline.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::Result<()> {
+    json_text::write(out, &Whole { difference, view })?;
+    out.write_all(b"\n")
+}
+
+struct Whole<'a> {
+    difference: &'a Difference,
+    view: &'a View<'a>,
+}
+
+impl Serialize for Whole<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Whole { difference, view } = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", &SCHEMA)?;
+        map.serialize_entry("heaptide", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("measure", difference.measure.name())?;
+        map.serialize_entry("by", view.rows.name())?;
+        map.serialize_entry("before", &Compared(view.before, &difference.before))?;
+        map.serialize_entry("after", &Compared(view.after, &difference.after))?;
+        map.serialize_entry("totals", &Totals(difference))?;
+        let without_rows = view.without_rows(difference);
+        map.serialize_entry("without_rows", &without_rows)?;
+        let top = if without_rows.is_some() { 0 } else { view.top.unwrap_or(usize::MAX) };
+        match view.rows {
+            Rows::Functions => {
+                let rows = difference.functions();
+                let row = |&change: &FunctionChange| FunctionRow { difference, change };
+                map.serialize_entry("rows", &seq(rows.iter().take(top).map(row)))?;
+            }
+            Rows::Stacks => {
+                let names = difference.names.iter().map(FunctionEntry);
+                map.serialize_entry("functions", &seq(names))?;
+                let rows = difference.paths();
+                let row = |&change: &PathChange| StackRow { difference, change };
+                map.serialize_entry("rows", &seq(rows.iter().take(top).map(row)))?;
+            }
+            Rows::Scopes => {
+                let rows = difference.paths();
+                let row = |&change: &PathChange| ScopeRow { difference, change };
+                map.serialize_entry("rows", &seq(rows.iter().take(top).map(row)))?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// What a recording is called, and its process.
+struct Compared<'a>(&'a str, &'a Process);
+
+impl Serialize for Compared<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Compared(recording, process) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("recording", recording)?;
+        map.serialize_entry("pid", &process.identity.pid)?;
+        map.serialize_entry("image", &process.identity.image)?;
+        map.serialize_entry("images", &process.identity.images)?;
+        map.serialize_entry("program", &process.identity.program)?;
+        map.serialize_entry("command", &process.identity.command)?;
+        map.serialize_entry("host", &process.identity.host)?;
+        map.serialize_entry("start_time", &rfc3339(process.lifetime.start_realtime_ns))?;
+        map.serialize_entry("duration_s", &seconds(process.lifetime.duration_ns))?;
+        map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
+        map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
+        map.serialize_entry("mode", mode_name(process.mode))?;
+        map.serialize_entry("part", &process.completeness.part)?;
+        map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
+        map.serialize_entry("lost_events", &lost_events(process))?;
+        map.end()
+    }
+}
+
+struct Totals<'a>(&'a Difference);
+
+impl Serialize for Totals<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for measure in Measure::all() {
+            map.serialize_entry(measure.name(), &Values(self.0.total_of(*measure)))?;
+        }
+        map.end()
+    }
+}
+
+/// A change: both values, and the one less the other.
+struct Values(Change);
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("before", &self.0.before)?;
+        map.serialize_entry("after", &self.0.after)?;
+        map.serialize_entry("change", &self.0.amount())?;
+        map.end()
+    }
+}
+
+/// A function: its name and module; in place of the name, the address of a call in a module of one
+/// build, or nothing for all functions without names of a module.
+struct FunctionEntry<'a>(&'a Name);
+
+impl FunctionEntry<'_> {
+    fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let function = match self.0 {
+            Name::Function { name, .. } => Some(&**name),
+            Name::Nameless(_) | Name::Place { .. } | Name::Scope { .. } => None,
+        };
+        let offset = match self.0 {
+            Name::Place { offset, .. } => Some(offset),
+            Name::Function { .. } | Name::Nameless(_) | Name::Scope { .. } => None,
+        };
+        map.serialize_entry("function", &function)?;
+        map.serialize_entry("module", self.0.module())?;
+        map.serialize_entry("offset", &offset)
+    }
+}
+
+impl Serialize for FunctionEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        self.serialize_into(&mut map)?;
+        map.end()
+    }
+}
+
+struct FunctionRow<'a> {
+    difference: &'a Difference,
+    change: FunctionChange,
+}
+
+impl Serialize for FunctionRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let FunctionRow { difference, change } = self;
+        let mut map = serializer.serialize_map(Some(5))?;
+        match change.name {
+            Some(id) => FunctionEntry(&difference.names[id as usize]).serialize_into(&mut map)?,
+            None => {
+                map.serialize_entry("function", &None::<&str>)?;
+                map.serialize_entry("module", &None::<&str>)?;
+                map.serialize_entry("offset", &None::<u64>)?;
+            }
+        }
+        map.serialize_entry("own", &Values(change.own))?;
+        map.serialize_entry("inclusive", &Values(change.inclusive))?;
+        map.end()
+    }
+}
+
+struct StackRow<'a> {
+    difference: &'a Difference,
+    change: PathChange,
+}
+
+impl Serialize for StackRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let StackRow { difference, change } = self;
+        let mut stack: Vec<u32> = difference.paths.names_of(change.path).collect();
+        stack.reverse();
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("stack", &stack)?;
+        map.serialize_entry("own", &Values(change.own))?;
+        map.end()
+    }
+}
+
+struct ScopeRow<'a> {
+    difference: &'a Difference,
+    change: PathChange,
+}
+
+#[derive(serde::Serialize)]
+struct ScopeEntry<'a> {
+    attribute: &'a str,
+    value: &'a str,
+}
+
+impl Serialize for ScopeRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ScopeRow { difference, change } = self;
+        let entry = |name: u32| match &difference.names[name as usize] {
+            Name::Scope { attribute, value } => Some(ScopeEntry { attribute, value }),
+            Name::Function { .. } | Name::Nameless(_) | Name::Place { .. } => None,
+        };
+        let names = difference.paths.names_of(change.path).take(SCOPES + 1);
+        let mut path: Vec<_> = names.filter_map(entry).collect();
+        let is_cut = path.len() > SCOPES;
+        path.truncate(SCOPES);
+        path.reverse();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("scope", &path)?;
+        if is_cut {
+            map.serialize_entry("scope_cut", &true)?;
+        }
+        map.serialize_entry("own", &Values(change.own))?;
+        map.serialize_entry("inclusive", &Values(change.inclusive))?;
+        map.end()
+    }
+}

@@ -1,0 +1,12 @@
+//! JSON for scripts: a contract, see docs/recording.md.
+
+mod annotations;
+pub mod diff;
+mod document;
+mod entries;
+pub mod histogram;
+pub mod leaks;
+pub mod peak;
+pub mod report;
+mod sites;
+pub mod timeline;

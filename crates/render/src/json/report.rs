@@ -1,0 +1,247 @@
+//! The JSON report: a contract for scripts, every site and every measure, streamed.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Lane, Loss, Measure, Mode, Process, Rank, Recording, Run, Site};
+use heaptide_analysis::trace::OnDisk;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::json::annotations;
+use crate::json::entries::{EndEntry, SCHEMA, SampleEntry, mode_name, serialize_part, value};
+use crate::json::sites::{FrameNumbers, SiteEntry};
+use crate::shared::hex::hex;
+use crate::shared::json_text;
+use crate::shared::losses::lost_events;
+use crate::shared::quantity::{rfc3339, seconds};
+use crate::shared::sequence::seq;
+
+/// What the report holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Sites come in falling order of this measure.
+    pub sort: Measure,
+    /// At most this many sites a process, and the frames they use; all without.
+    pub top: Option<usize>,
+    /// Only the images of this process.
+    pub process: Option<u32>,
+}
+
+/// Writes the report as one JSON object and a newline.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording, choice: &Choice) -> io::Result<()> {
+    json_text::write(out, &Report { recording, choice })?;
+    out.write_all(b"\n")
+}
+
+struct Report<'a> {
+    recording: &'a Recording,
+    choice: &'a Choice,
+}
+
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Report { recording, choice } = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", &SCHEMA)?;
+        map.serialize_entry("recording", &recording.path.to_string_lossy())?;
+        map.serialize_entry("heaptide", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("sealed", &recording.sealed)?;
+        map.serialize_entry("ran_after_sealing", &recording.ran_after_sealing)?;
+        let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());
+        map.serialize_entry("unrecorded", &unrecorded)?;
+        let chosen = recording.processes.iter();
+        let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.identity.pid));
+        map.serialize_entry("processes", &seq(chosen.map(|process| Image { process, choice })))?;
+        let damaged = recording
+            .damaged
+            .iter()
+            .map(|file| Damaged { file: file.path.to_string_lossy(), reason: &file.reason });
+        map.serialize_entry("damaged", &seq(damaged))?;
+        map.end()
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Damaged<'a> {
+    file: std::borrow::Cow<'a, str>,
+    reason: &'a str,
+}
+
+struct Image<'a> {
+    process: &'a Process,
+    choice: &'a Choice,
+}
+
+impl Serialize for Image<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let process = self.process;
+        let sites = chosen_sites(process, self.choice);
+        let numbers = frame_numbers(process, &sites, self.choice);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pid", &process.identity.pid)?;
+        map.serialize_entry("ppid", &process.identity.ppid)?;
+        map.serialize_entry("image", &process.identity.image)?;
+        map.serialize_entry("program", &process.identity.program)?;
+        map.serialize_entry("command", &process.identity.command)?;
+        map.serialize_entry("start_time", &rfc3339(process.lifetime.start_realtime_ns))?;
+        map.serialize_entry("duration_s", &seconds(process.lifetime.duration_ns))?;
+        map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
+        map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
+        map.serialize_entry("totals", &Totals(process))?;
+        map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
+        let lanes = process.tables.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
+        map.serialize_entry("lanes", &seq(lanes))?;
+        map.serialize_entry("frames", &numbers.entries(process))?;
+        let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
+        map.serialize_entry("sites", &seq(sites))?;
+        annotations::serialize_lists(process, &mut map)?;
+        serialize_details(process, &mut map)?;
+        map.end()
+    }
+}
+
+/// What the contract does not promise but a script may use.
+fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<(), M::Error> {
+    map.serialize_entry("file", &process.identity.file.to_string_lossy())?;
+    map.serialize_entry("host", &process.identity.host)?;
+    map.serialize_entry(
+        "rank",
+        &process.identity.rank.map(|Rank { number, of }| RankEntry { number, of }),
+    )?;
+    map.serialize_entry("job", &process.identity.job)?;
+    let run = process.identity.run.as_ref();
+    map.serialize_entry(
+        "run",
+        &run.map(|Run { number, recording }| RunEntry { number, recording }),
+    )?;
+    map.serialize_entry("images", &process.identity.images)?;
+    map.serialize_entry("forked", &process.identity.forked)?;
+    map.serialize_entry("mode", mode_name(process.mode))?;
+    map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
+    map.serialize_entry("unmatched_frees", &process.completeness.unmatched_frees)?;
+    map.serialize_entry("unrecorded", &process.completeness.unrecorded)?;
+    map.serialize_entry("has_own_malloc", &process.completeness.has_own_malloc)?;
+    let losses = process.completeness.losses.iter().map(LossEntry::of);
+    map.serialize_entry("losses", &seq(losses))?;
+    map.serialize_entry("part", &process.completeness.part)?;
+    map.serialize_entry("notes", &process.completeness.notes)?;
+    let modules = process.tables.modules.iter().map(|m| ModuleEntry {
+        path: &m.path,
+        build_id: hex(&m.build_id),
+        unloaded: m.unloaded,
+    });
+    map.serialize_entry("modules", &seq(modules))?;
+    map.serialize_entry("timeline", &seq(process.time.samples.iter().map(SampleEntry::of)))
+}
+
+#[derive(serde::Serialize)]
+struct RankEntry {
+    number: u32,
+    of: u32,
+}
+
+#[derive(serde::Serialize)]
+struct RunEntry<'a> {
+    number: &'a u32,
+    recording: &'a str,
+}
+
+#[derive(serde::Serialize)]
+struct TraceEntry {
+    bytes: u64,
+    stopped_s: Option<f64>,
+    limit_bytes: Option<u64>,
+}
+
+impl TraceEntry {
+    fn of(OnDisk { bytes, stopped_ns, limit_bytes }: OnDisk) -> TraceEntry {
+        TraceEntry { bytes, stopped_s: stopped_ns.map(seconds), limit_bytes }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct LossEntry {
+    name: &'static str,
+    meaning: &'static str,
+    count: u64,
+}
+
+impl LossEntry {
+    fn of(&Loss { name, meaning, count }: &Loss) -> LossEntry {
+        LossEntry { name, meaning, count }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct ModuleEntry<'a> {
+    path: &'a str,
+    build_id: String,
+    unloaded: bool,
+}
+
+struct Totals<'a>(&'a Process);
+
+impl Serialize for Totals<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let process = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        for measure in Measure::all() {
+            map.serialize_entry(measure.name(), &value(*measure, &process.totals, process.mode))?;
+        }
+        map.serialize_entry("peak_time_s", &seconds(process.peak_time_ns))?;
+        map.serialize_entry("lost_events", &lost_events(process))?;
+        map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
+        map.end()
+    }
+}
+
+struct SizeClass<'a>(&'a heaptide_analysis::model::SizeClass);
+
+impl Serialize for SizeClass<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let class = self.0;
+        let mut map = serializer.serialize_map(Some(5))?;
+        map.serialize_entry("size_min", &class.size_min)?;
+        map.serialize_entry("size_max", &class.size_max)?;
+        map.serialize_entry("requested", &class.requested)?;
+        map.serialize_entry("usable", &class.usable)?;
+        map.serialize_entry("freed", &class.freed)?;
+        map.end()
+    }
+}
+
+struct LaneEntry<'a> {
+    lane: &'a Lane,
+    mode: Mode,
+}
+
+impl Serialize for LaneEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &self.lane.name)?;
+        map.serialize_entry("threads", &self.lane.threads)?;
+        serialize_part(&self.lane.measures, self.mode, &mut map)?;
+        map.end()
+    }
+}
+
+fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
+    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
+    sites.sort_by_key(|s| {
+        let value = choice.sort.of_sites().of(&s.measures);
+        (Reverse(value), s.stack, s.scope, s.label, s.lane)
+    });
+    sites.truncate(choice.top.unwrap_or(usize::MAX));
+    sites
+}
+
+/// All frames as they are; those of the sites only if the sites were cut.
+fn frame_numbers(process: &Process, sites: &[&Site], choice: &Choice) -> FrameNumbers {
+    if choice.top.is_none() {
+        FrameNumbers::of_all(process)
+    } else {
+        FrameNumbers::of_stacks(process, sites.iter().map(|site| site.stack))
+    }
+}

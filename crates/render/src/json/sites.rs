@@ -1,0 +1,89 @@
+//! Sites and frames as JSON: a site lists its frames by their numbers.
+
+use heaptide_analysis::model::{Frame, Process, Site, StackId};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::json::annotations;
+use crate::json::entries::serialize_part;
+
+pub(crate) struct FrameEntry<'a> {
+    process: &'a Process,
+    frame: &'a Frame,
+}
+
+impl Serialize for FrameEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let FrameEntry { process, frame } = self;
+        let module = frame.module.map_or("", |id| &process.tables.modules[id.0 as usize].path);
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("function", &frame.function.as_deref())?;
+        map.serialize_entry("module", module)?;
+        map.serialize_entry("offset", &frame.offset)?;
+        map.serialize_entry("file", &frame.file.as_deref())?;
+        map.serialize_entry("line", &frame.line)?;
+        map.serialize_entry("inlined", &frame.inlined)?;
+        map.end()
+    }
+}
+
+pub(crate) struct SiteEntry<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) site: &'a Site,
+    pub(crate) numbers: &'a FrameNumbers,
+}
+
+impl Serialize for SiteEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SiteEntry { process, site, numbers } = self;
+        let lane = process.tables.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("stack", &numbers.stack(process, site.stack))?;
+        annotations::serialize_site(process, site, &mut map)?;
+        map.serialize_entry("lane", lane)?;
+        serialize_part(&site.measures, process.mode, &mut map)?;
+        map.end()
+    }
+}
+
+/// Which frames are written, and the number each gets by being written.
+pub(crate) struct FrameNumbers {
+    shown: Vec<u32>,
+    number: Vec<u32>,
+}
+
+impl FrameNumbers {
+    /// All frames as they are.
+    pub(crate) fn of_all(process: &Process) -> FrameNumbers {
+        let all = process.tables.frames.len() as u32;
+        FrameNumbers { shown: (0..all).collect(), number: (0..all).collect() }
+    }
+
+    /// Those that stacks use.
+    pub(crate) fn of_stacks(
+        process: &Process,
+        stacks: impl Iterator<Item = StackId>,
+    ) -> FrameNumbers {
+        let number = vec![u32::MAX; process.tables.frames.len()];
+        let mut numbers = FrameNumbers { shown: Vec::new(), number };
+        for frame in stacks.flat_map(|stack| process.frames_of(stack)) {
+            let number = &mut numbers.number[frame.0 as usize];
+            if *number == u32::MAX {
+                *number = numbers.shown.len() as u32;
+                numbers.shown.push(frame.0);
+            }
+        }
+        numbers
+    }
+
+    /// The frames as they are written.
+    pub(crate) fn entries<'a>(&self, process: &'a Process) -> Vec<FrameEntry<'a>> {
+        let entry = |&i: &u32| FrameEntry { process, frame: &process.tables.frames[i as usize] };
+        self.shown.iter().map(entry).collect()
+    }
+
+    /// The numbers of a stack's frames, outermost first.
+    pub(crate) fn stack(&self, process: &Process, stack: StackId) -> Vec<u32> {
+        let path = process.path_of(stack);
+        path.into_iter().map(|frame| self.number[frame.0 as usize]).collect()
+    }
+}

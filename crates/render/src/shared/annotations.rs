@@ -1,0 +1,60 @@
+//! Labels, pools and marks: names and sums that several views need.
+
+use std::collections::HashMap;
+
+use heaptide_analysis::model::{LabelId, Mark, MarkKind, Process, SiteKind};
+
+use crate::shared::names::elide_middle;
+
+/// Characters of the name of a mark.
+const MARK_NAME_CHARS: usize = 60;
+
+/// Whether memory of this kind is in the totals.
+pub(crate) fn in_totals(kind: SiteKind) -> bool {
+    matches!(kind, SiteKind::Heap | SiteKind::PoolBlock | SiteKind::PoolChunk)
+}
+
+/// What memory of this kind is called.
+pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
+    match kind {
+        SiteKind::Heap => "heap",
+        SiteKind::Outside => "other memory",
+        SiteKind::PoolBlock => "pool blocks",
+        SiteKind::OutsidePoolBlock => "other pool blocks",
+        SiteKind::PoolChunk => "idle pool",
+        SiteKind::OutsidePoolChunk => "other idle pool",
+    }
+}
+
+/// Bytes of chunks that are lent to blocks, by pool.
+pub(crate) fn lent(process: &Process) -> HashMap<(LabelId, SiteKind), u64> {
+    let mut lent = HashMap::new();
+    for site in process.tables.sites.iter().filter(|site| site.lent_bytes > 0) {
+        if let Some(label) = site.label {
+            let sum: &mut u64 = lent.entry((label, site.kind)).or_default();
+            *sum = sum.saturating_add(site.lent_bytes);
+        }
+    }
+    lent
+}
+
+/// A mark in words.
+pub(crate) fn mark_says(mark: &Mark) -> String {
+    let name = elide_middle(&mark.name, MARK_NAME_CHARS);
+    match (mark_kind(mark.kind), mark.number) {
+        ("mark", _) => name,
+        (kind, 0) => format!("{kind} {name}").trim_end().to_owned(),
+        (kind, number) => format!("{kind} {number} {name}").trim_end().to_owned(),
+    }
+}
+
+/// The name of a kind of mark.
+pub(crate) fn mark_kind(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::Mark => "mark",
+        MarkKind::Snapshot => "snapshot",
+        MarkKind::Reset => "reset",
+        MarkKind::On => "on",
+        MarkKind::Off => "off",
+    }
+}

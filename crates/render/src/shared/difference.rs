@@ -1,0 +1,93 @@
+//! A difference as text, JSON or flame graph: what they have in common.
+
+use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::views::diff::{By, Change, Difference, Side};
+
+/// What a row stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// A function.
+    Functions,
+    /// A whole stack.
+    Stacks,
+    /// A scope path.
+    Scopes,
+}
+
+impl Rows {
+    /// What processes are to be compared by for these rows.
+    pub const fn by(self) -> By {
+        match self {
+            Rows::Functions | Rows::Stacks => By::Stacks,
+            Rows::Scopes => By::Scopes,
+        }
+    }
+
+    /// Its name in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rows::Functions => "function",
+            Rows::Stacks => "stack",
+            Rows::Scopes => "scope",
+        }
+    }
+}
+
+/// What is shown of a difference.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// What the first recording is called.
+    pub before: &'a str,
+    /// What the second is called.
+    pub after: &'a str,
+    /// What a row stands for; the difference is by [`Rows::by`].
+    pub rows: Rows,
+    /// Rows at most.
+    pub top: Option<usize>,
+}
+
+impl View<'_> {
+    /// Why there can be no rows: how one of the two was recorded.
+    ///
+    /// A difference without rows has totals all the same.
+    pub fn without_rows(&self, difference: &Difference) -> Option<String> {
+        let why = |side| match (process(difference, side).mode, self.rows) {
+            (Mode::Counters, Rows::Scopes) => Some("--mode counters, so there are no scopes"),
+            (Mode::Counters, _) => Some("--mode counters, so there are no stacks"),
+            (Mode::Scopes, Rows::Functions | Rows::Stacks) => {
+                Some("--mode scopes, so there are no stacks; --by scope compares scopes")
+            }
+            (Mode::Stacks | Mode::Scopes, _) => None,
+        };
+        let said = |side, name| Some(format!("{name}: recorded with {}", why(side)?));
+        said(Side::Before, self.before).or_else(|| said(Side::After, self.after))
+    }
+}
+
+pub(crate) fn process(difference: &Difference, side: Side) -> &Process {
+    match side {
+        Side::Before => &difference.before,
+        Side::After => &difference.after,
+    }
+}
+
+/// The totals that are shown: what every user asks for, what was compared, and failures if any.
+pub(crate) fn totals(difference: &Difference) -> impl Iterator<Item = (Measure, Change)> {
+    const USUAL: [Measure; 9] = [
+        Measure::Allocations,
+        Measure::Temporary,
+        Measure::Reallocations,
+        Measure::Frees,
+        Measure::RequestedBytes,
+        Measure::UsableBytes,
+        Measure::PeakBytes,
+        Measure::LiveBlocks,
+        Measure::LiveBytes,
+    ];
+    let totals = Measure::all().iter().map(|&m| (m, difference.total_of(m)));
+    totals.filter(|&(measure, change)| {
+        let compared = measure == difference.measure;
+        let failures = measure == Measure::Failed && change != Change::default();
+        USUAL.contains(&measure) || compared || failures
+    })
+}

@@ -1,0 +1,314 @@
+//! Frames and stacks as lines of text: labels, places, what is folded and what is left out.
+
+use std::borrow::Cow;
+
+use heaptide_analysis::model::{Frame, FrameId, Process};
+use heaptide_analysis::views::wrappers::is_wrapper;
+
+use crate::shared::names::{elide_middle, printable, shorten};
+
+/// Outermost frames that every stack has and nobody asks about.
+const STARTERS: [&str; 12] = [
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "__libc_start_main_alias_2",
+    "libc_start_main_stage2",
+    "start_thread",
+    "_dl_start_user",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+];
+
+/// Libraries that allocate for their caller, by the start of their names: naming them says little.
+const PLUMBING: [&str; 9] = [
+    "std::",
+    "__gnu_cxx::",
+    "core::",
+    "alloc::",
+    "<alloc::",
+    "<core::",
+    "<std::",
+    "hashbrown::",
+    "<hashbrown::",
+];
+
+/// C functions that return a copy to their caller.
+const COPIERS: [&str; 6] = ["strdup", "strndup", "__strdup", "__strndup", "xstrdup", "xmemdup"];
+
+/// The last component of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
+}
+
+/// The file that holds a frame's code; empty if there is none.
+pub fn module_path<'a>(process: &'a Process, frame: &Frame) -> &'a str {
+    let module = frame.module.and_then(|id| process.tables.modules.get(id.0 as usize));
+    module.map_or("", |m| &m.path)
+}
+
+/// The same without its directory; `?` if there is none.
+pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
+    match module_path(process, frame) {
+        "" => "?",
+        path => file_name(path),
+    }
+}
+
+/// The same for people.
+pub(crate) fn module_shown<'a>(process: &'a Process, frame: &Frame) -> Cow<'a, str> {
+    printable(module_name(process, frame))
+}
+
+/// `  [module]` behind the name of a function; nothing where there is no file, or the name says it.
+pub fn in_module(process: &Process, frame: &Frame) -> String {
+    match (&frame.function, frame.module) {
+        (Some(_), Some(_)) => format!("  [{}]", module_shown(process, frame)),
+        _ => String::new(),
+    }
+}
+
+/// What a frame is called in at most `width` characters: its function, else `module+0xoffset`.
+pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
+    match &frame.function {
+        Some(scope) if frame.is_scope() => elide_middle(scope, width),
+        Some(function) => shorten(function, width),
+        None if frame.module.is_none() => elide_middle(&format!("{:#x}", frame.offset), width),
+        None => {
+            elide_middle(&format!("{}+{:#x}", module_name(process, frame), frame.offset), width)
+        }
+    }
+}
+
+/// Where a frame is: `file.c:12`, else the module.
+pub fn place(process: &Process, frame: &Frame) -> String {
+    let file = frame.file.as_deref().map(|file| printable(file_name(file)));
+    match (file, frame.line) {
+        (Some(file), Some(line)) => format!("{file}:{line}"),
+        (Some(file), None) => file.into_owned(),
+        (None, _) if frame.module.is_none() || frame.function.is_none() => String::new(),
+        (None, _) => module_shown(process, frame).into_owned(),
+    }
+}
+
+/// Whether a frame only allocates for its caller: container and allocator code of the standard
+/// libraries, and the usual wrappers of malloc.
+pub fn is_plumbing(frame: &Frame) -> bool {
+    let Some(function) = &frame.function else {
+        return false;
+    };
+    let own = without_return_type(function);
+    COPIERS.contains(&&**function)
+        || is_wrapper(function)
+        || is_blanket(function)
+        || PLUMBING.iter().any(|library| own.starts_with(library))
+}
+
+/// Whether it is what Rust's libraries do for every type: `<T as alloc::slice::Join>::join`.
+fn is_blanket(function: &str) -> bool {
+    let Some((kind, rest)) = function.strip_prefix('<').and_then(|f| f.split_once(" as ")) else {
+        return false;
+    };
+    let generic = kind.len() == 1 && kind.starts_with(|c: char| c.is_ascii_uppercase());
+    generic && ["alloc::", "core::", "std::"].iter().any(|library| rest.starts_with(library))
+}
+
+/// Whether a frame starts a program or a thread.
+pub fn is_starter(frame: &Frame) -> bool {
+    frame.function.as_deref().is_some_and(|f| STARTERS.contains(&f))
+}
+
+/// The function's own qualified name: what comes after a return type, if there is one.
+fn without_return_type(name: &str) -> &str {
+    let (mut depth, mut start) = (0usize, 0);
+    for (i, byte) in name.bytes().enumerate() {
+        match byte {
+            b'<' | b'{' => depth += 1,
+            b'>' | b'}' => depth = depth.saturating_sub(1),
+            b'(' if depth == 0 && i > start => break,
+            b' ' if depth == 0 && !name[start..i].ends_with("operator") => start = i + 1,
+            b'o' if depth == 0 && name[i..].starts_with("operator") => break,
+            _ => {}
+        }
+    }
+    &name[start..]
+}
+
+/// One line of a printed stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Which of the frames it starts with.
+    pub at: usize,
+    /// The function, or what stands for several frames.
+    pub label: String,
+    /// Its place; empty if there is none to tell.
+    pub place: String,
+}
+
+/// Frames, innermost first, as at most `limit` lines: runs of recursion are folded, frames that
+/// start the program are left out, and of a long stack the inner part and the outermost function
+/// remain.
+pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
+    let frames: Vec<&Frame> =
+        frames.iter().map(|id| &process.tables.frames[id.0 as usize]).collect();
+    lines_of(process, &frames, limit, width)
+}
+
+/// The same of frames that need not be in the table.
+pub(crate) fn lines_of(
+    process: &Process,
+    frames: &[&Frame],
+    limit: usize,
+    width: usize,
+) -> Vec<Line> {
+    let runs = fold(&frames[..without_starters(frames)]);
+    let shown = runs.len().min(limit.max(3));
+    let cut = if runs.len() > shown { shown - 2 } else { runs.len() };
+    let mut lines: Vec<Line> = runs[..cut].iter().map(|r| r.line(process, width)).collect();
+    if cut < runs.len() {
+        let (first, last) = (&runs[cut], &runs[runs.len() - 1]);
+        let label = format!("… {} more frames", last.at - first.at);
+        lines.push(Line { at: first.at, label, place: String::new() });
+        lines.push(last.line(process, width));
+    }
+    lines
+}
+
+/// How many frames remain without those that start the program. A nameless frame or two outside of
+/// them is the `_start` of a stripped program.
+fn without_starters(frames: &[&Frame]) -> usize {
+    const NAMELESS_MAX: usize = 2;
+    let named = frames.iter().rposition(|f| f.function.is_some()).map_or(0, |i| i + 1);
+    let mut end = if frames.len() - named <= NAMELESS_MAX { named } else { frames.len() };
+    let before = end;
+    while end > 0 && is_starter(frames[end - 1]) {
+        end -= 1;
+    }
+    if end == before { frames.len() } else { end }
+}
+
+/// Frames that follow each other `times` times.
+struct Run<'a> {
+    /// Which of the frames is its first.
+    at: usize,
+    frames: &'a [&'a Frame],
+    times: usize,
+}
+
+impl Run<'_> {
+    fn line(&self, process: &Process, width: usize) -> Line {
+        let first = self.frames[0];
+        if self.times == 1 {
+            return Line {
+                at: self.at,
+                label: label(process, first, width),
+                place: place(process, first),
+            };
+        }
+        let repeat = format!(" … ×{}", self.times);
+        let share = (width.saturating_sub(repeat.chars().count())) / self.frames.len();
+        let labels: Vec<String> =
+            self.frames.iter().map(|f| label(process, f, share.saturating_sub(3).max(8))).collect();
+        Line { at: self.at, label: labels.join(" ← ") + &repeat, place: place(process, first) }
+    }
+}
+
+/// The longest cycle of functions that is folded.
+const CYCLE_MAX: usize = 4;
+
+fn fold<'a>(frames: &'a [&'a Frame]) -> Vec<Run<'a>> {
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while at < frames.len() {
+        let rest = &frames[at..];
+        let longest = (1..=CYCLE_MAX.min(rest.len()))
+            .map(|period| (repeats(rest, period), period))
+            .filter(|&(times, _)| times > 1)
+            .max_by_key(|&(times, period)| (times * period, usize::MAX - period));
+        let (times, period) = longest.unwrap_or((1, 1));
+        runs.push(Run { at, frames: &rest[..period], times });
+        at += times * period;
+    }
+    runs
+}
+
+/// How often the first `period` frames follow each other.
+fn repeats(frames: &[&Frame], period: usize) -> usize {
+    let same = |a: &Frame, b: &Frame| a.function.is_some() && a.function == b.function;
+    let equal = (period..frames.len()).take_while(|&i| same(frames[i], frames[i - period])).count();
+    1 + equal / period
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str) -> Frame {
+        Frame {
+            function: (!function.is_empty()).then(|| function.into()),
+            module: None,
+            offset: 16,
+            file: None,
+            line: None,
+            inlined: false,
+        }
+    }
+
+    /// Frames of these functions, innermost first, as `function` or `f+g×times`.
+    fn folded(functions: &[&str]) -> String {
+        let frames: Vec<Frame> = functions.iter().map(|f| frame(f)).collect();
+        let frames: Vec<&Frame> = frames.iter().collect();
+        let name = |f: &&Frame| f.function.as_deref().unwrap_or_default().to_owned();
+        let run = |r: &Run| {
+            let names = r.frames.iter().map(name).collect::<Vec<_>>().join("+");
+            if r.times == 1 { names } else { format!("{names}×{}", r.times) }
+        };
+        fold(&frames[..without_starters(&frames)]).iter().map(run).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn recursion_is_folded_also_through_several_functions() {
+        assert_eq!(folded(&["a", "b", "c"]), "a b c");
+        assert_eq!(folded(&["a", "b", "b", "b", "c"]), "a b×3 c");
+        assert_eq!(folded(&["x", "a", "b", "a", "b", "a", "c"]), "x a+b×2 a c");
+        assert_eq!(folded(&["", "", "a"]), "  a", "nameless frames need not be the same");
+    }
+
+    #[test]
+    fn what_starts_a_program_is_left_out() {
+        assert_eq!(folded(&["f", "main", "__libc_start_call_main", "_start"]), "f main");
+        assert_eq!(folded(&["f", "main", "__libc_start_main_impl", ""]), "f main", "stripped");
+        assert_eq!(folded(&["f", "work", "start_thread", "clone3"]), "f work");
+        assert_eq!(folded(&["f", "", ""]), "f  ", "no starter, so nothing is known of the rest");
+    }
+
+    #[test]
+    fn plumbing_is_known_by_its_own_name_and_not_by_its_arguments() {
+        for name in [
+            "std::vector<int, std::allocator<int> >::push_back(int const&)",
+            "void std::vector<Foo>::_M_realloc_insert<Foo const&>(Foo const&)",
+            "std::__detail::_Hash_node<int>* std::__detail::make<int>()",
+            "alloc::raw_vec::finish_grow",
+            "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
+            "<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+            "operator new(unsigned long)",
+            "xmalloc",
+        ] {
+            assert!(is_plumbing(&frame(name)), "{name}");
+        }
+        for name in [
+            "make_tree(std::vector<int>&)",
+            "std::vector<int> parse(std::string const&)",
+            "app::<impl core::clone::Clone for app::Tree>::clone",
+            "<T as app::Join>::join",
+            "xmalloc_statistics",
+            "stdlib_init",
+            "",
+        ] {
+            assert!(!is_plumbing(&frame(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Lines about a process that several views begin with: how it ran and ended, its part, its trace.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{End, Process};
+use heaptide_analysis::trace::OnDisk;
+
+use crate::shared::command_line::command_line;
+use crate::shared::names::printable;
+use crate::shared::quantity::{bytes, count, duration};
+
+/// The first lines of a table: whose it is, and of what part.
+pub(crate) fn caption(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
+    figures(out, process)
+}
+
+/// Writes which part of the recording the counts are of, unless they are of all of it.
+pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    match &process.completeness.part {
+        Some(part) => writeln!(out, "  counts   {}", printable(part)),
+        None => Ok(()),
+    }
+}
+
+/// What the bytes that are live when the counts end are called.
+pub(crate) fn live_name(process: &Process) -> &'static str {
+    match process.lifetime.end {
+        End::Exited(_) => "live at exit",
+        End::Running => "live now",
+        End::Exec => "live at exec",
+        End::Signaled(_) | End::Unknown => "live at the end",
+    }
+}
+
+/// What a trace holds and takes on disk; none without one.
+pub(crate) fn trace_says(p: &Process) -> Option<String> {
+    let OnDisk { bytes: size, stopped_ns, limit_bytes } = p.trace_on_disk()?;
+    let Some(stopped_ns) = stopped_ns else {
+        let t = &p.totals;
+        let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
+        // After a reset the totals are of a part.
+        return Some(if p.completeness.part.is_none() && events > 0 {
+            let each = size as f64 / events as f64;
+            let events = count(events);
+            format!("{events} allocations and frees in {}, {each:.1} bytes each", bytes(size))
+        } else {
+            bytes(size)
+        });
+    };
+    let why = match limit_bytes {
+        Some(limit) => format!("--max-size of {} was reached", bytes(limit)),
+        None => "out of space".to_owned(),
+    };
+    Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))
+}
+
+/// How an image ended, in words that follow "it".
+pub(crate) fn ending(end: End) -> String {
+    match end {
+        End::Exited(code) => format!("exited with status {code}"),
+        End::Signaled(signal) => format!("killed by signal {signal}{}", signal_name(signal)),
+        End::Exec => "became another program by exec".to_owned(),
+        End::Running => "still running".to_owned(),
+        End::Unknown => "end not seen".to_owned(),
+    }
+}
+
+/// How and when an image ended, in words that follow "it".
+pub(crate) fn ended(process: &Process) -> String {
+    let seen = if process.lifetime.duration_is_known { "" } else { ", last seen" };
+    format!(
+        "{}{seen} after {}",
+        ending(process.lifetime.end),
+        duration(process.lifetime.duration_ns)
+    )
+}
+
+/// How long an image ran, in words that follow "it".
+pub(crate) fn ran(process: &Process) -> String {
+    let verb = if process.lifetime.duration_is_known { "ran" } else { "ran at least" };
+    format!("{verb} {}", duration(process.lifetime.duration_ns))
+}
+
+/// The place in a parallel job: `3 of 8, job 4711`; none outside of one.
+pub(crate) fn place(process: &Process) -> Option<String> {
+    let rank = process.identity.rank?;
+    let of = if rank.of == 0 { String::new() } else { format!(" of {}", rank.of) };
+    let job = if process.identity.job.is_empty() { "" } else { ", job " };
+    Some(format!("{}{of}{job}{}", rank.number, process.identity.job))
+}
+
+/// The name of a signal on Linux, in brackets after a space; empty for those without a common one.
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        5 => " (SIGTRAP)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        14 => " (SIGALRM)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
+        25 => " (SIGXFSZ)",
+        31 => " (SIGSYS)",
+        _ => "",
+    }
+}

@@ -1,0 +1,175 @@
+//! Who is responsible: sites grouped by the function that asked for the memory, with its stacks.
+
+use std::cmp::Reverse;
+
+use heaptide_analysis::model::{FrameId, Measure, Measures, ModuleId, Process, StackId};
+use heaptide_analysis::views::aggregate::{FunctionId, Functions, by_stack};
+use rustc_hash::FxHashMap;
+
+use crate::shared::frames::is_plumbing;
+
+/// A way is followed as long as it carries at least this part of the hotspot …
+const WAY_PART: u64 = 10;
+/// … and for this many frames whatever it carries.
+const WAY_MIN: usize = 2;
+
+/// A function and what it allocated through itself and through allocating helpers.
+#[derive(Clone, Debug)]
+pub struct Hotspot {
+    /// The function's frame, one of possibly many; none for allocations without a stack.
+    pub frame: Option<FrameId>,
+    /// Sums over its sites.
+    pub measures: Measures,
+    /// Its stacks and their values of the measure asked for, summed over the lanes, largest first.
+    pub stacks: Vec<(StackId, u64)>,
+}
+
+/// Whom allocations are put down to, whatever the measure. Standard containers and allocation
+/// wrappers are charged to whoever called them.
+pub struct Charges<'a> {
+    process: &'a Process,
+    /// The functions of the process.
+    pub functions: Functions,
+    /// Of every stack its innermost frame that is not plumbing; its innermost if all are.
+    responsible: Vec<Option<FrameId>>,
+}
+
+impl<'a> Charges<'a> {
+    /// Finds out.
+    pub fn of(process: &'a Process) -> Charges<'a> {
+        let functions = Functions::of(process);
+        let first = |id| &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize];
+        let plumbing: Vec<bool> =
+            (0..functions.len() as u32).map(|id| is_plumbing(first(id))).collect();
+        let mut serious: Vec<Option<FrameId>> = Vec::with_capacity(process.tables.stacks.len());
+        serious.push(None);
+        for node in process.tables.stacks.iter().skip(1) {
+            serious.push(if !plumbing[functions.of_frame(node.frame).0 as usize] {
+                Some(node.frame)
+            } else {
+                serious[node.parent.0 as usize]
+            });
+        }
+        for (frame, node) in serious.iter_mut().zip(&process.tables.stacks).skip(1) {
+            frame.get_or_insert(node.frame);
+        }
+        Charges { process, functions, responsible: serious }
+    }
+
+    /// The functions with a value of the measure, largest first.
+    pub fn hotspots(&self, measure: Measure) -> Vec<Hotspot> {
+        let measure = measure.of_sites();
+        let mut hotspots: Vec<Hotspot> = Vec::new();
+        let mut of_key: FxHashMap<Key, usize> = FxHashMap::default();
+        for (stack, measures) in by_stack(self.process) {
+            let value = measure.of(&measures);
+            if value == 0 {
+                continue;
+            }
+            let frame = self.responsible[stack.0 as usize];
+            let index = *of_key.entry(self.key(frame)).or_insert_with(|| {
+                hotspots.push(Hotspot { frame, measures: Measures::default(), stacks: Vec::new() });
+                hotspots.len() - 1
+            });
+            hotspots[index].measures.add(&measures);
+            hotspots[index].stacks.push((stack, value));
+        }
+        for hotspot in &mut hotspots {
+            hotspot.stacks.sort_unstable_by_key(|&(stack, value)| (Reverse(value), stack));
+            hotspot.frame = self.responsible[hotspot.stacks[0].0.0 as usize];
+        }
+        hotspots.sort_by_key(|h| (Reverse(measure.of(&h.measures)), h.stacks[0].0));
+        hotspots
+    }
+
+    fn key(&self, frame: Option<FrameId>) -> Key {
+        let Some(id) = frame else {
+            return Key::Nothing;
+        };
+        let frame = &self.process.tables.frames[id.0 as usize];
+        match (&frame.function, frame.module) {
+            (Some(_), _) => Key::Function(self.functions.of_frame(id)),
+            (None, Some(module)) => Key::Module(module),
+            (None, None) => Key::Nothing,
+        }
+    }
+}
+
+/// What is one hotspot: a function; without names all of a module.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Function(FunctionId),
+    Module(ModuleId),
+    Nothing,
+}
+
+impl Hotspot {
+    /// Whether it stands for one function, and not for several nameless ones of a module.
+    pub fn is_one_frame(&self, process: &Process) -> bool {
+        let Some(frame) = self.frame else {
+            return false;
+        };
+        let innermost = |stack| process.frames_of(stack).next();
+        process.tables.frames[frame.0 as usize].function.is_some()
+            || self.stacks.iter().all(|(stack, _)| innermost(*stack) == Some(frame))
+    }
+
+    /// How many frames of allocating helpers lie inside of the function on one of its stacks.
+    pub fn helpers(&self, process: &Process, functions: &Functions, stack: StackId) -> usize {
+        let function = self.frame.map(|id| functions.of_frame(id));
+        let mut frames = process.frames_of(stack);
+        frames.position(|id| Some(functions.of_frame(id)) == function).unwrap_or(0)
+    }
+
+    /// The way on which most came here: at every step the caller with most of the measure,
+    /// innermost first, each with what came through it. Starts at the caller of the function, or
+    /// with the innermost frame of several that have no names. Ends where so many ways meet that
+    /// the heaviest says little.
+    pub fn heaviest_way(
+        &self,
+        process: &Process,
+        functions: &Functions,
+        measure: Measure,
+    ) -> Vec<(FrameId, u64)> {
+        let one = self.is_one_frame(process);
+        let start = |stack| {
+            if one {
+                up(process, stack, self.helpers(process, functions, stack) + 1)
+            } else {
+                stack
+            }
+        };
+        let mut here: Vec<(StackId, u64)> =
+            self.stacks.iter().map(|&(stack, value)| (start(stack), value)).collect();
+        let whole = measure.of(&self.measures);
+        let mut way = Vec::new();
+        loop {
+            here.retain(|(stack, _)| *stack != StackId(0));
+            let function = |stack: StackId| functions.of_frame(frame_at(process, stack));
+            let mut sums: FxHashMap<FunctionId, u64> = FxHashMap::default();
+            for (stack, value) in &here {
+                let sum = sums.entry(function(*stack)).or_default();
+                *sum = measure.combine().of(*sum, *value);
+            }
+            let Some((best, value)) = sums.into_iter().max_by_key(|&(f, v)| (v, Reverse(f))) else {
+                return way;
+            };
+            if way.len() >= WAY_MIN && value < whole / WAY_PART {
+                return way;
+            }
+            here.retain(|(stack, _)| function(*stack) == best);
+            way.push((frame_at(process, here[0].0), value));
+            here.iter_mut().for_each(|(stack, _)| *stack = up(process, *stack, 1));
+        }
+    }
+}
+
+fn frame_at(process: &Process, stack: StackId) -> FrameId {
+    process.tables.stacks[stack.0 as usize].frame
+}
+
+/// The stack without its innermost frames.
+fn up(process: &Process, stack: StackId, frames: usize) -> StackId {
+    (0..frames)
+        .fold(stack, |at, _| process.tables.stacks.get(at.0 as usize).map_or(at, |n| n.parent))
+}

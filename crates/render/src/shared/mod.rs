@@ -1,0 +1,20 @@
+//! What views of several audiences share. Nothing here writes a whole view.
+
+pub(crate) mod annotations;
+pub mod branches;
+pub mod change;
+pub(crate) mod command_line;
+pub mod difference;
+pub mod frames;
+pub(crate) mod heading;
+pub(crate) mod hex;
+pub mod hotspots;
+pub mod json_text;
+pub(crate) mod live_over_time;
+pub(crate) mod losses;
+pub mod names;
+pub(crate) mod peak_rows;
+pub mod quantity;
+pub(crate) mod scope_path;
+pub(crate) mod sequence;
+pub mod views;

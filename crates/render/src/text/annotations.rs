@@ -1,0 +1,253 @@
+//! What a program said of itself, as text: tables of scopes, labels, windows, marks, pools.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, SiteKind, Window};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+
+use crate::shared::annotations::lent;
+use crate::shared::annotations::{in_totals, kind_name, mark_says};
+use crate::shared::names::elide_middle;
+use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
+use crate::shared::scope_path::scope_path;
+
+/// Characters of a path or a name.
+const NAME: usize = 60;
+
+/// Scope paths in falling order of a measure; how many there are.
+pub(crate) fn scope_rows(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+) -> io::Result<usize> {
+    let groups = group(process, &Functions::of(process), GroupBy::Scope);
+    let whole = measure.of(&process.totals);
+    let mut shown = top(groups, measure, Order::Inclusive, usize::MAX);
+    shown.retain(|g| g.key != Key::Scope(ScopeId(0)) || measure.of(&g.own) > 0);
+    // A scope that allocates says more than the one around it.
+    shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
+    writeln!(
+        out,
+        "  {:>6} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  scope",
+        "share", "itself", "inclusive", "entered", "allocs", "live", "freed here"
+    )?;
+    for g in shown.iter().take(rows) {
+        let Key::Scope(id) = g.key else { continue };
+        let (own, inclusive) = (measure.of(&g.own), measure.of(&g.inclusive));
+        let entered = process.tables.scopes[id.0 as usize].entered;
+        // What is in no scope is not entered, and what is inside of it is all the rest.
+        let (entered, inclusive) = match id {
+            ScopeId(0) => (String::new(), String::new()),
+            _ => (short_count(entered), amount(measure, inclusive)),
+        };
+        writeln!(
+            out,
+            "  {:>6} {:>10} {inclusive:>10} {entered:>9} {:>9} {:>10} {:>10}  {}",
+            percent(own, whole),
+            amount(measure, own),
+            short_count(g.own.allocations),
+            bytes(g.own.live_bytes),
+            bytes(g.own.freed_here_bytes),
+            scope_path(process, id, NAME)
+        )?;
+    }
+    Ok(shown.len())
+}
+
+/// Labels in falling order of a measure, and pools too if wanted; how many there are.
+pub(crate) fn label_rows(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+    pools: bool,
+) -> io::Result<usize> {
+    let mut groups = group(process, &Functions::of(process), GroupBy::Label);
+    groups.retain(|g| match g.key {
+        Key::Label(Some(id), _) => pools || !process.tables.labels[id.0 as usize].pool,
+        _ => false,
+    });
+    groups.sort_by_key(|g| (Reverse(measure.of(&g.own)), Reverse(g.own.allocations), g.key));
+    let whole = measure.of(&process.totals);
+    writeln!(
+        out,
+        "  {:>6} {:>10} {:>9} {:>9} {:>10} {:>10}  {:<18}  label",
+        "share",
+        if measure.is_bytes() { "bytes" } else { "value" },
+        "blocks",
+        "live",
+        "live bytes",
+        "at peak",
+        "kind"
+    )?;
+    for g in groups.iter().take(rows) {
+        let Key::Label(Some(id), kind) = g.key else { continue };
+        let value = measure.of(&g.own);
+        let share = if in_totals(kind) { percent(value, whole) } else { "-".to_owned() };
+        writeln!(
+            out,
+            "  {share:>6} {:>10} {:>9} {:>9} {:>10} {:>10}  {:<18}  {}",
+            amount(measure, value),
+            short_count(g.own.allocations),
+            short_count(g.own.live_blocks),
+            bytes(g.own.live_bytes),
+            bytes(g.own.at_peak_bytes),
+            kind_name(kind),
+            elide_middle(&process.tables.labels[id.0 as usize].name, NAME)
+        )?;
+    }
+    Ok(groups.len())
+}
+
+/// The short sections of the page, those that have something to say.
+pub(crate) fn sections(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    if process.tables.scopes.len() > 1 {
+        writeln!(out, "\nScopes: {}", measure.name())?;
+        let found = scope_rows(out, process, measure, rows)?;
+        more(out, found, rows, "--by scope, or heaptide tree --scopes, shows all")?;
+    }
+    let pools = pools(process);
+    if process.tables.labels.iter().any(|label| !label.pool) {
+        writeln!(out, "\nLabels: {}", measure.name())?;
+        let found = label_rows(out, process, measure, rows, false)?;
+        more(out, found, rows, "--by label shows all")?;
+    }
+    if !pools.is_empty() {
+        writeln!(out, "\nPools")?;
+        pool_rows(out, &pools, rows)?;
+        more(out, pools.len(), rows, "--by label shows all")?;
+    }
+    if !process.time.windows.is_empty() {
+        writeln!(out, "\nWindows")?;
+        windows(out, &process.time.windows, rows)?;
+    }
+    if !process.time.marks.is_empty() {
+        writeln!(out, "\nMarks")?;
+        marks(out, &process.time.marks, 2 * rows)?;
+    }
+    Ok(())
+}
+
+fn more(out: &mut dyn Write, found: usize, shown: usize, how: &str) -> io::Result<()> {
+    match found.saturating_sub(shown) {
+        0 => Ok(()),
+        n => writeln!(out, "  {n} more; {how}"),
+    }
+}
+
+/// A pool: its name, bytes of chunks, of them in use, idle.
+struct Pool<'a> {
+    name: &'a str,
+    in_use: u64,
+    idle: u64,
+    blocks: u64,
+}
+
+fn pools(process: &Process) -> Vec<Pool<'_>> {
+    let lent = lent(process);
+    let mut pools: Vec<Pool> = Vec::new();
+    let groups = group(process, &Functions::of(process), GroupBy::Label);
+    let of_kind = |g: &&Group, chunks: bool| match g.key {
+        Key::Label(Some(_), SiteKind::PoolChunk | SiteKind::OutsidePoolChunk) => chunks,
+        Key::Label(Some(_), SiteKind::PoolBlock | SiteKind::OutsidePoolBlock) => !chunks,
+        _ => false,
+    };
+    for g in groups.iter().filter(|g| of_kind(g, true)) {
+        let Key::Label(Some(id), kind) = g.key else { continue };
+        let name = &*process.tables.labels[id.0 as usize].name;
+        let in_use = lent.get(&(id, kind)).copied().unwrap_or(0);
+        match pools.last_mut().filter(|pool| pool.name == name) {
+            Some(pool) => {
+                pool.in_use = pool.in_use.saturating_add(in_use);
+                pool.idle = pool.idle.saturating_add(g.own.live_bytes);
+            }
+            None => pools.push(Pool { name, in_use, idle: g.own.live_bytes, blocks: 0 }),
+        }
+    }
+    for g in groups.iter().filter(|g| of_kind(g, false)) {
+        let Key::Label(Some(id), _) = g.key else { continue };
+        let name = &*process.tables.labels[id.0 as usize].name;
+        if let Some(pool) = pools.iter_mut().find(|pool| pool.name == name) {
+            pool.blocks = pool.blocks.saturating_add(g.own.live_blocks);
+        }
+    }
+    pools.sort_by_key(|pool| Reverse(pool.in_use.saturating_add(pool.idle)));
+    pools
+}
+
+fn pool_rows(out: &mut dyn Write, pools: &[Pool], rows: usize) -> io::Result<()> {
+    let heads = ["chunks", "in use", "idle", "idle", "blocks"];
+    let [chunks, in_use, idle, share, blocks] = heads;
+    writeln!(out, "  {chunks:>10} {in_use:>10} {idle:>10} {share:>6} {blocks:>9}  pool")?;
+    for pool in pools.iter().take(rows) {
+        let all = pool.in_use.saturating_add(pool.idle);
+        writeln!(
+            out,
+            "  {:>10} {:>10} {:>10} {:>6} {:>9}  {}",
+            bytes(all),
+            bytes(pool.in_use),
+            bytes(pool.idle),
+            percent(pool.idle, all),
+            short_count(pool.blocks),
+            elide_middle(pool.name, NAME)
+        )?;
+    }
+    Ok(())
+}
+
+/// The windows with the highest peaks, in order of time.
+fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<()> {
+    writeln!(
+        out,
+        "  {:>10} {:>10} {:>10} {:>11} {:>10} {:>9} {:>9}  window",
+        "begin", "lasted", "requested", "net", "peak", "allocs", "frees"
+    )?;
+    let mut order: Vec<_> = (0..windows.len()).collect();
+    order.sort_by_key(|&i| Reverse(windows[i].peak_bytes));
+    order.truncate(rows);
+    order.sort_unstable();
+    for window in order.iter().map(|&i| &windows[i]) {
+        let lasted = if window.open {
+            "open".to_owned()
+        } else {
+            duration(window.end_time_ns.saturating_sub(window.begin_time_ns))
+        };
+        let net = match window.live_bytes {
+            n if n < 0 => format!("-{}", bytes(n.unsigned_abs())),
+            n => format!("+{}", bytes(n.unsigned_abs())),
+        };
+        writeln!(
+            out,
+            "  {:>10} {lasted:>10} {:>10} {net:>11} {:>10} {:>9} {:>9}  {}",
+            duration(window.begin_time_ns),
+            bytes(window.requested_bytes),
+            bytes(window.peak_bytes),
+            short_count(window.allocations),
+            short_count(window.frees),
+            elide_middle(&window.name, NAME)
+        )?;
+    }
+    match windows.len().saturating_sub(rows) {
+        0 => Ok(()),
+        n => writeln!(out, "  {n} more with lower peaks; --top {} shows all", windows.len()),
+    }
+}
+
+/// The first marks.
+fn marks(out: &mut dyn Write, marks: &[Mark], rows: usize) -> io::Result<()> {
+    for mark in marks.iter().take(rows) {
+        let live = format!("{} live", bytes(mark.live_bytes));
+        writeln!(out, "  {:>10} {live:>15}  {}", duration(mark.time_ns), mark_says(mark))?;
+    }
+    match marks.len().saturating_sub(rows) {
+        0 => Ok(()),
+        n => writeln!(out, "  {} more; heaptide info shows all", counted(n as u64, "mark")),
+    }
+}

@@ -1,0 +1,270 @@
+//! A difference as a page to read: what was compared, the totals, and what changed most.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Frame, Measure, Process};
+use heaptide_analysis::views::diff::{
+    Change, Difference, FunctionChange, Name, PathChange, PathId,
+};
+
+use crate::shared::change::{growth, signed};
+use crate::shared::command_line::command_line;
+use crate::shared::difference::{Rows, View, totals};
+use crate::shared::frames;
+use crate::shared::heading::ran;
+use crate::shared::losses::lost_events;
+use crate::shared::names::{elide_middle, printable, shorten};
+use crate::shared::quantity::{amount, bytes, count, date, short_count};
+
+/// Rows unless another number is asked for.
+const ROWS: usize = 20;
+/// Characters a name may have.
+const NAME: usize = 64;
+/// Lines a stack may have.
+const STACK_LINES: usize = 24;
+/// Scopes of a path that are looked at for its name, in which few have room.
+const PATH: usize = 100;
+
+/// Writes the page.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::Result<()> {
+    head(out, "before", &printable(view.before), &difference.before)?;
+    head(out, "after", &printable(view.after), &difference.after)?;
+    write_totals(out, difference)?;
+    let name = difference.measure.of_sites().name();
+    if let Some(why) = view.without_rows(difference) {
+        return writeln!(out, "\n{why}");
+    }
+    let found = match view.rows {
+        Rows::Functions => {
+            let rows = difference.functions();
+            let heading = format!("{name} by function: itself, and with its callees");
+            functions(out, difference, &rows, view, &heading)?;
+            rows.len()
+        }
+        Rows::Stacks => {
+            let rows = difference.paths();
+            stacks(out, difference, &rows, view)?;
+            rows.len()
+        }
+        Rows::Scopes => {
+            let rows = difference.paths();
+            let heading = format!("{name} by scope: itself, and with inner scopes");
+            scopes(out, difference, &rows, view, &heading)?;
+            rows.len()
+        }
+    };
+    match found {
+        0 => writeln!(out, "\nnothing changed: {name} is the same in every {}", view.rows.name()),
+        n if n > shown(view) => {
+            writeln!(out, "\n  {} more; --top {n} shows all", count((n - shown(view)) as u64))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn shown(view: &View) -> usize {
+    view.top.unwrap_or(ROWS)
+}
+
+/// What was compared.
+fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> io::Result<()> {
+    writeln!(out, "{side:<7} {recording}: {}", command_line(process, 70))?;
+    let (who, started) = (process.who(), date(process.lifetime.start_realtime_ns));
+    writeln!(out, "        {who}, started {started}, {}", ran(process))?;
+    match &process.completeness.part {
+        Some(part) => writeln!(out, "        {}", printable(part)),
+        None => Ok(()),
+    }
+}
+
+fn write_totals(out: &mut dyn Write, difference: &Difference) -> io::Result<()> {
+    writeln!(out, "\n{:<20} {:>11} {:>11} {:>12}", "Totals", "before", "after", "change")?;
+    for (measure, change) in totals(difference) {
+        let Cells { before, after, amount, share } = Cells::of_total(measure, change);
+        let note = exactness(difference, measure, change);
+        let name = measure.name();
+        let line = format!("  {name:<18} {before:>11} {after:>11} {amount:>12} {share:>8}{note}");
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    let lost = [&difference.before, &difference.after].map(lost_events);
+    match lost {
+        [0, 0] => Ok(()),
+        [before, after] => writeln!(
+            out,
+            "  {:<18} {:>11} {:>11} {:>21}  missing from the totals or from their stacks",
+            "lost_events",
+            short_count(before),
+            short_count(after),
+            ""
+        ),
+    }
+}
+
+/// What is to be said of a peak's change: samples between which it lies make it inexact.
+fn exactness(difference: &Difference, measure: Measure, change: Change) -> String {
+    let bound = difference
+        .before
+        .completeness
+        .peak_bound_bytes
+        .max(difference.after.completeness.peak_bound_bytes);
+    match measure {
+        Measure::PeakBytes if bound > 0 && change.amount() != 0 => {
+            format!("  peaks are exact within {}", bytes(bound))
+        }
+        _ => String::new(),
+    }
+}
+
+/// A change as words of a row.
+struct Cells {
+    before: String,
+    after: String,
+    amount: String,
+    share: String,
+}
+
+impl Cells {
+    /// Of a row of several: one that is not there before or after is marked.
+    fn of(measure: Measure, change: Change) -> Cells {
+        if change == Change::default() {
+            let none = String::new;
+            return Cells { before: none(), after: none(), amount: none(), share: none() };
+        }
+        let share = match change {
+            Change { before: 0, .. } => "new".to_owned(),
+            Change { after: 0, .. } => "gone".to_owned(),
+            _ => growth(change),
+        };
+        let of_side = |value| if value == 0 { "-".to_owned() } else { amount(measure, value) };
+        let (before, after) = (of_side(change.before), of_side(change.after));
+        Cells { before, after, amount: signed(measure, change), share }
+    }
+
+    fn of_total(measure: Measure, change: Change) -> Cells {
+        let (before, after) = (amount(measure, change.before), amount(measure, change.after));
+        Cells { before, after, amount: signed(measure, change), share: growth(change) }
+    }
+}
+
+/// The heading of rows that have a change of their own and one further in.
+fn columns(out: &mut dyn Write, heading: &str, what: &str) -> io::Result<()> {
+    writeln!(out, "\n{heading}\n")?;
+    let (before, after, change) = ("before", "after", "change");
+    writeln!(
+        out,
+        "  {before:>10} {after:>10} {change:>11} {:>8}  {:>20}  {what}",
+        "", "inclusive change"
+    )
+}
+
+fn row(
+    out: &mut dyn Write,
+    measure: Measure,
+    own: Change,
+    inclusive: Change,
+    name: &str,
+) -> io::Result<()> {
+    let Cells { before, after, amount, share } = Cells::of(measure, own);
+    let whole = Cells::of(measure, inclusive);
+    writeln!(
+        out,
+        "  {before:>10} {after:>10} {amount:>11} {share:>8}  {:>11} {:>8}  {name}",
+        whole.amount, whole.share
+    )
+}
+
+fn functions(
+    out: &mut dyn Write,
+    difference: &Difference,
+    rows: &[FunctionChange],
+    view: &View,
+    heading: &str,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    columns(out, heading, "function")?;
+    let measure = difference.measure.of_sites();
+    for change in rows.iter().take(shown(view)) {
+        let name = match change.name.map(|id| &difference.names[id as usize]) {
+            None => "(no stack)".to_owned(),
+            Some(name @ Name::Function { .. }) if !name.module().is_empty() => {
+                format!("{}  [{}]", shorten(&name.called(), NAME), printable(name.module()))
+            }
+            Some(name) => shorten(&name.called(), NAME),
+        };
+        row(out, measure, change.own, change.inclusive, &name)?;
+    }
+    Ok(())
+}
+
+fn scopes(
+    out: &mut dyn Write,
+    difference: &Difference,
+    rows: &[PathChange],
+    view: &View,
+    heading: &str,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    columns(out, heading, "scope")?;
+    let measure = difference.measure.of_sites();
+    for change in rows.iter().take(shown(view)) {
+        row(out, measure, change.own, change.inclusive, &scope_path(difference, change.path))?;
+    }
+    Ok(())
+}
+
+/// A path in few characters, outermost scope first.
+fn scope_path(difference: &Difference, path: PathId) -> String {
+    let names = difference.paths.names_of(path).take(PATH + 1);
+    let mut names: Vec<String> =
+        names.map(|name| difference.names[name as usize].called().into_owned()).collect();
+    if names.len() > PATH {
+        names[PATH] = "…".to_owned();
+    }
+    names.reverse();
+    if names.is_empty() { "(no scope)".to_owned() } else { elide_middle(&names.join(" > "), NAME) }
+}
+
+fn stacks(
+    out: &mut dyn Write,
+    difference: &Difference,
+    rows: &[PathChange],
+    view: &View,
+) -> io::Result<()> {
+    let measure = difference.measure.of_sites();
+    if !rows.is_empty() {
+        writeln!(out, "\n{} by stack, innermost function first", measure.name())?;
+    }
+    for change in rows.iter().take(shown(view)) {
+        let Cells { amount: change_by, share, .. } = Cells::of(measure, change.own);
+        let [before, after] = [change.own.before, change.own.after].map(|v| amount(measure, v));
+        writeln!(out, "\n  {change_by:>11} {share:>8}   {before} before, {after} after")?;
+        if change.path == PathId(0) {
+            writeln!(out, "      (no stack)")?;
+        }
+        let frames: Vec<Frame> =
+            difference.paths.names_of(change.path).map(|name| frame(difference, name)).collect();
+        let frames: Vec<&Frame> = frames.iter().collect();
+        for line in frames::lines_of(&difference.after, &frames, STACK_LINES, NAME) {
+            let text = format!("      {:<60}  {}", line.label, line.place);
+            writeln!(out, "{}", text.trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// A name as a frame to print: its place is the module, for lines move from build to build.
+fn frame(difference: &Difference, name: u32) -> Frame {
+    let name = &difference.names[name as usize];
+    let function = match name {
+        Name::Function { name, .. } => name.clone(),
+        _ => name.called().into_owned().into(),
+    };
+    let file = matches!(name, Name::Function { .. }).then(|| name.module().into());
+    Frame { function: Some(function), module: None, offset: 0, file, line: None, inlined: false }
+}

@@ -1,0 +1,180 @@
+//! Blocks by size: classes by powers of two with bars, then exact sizes as far as they are known.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::sizes::{Bounds, Class, Exact, Sizes};
+
+use crate::shared::heading::caption;
+use crate::shared::quantity::{bytes, count, counted, percent, short_count};
+use crate::shared::views::HistogramView;
+
+/// Exact sizes shown unless another number is asked for.
+const ROWS: usize = 20;
+/// Characters of the longest bar.
+const BAR: u64 = 14;
+
+/// Writes the page of one process.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process, view: &HistogramView) -> io::Result<()> {
+    caption(out, process)?;
+    let t = &process.totals;
+    let blocks = counted(t.allocations, "block");
+    let (requested, given, live) = (t.requested_bytes, t.usable_bytes, t.live_bytes);
+    let [requested, given, live] = [requested, given, live].map(bytes);
+    writeln!(out, "{blocks}: {requested} requested, {given} given, {live} live\n")?;
+    let sizes = Sizes::of(process);
+    classes(out, &sizes.classes)?;
+    if t.allocations > 0 {
+        writeln!(out)?;
+        exact(out, process, &sizes, view)?;
+    }
+    Ok(())
+}
+
+/// The classes, with a bar for the blocks requested. Counts are exact; bytes lie between two
+/// numbers where a class has blocks of unknown size.
+fn classes(out: &mut dyn Write, classes: &[Class]) -> io::Result<()> {
+    let most = classes.iter().map(|c| c.counts.requested).max().unwrap_or(0);
+    let whole = classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.counts.requested));
+    writeln!(
+        out,
+        "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>19}",
+        "size", "requested", "share", "given", "freed", "live", "bytes requested"
+    )?;
+    for class in classes {
+        let counts = &class.counts;
+        let line = format!(
+            "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>19}  {}",
+            range(counts.size_min, counts.size_max),
+            short_count(counts.requested),
+            percent(counts.requested, whole),
+            short_count(counts.usable),
+            short_count(counts.freed),
+            class.live.map_or("-".to_owned(), |(blocks, _)| short_count(blocks)),
+            between(class.requested_bytes),
+            bar(counts.requested, most)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn exact(
+    out: &mut dyn Write,
+    process: &Process,
+    sizes: &Sizes,
+    view: &HistogramView,
+) -> io::Result<()> {
+    let (all, measure) = (process.totals.allocations, view.sort.of_sites());
+    let (found, share) = (sizes.exact.len() as u64, percent(sizes.covered(), all));
+    let found = format!("{}, most {} first", counted(found, "exact size"), measure.name());
+    if sizes.recorded {
+        writeln!(out, "{found}: recorded for {share} of the allocations")?
+    } else {
+        writeln!(out, "{found}: from sites with a single size, {share} of the allocations")?
+    }
+    let mut rows: Vec<&Exact> = sizes.exact.iter().collect();
+    rows.sort_by_key(|row| (Reverse(measure.of(&row.measures)), row.size));
+    let shown = view.top.unwrap_or(ROWS).min(rows.len());
+    if shown > 0 {
+        exact_rows(out, &rows[..shown], measure, all)?;
+    }
+    if rows.len() > shown {
+        writeln!(out, "  {} more; --top {} shows all", rows.len() - shown, rows.len())?;
+    }
+    if sizes.recorded || sizes.covered() >= all {
+        Ok(())
+    } else {
+        writeln!(out, "  `heaptide run --by-size` records the size of every block")
+    }
+}
+
+fn exact_rows(out: &mut dyn Write, rows: &[&Exact], measure: Measure, all: u64) -> io::Result<()> {
+    writeln!(
+        out,
+        "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "bytes each", "blocks", "share", "bytes", "freed", "temporary", "live", "live"
+    )?;
+    let most = rows.iter().map(|row| measure.of(&row.measures)).max().unwrap_or(0);
+    for Exact { size, measures: m } in rows {
+        let line = format!(
+            "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}  {}",
+            count(*size),
+            short_count(m.allocations),
+            percent(m.allocations, all),
+            bytes(m.requested_bytes),
+            short_count(m.frees),
+            short_count(m.temporary),
+            short_count(m.live_blocks),
+            bytes(m.live_bytes),
+            bar(measure.of(m), most)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn bar(value: u64, most: u64) -> String {
+    let length = match value {
+        0 => 0,
+        n => (u128::from(n) * u128::from(BAR)).div_ceil(u128::from(most.max(1))) as usize,
+    };
+    "█".repeat(length)
+}
+
+/// `1.50 MiB` where it is known, else `1.20 to 1.50 MiB`.
+fn between(bounds: Bounds) -> String {
+    let (least, most) = (bytes(bounds.least), bytes(bounds.most));
+    if least == most {
+        return most;
+    }
+    match (least.split_once(' '), most.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} to {most}"),
+        _ => format!("{least} to {most}"),
+    }
+}
+
+/// `16 to 31 B`, `1 to 2 KiB`: upper ends of large classes are one byte short of what is written.
+fn range(min: u64, max: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if max < 1024 {
+        return if min == max { format!("{min} B") } else { format!("{min} to {max} B") };
+    }
+    let unit = (min.max(1).ilog2() / 10) as usize;
+    let scale = 1u64 << (10 * unit);
+    let upper = max / scale + u64::from(max % scale == scale - 1);
+    format!("{} to {upper} {}", min / scale, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_written_in_one_unit() {
+        let cases = [
+            ((0, 0), "0 B"),
+            ((1, 1), "1 B"),
+            ((16, 31), "16 to 31 B"),
+            ((512, 1023), "512 to 1023 B"),
+            ((1024, 2047), "1 to 2 KiB"),
+            ((512 << 10, (1 << 20) - 1), "512 to 1024 KiB"),
+            ((1 << 63, u64::MAX), "8 to 16 EiB"),
+        ];
+        for ((min, max), text) in cases {
+            assert_eq!(range(min, max), text);
+        }
+    }
+
+    #[test]
+    fn what_is_bounded_says_so() {
+        let of = |least, most| between(Bounds { least, most });
+        assert_eq!(of(1536, 1536), "1.50 KiB");
+        assert_eq!(of(1536, 2048), "1.50 to 2.00 KiB");
+        assert_eq!(of(1000, 2048), "1000 B to 2.00 KiB");
+        assert_eq!(of(3 << 40, (3 << 40) + 9), "3.00 TiB", "the same to three digits");
+    }
+}

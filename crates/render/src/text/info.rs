@@ -1,0 +1,163 @@
+//! What a recording is made of: processes, how they ended, modules, losses, bounds, the unwinder.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_analysis::text::{of_path, printable};
+
+use crate::shared::annotations::mark_says;
+use crate::shared::command_line::command_line;
+use crate::shared::heading::{ended, place, trace_says};
+use crate::shared::hex::hex;
+use crate::shared::quantity::{bytes, count, counted, date, duration};
+
+/// Writes the description.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
+    writeln!(out, "{}", of_path(&recording.path))?;
+    writeln!(out, "  {}", sealed(recording))?;
+    if !recording.unrecorded.is_empty() {
+        writeln!(
+            out,
+            "  the program itself was not recorded: {}",
+            printable(&recording.unrecorded)
+        )?;
+    }
+    let images = recording.processes.len() as u64;
+    writeln!(out, "  {}", counted(images, "process image"))?;
+    for process in &recording.processes {
+        writeln!(out)?;
+        image(out, process)?;
+    }
+    for file in &recording.damaged {
+        writeln!(out, "\nunreadable: {}", printable(&file.reason))?;
+    }
+    Ok(())
+}
+
+fn sealed(recording: &Recording) -> String {
+    match (recording.sealed, &*recording.ran_after_sealing) {
+        (false, _) => "not sealed: symbols are looked up on this machine".to_owned(),
+        (true, []) => {
+            "sealed: symbols are stored; the recording can be read on other machines".to_owned()
+        }
+        (true, images) => format!(
+            "sealed on {}; {} ran later ({}): functions first called then have names only on this machine",
+            date(recording.sealed_realtime_ns),
+            counted(images.len() as u64, "process image"),
+            printable(&images.join(", "))
+        ),
+    }
+}
+
+fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    writeln!(out, "pid {} image {}: {}", p.identity.pid, p.identity.image, command_line(p, 70))?;
+    let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {}", printable(&value));
+    row("program", p.identity.program.clone())?;
+    row(
+        "parent",
+        format!("{}{}", p.identity.ppid, if p.identity.forked { ", forked from it" } else { "" }),
+    )?;
+    if !p.identity.host.is_empty() {
+        row("host", p.identity.host.clone())?;
+    }
+    if let Some(place) = place(p) {
+        row("rank", place)?;
+    }
+    if let Some(run) = &p.identity.run {
+        row("from", format!("run {}: {}", run.number, run.recording))?;
+    }
+    row("started", date(p.lifetime.start_realtime_ns))?;
+    row("ended", ended(p))?;
+    let mode = match p.mode {
+        Mode::Counters => "counters",
+        Mode::Stacks => "stacks",
+        Mode::Scopes => "scopes",
+    };
+    if let Some(part) = &p.completeness.part {
+        row("counts", part.clone())?;
+    }
+    row("mode", mode.to_owned())?;
+    if let Some(says) = trace_says(p) {
+        row("trace", says)?;
+    }
+    row("file", of_path(&p.identity.file))?;
+    let bound = match p.completeness.peak_bound_bytes {
+        0 => "exact".to_owned(),
+        bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
+    };
+    row("peak", format!("{} bytes, {bound}", count(p.totals.peak_bytes)))?;
+    let threads: u64 = p.tables.lanes.iter().map(|lane| u64::from(lane.threads)).sum();
+    row("threads", format!("{}, at most {} at a time", count(threads), p.tables.lanes_at_once))?;
+    let (nodes, frames) = (p.tables.stacks.len().saturating_sub(1), p.tables.frames.len());
+    let tables = [(p.tables.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
+    let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
+    row("tables", tables.join(", "))?;
+    let tables = [
+        (p.tables.scopes.len().saturating_sub(1), "scope path"),
+        (p.tables.labels.len(), "label"),
+        (p.time.windows.len(), "window"),
+        (p.time.marks.len(), "mark"),
+    ];
+    if tables.iter().any(|(n, _)| *n > 0) {
+        row("names", tables.map(|(n, what)| counted(n as u64, what)).join(", "))?;
+    }
+    row("timeline", counted(p.time.samples.len() as u64, "sample"))?;
+    let (stepped, evaluated) =
+        (count(p.unwinder.frames_stepped), count(p.unwinder.rules_evaluated));
+    row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
+    marks(out, p)?;
+    losses(out, p)?;
+    modules(out, p)
+}
+
+fn marks(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    if p.time.marks.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  marks")?;
+    for mark in &p.time.marks {
+        writeln!(out, "    {:>12} {}", duration(mark.time_ns), mark_says(mark))?;
+    }
+    Ok(())
+}
+
+fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    if p.completeness.losses.is_empty()
+        && p.completeness.unmatched_frees == 0
+        && p.completeness.notes.is_empty()
+    {
+        return writeln!(out, "  losses     none");
+    }
+    writeln!(out, "  losses")?;
+    for loss in &p.completeness.losses {
+        writeln!(out, "    {:>12} {:<14} {}", count(loss.count), loss.name, loss.meaning)?;
+    }
+    if p.completeness.unmatched_frees > 0 {
+        let (n, meaning) = (
+            count(p.completeness.unmatched_frees),
+            "frees of blocks whose allocation was not recorded",
+        );
+        writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
+    }
+    for note in &p.completeness.notes {
+        writeln!(out, "    {}", printable(note))?;
+    }
+    Ok(())
+}
+
+fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    writeln!(out, "  modules    {}", p.tables.modules.len())?;
+    for module in &p.tables.modules {
+        let build_id = if module.build_id.is_empty() {
+            "no build id".to_owned()
+        } else {
+            hex(&module.build_id)
+        };
+        let unloaded = if module.unloaded { " (unloaded)" } else { "" };
+        let path = printable(&module.path);
+        writeln!(out, "    {build_id:<40}  {path}{unloaded}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! What was never freed: stacks with live blocks, most bytes first, and what was suppressed.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{End, Mode, Process, Recording, StackId};
+use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
+use heaptide_analysis::views::suppressions::Suppressions;
+
+use crate::shared::command_line::command_line;
+use crate::shared::frames;
+use crate::shared::heading::{ending, figures, live_name};
+use crate::shared::names::{elide_middle, printable};
+use crate::shared::quantity::{bytes, count, counted, percent};
+use crate::shared::scope_path::scope_path;
+use crate::shared::views::LeaksView;
+
+/// Leaks of a process unless another number is asked for.
+const ROWS: usize = 20;
+/// And of one of several.
+const ROWS_OF_SEVERAL: usize = 5;
+/// Processes of which leaks are shown where there are many.
+const PAGES: usize = 5;
+/// Lines a stack may have.
+const STACK_LINES: usize = 24;
+/// Characters a name may have.
+const NAME: usize = 64;
+
+/// What is live in the processes of a recording.
+pub struct Found<'a> {
+    /// Those with blocks never freed, most first.
+    leaking: Vec<(&'a Process, Leaks)>,
+    /// Those without, and those of which it does not count.
+    others: Vec<(&'a Process, Leaks)>,
+}
+
+impl<'a> Found<'a> {
+    /// Looks for it.
+    pub fn of(recording: &'a Recording, view: &LeaksView) -> Found<'a> {
+        let chosen = recording.processes.iter();
+        let chosen = chosen.filter(|p| view.process.is_none_or(|pid| pid == p.identity.pid));
+        let found = chosen.map(|p| (p, Leaks::of(p, view.suppressions)));
+        let (mut leaking, others): (Vec<_>, Vec<_>) =
+            found.partition(|(p, leaks)| counts(p) && !leaks.leaks.is_empty());
+        leaking.sort_by_key(|(_, leaks)| Reverse(leaks.bytes()));
+        Found { leaking, others }
+    }
+
+    /// Whether something is live that is not suppressed, in a process that had the time to free it.
+    pub fn any(&self) -> bool {
+        !self.leaking.is_empty()
+    }
+}
+
+/// Writes the page.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, found: &Found, view: &LeaksView) -> io::Result<()> {
+    let Found { leaking, others } = found;
+    if let ([(process, leaks)], []) | ([], [(process, leaks)]) = (&leaking[..], &others[..]) {
+        return page(out, process, leaks, view, view.top.unwrap_or(ROWS));
+    }
+    let all = counted((leaking.len() + others.len()) as u64, "process image");
+    writeln!(out, "{all}, {} with live blocks that are not suppressed, most first", leaking.len())?;
+    let (shown, rest) = leaking.split_at(leaking.len().min(PAGES));
+    for (process, leaks) in shown {
+        writeln!(out)?;
+        page(out, process, leaks, view, view.top.unwrap_or(ROWS_OF_SEVERAL))?;
+    }
+    if !rest.is_empty() {
+        writeln!(out, "\nAlso")?;
+    }
+    for (process, leaks) in rest {
+        let (command, pid) = (command_line(process, 50), process.identity.pid);
+        writeln!(out, "  {:>10}  {command} (--process {pid})", bytes(leaks.bytes()))?;
+    }
+    let replaced = others.iter().filter(|(p, leaks)| !counts(p) && !leaks.leaks.is_empty());
+    match replaced.count() {
+        0 => Ok(()),
+        n => writeln!(out, "\n{} replaced by exec: not counted", counted(n as u64, "image")),
+    }
+}
+
+fn page(
+    out: &mut dyn Write,
+    process: &Process,
+    leaks: &Leaks,
+    view: &LeaksView,
+    rows: usize,
+) -> io::Result<()> {
+    let (command, who) = (command_line(process, 60), process.who());
+    writeln!(out, "{command} ({who}), {}", ending(process.lifetime.end))?;
+    figures(out, process)?;
+    let (origin, no_stacks) = match process.mode {
+        Mode::Stacks => ("stack", ""),
+        Mode::Scopes => ("scope path", "Recorded with --mode scopes: by scope, not by stack\n"),
+        Mode::Counters => ("thread", "Recorded with --mode counters: by thread, not by stack\n"),
+    };
+    let live = live_name(process);
+    match leaks.leaks.len() as u64 {
+        0 => writeln!(out, "{live}: nothing{}", suppressed_too(leaks))?,
+        n => {
+            let [blocks, from] =
+                [(leaks.blocks(), "block"), (n, origin)].map(|(n, w)| counted(n, w));
+            let total = counted(leaks.bytes(), "byte");
+            writeln!(out, "{live}: {total} in {blocks} from {from}")?;
+            out.write_all(no_stacks.as_bytes())?;
+        }
+    }
+    if let Some(why) = no_leak_yet(process.lifetime.end) {
+        writeln!(out, "{why}")?;
+    }
+    for leak in leaks.leaks.iter().take(rows) {
+        writeln!(out)?;
+        leak_rows(out, process, leak, leaks.bytes())?;
+    }
+    if leaks.leaks.len() > rows {
+        let rest =
+            leaks.leaks[rows..].iter().fold(0, |n, l| l.measures.live_bytes.saturating_add(n));
+        let (more, all) = ((leaks.leaks.len() - rows) as u64, leaks.leaks.len());
+        writeln!(out, "\n  {} in {} more; --top {all} shows all", bytes(rest), count(more))?;
+    }
+    suppressions(out, leaks, view.suppressions)
+}
+
+/// What is suppressed, where there is nothing else.
+fn suppressed_too(leaks: &Leaks) -> &'static str {
+    if leaks.used.iter().any(|used| used.blocks > 0 || used.bytes > 0) {
+        " that is not suppressed"
+    } else {
+        ""
+    }
+}
+
+/// Why live blocks of a process need not be leaks, where it did not come to its end.
+fn no_leak_yet(end: End) -> Option<&'static str> {
+    match end {
+        End::Exited(_) => None,
+        End::Running => Some("Still running: these blocks are live and may be freed later"),
+        End::Signaled(_) => Some("Killed: these blocks were live when the program was killed"),
+        End::Exec => Some("Replaced by exec: these blocks do not count as leaks"),
+        End::Unknown => Some("End not seen: these blocks were live when the process was last seen"),
+    }
+}
+
+fn leak_rows(out: &mut dyn Write, process: &Process, leak: &Leak, whole: u64) -> io::Result<()> {
+    let m = &leak.measures;
+    let of = match m.allocations {
+        n if n == m.live_blocks => String::new(),
+        n => format!(" of {}", count(n)),
+    };
+    let (share, size) = (percent(m.live_bytes, whole), counted(m.live_bytes, "byte"));
+    let blocks = match m.live_blocks {
+        0 => "pool blocks".to_owned(),
+        1 if of.is_empty() => "1 block".to_owned(),
+        n => format!("{}{of} blocks", count(n)),
+    };
+    writeln!(out, "  {share:>6}  {size} in {blocks}")?;
+    let stack = match leak.origin {
+        Origin::Stack(stack) => stack,
+        Origin::Scope(scope) => {
+            return writeln!(out, "      {}", scope_path(process, scope, NAME));
+        }
+        Origin::Lane(lane) => {
+            let lane = process.tables.lanes.get(lane.0 as usize).map_or("", |lane| &lane.name);
+            return writeln!(out, "      thread {}", printable(lane));
+        }
+    };
+    if stack == StackId(0) {
+        writeln!(out, "      (no stack)")?;
+    }
+    let path: Vec<_> = process.frames_of(stack).collect();
+    for line in frames::lines(process, &path, STACK_LINES, NAME) {
+        let text = format!("      {:<60}  {}", line.label, line.place);
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// What each suppression did, as LeakSanitizer lists it, and which did nothing.
+fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Result<()> {
+    let names = by.names();
+    let rows = || names.iter().zip(&leaks.used).enumerate();
+    let is_used = |used: &Used| used.blocks > 0 || used.bytes > 0;
+    if leaks.used.iter().any(is_used) {
+        writeln!(out, "\nSuppressions used (--no-built-in disables the built-in ones)")?;
+        writeln!(out, "  {:>9} {:>13}  pattern", "blocks", "bytes")?;
+    }
+    for (i, (name, used)) in rows().filter(|(_, (_, used))| is_used(used)) {
+        let name =
+            if i < by.written() { elide_middle(name, NAME) } else { format!("built in: {name}") };
+        writeln!(out, "  {:>9} {:>13}  {name}", count(used.blocks), count(used.bytes))?;
+    }
+    let idle = rows().filter(|(i, (_, used))| *i < by.written() && !is_used(used));
+    let idle: Vec<&str> = idle.map(|(_, (name, _))| *name).collect();
+    if idle.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "\nSuppressions not used: {}", elide_middle(&idle.join(", "), 200))
+    }
+}

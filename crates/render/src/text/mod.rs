@@ -1,0 +1,18 @@
+//! Pages to read in a terminal.
+
+mod annotations;
+mod chart;
+pub mod diff;
+pub mod histogram;
+pub mod info;
+pub mod leaks;
+mod missing;
+pub mod origins;
+pub mod peak;
+pub mod report;
+pub mod scope_tree;
+mod sections;
+pub mod summary;
+pub mod table;
+pub mod timeline;
+pub mod tree;

@@ -1,0 +1,225 @@
+//! One table of processes, hosts or ranks: what each had, and how even it is.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measure, Measures, Process, Recording};
+use heaptide_analysis::recording::join_timeline::most_at_once;
+use heaptide_analysis::recording::origin::{Group, Origin, groups};
+use heaptide_analysis::text::{of_path, printable};
+
+use crate::shared::command_line::command_line;
+use crate::shared::frames::file_name;
+use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
+
+/// Rows unless another number is asked for.
+const ROWS: usize = 20;
+/// Characters of the command in a row.
+const COMMAND: usize = 32;
+
+/// What the table shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// What a row stands for.
+    pub by: Origin,
+    /// The measure that orders the rows; in order of start, name or number without.
+    pub sort: Option<Measure>,
+    /// Rows at most.
+    pub top: Option<usize>,
+    /// Only the images of this process.
+    pub process: Option<u32>,
+}
+
+/// A line of it.
+struct Row {
+    name: String,
+    rank: Option<u32>,
+    /// Sums over the images; the peak is the most that was live at once.
+    sums: Measures,
+    images: u32,
+    start_ns: u64,
+    end_ns: u64,
+    command: String,
+}
+
+impl Row {
+    /// Whether it is one of what rows stand for, and not what has no rank.
+    fn is_place(&self, by: Origin) -> bool {
+        by != Origin::Rank || self.rank.is_some()
+    }
+}
+
+/// Writes the table of a recording.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording, table: &Table) -> io::Result<()> {
+    let chosen = |p: &&Process| table.process.is_none_or(|pid| pid == p.identity.pid);
+    let processes: Vec<&Process> = recording.processes.iter().filter(chosen).collect();
+    let mut rows = rows(&processes, table.by);
+    let kinds = match table.by {
+        Origin::Process => String::new(),
+        by => counted(rows.iter().filter(|row| row.is_place(by)).count() as u64, by.name()) + ", ",
+    };
+    let images: u32 = rows.iter().map(|row| row.images).sum();
+    let images = counted(images.into(), "process image");
+    writeln!(out, "{}: {kinds}{images}\n", of_path(&recording.path))?;
+    let even = evenness(&rows, table);
+    let missing = missing(&processes, &rows);
+    let total = (rows.len() > 1).then(|| sum(&rows));
+    let rest = rows.len().saturating_sub(table.top.unwrap_or(ROWS));
+    choose(&mut rows, table);
+    let extra = table.sort.filter(|measure| !in_columns(*measure));
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    heading(out, extra, table.by)?;
+    for row in &rows {
+        line(out, row, extra, width)?;
+    }
+    if rest > 0 {
+        let measure = table.sort.unwrap_or(Measure::PeakBytes).name();
+        writeln!(out, "  {rest} more with lower {measure}; --top {} shows all", rest + rows.len())?;
+    }
+    if let Some(total) = total {
+        line(out, &total, extra, width)?;
+    }
+    [missing, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
+}
+
+/// Keeps the rows with most, ordered by the measure if one was asked for.
+fn choose(rows: &mut Vec<Row>, table: &Table) {
+    let measure = table.sort.unwrap_or(Measure::PeakBytes);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&at| Reverse(measure.of(&rows[at].sums)));
+    order.truncate(table.top.unwrap_or(ROWS));
+    if table.sort.is_none() {
+        order.sort_unstable();
+    }
+    let mut chosen: Vec<Option<Row>> = rows.drain(..).map(Some).collect();
+    rows.extend(order.into_iter().filter_map(|at| chosen[at].take()));
+}
+
+fn in_columns(measure: Measure) -> bool {
+    use Measure::{Allocations, LiveBytes, PeakBytes, Temporary};
+    [Allocations, LiveBytes, PeakBytes, Temporary].contains(&measure)
+}
+
+fn heading(out: &mut dyn Write, extra: Option<Measure>, by: Origin) -> io::Result<()> {
+    let extra = extra.map_or(String::new(), |measure| format!("{:>18}  ", measure.name()));
+    writeln!(
+        out,
+        "  {extra}{:>10} {:>10} {:>9} {:>9} {:>9} {:>7}  {}",
+        "peak",
+        "at the end",
+        "allocs",
+        "temporary",
+        "time",
+        "images",
+        by.name()
+    )
+}
+
+fn line(out: &mut dyn Write, row: &Row, extra: Option<Measure>, width: usize) -> io::Result<()> {
+    let m = &row.sums;
+    let extra =
+        extra.map_or(String::new(), |measure| format!("{:>18}  ", amount(measure, measure.of(m))));
+    let text = format!(
+        "  {extra}{:>10} {:>10} {:>9} {:>9} {:>9} {:>7}  {:<width$}  {}",
+        bytes(m.peak_bytes),
+        bytes(m.live_bytes),
+        short_count(m.allocations),
+        percent(m.temporary, m.allocations),
+        duration(row.end_ns.saturating_sub(row.start_ns)),
+        row.images,
+        row.name,
+        row.command
+    );
+    writeln!(out, "{}", text.trim_end())
+}
+
+fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
+    let row = |group: Group| {
+        let members: Vec<&Process> = group.members.iter().map(|&m| processes[m]).collect();
+        let mut sums = Measures::default();
+        members.iter().for_each(|p| sums.add(&p.totals));
+        sums.peak_bytes = most_at_once(&members);
+        let ended = members
+            .iter()
+            .map(|p| p.lifetime.start_realtime_ns.saturating_add(p.lifetime.duration_ns));
+        Row {
+            name: name(&group, &members, by),
+            rank: group.rank,
+            sums,
+            images: members.iter().map(|p| p.identity.images).sum(),
+            start_ns: members.iter().map(|p| p.lifetime.start_realtime_ns).min().unwrap_or(0),
+            end_ns: ended.max().unwrap_or(0),
+            command: command(&members),
+        }
+    };
+    groups(processes, by).into_iter().map(row).collect()
+}
+
+/// What the place is called; the program is in the command.
+fn name(group: &Group, members: &[&Process], by: Origin) -> String {
+    let program = members.first().map_or("", |p| file_name(&p.identity.program));
+    let name = match by {
+        Origin::Process => group.name.strip_suffix(program).unwrap_or(&group.name),
+        Origin::Host | Origin::Rank => &group.name,
+    };
+    printable(name.trim_end()).into_owned()
+}
+
+/// The command of the image that had most.
+fn command(members: &[&Process]) -> String {
+    let most = members.iter().max_by_key(|p| p.totals.peak_bytes);
+    most.map_or(String::new(), |p| command_line(p, COMMAND))
+}
+
+fn sum(rows: &[Row]) -> Row {
+    let mut sums = Measures::default();
+    rows.iter().for_each(|row| sums.add(&row.sums));
+    sums.peak_bytes = rows.iter().map(|row| row.sums.peak_bytes).fold(0, u64::saturating_add);
+    Row {
+        name: "all".to_owned(),
+        rank: None,
+        sums,
+        images: rows.iter().map(|row| row.images).sum(),
+        start_ns: rows.iter().map(|row| row.start_ns).min().unwrap_or(0),
+        end_ns: rows.iter().map(|row| row.end_ns).max().unwrap_or(0),
+        command: String::new(),
+    }
+}
+
+/// How much the hosts or ranks differ: the one with most over the mean. None of one or of
+/// processes, which are hardly meant to be equal.
+fn evenness(rows: &[Row], table: &Table) -> Option<String> {
+    let meant = |row: &&Row| table.by != Origin::Process && row.is_place(table.by);
+    let rows: Vec<&Row> = rows.iter().filter(meant).collect();
+    let measure = table.sort.unwrap_or(Measure::PeakBytes);
+    let value = |row: &&&Row| measure.of(&row.sums);
+    let (least, most) = (rows.iter().min_by_key(value)?, rows.iter().rev().max_by_key(value)?);
+    let sum: u128 = rows.iter().map(|row| u128::from(measure.of(&row.sums))).sum();
+    if rows.len() < 2 || sum == 0 {
+        return None;
+    }
+    let mean = sum / rows.len() as u128;
+    let ratio = value(&most) as f64 * rows.len() as f64 / sum as f64;
+    let amount = |value: u64| amount(measure, value);
+    Some(format!(
+        "{}: mean {}, least {} ({}), most {} ({}), which is {ratio:.2} times the mean",
+        measure.name(),
+        amount(u64::try_from(mean).unwrap_or(u64::MAX)),
+        amount(value(&least)),
+        least.name,
+        amount(value(&most)),
+        most.name
+    ))
+}
+
+/// How many ranks of a job are not here, where all are of one job that said how many it has.
+fn missing(processes: &[&Process], rows: &[Row]) -> Option<String> {
+    let ranked = || processes.iter().filter_map(|p| Some((&p.identity.job, p.identity.rank?.of)));
+    let (job, of) = ranked().next()?;
+    let here = rows.iter().filter(|row| row.rank.is_some()).count() as u64;
+    let one_job = ranked().all(|other| other == (job, of));
+    (one_job && here > 0 && here < u64::from(of))
+        .then(|| format!("{here} of the job's {of} ranks are in this recording"))
+}

@@ -1,0 +1,140 @@
+//! What was live when most was live: the moment, and who held it by function, scope, label, lane.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measure, Mode, Process, ScopeId, SiteKind};
+use heaptide_analysis::views::peak::Moment;
+
+use crate::shared::annotations::{in_totals, kind_name, mark_says};
+use crate::shared::heading::{caption, live_name};
+use crate::shared::hotspots::Charges;
+use crate::shared::names::elide_middle;
+use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
+use crate::shared::quantity::{bytes, count, counted, duration, percent, short_count};
+use crate::shared::scope_path::scope_path;
+use crate::text::sections;
+
+/// Rows of a section unless another number is asked for.
+const ROWS: usize = 10;
+/// Characters of a name.
+const NAME: usize = 64;
+
+/// Writes the page of one process, `top` rows a section.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::Result<()> {
+    let (t, rows) = (&process.totals, top.unwrap_or(ROWS));
+    caption(out, process)?;
+    let exact = match process.completeness.peak_bound_bytes {
+        0 => String::new(),
+        bound => format!(", exact within {}", bytes(bound)),
+    };
+    let blocks = match t.at_peak_blocks {
+        0 => String::new(),
+        n => format!(" in {}", counted(n, "block")),
+    };
+    writeln!(out, "peak {}: {} bytes{blocks}{exact}", bytes(t.peak_bytes), count(t.peak_bytes))?;
+    moment(out, process)?;
+    if process.mode == Mode::Counters {
+        return writeln!(out, "\nRecorded with --mode counters: no breakdown by function");
+    }
+    if process.mode == Mode::Stacks {
+        writeln!(out, "\nBy function")?;
+        let (measure, second) = (Measure::AtPeakBytes, Measure::AtPeakBlocks);
+        sections::section(out, process, &Charges::of(process), measure, second, rows)?;
+    }
+    let whole = t.at_peak_bytes;
+    if process.tables.scopes.len() > 1 {
+        let name = |row: &Row<ScopeId>| scope_path(process, row.key, NAME);
+        table(out, "scope", &by_scope(process), whole, rows, name)?;
+    }
+    if !process.tables.labels.is_empty() {
+        table(out, "label", &by_label(process), whole, rows, |row| label_name(process, row.key))?;
+    }
+    if process.tables.lanes.len() > 1 {
+        let name = |row: &Row<usize>| elide_middle(&process.tables.lanes[row.key].name, NAME);
+        table(out, "thread", &by_lane(process), whole, rows, name)?;
+    }
+    Ok(())
+}
+
+fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let t = &process.totals;
+    let found = Moment::of(process);
+    let mut row = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
+    let (live, left) = (bytes(t.live_bytes), percent(t.live_bytes, t.peak_bytes));
+    // The peaks of joined processes are not of one moment.
+    for (name, value) in going_on(process, &found).iter().filter(|_| process.identity.images == 1) {
+        row(name, value.clone())?;
+    }
+    row(live_name(process), format!("{live}, {left} of the peak"))?;
+    if found.slack.known_bytes > 0 {
+        let (slack, known) = (found.slack.bytes, found.slack.known_bytes);
+        let (part, of) = (percent(slack, known), percent(known, t.at_peak_bytes));
+        let slack = bytes(slack);
+        row("slack", format!("{slack}, {part} of blocks of known size ({of} of the peak)"))?;
+    }
+    if found.kinds.iter().any(|(kind, _)| *kind != SiteKind::Heap) {
+        let says = |(kind, n): &(SiteKind, u64)| format!("{} {}", bytes(*n), kind_name(*kind));
+        let (inside, outside): (Vec<_>, Vec<_>) = found.kinds.iter().partition(|k| in_totals(k.0));
+        let list = |kinds: Vec<&(SiteKind, u64)>| {
+            kinds.into_iter().map(says).collect::<Vec<_>>().join(", ")
+        };
+        row("memory", list(inside))?;
+        if !outside.is_empty() {
+            row("besides", list(outside))?;
+        }
+    }
+    Ok(())
+}
+
+/// When it was, and what was going on then: rows of name and text.
+fn going_on(process: &Process, found: &Moment) -> Vec<(&'static str, String)> {
+    let at = process.peak_time_ns;
+    let (after, share) = (duration(at), percent(at, process.lifetime.duration_ns));
+    let mut rows = vec![("when", format!("{after} after the start, {share} of the run"))];
+    if let Some((resident, time)) = found.resident {
+        let (resident, apart) = (bytes(resident), duration(time.abs_diff(at)));
+        let side = if time <= at { "before" } else { "after" };
+        rows.push(("resident", format!("{resident}, sampled {apart} {side}")));
+    }
+    for window in &found.windows {
+        let (name, since) = (elide_middle(&window.name, NAME), at - window.begin_time_ns);
+        rows.push(("window", format!("{name}, open for {}", duration(since))));
+    }
+    for (mark, side) in [(found.before, "before"), (found.after, "after")] {
+        let Some(mark) = mark else { continue };
+        let apart = duration(mark.time_ns.abs_diff(at));
+        rows.push(("mark", format!("{}, {apart} {side}", mark_says(mark))));
+    }
+    rows
+}
+
+fn label_name(process: &Process, (label, kind): Labelled) -> String {
+    let name = label.map_or("(no label)", |id| &process.tables.labels[id.0 as usize].name);
+    match kind {
+        SiteKind::Heap => elide_middle(name, NAME),
+        kind => format!("{}  ({})", elide_middle(name, NAME), kind_name(kind)),
+    }
+}
+
+fn table<K>(
+    out: &mut dyn Write,
+    what: &str,
+    found: &[Row<K>],
+    whole: u64,
+    rows: usize,
+    name: impl Fn(&Row<K>) -> String,
+) -> io::Result<()> {
+    writeln!(out, "\nBy {what}")?;
+    writeln!(out, "  {:>6} {:>10} {:>10}  {what}", "share", "bytes", "blocks")?;
+    for row in found.iter().take(rows) {
+        let share = if row.counts { percent(row.bytes, whole) } else { "-".to_owned() };
+        let (held, blocks) = (bytes(row.bytes), short_count(row.blocks));
+        writeln!(out, "  {share:>6} {held:>10} {blocks:>10}  {}", name(row))?;
+    }
+    match found.len().saturating_sub(rows) {
+        0 => Ok(()),
+        n => writeln!(out, "  {n} more; --top {} shows all", found.len()),
+    }
+}

@@ -1,0 +1,249 @@
+//! The report page: what ran, the totals, who held the peak, what leaks, what is temporary.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
+use heaptide_analysis::text::of_path;
+
+use crate::shared::command_line::command_line;
+use crate::shared::heading::{ending, figures, live_name, place, ran};
+use crate::shared::names::{elide_middle, printable};
+use crate::shared::quantity::{bytes, count, counted, date, duration, percent, short_count};
+use crate::text::annotations;
+use crate::text::sections;
+
+/// Characters a line may have.
+const WIDTH: usize = 100;
+/// Process images in the table unless another number is asked for.
+const TABLE_ROWS: usize = 20;
+/// Rows of a section unless another number is asked for.
+const ROWS: usize = 5;
+/// Of several processes at most this many get a page each, …
+const PAGES: usize = 2;
+/// … and only those whose peak is at least this part of the largest one's.
+const PAGE_PART: u64 = 4;
+
+/// Losses that are in no total.
+const UNSEEN: [&str; 2] = ["no_lane", "no_shadow"];
+
+/// What the page shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// One section ordered by this measure in place of peak, leaks and temporaries.
+    pub sort: Option<Measure>,
+    /// Rows a section.
+    pub top: Option<usize>,
+    /// Only the images of this process.
+    pub process: Option<u32>,
+}
+
+/// Writes the page.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Result<()> {
+    let mut chosen: Vec<&Process> = recording.processes.iter().collect();
+    if let Some(pid) = page.process {
+        chosen.retain(|p| p.identity.pid == pid);
+    }
+    let several = chosen.len() > 1;
+    if several {
+        process_table(out, recording, &chosen, page.top.unwrap_or(TABLE_ROWS))?;
+    }
+    chosen.sort_by_key(|p| Reverse(p.totals.peak_bytes));
+    let largest = chosen.first().map_or(0, |p| p.totals.peak_bytes);
+    let small = |p: &&Process| p.totals.peak_bytes < largest / PAGE_PART;
+    let pages = match page.process {
+        Some(_) => chosen.len(),
+        None => chosen.iter().take(PAGES).take_while(|p| !small(p)).count(),
+    };
+    for (i, process) in chosen[..pages].iter().enumerate() {
+        if several || i > 0 {
+            writeln!(out, "\n{}", "─".repeat(WIDTH))?;
+        }
+        process_page(out, process, page)?;
+    }
+    if pages < chosen.len() {
+        let rest = counted((chosen.len() - pages) as u64, "process image");
+        writeln!(
+            out,
+            "
+{rest} not shown; `--process PID` shows one"
+        )?;
+    }
+    if !recording.unrecorded.is_empty() {
+        writeln!(
+            out,
+            "\nthe program itself was not recorded: {}",
+            printable(&recording.unrecorded)
+        )?;
+    }
+    for file in &recording.damaged {
+        writeln!(out, "\nunreadable: {}", printable(&file.reason))?;
+    }
+    Ok(())
+}
+
+/// The processes with the highest peaks, in order of start.
+fn process_table(
+    out: &mut dyn Write,
+    recording: &Recording,
+    all: &[&Process],
+    rows: usize,
+) -> io::Result<()> {
+    writeln!(out, "{}: {} process images\n", of_path(&recording.path), all.len())?;
+    let mut largest = all.to_vec();
+    largest.sort_by_key(|p| Reverse(p.totals.peak_bytes));
+    let (shown, rest) = largest.split_at(rows.min(all.len()));
+    let is_shown = |p: &&&Process| shown.iter().any(|q| std::ptr::eq(**p, *q));
+    writeln!(out, "     pid       peak  at the end  allocations       time  end        command")?;
+    for p in all.iter().filter(is_shown) {
+        writeln!(
+            out,
+            "{:>8} {:>10}  {:>10} {:>12} {:>10}  {:<10} {}",
+            p.identity.pid,
+            bytes(p.totals.peak_bytes),
+            bytes(p.totals.live_bytes),
+            short_count(p.totals.allocations),
+            short_duration(p),
+            short_ending(p.lifetime.end),
+            command_line(p, WIDTH - 69)
+        )?;
+    }
+    if let Some(largest) = rest.first() {
+        let peak = bytes(largest.totals.peak_bytes);
+        writeln!(out, "         {} more, none above {peak}", counted(rest.len() as u64, "image"))?;
+    }
+    Ok(())
+}
+
+fn short_duration(process: &Process) -> String {
+    let at_least = if process.lifetime.duration_is_known { "" } else { "≥ " };
+    format!("{at_least}{}", duration(process.lifetime.duration_ns))
+}
+
+fn short_ending(end: End) -> String {
+    match end {
+        End::Exited(code) => format!("exit {code}"),
+        End::Signaled(signal) => format!("signal {signal}"),
+        End::Exec => "exec".to_owned(),
+        End::Running => "running".to_owned(),
+        End::Unknown => "unknown".to_owned(),
+    }
+}
+
+fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Result<()> {
+    heading(out, process)?;
+    totals(out, process)?;
+    let rows = page.top.unwrap_or(ROWS);
+    match (process.mode, page.sort) {
+        (Mode::Counters, _) => {
+            writeln!(
+                out,
+                "\nRecorded with --mode counters: no stacks; see --by thread and --by size"
+            )?;
+        }
+        (Mode::Scopes, _) => {
+            writeln!(out, "\nRecorded with --mode scopes: no stacks")?;
+        }
+        (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
+        (Mode::Stacks, None) => sections::usual(out, process, rows)?,
+    }
+    let measure = page.sort.unwrap_or(Measure::AtPeakBytes).of_sites();
+    annotations::sections(out, process, measure, rows)?;
+    losses(out, process)
+}
+
+fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    writeln!(out, "{}", command_line(process, WIDTH))?;
+    let image = match process.identity.image {
+        0 => String::new(),
+        n => format!(", image {n} after exec"),
+    };
+    let forked = if process.identity.forked { ", forked" } else { "" };
+    let program = match &*process.identity.program {
+        "" => "several",
+        program => &printable(program),
+    };
+    writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
+    let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process.lifetime.end));
+    writeln!(out, "  started  {started}, {}, {ended}", ran(process))?;
+    if let Some(place) = place(process) {
+        let place = format!("{place}, on {}", process.identity.host);
+        writeln!(out, "  rank     {}", printable(&place))?;
+    }
+    figures(out, process)
+}
+
+fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let t = &process.totals;
+    writeln!(out, "\nTotals")?;
+    let slack = percent(t.slack_bytes(), t.usable_bytes);
+    let (requested, given) = (bytes(t.requested_bytes), bytes(t.usable_bytes));
+    let largest = bytes(t.largest_bytes);
+    let sizes = format!("{requested} requested, {given} given ({slack} slack), largest {largest}");
+    row(out, "allocations", &count(t.allocations), &sizes)?;
+    let share = percent(t.temporary, t.allocations);
+    let meaning = format!("{share}, freed by their thread before it allocated again");
+    row(out, "temporary", &count(t.temporary), &meaning)?;
+    row(out, "reallocations", &count(t.reallocations), "")?;
+    let across = match t.cross_thread_frees {
+        0 => String::new(),
+        n => format!(", {} by another thread", count(n)),
+    };
+    let freed = format!("{} freed{across}", bytes(t.freed_bytes));
+    row(out, "frees", &count(t.frees), &freed)?;
+    if t.failed > 0 {
+        row(out, "failed", &count(t.failed), "failed allocations")?;
+    }
+    high_and_live(out, process)
+}
+
+fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let t = &process.totals;
+    let exact = match process.completeness.peak_bound_bytes {
+        0 => String::new(),
+        bound => format!(" (within {})", bytes(bound)),
+    };
+    // Counters cannot tell the blocks at the peak.
+    let blocks = match t.at_peak_blocks {
+        0 => String::new(),
+        n => format!(" in {}", counted(n, "block")),
+    };
+    let when = duration(process.peak_time_ns);
+    let note = format!("{} bytes{exact}{blocks}, after {when}", count(t.peak_bytes));
+    row(out, "peak", &bytes(t.peak_bytes), &note)?;
+    let note = format!("{} bytes in {}", count(t.live_bytes), counted(t.live_blocks, "block"));
+    row(out, live_name(process), &bytes(t.live_bytes), &note)
+}
+
+fn row(out: &mut dyn Write, name: &str, value: &str, note: &str) -> io::Result<()> {
+    let line = format!("  {name:<16} {value:>13}  {note}");
+    writeln!(out, "{}", line.trim_end())
+}
+
+fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    let said = process.completeness.losses.iter().filter(|loss| loss.count > 0);
+    let mut said = said.peekable();
+    if said.peek().is_some()
+        || !process.completeness.notes.is_empty()
+        || process.completeness.unmatched_frees > 0
+    {
+        writeln!(out, "\nMissing data")?;
+    }
+    for loss in said {
+        writeln!(out, "  {:>10} {}", count(loss.count), loss.meaning)?;
+    }
+    if process.completeness.unmatched_frees > 0 {
+        let n = count(process.completeness.unmatched_frees);
+        writeln!(out, "  {n:>10} frees of blocks whose allocation was not recorded")?;
+    }
+    for note in &process.completeness.notes {
+        writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;
+    }
+    let unseen = process.completeness.losses.iter().filter(|loss| UNSEEN.contains(&loss.name));
+    if unseen.map(|loss| loss.count).sum::<u64>() > 0 {
+        writeln!(out, "  The totals above do not include these events.")?;
+    }
+    Ok(())
+}

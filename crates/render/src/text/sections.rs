@@ -1,0 +1,168 @@
+//! The sections of the report page: functions ordered by a measure, and who calls them.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{End, FrameId, Measure, Process};
+use heaptide_analysis::views::aggregate::Functions;
+
+use crate::shared::frames;
+use crate::shared::hotspots::{Charges, Hotspot};
+use crate::shared::quantity::{amount, bytes, counted, percent};
+
+/// Characters a function's name may have.
+const NAME: usize = 58;
+/// Characters the name of an allocating helper may have.
+const HELPER: usize = 36;
+/// Characters a caller's name may have.
+const CALLER: usize = 46;
+/// Lines of callers below a function.
+const CALLER_LINES: usize = 6;
+
+/// Writes the sections of peak usage, live memory and temporary allocations, by function.
+pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
+    let t = &process.totals;
+    let live = match process.lifetime.end {
+        End::Exited(_) => "Live at exit",
+        End::Running => "Live now",
+        _ => "Live at the end",
+    };
+    let temporary = counted(t.temporary, "block");
+    let sections = [
+        ("Peak usage", bytes(t.at_peak_bytes), Measure::AtPeakBytes, Measure::AtPeakBlocks),
+        (live, bytes(t.live_bytes), Measure::LiveBytes, Measure::LiveBlocks),
+        ("Temporary", temporary, Measure::Temporary, Measure::Allocations),
+    ];
+    let charges = Charges::of(process);
+    for (name, total, measure, second) in sections {
+        if measure.of(t) == 0 {
+            writeln!(out, "\n{name}: none")?;
+            continue;
+        }
+        writeln!(out, "\n{name}: {total} by function")?;
+        section(out, process, &charges, measure, second, rows)?;
+    }
+    Ok(())
+}
+
+/// One section ordered by a measure.
+pub(crate) fn sorted(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    let measure = measure.of_sites();
+    writeln!(out, "\nBy {}", measure.name())?;
+    let second = if measure.is_bytes() { Measure::Allocations } else { Measure::UsableBytes };
+    section(out, process, &Charges::of(process), measure, second, rows)
+}
+
+/// Functions in falling order of a measure, with who calls them.
+pub(crate) fn section(
+    out: &mut dyn Write,
+    process: &Process,
+    charges: &Charges,
+    measure: Measure,
+    second: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    let found = charges.hotspots(measure);
+    if found.is_empty() {
+        return writeln!(out, "  none");
+    }
+    let whole = measure.of(&process.totals);
+    let functions = &charges.functions;
+    writeln!(
+        out,
+        "  {:>6} {:>10} {:>10}  function and callers",
+        "share",
+        measure.heading(),
+        second.heading()
+    )?;
+    for hotspot in found.iter().take(rows) {
+        let value = measure.of(&hotspot.measures);
+        let of_second = amount(second, second.of(&hotspot.measures));
+        let share = percent(value, whole);
+        let value = amount(measure, value);
+        writeln!(
+            out,
+            "  {share:>6} {value:>10} {of_second:>10}  {}",
+            title(process, functions, hotspot)
+        )?;
+        callers(out, process, functions, hotspot, measure)?;
+    }
+    if found.len() > rows {
+        let rest = found[rows..].iter().map(|h| measure.of(&h.measures));
+        let rest = rest.fold(0, |a, b| measure.combine().of(a, b));
+        let others = found.len() - rows;
+        let share = percent(rest, whole);
+        let value = amount(measure, rest);
+        writeln!(
+            out,
+            "  {share:>6} {value:>10} {:>10}  {}",
+            "",
+            counted(others as u64, "other function")
+        )?;
+    }
+    Ok(())
+}
+
+/// The function, the helper that it allocates through, its place.
+fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
+    let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
+        return "(no stack)".to_owned();
+    };
+    let module = frames::module_shown(process, frame);
+    if frame.function.is_none() {
+        return if hotspot.is_one_frame(process) {
+            frames::label(process, frame, NAME)
+        } else {
+            format!("{module} (functions without names)")
+        };
+    }
+    let name = frames::label(process, frame, NAME);
+    let place = match &frame.file {
+        Some(_) => frames::place(process, frame) + " ",
+        None => String::new(),
+    };
+    let stack = hotspot.stacks[0].0;
+    let inner = hotspot.helpers(process, functions, stack).checked_sub(1);
+    let helper = inner.and_then(|n| process.frames_of(stack).nth(n)).map_or(String::new(), |id| {
+        let helper = &process.tables.frames[id.0 as usize];
+        format!(" via {}", frames::label(process, helper, HELPER))
+    });
+    match frame.module {
+        Some(_) => format!("{name}{helper}  {place}[{module}]"),
+        // The name says it all: requests that the stack threshold leaves out, code without a file.
+        None => format!("{name}{helper}"),
+    }
+}
+
+/// The way on which most came, with the share of the whole that came along where it shrinks.
+fn callers(
+    out: &mut dyn Write,
+    process: &Process,
+    functions: &Functions,
+    hotspot: &Hotspot,
+    measure: Measure,
+) -> io::Result<()> {
+    let way = hotspot.heaviest_way(process, functions, measure);
+    let frames: Vec<FrameId> = way.iter().map(|step| step.0).collect();
+    let mut before = measure.of(&hotspot.measures);
+    for line in frames::lines(process, &frames, CALLER_LINES, CALLER) {
+        let value = way[line.at].1;
+        let share = if value == before {
+            String::new()
+        } else {
+            percent(value, measure.of(&process.totals))
+        };
+        before = value;
+        let text = format!("  {share:>6} {:25}{:<CALLER$}  {}", "", line.label, line.place);
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    if hotspot.stacks.len() > 1 {
+        let stacks = counted(hotspot.stacks.len() as u64, "stack");
+        writeln!(out, "{:34}({stacks}; the heaviest is shown)", "")?;
+    }
+    Ok(())
+}

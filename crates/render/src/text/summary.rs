@@ -1,0 +1,110 @@
+//! The five lines that `heaptide run` ends with, and more for a trace and for what is missing.
+
+use std::path::Path;
+
+use heaptide_analysis::model::{End, Measure, Mode, Process, Recording, ScopeId};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+
+use crate::shared::command_line::command_line;
+use crate::shared::frames;
+use crate::shared::heading::{ended, trace_says};
+use crate::shared::hotspots::Charges;
+use crate::shared::names::printable;
+use crate::shared::quantity::{bytes, count, duration, percent};
+use crate::shared::scope_path::scope_path;
+use crate::text::missing;
+
+/// Exactly five lines about the process that used most: what ran and how it ended, what it
+/// allocated, its peak and who held it, what is live, and what to type next. With a trace there is
+/// a line about what it takes, and if something that matters is missing a line for each such thing.
+pub fn summary(recording: &Recording, path: &Path) -> String {
+    let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
+        return nothing(recording, path);
+    };
+    let t = &process.totals;
+    let temporary = percent(t.temporary, t.allocations);
+    let mut lines = vec![
+        first(recording, process),
+        format!(
+            "  allocated  {} blocks of {} in all, {temporary} of them temporary",
+            count(t.allocations),
+            bytes(t.requested_bytes)
+        ),
+        format!(
+            "  peak       {} after {}{}",
+            bytes(t.peak_bytes),
+            duration(process.peak_time_ns),
+            holder(process)
+        ),
+        format!(
+            "  {}  {} in {} blocks",
+            if matches!(process.lifetime.end, End::Exited(_)) { "at exit  " } else { "at end   " },
+            bytes(t.live_bytes),
+            count(t.live_blocks)
+        ),
+    ];
+    lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
+    lines.extend(missing::lines(recording).iter().map(|what| format!("  missing    {what}")));
+    lines.push(next(path));
+    lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
+}
+
+fn first(recording: &Recording, process: &Process) -> String {
+    let others = match recording.processes.len() - 1 {
+        0 => String::new(),
+        1 => "; 1 other process image is in the report".to_owned(),
+        n => format!("; {n} other process images are in the report"),
+    };
+    format!("{} {}{others}", command_line(process, 60), ended(process))
+}
+
+fn holder(process: &Process) -> String {
+    if process.mode == Mode::Scopes {
+        return scope_holder(process);
+    }
+    let found = Charges::of(process).hotspots(Measure::AtPeakBytes);
+    let Some(frame) = found.first().and_then(|h| h.frame) else {
+        return String::new();
+    };
+    let frame = &process.tables.frames[frame.0 as usize];
+    let share = percent(found[0].measures.at_peak_bytes, process.totals.at_peak_bytes);
+    let name = match frame.function {
+        Some(_) => frames::label(process, frame, 50),
+        None => frames::module_shown(process, frame).into_owned(),
+    };
+    format!(", {share} of it by {name}")
+}
+
+/// The scope that held most.
+fn scope_holder(process: &Process) -> String {
+    let groups = group(process, &Functions::of(process), GroupBy::Scope);
+    let Some(Group { key: Key::Scope(id), own, .. }) =
+        top(groups, Measure::AtPeakBytes, Order::Own, 1).first().copied()
+    else {
+        return String::new();
+    };
+    let share = percent(own.at_peak_bytes, process.totals.at_peak_bytes);
+    match id {
+        ScopeId(0) => format!(", {share} of it in no scope"),
+        id => format!(", {share} of it in {}", scope_path(process, id, 50)),
+    }
+}
+
+fn next(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%".contains(c);
+    if path.chars().all(plain) {
+        format!("  next       heaptide report {path}")
+    } else {
+        format!("  next       heaptide report '{}'", path.replace('\'', r"'\''"))
+    }
+}
+
+fn nothing(recording: &Recording, path: &Path) -> String {
+    let why = match &*recording.unrecorded {
+        "" => "the recorder was not loaded, or the program ended before its first allocation",
+        why => why,
+    };
+    let line = format!("{}: nothing was recorded: {why}", path.display());
+    format!("heaptide: {}\n", printable(&line))
+}

@@ -1,0 +1,206 @@
+//! One table of rows: functions, stacks, modules, scopes, labels, lanes or block sizes.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measure, Mode, Process, StackId};
+use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+
+use crate::shared::frames;
+use crate::shared::heading::caption;
+use crate::shared::names::printable;
+use crate::shared::quantity::{amount, bytes, counted, percent, short_count};
+use crate::shared::views::HistogramView;
+use crate::text::annotations;
+use crate::text::histogram;
+
+/// Rows unless another number is asked for.
+const ROWS: usize = 20;
+/// Characters a name may have.
+const NAME: usize = 64;
+/// Lines a stack may have.
+const STACK_LINES: usize = 24;
+
+/// What the table shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// What a row stands for.
+    pub by: GroupBy,
+    /// The measure that orders the rows; the one that suits the mode without.
+    pub sort: Option<Measure>,
+    /// Rows at most.
+    pub top: Option<usize>,
+}
+
+/// Writes the table of one process.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Result<()> {
+    if table.by == GroupBy::Size {
+        let sort = table.sort.unwrap_or(Measure::Allocations);
+        return histogram::write(out, process, &HistogramView { sort, top: table.top });
+    }
+    caption(out, process)?;
+    let measure = table.sort.unwrap_or(match process.mode {
+        Mode::Counters => Measure::UsableBytes,
+        Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,
+    });
+    let rows = table.top.unwrap_or(ROWS);
+    match table.by {
+        GroupBy::Lane => lanes(out, process, measure.of_sites(), rows),
+        GroupBy::Scope | GroupBy::Label if process.mode == Mode::Counters => {
+            writeln!(out, "  recorded with --mode counters: no scopes, no labels")
+        }
+        GroupBy::Scope => scopes(out, process, measure.of_sites(), rows),
+        GroupBy::Label => labels(out, process, measure.of_sites(), rows),
+        _ if process.mode == Mode::Counters => {
+            writeln!(
+                out,
+                "  recorded with --mode counters: no stacks; see --by thread and --by size"
+            )
+        }
+        _ if process.mode == Mode::Scopes => {
+            writeln!(out, "  recorded with --mode scopes: no stacks; see --by scope and --by label")
+        }
+        GroupBy::Stack => stacks(out, process, measure.of_sites(), rows),
+        by => names(out, process, by, measure.of_sites(), rows),
+    }
+}
+
+/// Functions or modules: what they allocate themselves and with what they call.
+fn names(
+    out: &mut dyn Write,
+    process: &Process,
+    by: GroupBy,
+    measure: Measure,
+    rows: usize,
+) -> io::Result<()> {
+    let functions = Functions::of(process);
+    let groups = group(process, &functions, by);
+    let found = groups.iter().filter(|g| measure.of(&g.inclusive) > 0).count();
+    let whole = measure.of(&process.totals);
+    writeln!(out, "{} by {}: itself, and with its callees\n", measure.name(), by.name())?;
+    writeln!(out, "  {:>17}  {:>17}  {}", "itself", "inclusive", by.name())?;
+    let order = if by == GroupBy::Module { Order::Own } else { Order::Inclusive };
+    let mut shown = top(groups, measure, order, usize::MAX);
+    // A function that allocates says more than the `main` above it.
+    shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
+    for g in shown.iter().take(rows) {
+        let (own_share, own) = cells(measure, measure.of(&g.own), whole);
+        let (share, inclusive) = cells(measure, measure.of(&g.inclusive), whole);
+        let name = name(process, &functions, g);
+        writeln!(out, "  {own_share:>6} {own:>10}  {share:>6} {inclusive:>10}  {name}")?;
+    }
+    more(out, found, rows)
+}
+
+/// Share and value; nothing for nothing.
+fn cells(measure: Measure, value: u64, whole: u64) -> (String, String) {
+    match value {
+        0 => (String::new(), String::new()),
+        _ => (percent(value, whole), amount(measure, value)),
+    }
+}
+
+fn name(process: &Process, functions: &Functions, group: &Group) -> String {
+    match group.key {
+        Key::Function(Some(id)) => {
+            let frame = &process.tables.frames[functions.first_frame(id).0 as usize];
+            let module = frames::in_module(process, frame);
+            format!("{}{module}", frames::label(process, frame, NAME))
+        }
+        Key::Module(Some(id)) => {
+            printable(&process.tables.modules[id.0 as usize].path).into_owned()
+        }
+        Key::Module(None) => "(code without a file, or no stack)".to_owned(),
+        _ => "(no stack)".to_owned(),
+    }
+}
+
+fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    let groups = group(process, &Functions::of(process), GroupBy::Stack);
+    let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
+    let whole = measure.of(&process.totals);
+    writeln!(out, "{} by stack, innermost function first", measure.name())?;
+    for g in top(groups, measure, Order::Own, rows) {
+        let value = measure.of(&g.own);
+        let allocations = counted(g.own.allocations, "allocation");
+        writeln!(
+            out,
+            "\n  {:>7} {:>12}   {allocations}, {} in all",
+            percent(value, whole),
+            amount(measure, value),
+            bytes(g.own.usable_bytes)
+        )?;
+        let stack = match g.key {
+            Key::Stack(stack) => stack,
+            _ => StackId(0),
+        };
+        if stack == StackId(0) {
+            writeln!(out, "      (no stack)")?;
+        }
+        let path: Vec<_> = process.frames_of(stack).collect();
+        for line in frames::lines(process, &path, STACK_LINES, NAME) {
+            let text = format!("      {:<60}  {}", line.label, line.place);
+            writeln!(out, "{}", text.trim_end())?;
+        }
+    }
+    more(out, found, rows)
+}
+
+fn scopes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    writeln!(out, "{} by scope: itself, and with inner scopes\n", measure.name())?;
+    let found = annotations::scope_rows(out, process, measure, rows)?;
+    more(out, found, rows)
+}
+
+fn labels(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    writeln!(out, "{} by label: labelled blocks and other memory\n", measure.name())?;
+    let found = annotations::label_rows(out, process, measure, rows, true)?;
+    more(out, found, rows)
+}
+
+fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} by thread: threads with one name that never overlap share a row\n",
+        measure.name()
+    )?;
+    writeln!(
+        out,
+        "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  name",
+        "share", "threads", "allocs", "allocated", "at peak", "live", "frees here"
+    )?;
+    let mut lanes: Vec<_> = process.tables.lanes.iter().collect();
+    lanes.sort_by_key(|lane| Reverse(measure.of(&lane.measures)));
+    let whole = measure.of(&process.totals);
+    for lane in lanes.iter().take(rows) {
+        let m = &lane.measures;
+        let at_peak = match process.mode {
+            // Only sites keep what they had at the peak.
+            Mode::Counters => "-".to_owned(),
+            Mode::Stacks | Mode::Scopes => bytes(m.at_peak_bytes),
+        };
+        writeln!(
+            out,
+            "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  {}",
+            percent(measure.of(m), whole),
+            lane.threads,
+            short_count(m.allocations),
+            bytes(m.usable_bytes),
+            at_peak,
+            bytes(m.live_bytes),
+            short_count(m.frees_here),
+            printable(&lane.name)
+        )?;
+    }
+    more(out, lanes.len(), rows)
+}
+
+fn more(out: &mut dyn Write, found: usize, shown: usize) -> io::Result<()> {
+    match found {
+        0 => writeln!(out, "  nothing"),
+        n if n > shown => writeln!(out, "\n  {} more; --top {n} shows all", n - shown),
+        _ => Ok(()),
+    }
+}

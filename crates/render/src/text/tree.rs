@@ -1,0 +1,164 @@
+//! The call tree as text: inclusive and own value of every function on its way.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::views::aggregate::Functions;
+use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
+
+use crate::shared::frames;
+use crate::shared::heading::caption;
+use crate::shared::quantity::{amount, percent};
+
+/// Characters of a line's name column, indentation included.
+const WIDTH: usize = 100;
+/// A name keeps at least this many characters however deep it is.
+const NAME_MIN: usize = 30;
+/// Characters of indentation at most: what forks deeper does so without a step to the right.
+const INDENT_MAX: usize = 40;
+
+/// What the tree shows.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// The measure of the values.
+    pub measure: Measure,
+    /// Allocating functions first, their callers below.
+    pub bottom_up: bool,
+    /// Levels at most.
+    pub depth: usize,
+    /// Branches below this share of the whole, in percent, are left out.
+    pub min_percent: f64,
+}
+
+/// Writes the tree of one process.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
+    caption(out, process)?;
+    if process.mode == Mode::Counters {
+        return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
+    }
+    let functions = Functions::of(process);
+    let measure = view.measure.of_sites();
+    let whole = measure.of(&process.totals);
+    let least = ((whole as f64 * view.min_percent / 100.0).ceil() as u64).max(1);
+    let tree = if !view.bottom_up {
+        Tree::top_down(process, &functions, measure, Recursion::Fold)
+    } else {
+        Tree::bottom_up(process, &functions, measure, Recursion::Fold, least)
+    };
+    let way = if view.bottom_up {
+        "allocating functions first, callers below"
+    } else {
+        "callers above callees"
+    };
+    writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
+    writeln!(out, "  inclusive               own               function")?;
+    let printer = Printer { process, functions: &functions, tree: &tree, view, whole, least };
+    printer.print(out)
+}
+
+struct Printer<'a> {
+    process: &'a Process,
+    functions: &'a Functions,
+    tree: &'a Tree,
+    view: &'a View,
+    whole: u64,
+    least: u64,
+}
+
+/// A node still to print, and the branches drawn before it.
+struct Todo {
+    node: u32,
+    depth: usize,
+    guides: String,
+    branch: Branch,
+}
+
+/// How a node hangs on the one above.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Branch {
+    /// As the only one: it goes straight on, without a step to the right.
+    Only,
+    /// With others below it.
+    Fork,
+    /// As the last of several.
+    Last,
+}
+
+impl Printer<'_> {
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let root = &self.tree.nodes[0];
+        if root.inclusive == 0 {
+            return writeln!(out, "  nothing");
+        }
+        let mut todo = Vec::new();
+        self.push_children(&mut todo, 0, 0, String::new());
+        while let Some(next) = todo.pop() {
+            self.line(out, &next)?;
+            let deep = next.guides.chars().count() >= INDENT_MAX;
+            let under = match next.branch {
+                Branch::Fork if !deep => next.guides + "│ ",
+                Branch::Last if !deep => next.guides + "  ",
+                _ => next.guides,
+            };
+            if next.depth < self.view.depth {
+                self.push_children(&mut todo, next.node, next.depth, under);
+            }
+        }
+        if root.own >= self.least {
+            let name = if self.view.bottom_up { "(no stack, or too small)" } else { "(no stack)" };
+            self.row(out, root.own, root.own, name, "")?;
+        }
+        Ok(())
+    }
+
+    /// Largest last, for it is printed first.
+    fn push_children(&self, todo: &mut Vec<Todo>, node: u32, depth: usize, guides: String) {
+        let shown = |n: &&u32| self.tree.nodes[**n as usize].inclusive >= self.least;
+        let children: Vec<u32> = self.tree.children(node).iter().filter(shown).copied().collect();
+        let count = children.len();
+        for (i, &node) in children.iter().enumerate().rev() {
+            let branch = match i + 1 == count {
+                _ if count == 1 => Branch::Only,
+                true => Branch::Last,
+                false => Branch::Fork,
+            };
+            todo.push(Todo { node, depth: depth + 1, guides: guides.clone(), branch });
+        }
+    }
+
+    fn line(&self, out: &mut dyn Write, at: &Todo) -> io::Result<()> {
+        let TreeNode { function, own, inclusive, .. } = self.tree.nodes[at.node as usize];
+        let Some(function) = function else {
+            return Ok(());
+        };
+        let frame = &self.process.tables.frames[self.functions.first_frame(function).0 as usize];
+        let branch = match at.branch {
+            Branch::Only => "",
+            Branch::Fork => "├─",
+            Branch::Last => "└─",
+        };
+        let used = at.guides.chars().count() + branch.chars().count();
+        let label =
+            frames::label(self.process, frame, WIDTH.saturating_sub(used + 38).max(NAME_MIN));
+        let place = frames::in_module(self.process, frame);
+        self.row(out, inclusive, own, &format!("{}{branch}{label}", at.guides), &place)
+    }
+
+    fn row(
+        &self,
+        out: &mut dyn Write,
+        incl: u64,
+        own: u64,
+        name: &str,
+        place: &str,
+    ) -> io::Result<()> {
+        let show = |value: u64| match value {
+            0 => (String::new(), String::new()),
+            _ => (percent(value, self.whole), amount(self.tree.measure, value)),
+        };
+        let ((share, inclusive), (own_share, own)) = (show(incl), show(own));
+        writeln!(out, "  {share:>6} {inclusive:>10}  {own_share:>6} {own:>10}  {name}{place}")
+    }
+}
