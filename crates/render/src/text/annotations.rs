@@ -11,6 +11,7 @@ use crate::shared::annotations::{in_totals, kind_name, mark_says};
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
 use crate::shared::scope_path::scope_path;
+use crate::text::columns::{Columns, last, left, right};
 
 /// Characters of a path or a name.
 const NAME: usize = 60;
@@ -28,11 +29,17 @@ pub(crate) fn scope_rows(
     shown.retain(|g| g.key != Key::Scope(ScopeId(0)) || measure.of(&g.own) > 0);
     // A scope that allocates says more than the one around it.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
-    writeln!(
-        out,
-        "  {:>6} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  scope",
-        "share", "itself", "inclusive", "entered", "allocs", "live", "freed here"
-    )?;
+    let columns = Columns([
+        right(6, "share"),
+        right(10, "itself"),
+        right(10, "inclusive"),
+        right(9, "entered"),
+        right(9, "allocs"),
+        right(10, "live"),
+        right(10, "freed here"),
+        last("scope"),
+    ]);
+    columns.heading(out)?;
     for g in shown.iter().take(rows) {
         let Key::Scope(id) = g.key else { continue };
         let (own, inclusive) = (measure.of(&g.own), measure.of(&g.inclusive));
@@ -42,16 +49,17 @@ pub(crate) fn scope_rows(
             ScopeId(0) => (String::new(), String::new()),
             _ => (short_count(entered), amount(measure, inclusive)),
         };
-        writeln!(
-            out,
-            "  {:>6} {:>10} {inclusive:>10} {entered:>9} {:>9} {:>10} {:>10}  {}",
+        let cells = [
             percent(own, whole),
             amount(measure, own),
+            inclusive,
+            entered,
             short_count(g.own.allocations),
             bytes(g.own.live_bytes),
             bytes(g.own.freed_here_bytes),
-            scope_path(process, id, NAME)
-        )?;
+            scope_path(process, id, NAME),
+        ];
+        columns.row(out, cells)?;
     }
     Ok(shown.len())
 }
@@ -71,32 +79,32 @@ pub(crate) fn label_rows(
     });
     groups.sort_by_key(|g| (Reverse(measure.of(&g.own)), Reverse(g.own.allocations), g.key));
     let whole = measure.of(&process.totals);
-    writeln!(
-        out,
-        "  {:>6} {:>10} {:>9} {:>9} {:>10} {:>10}  {:<18}  label",
-        "share",
-        if measure.is_bytes() { "bytes" } else { "value" },
-        "blocks",
-        "live",
-        "live bytes",
-        "at peak",
-        "kind"
-    )?;
+    let columns = Columns([
+        right(6, "share"),
+        right(10, if measure.is_bytes() { "bytes" } else { "value" }),
+        right(9, "blocks"),
+        right(9, "live"),
+        right(10, "live bytes"),
+        right(10, "at peak"),
+        left(18, "kind"),
+        last("label"),
+    ]);
+    columns.heading(out)?;
     for g in groups.iter().take(rows) {
         let Key::Label(Some(id), kind) = g.key else { continue };
         let value = measure.of(&g.own);
         let share = if in_totals(kind) { percent(value, whole) } else { "-".to_owned() };
-        writeln!(
-            out,
-            "  {share:>6} {:>10} {:>9} {:>9} {:>10} {:>10}  {:<18}  {}",
+        let cells = [
+            share,
             amount(measure, value),
             short_count(g.own.allocations),
             short_count(g.own.live_blocks),
             bytes(g.own.live_bytes),
             bytes(g.own.at_peak_bytes),
-            kind_name(kind),
-            elide_middle(&process.tables.labels[id.0 as usize].name, NAME)
-        )?;
+            kind_name(kind).to_owned(),
+            elide_middle(&process.tables.labels[id.0 as usize].name, NAME),
+        ];
+        columns.row(out, cells)?;
     }
     Ok(groups.len())
 }
@@ -183,32 +191,43 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
 }
 
 fn pool_rows(out: &mut dyn Write, pools: &[Pool], rows: usize) -> io::Result<()> {
-    let heads = ["chunks", "in use", "idle", "idle", "blocks"];
-    let [chunks, in_use, idle, share, blocks] = heads;
-    writeln!(out, "  {chunks:>10} {in_use:>10} {idle:>10} {share:>6} {blocks:>9}  pool")?;
+    let columns = Columns([
+        right(10, "chunks"),
+        right(10, "in use"),
+        right(10, "idle"),
+        right(6, "idle"),
+        right(9, "blocks"),
+        last("pool"),
+    ]);
+    columns.heading(out)?;
     for pool in pools.iter().take(rows) {
         let all = pool.in_use.saturating_add(pool.idle);
-        writeln!(
-            out,
-            "  {:>10} {:>10} {:>10} {:>6} {:>9}  {}",
+        let cells = [
             bytes(all),
             bytes(pool.in_use),
             bytes(pool.idle),
             percent(pool.idle, all),
             short_count(pool.blocks),
-            elide_middle(pool.name, NAME)
-        )?;
+            elide_middle(pool.name, NAME),
+        ];
+        columns.row(out, cells)?;
     }
     Ok(())
 }
 
 /// The windows with the highest peaks, in order of time.
 fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<()> {
-    writeln!(
-        out,
-        "  {:>10} {:>10} {:>10} {:>11} {:>10} {:>9} {:>9}  window",
-        "begin", "lasted", "requested", "net", "peak", "allocs", "frees"
-    )?;
+    let columns = Columns([
+        right(10, "begin"),
+        right(10, "lasted"),
+        right(10, "requested"),
+        right(11, "net"),
+        right(10, "peak"),
+        right(9, "allocs"),
+        right(9, "frees"),
+        last("window"),
+    ]);
+    columns.heading(out)?;
     let mut order: Vec<_> = (0..windows.len()).collect();
     order.sort_by_key(|&i| Reverse(windows[i].peak_bytes));
     order.truncate(rows);
@@ -223,16 +242,17 @@ fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<(
             n if n < 0 => format!("-{}", bytes(n.unsigned_abs())),
             n => format!("+{}", bytes(n.unsigned_abs())),
         };
-        writeln!(
-            out,
-            "  {:>10} {lasted:>10} {:>10} {net:>11} {:>10} {:>9} {:>9}  {}",
+        let cells = [
             duration(window.begin_time_ns),
+            lasted,
             bytes(window.requested_bytes),
+            net,
             bytes(window.peak_bytes),
             short_count(window.allocations),
             short_count(window.frees),
-            elide_middle(&window.name, NAME)
-        )?;
+            elide_middle(&window.name, NAME),
+        ];
+        columns.row(out, cells)?;
     }
     match windows.len().saturating_sub(rows) {
         0 => Ok(()),

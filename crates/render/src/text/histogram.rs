@@ -9,6 +9,7 @@ use heaptide_analysis::views::sizes::{Bounds, Class, Exact, Sizes};
 use crate::shared::heading::caption;
 use crate::shared::quantity::{bytes, count, counted, percent, short_count};
 use crate::shared::views::HistogramView;
+use crate::text::columns::{Columns, last, right};
 
 /// Exact sizes shown unless another number is asked for.
 const ROWS: usize = 20;
@@ -39,15 +40,20 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &HistogramView) -> io
 fn classes(out: &mut dyn Write, classes: &[Class]) -> io::Result<()> {
     let most = classes.iter().map(|c| c.counts.requested).max().unwrap_or(0);
     let whole = classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.counts.requested));
-    writeln!(
-        out,
-        "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>19}",
-        "size", "requested", "share", "given", "freed", "live", "bytes requested"
-    )?;
+    let columns = Columns([
+        right(15, "size"),
+        right(9, "requested"),
+        right(6, "share"),
+        right(9, "given"),
+        right(9, "freed"),
+        right(9, "live"),
+        right(19, "bytes requested"),
+        last(""),
+    ]);
+    columns.heading(out)?;
     for class in classes {
         let counts = &class.counts;
-        let line = format!(
-            "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>19}  {}",
+        let cells = [
             range(counts.size_min, counts.size_max),
             short_count(counts.requested),
             percent(counts.requested, whole),
@@ -55,9 +61,9 @@ fn classes(out: &mut dyn Write, classes: &[Class]) -> io::Result<()> {
             short_count(counts.freed),
             class.live.map_or("-".to_owned(), |(blocks, _)| short_count(blocks)),
             between(class.requested_bytes),
-            bar(counts.requested, most)
-        );
-        writeln!(out, "{}", line.trim_end())?;
+            bar(counts.requested, most),
+        ];
+        columns.short_row(out, cells)?;
     }
     Ok(())
 }
@@ -93,15 +99,21 @@ fn exact(
 }
 
 fn exact_rows(out: &mut dyn Write, rows: &[&Exact], measure: Measure, all: u64) -> io::Result<()> {
-    writeln!(
-        out,
-        "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "bytes each", "blocks", "share", "bytes", "freed", "temporary", "live", "live"
-    )?;
+    let columns = Columns([
+        right(15, "bytes each"),
+        right(9, "blocks"),
+        right(6, "share"),
+        right(9, "bytes"),
+        right(9, "freed"),
+        right(9, "temporary"),
+        right(9, "live"),
+        right(9, "live"),
+        last(""),
+    ]);
+    columns.heading(out)?;
     let most = rows.iter().map(|row| measure.of(&row.measures)).max().unwrap_or(0);
     for Exact { size, measures: m } in rows {
-        let line = format!(
-            "  {:>15} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}  {}",
+        let cells = [
             count(*size),
             short_count(m.allocations),
             percent(m.allocations, all),
@@ -110,9 +122,9 @@ fn exact_rows(out: &mut dyn Write, rows: &[&Exact], measure: Measure, all: u64) 
             short_count(m.temporary),
             short_count(m.live_blocks),
             bytes(m.live_bytes),
-            bar(measure.of(m), most)
-        );
-        writeln!(out, "{}", line.trim_end())?;
+            bar(measure.of(m), most),
+        ];
+        columns.short_row(out, cells)?;
     }
     Ok(())
 }

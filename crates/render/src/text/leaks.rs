@@ -14,6 +14,7 @@ use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, percent};
 use crate::shared::scope_path::scope_path;
 use crate::shared::views::LeaksView;
+use crate::text::columns::{Columns, last, right};
 
 /// Leaks of a process unless another number is asked for.
 const ROWS: usize = 20;
@@ -182,14 +183,15 @@ fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Re
     let names = by.names();
     let rows = || names.iter().zip(&leaks.used).enumerate();
     let is_used = |used: &Used| used.blocks > 0 || used.bytes > 0;
+    let columns = Columns([right(9, "blocks"), right(13, "bytes"), last("pattern")]);
     if leaks.used.iter().any(is_used) {
         writeln!(out, "\nSuppressions used (--no-built-in disables the built-in ones)")?;
-        writeln!(out, "  {:>9} {:>13}  pattern", "blocks", "bytes")?;
+        columns.heading(out)?;
     }
     for (i, (name, used)) in rows().filter(|(_, (_, used))| is_used(used)) {
         let name =
             if i < by.written() { elide_middle(name, NAME) } else { format!("built in: {name}") };
-        writeln!(out, "  {:>9} {:>13}  {name}", count(used.blocks), count(used.bytes))?;
+        columns.row(out, [count(used.blocks), count(used.bytes), name])?;
     }
     let idle = rows().filter(|(i, (_, used))| *i < by.written() && !is_used(used));
     let idle: Vec<&str> = idle.map(|(_, (name, _))| *name).collect();

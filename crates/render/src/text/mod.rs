@@ -2,6 +2,7 @@
 
 mod annotations;
 mod chart;
+mod columns;
 pub mod diff;
 pub mod histogram;
 pub mod info;

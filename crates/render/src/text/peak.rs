@@ -12,6 +12,7 @@ use crate::shared::names::elide_middle;
 use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
 use crate::shared::quantity::{bytes, count, counted, duration, percent, short_count};
 use crate::shared::scope_path::scope_path;
+use crate::text::columns::{Columns, last, right};
 use crate::text::sections;
 
 /// Rows of a section unless another number is asked for.
@@ -120,18 +121,18 @@ fn label_name(process: &Process, (label, kind): Labelled) -> String {
 
 fn table<K>(
     out: &mut dyn Write,
-    what: &str,
+    what: &'static str,
     found: &[Row<K>],
     whole: u64,
     rows: usize,
     name: impl Fn(&Row<K>) -> String,
 ) -> io::Result<()> {
     writeln!(out, "\nBy {what}")?;
-    writeln!(out, "  {:>6} {:>10} {:>10}  {what}", "share", "bytes", "blocks")?;
+    let columns = Columns([right(6, "share"), right(10, "bytes"), right(10, "blocks"), last(what)]);
+    columns.heading(out)?;
     for row in found.iter().take(rows) {
         let share = if row.counts { percent(row.bytes, whole) } else { "-".to_owned() };
-        let (held, blocks) = (bytes(row.bytes), short_count(row.blocks));
-        writeln!(out, "  {share:>6} {held:>10} {blocks:>10}  {}", name(row))?;
+        columns.row(out, [share, bytes(row.bytes), short_count(row.blocks), name(row)])?;
     }
     match found.len().saturating_sub(rows) {
         0 => Ok(()),

@@ -8,6 +8,7 @@ use heaptide_analysis::views::aggregate::Functions;
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
 use crate::shared::quantity::{amount, bytes, counted, percent};
+use crate::text::columns::{Columns, last, right};
 
 /// Characters a function's name may have.
 const NAME: usize = 58;
@@ -72,37 +73,28 @@ pub(crate) fn section(
     }
     let whole = measure.of(&process.totals);
     let functions = &charges.functions;
-    writeln!(
-        out,
-        "  {:>6} {:>10} {:>10}  function and callers",
-        "share",
-        measure.heading(),
-        second.heading()
-    )?;
+    let columns = Columns([
+        right(6, "share"),
+        right(10, measure.heading()),
+        right(10, second.heading()),
+        last("function and callers"),
+    ]);
+    columns.heading(out)?;
     for hotspot in found.iter().take(rows) {
         let value = measure.of(&hotspot.measures);
         let of_second = amount(second, second.of(&hotspot.measures));
         let share = percent(value, whole);
         let value = amount(measure, value);
-        writeln!(
-            out,
-            "  {share:>6} {value:>10} {of_second:>10}  {}",
-            title(process, functions, hotspot)
-        )?;
+        columns.row(out, [share, value, of_second, title(process, functions, hotspot)])?;
         callers(out, process, functions, hotspot, measure)?;
     }
     if found.len() > rows {
         let rest = found[rows..].iter().map(|h| measure.of(&h.measures));
         let rest = rest.fold(0, |a, b| measure.combine().of(a, b));
         let others = found.len() - rows;
-        let share = percent(rest, whole);
-        let value = amount(measure, rest);
-        writeln!(
-            out,
-            "  {share:>6} {value:>10} {:>10}  {}",
-            "",
-            counted(others as u64, "other function")
-        )?;
+        let others = counted(others as u64, "other function");
+        let cells = [percent(rest, whole), amount(measure, rest), String::new(), others];
+        columns.row(out, cells)?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::shared::names::printable;
 use crate::shared::quantity::{amount, bytes, counted, percent, short_count};
 use crate::shared::views::HistogramView;
 use crate::text::annotations;
+use crate::text::columns::{Columns, last, right};
 use crate::text::histogram;
 
 /// Rows unless another number is asked for.
@@ -166,11 +167,17 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
         "{} by thread: threads with one name that never overlap share a row\n",
         measure.name()
     )?;
-    writeln!(
-        out,
-        "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  name",
-        "share", "threads", "allocs", "allocated", "at peak", "live", "frees here"
-    )?;
+    let columns = Columns([
+        right(7, "share"),
+        right(7, "threads"),
+        right(10, "allocs"),
+        right(10, "allocated"),
+        right(10, "at peak"),
+        right(10, "live"),
+        right(10, "frees here"),
+        last("name"),
+    ]);
+    columns.heading(out)?;
     let mut lanes: Vec<_> = process.tables.lanes.iter().collect();
     lanes.sort_by_key(|lane| Reverse(measure.of(&lane.measures)));
     let whole = measure.of(&process.totals);
@@ -181,18 +188,17 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
             Mode::Counters => "-".to_owned(),
             Mode::Stacks | Mode::Scopes => bytes(m.at_peak_bytes),
         };
-        writeln!(
-            out,
-            "  {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}  {}",
+        let cells = [
             percent(measure.of(m), whole),
-            lane.threads,
+            lane.threads.to_string(),
             short_count(m.allocations),
             bytes(m.usable_bytes),
             at_peak,
             bytes(m.live_bytes),
             short_count(m.frees_here),
-            printable(&lane.name)
-        )?;
+            printable(&lane.name).into_owned(),
+        ];
+        columns.row(out, cells)?;
     }
     more(out, lanes.len(), rows)
 }

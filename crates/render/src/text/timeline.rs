@@ -15,6 +15,7 @@ use crate::shared::quantity::{bytes, counted, duration, short_count};
 use crate::shared::views::Moment;
 use crate::text::chart;
 use crate::text::chart::Piece;
+use crate::text::columns::{Columns, last, right};
 
 /// Characters of the numbers beside a chart.
 const LABEL: usize = 9;
@@ -260,20 +261,27 @@ pub fn write_site(
     for line in chart::lanes(pieces, columns) {
         writeln!(out, "{:>LABEL$}   {line}", "known")?;
     }
-    let heads = ["snapshot", "time", "live", "blocks", "allocs"];
-    let [number, time, live, blocks, allocations] = heads;
-    writeln!(out, "\n  {number:>8} {time:>10} {live:>10} {blocks:>9} {allocations:>9}  name")?;
+    let columns = Columns([
+        right(8, "snapshot"),
+        right(10, "time"),
+        right(10, "live"),
+        right(9, "blocks"),
+        right(9, "allocs"),
+        last("name"),
+    ]);
+    writeln!(out)?;
+    columns.heading(out)?;
     for m in moments {
         let number = m.snapshot.map_or("end".to_owned(), |number| number.to_string());
-        let line = format!(
-            "  {number:>8} {:>10} {:>10} {:>9} {:>9}  {}",
+        let cells = [
+            number,
             duration(m.time_ns),
             bytes(m.live_bytes),
             short_count(m.live_blocks),
             short_count(m.allocations),
-            elide_middle(&m.name, NAME)
-        );
-        writeln!(out, "{}", line.trim_end())?;
+            elide_middle(&m.name, NAME),
+        ];
+        columns.short_row(out, cells)?;
     }
     Ok(())
 }
