@@ -8,6 +8,11 @@ impl OptionalIndex {
     /// No index.
     pub const NONE: OptionalIndex = OptionalIndex(0);
 
+    /// This index. The largest number is no index.
+    pub const fn from_index(index: u32) -> OptionalIndex {
+        OptionalIndex(index.wrapping_add(1))
+    }
+
     /// The index whose slot this is; see [`OptionalIndex::slot`].
     pub const fn from_slot(slot: u32) -> OptionalIndex {
         OptionalIndex(slot)

@@ -1,47 +1,52 @@
-//! A sparse array of numbers. Its indices are the ids of a profile's records, which are places in
+//! A sparse array of indices. It is indexed by the ids of a profile's records, which are places in
 //! the file: large, and close together within an extent.
 
-/// Ids whose numbers are kept together.
-const PAGE: usize = 64;
+use super::optional_index::OptionalIndex;
 
-/// A number for each id; 0 where none was set. It takes memory for ids near those that were set,
-/// and a 64th of a word for each id up to the largest.
+/// Ids whose indices are kept together.
+const PAGE_IDS: usize = 64;
+
+/// An index for each id, or none. It takes memory for ids near those that were set, and a 64th of a
+/// word for each id up to the largest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SparseArray {
-    /// By page of ids: index plus one into `pages`, or 0.
-    directory: Vec<u32>,
-    pages: Vec<[u32; PAGE]>,
+    /// By page of ids, its place in `pages`.
+    directory: Vec<OptionalIndex>,
+    pages: Vec<[OptionalIndex; PAGE_IDS]>,
 }
 
 impl SparseArray {
-    pub(crate) fn set(&mut self, id: u32, number: u32) {
-        let (page, place) = (id as usize / PAGE, id as usize % PAGE);
+    pub(crate) fn set(&mut self, id: u32, index: OptionalIndex) {
+        let (page, place) = (id as usize / PAGE_IDS, id as usize % PAGE_IDS);
         if self.directory.len() <= page {
-            self.directory.resize(page + 1, 0);
+            self.directory.resize(page + 1, OptionalIndex::NONE);
         }
-        if self.directory[page] == 0 {
-            self.pages.push([0; PAGE]);
-            self.directory[page] = self.pages.len() as u32;
-        }
-        self.pages[self.directory[page] as usize - 1][place] = number;
+        let at = self.directory[page].get().unwrap_or_else(|| {
+            let at = self.pages.len() as u32;
+            self.pages.push([OptionalIndex::NONE; PAGE_IDS]);
+            self.directory[page] = OptionalIndex::from_index(at);
+            at
+        });
+        self.pages[at as usize][place] = index;
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: u32) -> u32 {
-        let page = self.directory.get(id as usize / PAGE).copied().unwrap_or(0);
-        let page = self.pages.get((page as usize).wrapping_sub(1));
-        page.map_or(0, |page| page[id as usize % PAGE])
+    pub(crate) fn get(&self, id: u32) -> OptionalIndex {
+        let page = self.directory.get(id as usize / PAGE_IDS).and_then(|page| page.get());
+        let page = page.and_then(|page| self.pages.get(page as usize));
+        page.map_or(OptionalIndex::NONE, |page| page[id as usize % PAGE_IDS])
     }
 
-    /// Changes every number that is not 0.
-    pub(crate) fn change(&mut self, mut new: impl FnMut(u32) -> u32) {
-        let numbers = self.pages.iter_mut().flatten().filter(|number| **number != 0);
-        numbers.for_each(|number| *number = new(*number));
+    /// Changes every index that was set.
+    pub(crate) fn change(&mut self, mut new: impl FnMut(OptionalIndex) -> OptionalIndex) {
+        for index in self.pages.iter_mut().flatten().filter(|index| !index.is_none()) {
+            *index = new(*index);
+        }
     }
 
-    /// The numbers that are not 0.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.pages.iter().flatten().copied().filter(|&number| number != 0)
+    /// The indices that were set.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = OptionalIndex> {
+        self.pages.iter().flatten().copied().filter(|index| !index.is_none())
     }
 }
 
@@ -50,14 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_by_id() {
+    fn indices_are_found_by_id() {
         let mut by_id = SparseArray::default();
-        for (id, number) in [(70, 1), (71, 2), (1 << 26, 3), (70, 4)] {
-            by_id.set(id, number);
+        for (id, index) in [(70, 0), (71, 1), (1 << 26, 2), (70, 3)] {
+            by_id.set(id, OptionalIndex::from_index(index));
         }
-        by_id.change(|number| number * 2);
-        let found = [0, 69, 70, 71, 1 << 26, u32::MAX].map(|id| by_id.get(id));
-        assert_eq!(found, [0, 0, 8, 4, 6, 0]);
-        assert_eq!(by_id.numbers().collect::<Vec<_>>(), [8, 4, 6]);
+        by_id.change(|index| OptionalIndex::from_slot(2 * index.slot() as u32));
+        let found = [0, 69, 70, 71, 1 << 26, u32::MAX].map(|id| by_id.get(id).get());
+        assert_eq!(found, [None, None, Some(7), Some(3), Some(5), None]);
+        let indices: Vec<_> = by_id.indices().filter_map(OptionalIndex::get).collect();
+        assert_eq!(indices, [7, 3, 5]);
     }
 }

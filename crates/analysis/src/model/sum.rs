@@ -14,14 +14,14 @@ pub struct Sum {
 
 impl Sum {
     /// The sum over sites.
-    pub fn over<'a>(sites: impl IntoIterator<Item = &'a Site>) -> Measures {
+    pub fn over<'a, S: 'a>(sites: impl IntoIterator<Item = &'a Site<S>>) -> Measures {
         let mut sum = Sum::default();
         sites.into_iter().for_each(|site| sum.add(site));
         sum.total()
     }
 
     /// Adds a site.
-    pub fn add(&mut self, site: &Site) {
+    pub fn add<S>(&mut self, site: &Site<S>) {
         let Site { kind, moved, ref measures, .. } = *site;
         match kind {
             SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
@@ -59,7 +59,7 @@ impl Sum {
     }
 }
 
-impl Site {
+impl<S> Site<S> {
     /// Whether all its blocks came by labelling, so that its requests are what labels say.
     pub(crate) fn is_only_labelled(&self) -> bool {
         self.moved.blocks > 0 && self.moved.blocks >= self.measures.allocations

@@ -30,11 +30,12 @@ pub struct Tables {
     pub histogram: Vec<SizeClass>,
 }
 
-/// The counters of one stack, scope path, label and lane.
+/// The counters of one stack, scope path, label and lane. While tables are built, its stack is
+/// known by another type `S`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Site {
+pub struct Site<S = StackId> {
     /// The stack's innermost frame.
-    pub stack: StackId,
+    pub stack: S,
     /// The scope path.
     pub scope: ScopeId,
     /// The label, or the pool.
@@ -202,4 +203,21 @@ pub struct SizeClass {
     pub usable: u64,
     /// Freed blocks whose usable size is in it.
     pub freed: u64,
+}
+
+impl<S> Site<S> {
+    /// The site with this stack.
+    pub(crate) fn with_stack<T>(self, stack: impl FnOnce(S) -> T) -> Site<T> {
+        Site {
+            stack: stack(self.stack),
+            scope: self.scope,
+            label: self.label,
+            lane: self.lane,
+            size: self.size,
+            kind: self.kind,
+            measures: self.measures,
+            moved: self.moved,
+            lent_bytes: self.lent_bytes,
+        }
+    }
 }

@@ -6,6 +6,7 @@ use heaptide_format::TraceStart;
 use rustc_hash::FxHashMap;
 
 use super::ids::{LaneId, ScopeId, StackId};
+use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 
 /// An extent of events as it was when the profile was read.
@@ -40,11 +41,13 @@ pub struct Trace {
     pub(crate) running: bool,
     /// The extents as they were then.
     pub(crate) extents: Vec<EventExtent>,
-    /// Index plus one of a site.
+    /// Index of a site.
     pub(crate) sites: SparseArray,
-    /// Index plus one of the lane that counts what happens at a site.
+    /// Index of the lane that counts what happens at a site.
     pub(crate) owners: SparseArray,
+    /// A scope, by the slot of its index: scope 0 is none.
     pub(crate) scopes: SparseArray,
+    /// A stack, likewise.
     pub(crate) stacks: SparseArray,
     pub(crate) lanes: FxHashMap<u32, LaneId>,
 }
@@ -53,21 +56,21 @@ impl Trace {
     /// Index into the sites of the process; none of a site that is not there any more.
     #[inline]
     pub(crate) fn site(&self, id: u32) -> Option<u32> {
-        self.sites.get(id).checked_sub(1)
+        self.sites.get(id).get()
     }
 
     /// Whether a lane counts what happens at a site.
     #[inline]
     pub(crate) fn is_counted_by(&self, lane: u32, site: u32) -> bool {
-        self.owners.get(site) == lane.wrapping_add(1)
+        self.owners.get(site) == OptionalIndex::from_index(lane)
     }
 
     pub(crate) fn scope(&self, id: u32) -> ScopeId {
-        ScopeId(self.scopes.get(id))
+        ScopeId(self.scopes.get(id).slot() as u32)
     }
 
     pub(crate) fn stack(&self, id: u32) -> StackId {
-        StackId(self.stacks.get(id))
+        StackId(self.stacks.get(id).slot() as u32)
     }
 
     pub(crate) fn lane(&self, index: u32) -> Option<LaneId> {
@@ -76,17 +79,20 @@ impl Trace {
 
     /// Sites have new indices; none for what is left out.
     pub(crate) fn move_sites(&mut self, new: impl Fn(u32) -> Option<u32>) {
-        self.sites.change(|index| new(index - 1).map_or(0, |index| index + 1));
+        self.sites.change(|index| {
+            let new = index.get().and_then(&new);
+            new.map_or(OptionalIndex::NONE, OptionalIndex::from_index)
+        });
     }
 
     /// Scopes have new ids.
     pub(crate) fn move_scopes(&mut self, new: impl Fn(ScopeId) -> ScopeId) {
-        self.scopes.change(|id| new(ScopeId(id)).0);
+        self.scopes.change(|id| OptionalIndex::from_slot(new(ScopeId(id.slot() as u32)).0));
     }
 
     /// Stacks have new ids.
     pub(crate) fn move_stacks(&mut self, new: impl Fn(StackId) -> StackId) {
-        self.stacks.change(|id| new(StackId(id)).0);
+        self.stacks.change(|id| OptionalIndex::from_slot(new(StackId(id.slot() as u32)).0));
     }
 
     /// Lanes have new ids.
@@ -96,6 +102,6 @@ impl Trace {
 
     /// The stacks that frees may have.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = StackId> {
-        self.stacks.numbers().map(StackId)
+        self.stacks.indices().map(|id| StackId(id.slot() as u32))
     }
 }

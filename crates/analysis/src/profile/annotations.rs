@@ -73,7 +73,6 @@ pub struct Named {
 
 /// The way from ids in the file to [`Named`] and to keys.
 pub(crate) struct Ids {
-    /// Indices plus one.
     names: SparseArray,
     scopes: SparseArray,
     keys: SparseArray,
@@ -84,18 +83,18 @@ impl Ids {
     /// The key of a site; none if it has none, or one that is not there.
     pub(crate) fn key(&self, site_key: u32) -> Option<&format::Key> {
         let id = site_key & !(format::KEY_BIT | format::KEY_LABELLED);
-        let index = self.keys.get(id).checked_sub(1)?;
+        let index = self.keys.get(id).get()?;
         self.key_records.get(index as usize)
     }
 
     /// Index of a scope.
     pub(crate) fn scope(&self, id: u32) -> OptionalIndex {
-        OptionalIndex::from_slot(self.scopes.get(id))
+        self.scopes.get(id)
     }
 
     /// Index of a name.
     pub(crate) fn name(&self, id: u32) -> OptionalIndex {
-        OptionalIndex::from_slot(self.names.get(id))
+        self.names.get(id)
     }
 }
 
@@ -116,11 +115,13 @@ pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Name
             _ => texts.get(u32::try_from(name.value).unwrap_or(0)),
         };
         named.names.push(Name { attribute, value });
-        ids.names.set((offset / format::NAME_GRANULE) as u32, named.names.len() as u32);
+        let index = OptionalIndex::from_slot(named.names.len() as u32);
+        ids.names.set((offset / format::NAME_GRANULE) as u32, index);
     }
     for (_, key, offset) in walk.records::<format::Key>(Kind::Keys) {
         ids.key_records.push(key);
-        ids.keys.set((offset / format::KEY_GRANULE) as u32, ids.key_records.len() as u32);
+        let index = OptionalIndex::from_slot(ids.key_records.len() as u32);
+        ids.keys.set((offset / format::KEY_GRANULE) as u32, index);
     }
     named.scopes = scopes(walk, &mut ids);
     named.windows = walk
@@ -145,20 +146,21 @@ fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
         let id = (offset / format::KEY_GRANULE) as u32;
         raw.push(scope);
         raw_ids.push(id);
-        ids.scopes.set(id, raw.len() as u32);
+        ids.scopes.set(id, OptionalIndex::from_slot(raw.len() as u32));
     }
-    let parents: Vec<u32> = raw.iter().map(|scope| ids.scopes.get(scope.parent)).collect();
-    let mut position = vec![0u32; raw.len() + 1];
+    let parents: Vec<u32> =
+        raw.iter().map(|scope| ids.scopes.get(scope.parent).slot() as u32).collect();
+    let mut position = vec![OptionalIndex::NONE; raw.len() + 1];
     let mut scopes = Vec::with_capacity(raw.len());
     for (index, parent) in parents_first(&parents) {
         let counters = raw[index as usize];
         let id = raw_ids[index as usize];
         let name = ids.name(counters.name);
-        let parent = OptionalIndex::from_slot(position[parent as usize]);
+        let parent = position[parent as usize];
         scopes.push(Scope { id, parent, name, counters });
-        position[index as usize + 1] = scopes.len() as u32;
+        position[index as usize + 1] = OptionalIndex::from_slot(scopes.len() as u32);
     }
-    ids.scopes.change(|index| position[index as usize]);
+    ids.scopes.change(|index| position[index.slot()]);
     scopes
 }
 

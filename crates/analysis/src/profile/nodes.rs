@@ -14,7 +14,7 @@ use crate::collections::sparse_array::SparseArray;
 pub(super) struct Nodes {
     pub(super) nodes: Vec<Node>,
     pub(super) places: Vec<Place>,
-    /// Index into `nodes` plus one.
+    /// Index into `nodes`.
     pub(super) by_id: SparseArray,
 }
 
@@ -26,9 +26,10 @@ impl Nodes {
         for (_, node, offset) in walk.records::<format::Node>(Kind::Nodes) {
             keys.push((node.key, node.flags));
             parents.push(node.parent);
-            by_id.set((offset / format::NODE_GRANULE) as u32, keys.len() as u32);
+            let index = OptionalIndex::from_slot(keys.len() as u32);
+            by_id.set((offset / format::NODE_GRANULE) as u32, index);
         }
-        parents.iter_mut().for_each(|parent| *parent = by_id.get(*parent));
+        parents.iter_mut().for_each(|parent| *parent = by_id.get(*parent).slot() as u32);
         let mut places = Places::default();
         let mut nodes = Vec::with_capacity(keys.len());
         if parents.iter().zip(0..).all(|(&parent, index)| parent <= index) {
@@ -39,15 +40,15 @@ impl Nodes {
             nodes.extend(parents.iter().zip(keys.iter().map(place)).map(node));
             return Nodes { nodes, places: places.list, by_id };
         }
-        // index in the file plus one → index in `nodes` plus one
-        let mut position = vec![0u32; keys.len() + 1];
+        // By slot of the index in the file, the index in `nodes`.
+        let mut position = vec![OptionalIndex::NONE; keys.len() + 1];
         for (index, parent) in parents_first(&parents) {
             let place = places.id(place(keys[index as usize], modules, by_index));
-            let parent = OptionalIndex::from_slot(position[parent as usize]);
+            let parent = position[parent as usize];
             nodes.push(Node { parent, place });
-            position[index as usize + 1] = nodes.len() as u32;
+            position[index as usize + 1] = OptionalIndex::from_slot(nodes.len() as u32);
         }
-        by_id.change(|index| position[index as usize]);
+        by_id.change(|index| position[index.slot()]);
         Nodes { nodes, places: places.list, by_id }
     }
 }

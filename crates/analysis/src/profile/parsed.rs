@@ -40,7 +40,7 @@ pub struct Profile {
     pub named: Named,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
-    /// Indices of nodes plus one by their id, where frees have stacks.
+    /// Indices of nodes by their id, where frees have stacks.
     pub(crate) node_ids: Option<SparseArray>,
     /// Extents of events, which are not read with the rest.
     pub(crate) events: Vec<EventExtent>,

@@ -112,7 +112,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         (named, sites)
     });
     for (site, id) in sites.iter_mut().zip(node_ids) {
-        site.node = OptionalIndex::from_slot(tree.by_id.get(id));
+        site.node = tree.by_id.get(id);
     }
     let mut timeline: Vec<_> =
         walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();

@@ -18,7 +18,7 @@ fn identity(name: &Name) -> Identity {
     (name.attribute.as_ptr(), name.value.as_ptr())
 }
 
-/// The scope tree over all lanes, and the scope of each path by its index plus one.
+/// The scope tree over all lanes, and the scope of each path by the slot of its index.
 pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
     let nameless = Name { attribute: Arc::from(""), value: Arc::from("") };
     let lost = Name { attribute: Arc::from("region"), value: Arc::from("[name lost]") };
@@ -74,7 +74,7 @@ fn scope(parent: ScopeId, name: &Name) -> Scope {
     }
 }
 
-/// The labels and pools that sites have, and the label of each name by its index plus one.
+/// The labels and pools that sites have, and the label of each name by the slot of its index.
 pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
     let names = &profile.named.names;
     let mut of_name = vec![None; names.len() + 1];

@@ -3,7 +3,8 @@
 pub(crate) mod annotation_tables;
 pub(crate) mod ending;
 pub(crate) mod process;
-pub(crate) mod reconcile;
+pub(crate) mod raw_site;
+mod reconcile;
 pub(crate) mod site_table;
 pub(crate) mod trace;
 pub(crate) mod unrecorded;

@@ -7,6 +7,7 @@ use heaptide_format as format;
 
 use super::annotation_tables;
 use super::ending::Ending;
+use super::raw_site::RawSite;
 use super::reconcile;
 use super::site_table::{self, SiteTable};
 use super::trace::{self, Became};
@@ -14,7 +15,8 @@ use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
     Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures, Mode, Module, ModuleId,
-    Process, Rank, Sample, SizeClass, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
+    Process, Rank, Sample, Site, SizeClass, StackId, StackNode, Sum, Tables, TimeTables,
+    UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, Profile};
@@ -35,8 +37,9 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     };
     let ((frames, stacks, stack_of_node), table) =
         threads::both(stacks, || SiteTable::of(&profile, &of));
-    let SiteTable { mut lanes, mut sites, ids, of_site } = table;
-    sites.iter_mut().for_each(|site| site.stack = stack_of_node[site.stack.0 as usize]);
+    let SiteTable { mut lanes, sites, ids, of_site } = table;
+    let resolved = |site: RawSite| site.with_stack(|node| stack_of_node[node.slot()]);
+    let mut sites: Vec<Site> = sites.into_iter().map(resolved).collect();
     let mut totals = Sum::default();
     sites.iter().for_each(|site| totals.add(site));
     let mut totals = totals.total();
@@ -280,7 +283,7 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
 fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
     let mut tree = Trie::with_room(profile.nodes.len());
     let mut of_node = Vec::with_capacity(profile.nodes.len() + 1);
-    of_node.push(StackId(0)); // by node plus one; 0 has no stack
+    of_node.push(StackId(0)); // by slot of the node; none has no stack
     for node in &profile.nodes {
         let (first, end) = frames_of_place[node.place as usize];
         let caller = of_node[node.parent.slot()].0;

@@ -11,7 +11,8 @@ use std::cmp::{Ordering, Reverse};
 
 use heaptide_format::{SIZE_CLASSES, size_class};
 
-use crate::model::{LaneId, Measures, ScopeId, Site, SiteKind};
+use super::raw_site::RawSite;
+use crate::model::{LaneId, Measures, ScopeId, SiteKind};
 
 /// Changes a histogram so that it counts `blocks`. `lacking` are the bytes of the blocks that it
 /// lacks, below zero those of the blocks that it has too many; `average` is a size to take where
@@ -39,11 +40,11 @@ pub(crate) fn classes(classes: &mut [u64; SIZE_CLASSES], blocks: u64, lacking: i
 }
 
 /// Has chunks of pools lend as many bytes as blocks of pools have.
-pub(crate) fn lent(sites: &mut [Site]) {
+pub(crate) fn lent(sites: &mut [RawSite]) {
     let bytes =
-        |site: &Site| (site.kind == SiteKind::PoolBlock).then_some(site.measures.live_bytes);
+        |site: &RawSite| (site.kind == SiteKind::PoolBlock).then_some(site.measures.live_bytes);
     let of_blocks = sites.iter().filter_map(bytes).fold(0, u64::saturating_add);
-    let mut chunks: Vec<&mut Site> =
+    let mut chunks: Vec<&mut RawSite> =
         sites.iter_mut().filter(|site| site.kind == SiteKind::PoolChunk).collect();
     let lent = chunks.iter().fold(0u64, |sum, chunk| sum.saturating_add(chunk.lent_bytes));
     let (mut more, mut less) = (of_blocks.saturating_sub(lent), lent.saturating_sub(of_blocks));

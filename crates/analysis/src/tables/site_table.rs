@@ -3,24 +3,25 @@
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
+use super::raw_site::RawSite;
 use super::reconcile::{self, FreedHere};
-use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, StackId, Sum};
+use crate::collections::optional_index::OptionalIndex;
+use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, Sum};
 use crate::profile::parsed;
 use crate::profile::parsed::Profile;
 use crate::text;
 
 /// What the ids of a profile's sites have become.
 pub(crate) struct Dimensions<'a> {
-    /// By index of the scope path plus one.
+    /// By slot of the index of the scope path.
     pub(crate) scope_of_path: &'a [ScopeId],
-    /// By index of the name plus one.
+    /// By slot of the index of the name.
     pub(crate) label_of_name: &'a [Option<LabelId>],
 }
 
 /// Sites and lanes as they are put together.
 pub(crate) struct SiteTable {
-    /// Each with the index of its node plus one in the place of its stack, which is not known yet.
-    pub(crate) sites: Vec<Site>,
+    pub(crate) sites: Vec<RawSite>,
     pub(crate) lanes: Vec<Lane>,
     /// Lanes by their index in the file.
     pub(crate) ids: FxHashMap<u32, LaneId>,
@@ -82,7 +83,7 @@ impl SiteTable {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
             }
             self.sites.push(Site {
-                stack: StackId(site.node.slot() as u32),
+                stack: site.node,
                 scope: of.scope_of_path[site.scope.slot()],
                 label: of.label_of_name[site.label.slot()],
                 lane,
@@ -100,7 +101,7 @@ impl SiteTable {
     fn add_frees_here(&mut self, profile: &Profile, of: &Dimensions) {
         let mut rows: FxHashMap<(LaneId, ScopeId), usize> = FxHashMap::default();
         for (site, index) in self.sites.iter().zip(0..) {
-            let plain = site.stack == StackId(0) && site.label.is_none();
+            let plain = site.stack.is_none() && site.label.is_none();
             if plain && site.kind == SiteKind::Heap {
                 rows.entry((site.lane, site.scope)).or_insert(index);
             }
@@ -205,13 +206,13 @@ impl SiteTable {
     }
 }
 
-fn says_something(site: &Site) -> bool {
+fn says_something(site: &RawSite) -> bool {
     site.measures != Measures::default()
 }
 
-fn row(lane: LaneId, measures: Measures) -> Site {
-    Site {
-        stack: StackId(0),
+fn row(lane: LaneId, measures: Measures) -> RawSite {
+    RawSite {
+        stack: OptionalIndex::NONE,
         scope: ScopeId(0),
         label: None,
         lane,

@@ -5,6 +5,7 @@ use std::path::Path;
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
 
+use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::files::file_names;
 use crate::model::{LaneId, ScopeId, StackId, Trace};
@@ -14,9 +15,9 @@ use crate::profile::parsed::Profile;
 pub(crate) struct Became<'a> {
     /// Index of each site.
     pub(crate) sites: &'a [Option<u32>],
-    /// By index of the scope path plus one.
+    /// By slot of the index of the scope path.
     pub(crate) scopes: &'a [ScopeId],
-    /// By index of the node plus one.
+    /// By slot of the index of the node.
     pub(crate) stacks: &'a [StackId],
     pub(crate) lanes: &'a FxHashMap<u32, LaneId>,
 }
@@ -49,15 +50,17 @@ pub(crate) fn trace(
         lanes: became.lanes.clone(),
     };
     for (site, index) in profile.sites.iter().zip(became.sites) {
-        index.iter().for_each(|index| trace.sites.set(site.id, index + 1));
-        trace.owners.set(site.id, site.owner.wrapping_add(1));
+        if let Some(index) = *index {
+            trace.sites.set(site.id, OptionalIndex::from_index(index));
+        }
+        trace.owners.set(site.id, OptionalIndex::from_index(site.owner));
     }
     for (path, scope) in profile.named.scopes.iter().zip(&became.scopes[1..]) {
-        trace.scopes.set(path.id, scope.0);
+        trace.scopes.set(path.id, OptionalIndex::from_slot(scope.0));
     }
     if let Some(nodes) = &profile.node_ids {
         trace.stacks = nodes.clone();
-        trace.stacks.change(|node| became.stacks[node as usize].0);
+        trace.stacks.change(|node| OptionalIndex::from_slot(became.stacks[node.slot()].0));
     }
     Some(trace)
 }

@@ -9,8 +9,8 @@ use crate::model::{Measures, Process, Site, SiteKind};
 /// What the events of a process add up to.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// By index into [`crate::model::Tables::sites`]: allocations, frees, reallocations, failures, temporary
-    /// blocks, bytes, the largest request, and what is live.
+    /// By index into [`crate::model::Tables::sites`]: allocations, frees, reallocations, failures,
+    /// temporary blocks, bytes, the largest request, and what is live.
     pub sites: Vec<Measures>,
     /// Most bytes live at once.
     pub peak_bytes: u64,
