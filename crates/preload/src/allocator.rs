@@ -58,7 +58,7 @@ pub fn headers_are_trusted() -> bool {
 #[inline(always)]
 pub fn usable_of_small(block: Address) -> Option<u64> {
     // SAFETY: a live block of glibc's, which has a header there.
-    let size = unsafe { *(block as *const u64).sub(1) };
+    let size = unsafe { *(block as *const u64).wrapping_sub(1) };
     (size & 2 == 0).then_some((size & !7).wrapping_sub(8))
 }
 
@@ -71,7 +71,7 @@ fn trusted_header(block: Address) -> Option<u64> {
         return None;
     }
     // SAFETY: a live block of glibc's, which has a header there.
-    let size = unsafe { *(block as *const u64).sub(1) };
+    let size = unsafe { *(block as *const u64).wrapping_sub(1) };
     Some((size & !7).wrapping_sub(8 + ((size & 2) << 2)))
 }
 
@@ -95,7 +95,7 @@ fn usable_by_call(block: Address) -> u64 {
     let asked = call_real!(REAL_USABLE, (block), 0) as u64;
     if HEADERS.load(Relaxed) == Headers::Checking as u32 {
         // SAFETY: glibc's allocator, which has a header there.
-        let size = unsafe { *(block as *const u64).sub(1) };
+        let size = unsafe { *(block as *const u64).wrapping_sub(1) };
         if (size & !7).wrapping_sub(8 + ((size & 2) << 2)) != asked {
             HEADERS.store(Headers::Refused as u32, Relaxed);
         } else if AGREED.fetch_add(1, Relaxed) >= AGREEMENTS {

@@ -184,7 +184,7 @@ fn write_extents(fd: Fd, base: *const u8, end: u64) -> Result<(), Errno> {
     let (mut at, mut whole) = (PAGE, 0);
     while at < end {
         // SAFETY: below `file_end`, on a page's start; zeros are a header too.
-        let extent = unsafe { *(base.add(at as usize) as *const ExtentHeader) };
+        let extent = unsafe { *(base.wrapping_add(at as usize) as *const ExtentHeader) };
         if extent.magic != EXTENT_MAGIC {
             at += PAGE;
             continue;
@@ -212,7 +212,7 @@ fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
     while at < end {
         let length = (end - at).min(PIECE) as usize;
         // SAFETY: below `file_end`.
-        let piece = unsafe { core::slice::from_raw_parts(base.add(at as usize), length) };
+        let piece = unsafe { core::slice::from_raw_parts(base.wrapping_add(at as usize), length) };
         match kernel::write_at(fd, piece, at)? {
             0 => return Err(kernel::EFBIG),
             n => at += n as u64,

@@ -111,7 +111,7 @@ impl List {
     fn place(&self, number: u32) -> *mut Region {
         let (piece, place) = (number as usize / PER_PIECE, number as usize % PER_PIECE);
         // SAFETY: a number that `add` gave: its piece is mapped.
-        unsafe { (*self.pieces.add(piece)).add(place) }
+        unsafe { (*self.pieces.wrapping_add(piece)).add(place) }
     }
 
     /// A region by number.
@@ -157,7 +157,7 @@ impl List {
             return false;
         }
         // SAFETY: within the table of pieces, which is borrowed with the list.
-        let slot = unsafe { &mut *self.pieces.add(piece) };
+        let slot = unsafe { &mut *self.pieces.wrapping_add(piece) };
         if slot.is_null() {
             let piece = memory::take(PER_PIECE * size_of::<Region>(), InChild::Nothing);
             *slot = piece as *mut Region;

@@ -106,7 +106,7 @@ fn changed(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same)
 fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
     // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a
     // time.
-    unsafe { &mut *lane.memos.add(memo::place(at, MEMOS)) }
+    unsafe { &mut *lane.memos.wrapping_add(memo::place(at, MEMOS)) }
 }
 
 /// The node of a stack whose inner end is remembered.
@@ -328,8 +328,7 @@ struct Tree<'a> {
 impl Tree<'_> {
     fn slot(&self, parent: u32, key: u64) -> *mut [u64; 2] {
         let mixed = (key ^ (parent as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // SAFETY: masked to RECALL entries, which the lane has.
-        unsafe { self.lane.recall.add(mixed as usize >> 32 & (RECALL - 1)) }
+        self.lane.recall.wrapping_add(mixed as usize >> 32 & (RECALL - 1))
     }
 }
 

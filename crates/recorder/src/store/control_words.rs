@@ -10,7 +10,9 @@ use heaptide_format::shared::FileHeader;
 #[inline(always)]
 pub fn words(header: &FileHeader) -> &AtomicU64 {
     // SAFETY: `control` is 8-aligned and the bytes follow it; all are atomic.
-    unsafe { &*core::ptr::from_ref(header).byte_add(offset_of!(FileHeader, control)).cast() }
+    unsafe {
+        &*core::ptr::from_ref(header).wrapping_byte_add(offset_of!(FileHeader, control)).cast()
+    }
 }
 
 const _: () = assert!(offset_of!(FileHeader, control).is_multiple_of(8));

@@ -105,7 +105,10 @@ impl StringId {
         let length = self.record().length as usize;
         // SAFETY: that many bytes follow the header, and stay as they are.
         unsafe {
-            core::slice::from_raw_parts(self.address().add(size_of::<StringHeader>()), length)
+            core::slice::from_raw_parts(
+                self.address().wrapping_add(size_of::<StringHeader>()),
+                length,
+            )
         }
     }
 }

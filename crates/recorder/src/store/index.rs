@@ -23,9 +23,8 @@ impl<const WORDS: usize> Index<WORDS> {
         }
         let mut i = (hash >> 32) as usize;
         loop {
+            let entry = self.entries.wrapping_add(i & (self.capacity - 1));
             // SAFETY: masked to the capacity; an entry is free before the table is full.
-            let entry = unsafe { self.entries.add(i & (self.capacity - 1)) };
-            // SAFETY: as above.
             let (known, number) = unsafe { *entry };
             if known == key || number == 0 {
                 return entry;
@@ -67,7 +66,7 @@ impl<const WORDS: usize> Index<WORDS> {
         self.capacity = capacity;
         for i in 0..old.capacity {
             // SAFETY: within the old table.
-            let (key, number) = unsafe { *old.entries.add(i) };
+            let (key, number) = unsafe { *old.entries.wrapping_add(i) };
             if number != 0 {
                 // SAFETY: `slot` gives an entry of the new table.
                 unsafe { *self.slot(key) = (key, number) };

@@ -244,7 +244,7 @@ impl Modules {
             unloaded: AtomicU32::new(0),
         };
         // SAFETY: an entry of the table beyond the count, which nobody reads.
-        unsafe { self.table.load(Relaxed).add(index).write(module) };
+        unsafe { self.table.load(Relaxed).wrapping_add(index).write(module) };
         self.count.store(index as u32 + 1, Release);
         true
     }

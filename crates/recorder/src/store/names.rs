@@ -112,7 +112,7 @@ pub fn id(name: u32) -> NameId {
         return id_made(name);
     }
     // SAFETY: the array has a word for every name there may be.
-    match unsafe { (*ids.add(name as usize)).load(Acquire) } {
+    match unsafe { (*ids.wrapping_add(name as usize)).load(Acquire) } {
         0 => id_made(name),
         id => NameId::new(id),
     }
@@ -201,7 +201,7 @@ fn slots() -> &'static [AtomicU64] {
 
 fn known(name: u32) -> &'static Known {
     // SAFETY: a place of the list that was filled before it was counted or put into the table.
-    unsafe { &*LIST.names.load(Acquire).add(name as usize) }
+    unsafe { &*LIST.names.load(Acquire).wrapping_add(name as usize) }
 }
 
 #[inline(always)]
@@ -271,7 +271,9 @@ fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> 
         Value::Number(number) => Value::Number(number),
     };
     // SAFETY: a place of the list that nobody reads yet.
-    unsafe { LIST.names.load(Relaxed).add(name as usize).write(Known { hash, attribute, value }) };
+    unsafe {
+        LIST.names.load(Relaxed).wrapping_add(name as usize).write(Known { hash, attribute, value })
+    };
     LIST.count.store(name, Release);
     insert(slots(), hash, name);
     Some(name)
@@ -345,7 +347,7 @@ fn id_made(name: u32) -> NameId {
         return NameId::NONE;
     };
     // SAFETY: the array has a word for every name there may be.
-    let slot = unsafe { &*ids.add(name as usize) };
+    let slot = unsafe { &*ids.wrapping_add(name as usize) };
     if slot.load(Acquire) == 0 {
         let id = record(&mut records, known(name));
         slot.store(id.number(), Release);

@@ -53,7 +53,7 @@ impl Table {
         let region = (block as usize >> REGION_BITS) & self.mask.load(Relaxed);
         let index = region * 2 + ((block as usize >> 3) & 1);
         // SAFETY: masked to the length of the first level, which is mapped while recording.
-        unsafe { &*self.root.load(Relaxed).add(index) }
+        unsafe { &*self.root.load(Relaxed).wrapping_add(index) }
     }
 
     /// The word of a block, if there is memory for it.
@@ -139,7 +139,7 @@ fn leaf(entry: u64, block: u64) -> Option<*mut AtomicU32> {
 fn word(leaf: *mut AtomicU32, block: u64) -> &'static AtomicU32 {
     let index = (block as usize >> 4) & (LEAF_WORDS - 1);
     // SAFETY: a leaf has LEAF_WORDS words and is never unmapped.
-    unsafe { &*leaf.add(index) }
+    unsafe { &*leaf.wrapping_add(index) }
 }
 
 #[cold]

@@ -69,7 +69,7 @@ fn first_object() -> *const LinkMap {
         return core::ptr::null();
     };
     // SAFETY: `struct r_debug` has the list's head as its second word.
-    unsafe { *debug.add(1) as *const LinkMap }
+    unsafe { *debug.wrapping_add(1) as *const LinkMap }
 }
 
 /// The file name of an object, without its directory.

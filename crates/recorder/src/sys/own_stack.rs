@@ -21,7 +21,7 @@ pub fn call<R>(work: impl FnOnce() -> R) -> Option<R> {
         return None;
     }
     // SAFETY: the end of fresh memory, which is used for nothing else.
-    let result = unsafe { call_at(memory.add(BYTES), work) };
+    let result = unsafe { call_at(memory.wrapping_add(BYTES), work) };
     // SAFETY: the work is done, and nothing refers to its stack.
     unsafe { kernel::unmap(memory, BYTES) };
     result
