@@ -68,40 +68,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("crates/render", &["shared", "text", "json", "export"]),
 ];
 
-/// Imports of a higher folder that exist today, like [`CYCLIC_IMPORTS`].
-const UPWARD_IMPORTS: &[(&str, &str)] = &[];
-
-/// Crates whose files import each other in cycles today. Crates are removed from the list, never
-/// added.
-const CYCLIC_CRATES: &[&str] = &[];
-
-/// Imports that close a cycle today: the importing and the imported file. An entry without such an
-/// import is a problem, so that the list can only become shorter.
-const CYCLIC_IMPORTS: &[(&str, &str)] = &[
-    // Types of arguments and results are defined beside their users, above the table of calls.
-    ("crates/heaptide/src/interface.rs", "crates/heaptide/src/figures.rs"),
-    ("crates/heaptide/src/interface.rs", "crates/heaptide/src/monitor.rs"),
-    ("crates/heaptide/src/interface.rs", "crates/heaptide/src/task.rs"),
-    ("crates/heaptide/src/monitor.rs", "crates/heaptide/src/lib.rs"),
-];
-
 /// All problems with the imports of the crates in these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
-    let rules = Rules {
-        layers: LAYERS,
-        upward: UPWARD_IMPORTS,
-        crates: CYCLIC_CRATES,
-        imports: CYCLIC_IMPORTS,
-    };
-    rules.check(texts)
+    Rules { layers: LAYERS }.check(texts)
 }
 
 /// What is declared about crates.
 struct Rules<'a> {
     layers: &'a [(&'a str, &'a [&'a str])],
-    upward: &'a [(&'a str, &'a str)],
-    crates: &'a [&'a str],
-    imports: &'a [(&'a str, &'a str)],
 }
 
 /// An import of one file by another, at a line of the first.
@@ -114,96 +88,70 @@ struct Import<'a> {
 impl Rules<'_> {
     fn check(&self, texts: &[Text]) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut found = BTreeSet::new();
         for (name, files) in crates(texts) {
             let sources = sources(&files);
             let imports = imports(&sources);
-            found.extend(imports.iter().map(|import| (import.from, import.to)));
             if let Some((_, order)) = self.layers.iter().find(|(of, _)| *of == name) {
-                problems.extend(self.upward(&sources, &imports, order));
+                problems.extend(upward(&sources, &imports, order));
             }
-            if !self.crates.contains(&name) {
-                problems.extend(self.cycles(&imports));
-            }
-        }
-        for (listed, name) in [(self.imports, "CYCLIC_IMPORTS"), (self.upward, "UPWARD_IMPORTS")] {
-            let gone = listed.iter().filter(|import| !found.contains(*import));
-            problems.extend(gone.map(|(from, to)| {
-                Problem::new(from, 0, format!("no longer imports {to}: remove it from {name}"))
-            }));
+            problems.extend(cycles(&imports));
         }
         problems
     }
+}
 
-    /// One problem for each shortest cycle without a listed import; the first of those that share a
-    /// file.
-    fn cycles(&self, imports: &[Import]) -> Vec<Problem> {
-        let mut graph: BTreeMap<&str, Vec<&Import>> = BTreeMap::new();
-        for import in imports {
-            if !self.imports.contains(&(import.from, import.to)) {
-                graph.entry(import.from).or_default().push(import);
-            }
-        }
-        let mut reported = BTreeSet::new();
-        let mut problems = Vec::new();
-        for start in graph.keys() {
-            let Some(cycle) = shortest_cycle(&graph, start) else {
-                continue;
-            };
-            let files: BTreeSet<&str> = cycle.iter().map(|import| import.from).collect();
-            if reported.is_disjoint(&files) {
-                let way: Vec<&str> = cycle.iter().map(|import| file_name(import.to)).collect();
-                let way = way.join(", which imports ");
-                problems.push(Problem::new(
-                    start,
-                    cycle[0].line,
-                    format!("imports {way}: a cycle"),
-                ));
-            }
-            reported.extend(files);
-        }
-        problems
+/// One problem for each shortest cycle; the first of those that share a file.
+fn cycles(imports: &[Import]) -> Vec<Problem> {
+    let mut graph: BTreeMap<&str, Vec<&Import>> = BTreeMap::new();
+    for import in imports {
+        graph.entry(import.from).or_default().push(import);
     }
-
-    /// Imports from a layer into a higher one, and files that are in no layer.
-    fn upward(
-        &self,
-        sources: &BTreeMap<Module, Source>,
-        imports: &[Import],
-        order: &[&str],
-    ) -> Vec<Problem> {
-        let top: BTreeMap<&str, &str> = sources
-            .iter()
-            .map(|(module, source)| (source.path, module.first().map_or("", String::as_str)))
-            .collect();
-        // The root of the crate is above all.
-        let rank = |name: &str| match name {
-            "" => Some(order.len()),
-            name => order.iter().position(|layer| *layer == name),
+    let mut reported = BTreeSet::new();
+    let mut problems = Vec::new();
+    for start in graph.keys() {
+        let Some(cycle) = shortest_cycle(&graph, start) else {
+            continue;
         };
-        let mut problems = Vec::new();
-        for (path, name) in &top {
-            if rank(name).is_none() {
-                problems.push(Problem::new(
-                    path,
-                    0,
-                    format!("`{name}` is in no layer of its crate"),
-                ));
-            }
+        let files: BTreeSet<&str> = cycle.iter().map(|import| import.from).collect();
+        if reported.is_disjoint(&files) {
+            let way: Vec<&str> = cycle.iter().map(|import| file_name(import.to)).collect();
+            let way = way.join(", which imports ");
+            let says = format!("imports {way}: a cycle");
+            problems.push(Problem::new(start, cycle[0].line, says));
         }
-        for import in imports {
-            let (from, to) = (top[import.from], top[import.to]);
-            if let (Some(low), Some(high)) = (rank(from), rank(to))
-                && low < high
-                && !self.upward.contains(&(import.from, import.to))
-            {
-                let higher = if to.is_empty() { "the root of the crate" } else { to };
-                let says = format!("imports {} upward: `{from}` is below {higher}", import.to);
-                problems.push(Problem::new(import.from, import.line, says));
-            }
-        }
-        problems
+        reported.extend(files);
     }
+    problems
+}
+
+/// Imports from a layer into a higher one, and files that are in no layer.
+fn upward(sources: &BTreeMap<Module, Source>, imports: &[Import], order: &[&str]) -> Vec<Problem> {
+    let top: BTreeMap<&str, &str> = sources
+        .iter()
+        .map(|(module, source)| (source.path, module.first().map_or("", String::as_str)))
+        .collect();
+    // The root of the crate is above all.
+    let rank = |name: &str| match name {
+        "" => Some(order.len()),
+        name => order.iter().position(|layer| *layer == name),
+    };
+    let mut problems = Vec::new();
+    for (path, name) in &top {
+        if rank(name).is_none() {
+            problems.push(Problem::new(path, 0, format!("`{name}` is in no layer of its crate")));
+        }
+    }
+    for import in imports {
+        let (from, to) = (top[import.from], top[import.to]);
+        if let (Some(low), Some(high)) = (rank(from), rank(to))
+            && low < high
+        {
+            let higher = if to.is_empty() { "the root of the crate" } else { to };
+            let says = format!("imports {} upward: `{from}` is below {higher}", import.to);
+            problems.push(Problem::new(import.from, import.line, says));
+        }
+    }
+    problems
 }
 
 /// The files of each crate, by its directory.
@@ -291,7 +239,7 @@ fn file_name(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    const NOTHING: Rules = Rules { layers: &[], upward: &[], crates: &[], imports: &[] };
+    const NOTHING: Rules = Rules { layers: &[] };
 
     fn said(rules: &Rules, files: &[(&str, &str)]) -> Vec<String> {
         let text = |(path, content): &(&str, &str)| Text {
@@ -313,22 +261,6 @@ mod tests {
         let expected =
             ["tidy: c/src/a.rs:3: imports b.rs, which imports c.rs, which imports a.rs: a cycle"];
         assert_eq!(said(&NOTHING, &files), expected);
-        let allowed = Rules { crates: &["c"], ..NOTHING };
-        assert_eq!(said(&allowed, &files), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_listed_import_closes_no_cycle_and_is_listed_while_it_is_there() {
-        let listed = Rules { imports: &[("c/src/b.rs", "c/src/a.rs")], ..NOTHING };
-        let files = [
-            ("lib.rs", "mod a;\nmod b;\n"),
-            ("a.rs", "use super::b::B;\n"),
-            ("b.rs", "use super::a::A;\n"),
-        ];
-        assert_eq!(said(&listed, &files), Vec::<String>::new());
-        let expected =
-            ["tidy: c/src/b.rs:0: no longer imports c/src/a.rs: remove it from CYCLIC_IMPORTS"];
-        assert_eq!(said(&listed, &files[..2]), expected);
     }
 
     #[test]
@@ -348,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_upward_import_is_reported_and_tests_may_import_all() {
-        let layers = Rules { layers: &[("c", &["low", "high"])], ..NOTHING };
+        let layers = Rules { layers: &[("c", &["low", "high"])] };
         let files = [
             ("lib.rs", "mod low;\nmod high;\n#[cfg(test)]\nmod made;\npub use low::a::A;\n"),
             ("low/mod.rs", "pub mod a;\n"),
@@ -373,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_file_in_no_layer_is_reported() {
-        let layers = Rules { layers: &[("c", &["low"])], ..NOTHING };
+        let layers = Rules { layers: &[("c", &["low"])] };
         let files = [("lib.rs", "mod low;\nmod new;\n"), ("low.rs", ""), ("new.rs", "")];
         assert_eq!(
             said(&layers, &files),

@@ -220,7 +220,7 @@ unsafe extern "C" fn allocate_body(
         let requested = size as u64;
         match fast_path::allocated::<Embedded>(inside.lane(), block, requested) {
             Done::Counted => {}
-            Done::ToTell => monitors::allocated(inside.lane(), block, requested, usable),
+            Done::NotifyMonitors => monitors::allocated(inside.lane(), block, requested, usable),
             _ => dispatch::allocated(&mut inside, block, requested, usable),
         }
     }
@@ -261,10 +261,11 @@ fn released(block: Address, size: usize) {
     };
     note_usable(&inside, usable);
     let lane = inside.lane();
-    let done = if lane.quick != 0 { fast_path::freed::<Embedded>(lane, block) } else { Done::No };
+    let done =
+        if lane.quick != 0 { fast_path::freed::<Embedded>(lane, block) } else { Done::NotTaken };
     match done {
         Done::Counted => {}
-        Done::ToTell => monitors::freed(lane, block, usable),
+        Done::NotifyMonitors => monitors::freed(lane, block, usable),
         _ => dispatch::freed(&mut inside, block, usable),
     }
 }

@@ -1,14 +1,14 @@
 //! The table of functions that libheaptide.so offers: found once, and made safe to call.
 //!
-//! All that the compiler cannot check of this crate stands here: the calls through the table, the
-//! memory that the recorder is lent, the future's pinned field, and the attributes of a plug-in's
-//! constructor. The layout is that of `struct heaptide_interface` in `include/heaptide.h`.
+//! All that the compiler cannot check of this crate is here, but for a future's pinned field in
+//! `task.rs`: the calls through the table, the memory that the recorder is lent, and the attributes
+//! of a plug-in's constructor. The layout is that of `struct heaptide_interface` in
+//! `include/heaptide.h`.
 //!
 //! Every function here does nothing, and returns zero, in a process without the recorder.
 
 use crate::figures::{Figures, Histograms};
-use crate::monitor::Registered;
-use crate::task::{Path, Scoped};
+use crate::registered::Registered;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::marker::PhantomPinned;
@@ -499,27 +499,6 @@ pub(crate) fn copy_of_stderr() -> Option<File> {
     let copy = unsafe { fcntl(STDERR, DUPLICATE_CLOSED_ON_EXEC, FIRST) };
     // SAFETY: it was just made, and nobody else has it.
     (copy >= 0).then(|| unsafe { File::from_raw_fd(copy) })
-}
-
-/// The parts of a pinned future: its inner one stays pinned, its path may be moved.
-pub(crate) fn parts<F>(scoped: Pin<&mut Scoped<F>>) -> (Pin<&mut Option<F>>, &mut Path) {
-    // SAFETY: `future` is never moved once it is pinned: it is replaced by `Pin::set` alone, and
-    // `Scoped` is neither packed nor `Unpin` where `F` is not.
-    unsafe {
-        let scoped = scoped.get_unchecked_mut();
-        (Pin::new_unchecked(&mut scoped.future), &mut scoped.path)
-    }
-}
-
-impl<F> Drop for Scoped<F> {
-    /// What the future owns is freed within its scope.
-    fn drop(&mut self) {
-        // SAFETY: it is not moved any more: after this its fields are dropped in place.
-        let (mut future, path) = parts(unsafe { Pin::new_unchecked(self) });
-        if future.is_some() {
-            path.within(|| future.set(None));
-        }
-    }
 }
 
 /// Makes a shared library (`crate-type = ["cdylib"]`) a plug-in for `heaptide run --monitor`.

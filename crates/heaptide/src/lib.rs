@@ -81,12 +81,15 @@ mod figures;
 #[allow(unsafe_code)]
 mod interface;
 mod label;
+mod measure;
 #[doc(hidden)]
 pub mod monitor;
 mod pool;
+mod registered;
 mod scope;
 #[cfg(feature = "tracing")]
 mod spans;
+#[allow(unsafe_code)]
 mod task;
 mod window;
 
@@ -94,16 +97,18 @@ pub use control::{
     Paused, ProcessPaused, Threshold, flush, loaded, pause, pause_process, process_active,
     recording, reset, thread_active, threshold, turn_off, turn_on,
 };
-pub use figures::{Figures, Histograms, SIZE_CLASSES, histograms, measure, thread_figures, totals};
+pub use figures::{Figures, Histograms, SIZE_CLASSES};
 #[cfg(feature = "recorder")]
 pub use heaptide_embedded::Recorder;
 pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };
+pub use measure::{histograms, measure, thread_figures, totals};
 pub use monitor::{
-    Monitor, NotRegistered, OptionsError, Registration, Report, option_number, options, register,
+    NotRegistered, OptionsError, Registration, Report, option_number, options, register,
 };
 pub use pool::Pool;
+pub use registered::Monitor;
 pub use scope::{
     Attached, Context, Extent, Name, REGION, Scope, Value, carried, function_name, in_context,
 };

@@ -1,53 +1,12 @@
 //! Monitors: code of your own that is called for each allocation.
 
+use crate::control::pause;
 use crate::interface;
-use std::cell::Cell;
+use crate::registered::{Monitor, Registered};
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Is called on the allocating thread, once for each outermost operation.
-///
-/// A monitor may allocate, free, and take locks of its own: what it allocates causes no calls and
-/// is not recorded. It has to expect calls from all threads at once. A panic in it ends the
-/// process. A realloc that moves its block calls `allocated` and then `freed`; one that does not
-/// calls `freed` and then `allocated`.
-///
-/// ```
-/// use heaptide::{Monitor, register};
-/// use std::sync::Arc;
-/// use std::sync::atomic::{AtomicUsize, Ordering};
-///
-/// struct Largest(Arc<AtomicUsize>);
-///
-/// impl Monitor for Largest {
-///     fn allocated(&self, _block: *mut u8, requested: usize, _usable: usize) {
-///         self.0.fetch_max(requested, Ordering::Relaxed);
-///     }
-/// }
-///
-/// let largest = Arc::new(AtomicUsize::new(0));
-/// match register("largest", Box::new(Largest(largest.clone()))) {
-///     Ok(_registration) => {
-///         drop(vec![0u8; 1000]);
-///         assert_eq!(largest.load(Ordering::Relaxed), 1000);
-///     }
-///     Err(reason) => eprintln!("{reason}"),
-/// }
-/// ```
-pub trait Monitor: Send + Sync {
-    /// A block was allocated: `requested` bytes were asked for, it has `usable`.
-    fn allocated(&self, block: *mut u8, requested: usize, usable: usize) {
-        let _ = (block, requested, usable);
-    }
-
-    /// A block of `usable` bytes is about to be freed.
-    fn freed(&self, block: *mut u8, usable: usize) {
-        let _ = (block, usable);
-    }
-}
 
 /// Why a monitor was not registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,44 +75,6 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         interface::monitor_deregister(self.id);
-    }
-}
-
-/// A monitor as the recorder holds it.
-pub(crate) struct Registered {
-    monitor: Box<dyn Monitor>,
-}
-
-thread_local! {
-    /// The monitor whose callback this thread is in: what a monitor allocates causes no calls, so
-    /// there is at most one.
-    static INSIDE: Cell<*const Registered> = const { Cell::new(ptr::null()) };
-    /// Whether that one was deregistered by its own callback, and is to be dropped after it.
-    static CONDEMNED: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Registered {
-    /// Calls the monitor, and remembers that for as long.
-    #[inline]
-    pub(crate) fn enter(&self, call: impl FnOnce(&dyn Monitor)) {
-        INSIDE.set(self);
-        call(&*self.monitor);
-        INSIDE.set(ptr::null());
-    }
-
-    /// The recorder gives it up: true if this thread is in its callback, which then sees to it.
-    pub(crate) fn condemn(registered: *const Registered) -> bool {
-        let inside = ptr::eq(INSIDE.get(), registered);
-        if inside {
-            CONDEMNED.set(true);
-        }
-        inside
-    }
-
-    /// Whether the callback that has just ended is to drop its monitor.
-    #[inline]
-    pub(crate) fn condemned(_: *const Registered) -> bool {
-        CONDEMNED.replace(false)
     }
 }
 
@@ -262,7 +183,7 @@ impl Plugin {
         if !interface::recording() {
             return;
         }
-        let _paused = crate::pause();
+        let _paused = pause();
         let name = module.split("::").next().unwrap_or(module);
         let options = interface::monitor_options(own).unwrap_or_default();
         match create(&options) {

@@ -8,7 +8,7 @@ use std::task;
 
 /// The scope path of a task between its polls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Path {
+struct Path {
     context: u64,
     /// A scope to enter at the first poll; 0 afterwards, and where there is none.
     enter: u32,
@@ -23,7 +23,7 @@ struct Within<'a> {
 impl Path {
     /// Does a step of the task with its path, and keeps what that has become.
     #[inline]
-    pub(crate) fn within<R>(&mut self, step: impl FnOnce() -> R) -> R {
+    fn within<R>(&mut self, step: impl FnOnce() -> R) -> R {
         if !interface::loaded() {
             return step();
         }
@@ -50,19 +50,40 @@ impl Drop for Within<'_> {
 #[derive(Debug)]
 pub struct Scoped<F> {
     /// Pinned with the whole. An option, so that it can be dropped within its path.
-    pub(crate) future: Option<F>,
-    pub(crate) path: Path,
+    future: Option<F>,
+    path: Path,
 }
 
 impl<F: Future> Future for Scoped<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> task::Poll<F::Output> {
-        let (mut future, path) = interface::parts(self);
+        let (mut future, path) = parts(self);
         path.within(|| {
             // It is there until the whole is dropped.
             future.as_mut().as_pin_mut().map_or(task::Poll::Pending, |running| running.poll(task))
         })
+    }
+}
+
+/// The parts of a pinned future: its inner one stays pinned, its path may be moved.
+fn parts<F>(scoped: Pin<&mut Scoped<F>>) -> (Pin<&mut Option<F>>, &mut Path) {
+    // SAFETY: `future` is never moved once it is pinned: it is replaced by `Pin::set` alone, and
+    // `Scoped` is neither packed nor `Unpin` where `F` is not.
+    unsafe {
+        let scoped = scoped.get_unchecked_mut();
+        (Pin::new_unchecked(&mut scoped.future), &mut scoped.path)
+    }
+}
+
+impl<F> Drop for Scoped<F> {
+    /// What the future owns is freed within its scope.
+    fn drop(&mut self) {
+        // SAFETY: it is not moved any more: after this its fields are dropped in place.
+        let (mut future, path) = parts(unsafe { Pin::new_unchecked(self) });
+        if future.is_some() {
+            path.within(|| future.set(None));
+        }
     }
 }
 

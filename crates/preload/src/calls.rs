@@ -50,9 +50,11 @@ pub fn allocate_or(
         let requested = requested as u64;
         match fast_path::allocated::<Preload>(inside.lane(), block, requested) {
             Done::Counted => {}
-            Done::ToTell => monitors::tell_allocated::<Preload>(inside.lane(), block, requested),
+            Done::NotifyMonitors => {
+                monitors::notify_allocated::<Preload>(inside.lane(), block, requested)
+            }
             Done::WantsStack => record::allocated_here::<Preload>(&mut inside, block, requested),
-            Done::No => allocated(&mut inside, block, requested),
+            Done::NotTaken => allocated(&mut inside, block, requested),
         }
     }
     block
@@ -114,7 +116,7 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
         record::freed_nested(block, || usable(block));
         return call();
     };
-    trace::stands_here(&mut inside);
+    trace::capture_free(&mut inside);
     dispatch::freed(&mut inside, block, usable(block));
     call();
 }

@@ -118,7 +118,7 @@ pub extern "C" fn free_body(block: Address) {
         // SAFETY: a thread has a lane, so the allocator was found.
         return unsafe { REAL_FREE.known() }(block);
     }
-    free_somehow(block)
+    free_general(block)
 }
 
 pub extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
@@ -127,7 +127,7 @@ pub extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
 }
 
 #[inline(never)]
-fn free_somehow(block: Address) {
+fn free_general(block: Address) {
     freed(block);
     call_real!(REAL_FREE, (block), ())
 }

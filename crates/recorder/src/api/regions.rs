@@ -10,7 +10,7 @@ use crate::event::process::process;
 use crate::event::regions::{
     DIMENSIONS, List, Region, What, drop_stale, end, end_inside, region, regions, restore,
 };
-use crate::event::relabel::{arrive, leave, lend};
+use crate::event::relabel::{lend, move_in, move_out};
 use crate::event::{stats, trace};
 use crate::store::ids::{NameId, NodeId, ScopeId, SiteId};
 use crate::store::names;
@@ -60,7 +60,7 @@ fn declared_bytes(label: &Label<'_>) -> u64 {
 }
 
 /// A region as the trace has it.
-fn told_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heaptide_trace::Block {
+fn trace_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heaptide_trace::Block {
     let site = site.number();
     heaptide_trace::Block { address, site, requested, usable, reallocated: false }
 }
@@ -147,10 +147,13 @@ fn move_block(
     }
     let number = list.add(Region { origin: from, ..region(what, address, usable, site) });
     if number != 0 {
-        leave(from, usable, lane.index());
-        arrive(lane, site, declared, usable);
+        move_out(from, usable, lane.index());
+        move_in(lane, site, declared, usable);
         p.shadow.put(address as *const u8, site.number());
-        trace::tell(lane, &Record::Relabelled(told_block(address, site, declared, usable)));
+        trace::write_record(
+            lane,
+            &Record::Relabelled(trace_block(address, site, declared, usable)),
+        );
     }
     number
 }
@@ -174,7 +177,7 @@ fn outside(
     if number != 0 {
         sites::allocated(site.record(), declared, bytes, lane.header.epoch.get(), false);
         regions().foreign.store(true, Relaxed);
-        trace::tell(lane, &Record::Opened(told_block(address, site, declared, bytes)));
+        trace::write_record(lane, &Record::Opened(trace_block(address, site, declared, bytes)));
     }
     number
 }
@@ -196,17 +199,17 @@ fn relabel(
     if to.is_none() {
         return 0;
     }
-    leave(site, bytes, lane.index());
+    move_out(site, bytes, lane.index());
     let declared = declared_or(label, bytes);
-    arrive(lane, to, declared, bytes);
+    move_in(lane, to, declared, bytes);
     list.at_mut(number).site = to;
-    let now = told_block(start, to, declared, bytes);
+    let now = trace_block(start, to, declared, bytes);
     if what == What::Block {
         process().shadow.put(start as *const u8, to.number());
-        trace::tell(lane, &Record::Relabelled(now));
+        trace::write_record(lane, &Record::Relabelled(now));
     } else {
-        trace::tell(lane, &Record::Closed { address: start, site: site.number() });
-        trace::tell(lane, &Record::Opened(now));
+        trace::write_record(lane, &Record::Closed { address: start, site: site.number() });
+        trace::write_record(lane, &Record::Opened(now));
     }
     number
 }
@@ -320,17 +323,17 @@ pub fn pool_allocated(
         return false;
     };
     let usable = usable.max(requested).max(1);
-    let site = give_out(lane, &mut list, pool, block, requested, usable, stack);
+    let site = place_pool_block(lane, &mut list, pool, block, requested, usable, stack);
     if site.is_none() {
         p.lost(Loss::NoRegion);
         return false;
     }
-    trace::tell(lane, &Record::Opened(told_block(block, site, requested, usable)));
+    trace::write_record(lane, &Record::Opened(trace_block(block, site, requested, usable)));
     true
 }
 
 /// The site of the new block.
-fn give_out(
+fn place_pool_block(
     lane: &mut LaneState,
     list: &mut List,
     pool: NameId,
@@ -404,11 +407,14 @@ pub fn pool_reallocated(
     let pool = list.at(number).pool;
     end(list, number, lane.index());
     let usable = usable.max(requested).max(1);
-    let site = give_out(lane, list, pool, block, requested, usable, stack);
+    let site = place_pool_block(lane, list, pool, block, requested, usable, stack);
     if !site.is_none() {
         site.record().reallocations.add(1);
-        let block = told_block(block, site, requested, usable);
-        trace::tell(lane, &Record::Opened(heaptide_trace::Block { reallocated: true, ..block }));
+        let block = trace_block(block, site, requested, usable);
+        trace::write_record(
+            lane,
+            &Record::Opened(heaptide_trace::Block { reallocated: true, ..block }),
+        );
     }
     !site.is_none()
 }

@@ -63,7 +63,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let lowest = windows.bound().min(live);
     windows.lowest.store(lowest, Relaxed);
     windows.count.fetch_add(1, Release);
-    lane.live.look_again(p, lane.header);
+    lane.live.renew_bounds(p, lane.header);
     number
 }
 
@@ -83,7 +83,7 @@ pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     windows.numbers[place].store(0, Release);
     windows.count.fetch_sub(1, Release);
     // Too low is safe: whoever rises above it next sets it right.
-    lane.live.look_again(p, lane.header);
+    lane.live.renew_bounds(p, lane.header);
     Some(figures)
 }
 

@@ -9,7 +9,7 @@ use crate::event::{monitors, slow_path};
 #[inline(always)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
-    lane.settle();
+    lane.choose_path();
     if lane.is_attended() {
         return slow_path::allocated(inside, block, requested, usable);
     }
@@ -40,7 +40,7 @@ pub fn failed(inside: &mut Inside) {
 pub fn reallocation_failed(inside: &mut Inside, moving: Moving) {
     moving.take_back(inside.lane());
     failed(inside);
-    monitors::moved(inside.lane());
+    monitors::end_move(inside.lane());
 }
 
 /// A reallocation was a request for nothing, and the old block was freed.
@@ -49,7 +49,7 @@ pub fn reallocation_freed(inside: &mut Inside, moving: Moving) {
         return slow_path::released(inside, moving);
     }
     moving.release_old(inside.lane());
-    monitors::moved(inside.lane());
+    monitors::end_move(inside.lane());
 }
 
 /// A reallocation succeeded: one allocation here, one free of the old block. Moved: both were live
@@ -66,7 +66,7 @@ pub fn reallocated(
         return slow_path::reallocated(inside, moving, block, requested, usable);
     }
     moving.record(inside, block, requested, usable);
-    monitors::moved(inside.lane());
+    monitors::end_move(inside.lane());
 }
 
 /// A block was resized in place by a call that has no stack of its own.

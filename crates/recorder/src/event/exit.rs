@@ -23,7 +23,7 @@ pub fn register() {
             type Handler = extern "C" fn(*mut u8);
             let atexit: extern "C" fn(Handler, *mut u8, *mut u8) -> i32 =
                 core::mem::transmute(ATEXIT.get());
-            atexit(exits_somehow, core::ptr::null_mut(), core::ptr::null_mut());
+            atexit(exits_without_status, core::ptr::null_mut(), core::ptr::null_mut());
         }
     }
 }
@@ -32,7 +32,7 @@ extern "C" fn exits(status: i32, _: *mut u8) {
     note(Some(status));
 }
 
-extern "C" fn exits_somehow(_: *mut u8) {
+extern "C" fn exits_without_status(_: *mut u8) {
     note(None);
 }
 

@@ -28,13 +28,13 @@ const STACKS: u32 = Mode::Stacks as u32;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// It is not usual: nothing was done.
-    No,
+    NotTaken,
     /// It is usual but for its stack: nothing was done.
     WantsStack,
     /// It was counted.
     Counted,
     /// It was counted, and monitors are to be told.
-    ToTell,
+    NotifyMonitors,
 }
 
 /// Whether nobody but monitors observes the process, and whether they do.
@@ -50,34 +50,34 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     let mode = lane.quick;
     let (usual, monitored) = observers(lane);
     if mode == 0 || !usual {
-        return Done::No;
+        return Done::NotTaken;
     }
     if mode == STACKS {
-        return if monitored { Done::No } else { Done::WantsStack };
+        return if monitored { Done::NotTaken } else { Done::WantsStack };
     }
     let Some(usable) = F::usable_at_hand(block) else {
-        return Done::No;
+        return Done::NotTaken;
     };
     let record = lane.record;
     let own = lane.live.own() + usable as i64;
     if own > lane.live.high() || own_word(&record.usable_bytes) + usable >= lane.next_sample {
-        return Done::No;
+        return Done::NotTaken;
     }
     if mode == SCOPES {
         let (id, site) = (lane.place.here, lane.place.here_record);
         let Some(word) = lane.leaves.word(block) else {
-            return Done::No;
+            return Done::NotTaken;
         };
         let current = site.epoch.get() == lane.header.epoch.get();
         if id.is_none() || !current || requested > own_word(&site.largest_bytes) {
-            return Done::No;
+            return Done::NotTaken;
         }
         word.set(id.number());
         site.allocations.add(1);
         site.requested_bytes.add(requested);
         site.usable_bytes.add(usable);
     } else if requested > own_word(&record.largest_bytes) {
-        return Done::No;
+        return Done::NotTaken;
     }
     lane.live.set_own(own);
     lane.last_block = block;
@@ -85,7 +85,7 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     class(&record.usable_classes, usable).add(1);
     record.requested_bytes.add(requested);
     record.usable_bytes.add(usable);
-    if monitored { Done::ToTell } else { Done::Counted }
+    if monitored { Done::NotifyMonitors } else { Done::Counted }
 }
 
 /// Enters the recorder, counts a free, and leaves; false if it is not usual.
@@ -103,23 +103,23 @@ pub fn free<F: Front>(block: *mut u8) -> bool {
     }
     t.enter_without_stack(here().sp);
     let done = freed::<F>(lane, block);
-    if done == Done::ToTell {
-        monitors::tell_freed::<F>(lane, block);
+    if done == Done::NotifyMonitors {
+        monitors::notify_freed::<F>(lane, block);
     }
     t.leave();
-    done != Done::No
+    done != Done::NotTaken
 }
 
 /// Counts a free, where `quick` is set.
 #[inline(always)]
 pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
     let Some(usable) = F::usable_at_hand(block) else {
-        return Done::No;
+        return Done::NotTaken;
     };
     let own = lane.live.own() - usable as i64;
     let (usual, monitored) = observers(lane);
     if !usual || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
-        return Done::No;
+        return Done::NotTaken;
     }
     let temporary = lane.last_block == block;
     let record = lane.record;
@@ -132,16 +132,16 @@ pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
         }
     } else {
         let Some(word) = lane.leaves.word(block) else {
-            return Done::No;
+            return Done::NotTaken;
         };
         let (id, place) = (SiteId::new(word.get()), &lane.place);
         // Most often it is the site of where the thread is: then nothing waits for the word.
         let site = if id == place.here { place.here_record } else { id.record() };
         if id != place.here && id.owner_word() != place.lane {
-            return Done::No;
+            return Done::NotTaken;
         }
         if site.epoch.get() != lane.header.epoch.get() || id.is_none() {
-            return Done::No;
+            return Done::NotTaken;
         }
         word.set(0);
         site.frees.add(1);
@@ -157,7 +157,7 @@ pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
         }
     }
     lane.live.set_own(own);
-    if monitored { Done::ToTell } else { Done::Counted }
+    if monitored { Done::NotifyMonitors } else { Done::Counted }
 }
 
 /// The counter of a size that an allocation can have: its class takes one scan, where that of any

@@ -197,7 +197,7 @@ impl LaneState {
     }
 
     /// Adds what the unwinder did to the profile's count.
-    pub fn tell_work(&mut self) {
+    pub fn publish_work(&mut self) {
         let stepped = core::mem::take(&mut self.work.stepped);
         self.header.frames_stepped.fetch_add(stepped, Relaxed);
     }
@@ -225,7 +225,7 @@ impl LaneState {
     /// Sets or clears a flag.
     pub fn flag(&mut self, bit: u32, on: bool) {
         self.flags = if on { self.flags | bit } else { self.flags & !bit };
-        self.settle();
+        self.choose_path();
     }
 
     /// Whether allocations of this thread are not recorded now.
@@ -269,7 +269,7 @@ impl LaneState {
 
     /// Looks again whether events of the thread may take the fast path.
     #[inline(always)]
-    pub fn settle(&mut self) {
+    pub fn choose_path(&mut self) {
         let usual = self.flags == 0 && !self.is_traced() && front::sizes_are_at_hand();
         self.quick = if usual { self.mode } else { 0 };
     }

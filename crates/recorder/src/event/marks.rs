@@ -245,7 +245,7 @@ pub fn reset(lane: &mut LaneState) -> bool {
     header.peak_bytes.store(live, Release);
     header.epoch.fetch_add(1, AcqRel);
     write_mark(p, &mut marks, now, b"", MarkKind::Reset, lane.index(), resets);
-    lane.live.look_again(p, header);
+    lane.live.renew_bounds(p, header);
     true
 }
 

@@ -188,25 +188,25 @@ pub fn is_calling(lane: &LaneState) -> bool {
 
 /// The same for a block whose header says how large it is.
 #[inline(never)]
-pub fn tell_allocated<F: Front>(lane: &LaneState, block: *mut u8, requested: u64) {
+pub fn notify_allocated<F: Front>(lane: &LaneState, block: *mut u8, requested: u64) {
     allocated(lane, block, requested, F::usable(block));
 }
 
 /// A block whose header says how large it is is about to be freed.
 #[inline(never)]
-pub fn tell_freed<F: Front>(lane: &LaneState, block: *mut u8) {
+pub fn notify_freed<F: Front>(lane: &LaneState, block: *mut u8) {
     freed(lane, block, F::usable(block));
 }
 
 /// A block may be moved now: another thread that gets its memory tells nobody of it before this one
 /// has told that the block is gone. So a monitor that goes by addresses is never wrong.
-pub fn moving(lane: &LaneState, block: *mut u8) {
+pub fn begin_move(lane: &LaneState, block: *mut u8) {
     lane.moving.store(block as u64, Release);
     WATCH.get().moving.fetch_add(1, AcqRel);
 }
 
 /// It was, or was not, and that was told.
-pub fn moved(lane: &LaneState) {
+pub fn end_move(lane: &LaneState) {
     if lane.moving.load(Relaxed) != 0 && lane.moving.swap(0, AcqRel) != 0 {
         WATCH.get().moving.fetch_sub(1, AcqRel);
     }
@@ -214,7 +214,7 @@ pub fn moved(lane: &LaneState) {
 
 #[cold]
 #[inline(never)]
-fn wait_for_its_end(lane: &LaneState, block: *mut u8) {
+fn wait_for_move(lane: &LaneState, block: *mut u8) {
     for &other in lane::all() {
         // SAFETY: lanes stay mapped; the field is atomic.
         let moving = unsafe { &(*other).moving };
@@ -233,7 +233,7 @@ fn wait_for_its_end(lane: &LaneState, block: *mut u8) {
 #[inline(always)]
 pub fn allocated(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) {
     if WATCH.get().moving.load(Acquire) != 0 {
-        wait_for_its_end(lane, block);
+        wait_for_move(lane, block);
     }
     each(lane, |monitor| {
         if let Some(allocated) = monitor.allocated {

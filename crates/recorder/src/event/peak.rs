@@ -100,7 +100,7 @@ impl Live {
     }
 
     /// Something else than live has changed what a new high is.
-    pub fn look_again(&mut self, p: &Process, header: &FileHeader) {
+    pub fn renew_bounds(&mut self, p: &Process, header: &FileHeader) {
         self.fallen = true;
         self.set_bounds(p, header);
     }
@@ -130,7 +130,7 @@ impl Live {
             self.stamp(p, header);
         }
         if self.own - self.published > BATCH {
-            self.tell(header);
+            self.share(header);
         }
         self.set_bounds(p, header);
         new_high
@@ -140,7 +140,7 @@ impl Live {
     #[cold]
     #[inline(never)]
     pub fn publish(&mut self, p: &Process, header: &FileHeader) -> bool {
-        let live = self.tell(header);
+        let live = self.share(header);
         let shared = p.threaded.load(Relaxed) && live > 0;
         if shared {
             windows::open().rise(live, header, false);
@@ -150,7 +150,7 @@ impl Live {
         raised
     }
 
-    fn tell(&mut self, header: &FileHeader) -> i64 {
+    fn share(&mut self, header: &FileHeader) -> i64 {
         let change = self.own - self.published;
         let live = header.published_live.fetch_add(change, AcqRel) + change;
         self.published = self.own;
@@ -222,7 +222,7 @@ mod tests {
     fn with_others_it_is_seen_within_a_batch() {
         let (p, header, mut live) = alone();
         p.threaded.store(true, Relaxed);
-        live.look_again(&p, &header);
+        live.renew_bounds(&p, &header);
         assert!(!live.grow(&p, &header, BATCH));
         assert_eq!(peak(&header), (0, 0));
         assert!(live.grow(&p, &header, 1));

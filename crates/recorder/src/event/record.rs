@@ -267,7 +267,7 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     }
     let site = SiteId::new(p.shadow.take(block));
     if !site.is_none() {
-        trace::tell_of_nobody(p, &Record::Freed { address: block as u64 });
+        trace::write_for_nobody(p, &Record::Freed { address: block as u64 });
         charge_nested(p, block, site, usable());
     }
 }
@@ -294,7 +294,7 @@ pub fn record_failed(inside: &mut Inside) {
     if let Some(site) = site_of_mode(lane, entry, 0) {
         let failed = &site.record().failed;
         failed.set(failed.get().saturating_add(1));
-        trace::tell(lane, &Record::Failed { site: site.number() });
+        trace::write_record(lane, &Record::Failed { site: site.number() });
     }
 }
 
@@ -310,13 +310,13 @@ impl Moving {
     #[inline(always)]
     pub fn begin(inside: &mut Inside, block: *mut u8, usable: u64) -> Moving {
         if inside.lane().has_monitors() {
-            monitors::moving(inside.lane(), block);
+            monitors::begin_move(inside.lane(), block);
         }
         let counters = inside.lane().mode == Mode::Counters as u32;
         let site = if counters { 0 } else { process().shadow.take(block) };
         let site = SiteId::new(site);
         if !site.is_none() && inside.lane().is_traced() {
-            trace::stands_here(inside);
+            trace::capture_free(inside);
             trace::moving(inside.lane(), block);
         }
         Moving { block, usable, site }
@@ -373,14 +373,14 @@ impl Moving {
     pub fn take_back(self, lane: &mut LaneState) {
         if !self.site.is_none() {
             process().shadow.put(self.block, self.site.number());
-            trace::tell(lane, &Record::StillThere);
+            trace::write_record(lane, &Record::StillThere);
         }
     }
 
     /// The old block is gone.
     pub fn release_old(self, lane: &mut LaneState) {
         if !self.site.is_none() {
-            trace::tell(lane, &Record::Released);
+            trace::write_record(lane, &Record::Released);
         }
         self.charge_old(lane);
     }
@@ -421,7 +421,7 @@ impl MovingNested {
             process().shadow.put(self.block, self.site.number());
         } else {
             let freed = Record::Freed { address: self.block as u64 };
-            trace::tell_of_nobody(process(), &freed);
+            trace::write_for_nobody(process(), &freed);
             charge_nested(process(), self.block, self.site, self.usable);
         }
     }

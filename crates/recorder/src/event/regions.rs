@@ -6,7 +6,7 @@
 
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
-use crate::event::relabel::{come_back, leave, lend};
+use crate::event::relabel::{lend, move_out, take_back};
 use crate::event::trace;
 use crate::store::ids::{NameId, SiteId};
 use crate::store::shadow::Table;
@@ -233,10 +233,10 @@ pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
 
 /// A block goes back to the site that it was allocated at.
 pub fn restore(p: &Process, r: &Region, me: u32) {
-    leave(r.site, r.bytes, me);
-    come_back(r.origin, r.bytes);
+    move_out(r.site, r.bytes, me);
+    take_back(r.origin, r.bytes);
     p.shadow.put(r.start as *const u8, r.origin.number());
-    trace::tell_of(me, &Record::Unlabelled { address: r.start, site: r.origin.number() });
+    trace::write_for(me, &Record::Unlabelled { address: r.start, site: r.origin.number() });
 }
 
 impl Region {
@@ -269,8 +269,8 @@ pub fn end(list: &mut List, number: u32, me: u32) {
 /// A region in which there is no other one ends: its bytes leave their site.
 fn end_alone(list: &mut List, number: u32, me: u32) {
     let Region { what, site, start, bytes, parent, .. } = *list.at(number);
-    trace::tell_of(me, &Record::Closed { address: start, site: site.number() });
-    leave(site, bytes, me);
+    trace::write_for(me, &Record::Closed { address: start, site: site.number() });
+    move_out(site, bytes, me);
     if what == What::PoolBlock && parent != 0 {
         lend(list.at(parent).site, -(bytes as i64));
     }

@@ -14,7 +14,7 @@ fn epoch() -> u32 {
 }
 
 /// A block's bytes leave the site. Nobody has freed it. `me` is the calling thread's lane.
-pub fn leave(site: SiteId, bytes: u64, me: u32) {
+pub fn move_out(site: SiteId, bytes: u64, me: u32) {
     if site.owner() == me {
         sites::freed(site.record(), bytes, epoch(), false, false);
     } else {
@@ -22,13 +22,13 @@ pub fn leave(site: SiteId, bytes: u64, me: u32) {
     }
 }
 
-/// Takes a `leave` back.
-pub fn come_back(site: SiteId, bytes: u64) {
+/// Takes a [`move_out`] back.
+pub fn take_back(site: SiteId, bytes: u64) {
     sites::freed_remotely(site.record(), 1u64.wrapping_neg(), bytes.wrapping_neg(), epoch());
 }
 
 /// A block comes to a site of this lane by getting a name.
-pub fn arrive(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
+pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
     sites::allocated(site.record(), declared, usable, lane.header.epoch.get(), false);
     if let Some(key) = site.key() {
         key.moved_blocks.add(1);

@@ -48,11 +48,11 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
         return;
     }
     if record::record_freed(lane, block, usable) {
-        tell_freed(lane, block, usable);
+        notify_freed(lane, block, usable);
     }
 }
 
-fn tell_freed(lane: &LaneState, block: *mut u8, usable: u64) {
+fn notify_freed(lane: &LaneState, block: *mut u8, usable: u64) {
     if lane.is_measured() {
         thread_measure::freed(usable);
     }
@@ -81,10 +81,10 @@ pub fn released(inside: &mut Inside, moving: Moving) {
     if !unseen {
         moving.release_old(lane);
         if known {
-            tell_freed(lane, block, usable);
+            notify_freed(lane, block, usable);
         }
     }
-    monitors::moved(lane);
+    monitors::end_move(lane);
 }
 
 #[inline(never)]
@@ -113,13 +113,13 @@ pub fn reallocated(
         );
     }
     if lane.has_monitors() {
-        tell_reallocated(lane, (old, before, known), block, requested, usable);
+        notify_reallocated(lane, (old, before, known), block, requested, usable);
     }
-    monitors::moved(lane);
+    monitors::end_move(lane);
 }
 
 /// Moved: both blocks were there for a moment. In place: never more than one.
-fn tell_reallocated(
+fn notify_reallocated(
     lane: &LaneState,
     (old, before, known): (*mut u8, u64, bool),
     block: *mut u8,
@@ -140,6 +140,6 @@ pub fn resized(lane: &LaneState, block: *mut u8, before: u64, requested: u64, af
         thread_measure::reallocated(true, before, requested, after);
     }
     if lane.has_monitors() {
-        tell_reallocated(lane, (block, before, true), block, requested, after);
+        notify_reallocated(lane, (block, before, true), block, requested, after);
     }
 }

@@ -38,7 +38,7 @@ pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
 pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
     let p = process();
     if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
-        settle(lane, p, at.sp);
+        find_stack(lane, p, at.sp);
     }
     // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
     // now.
@@ -154,7 +154,7 @@ fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) 
 /// The thread is on another stack than last time, or what was known of stacks may be stale.
 #[cold]
 #[inline(never)]
-pub fn settle(lane: &mut LaneState, p: &Process, sp: u64) {
+pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
     let generation = p.generation.load(Acquire);
     if lane.generation != generation {
         lane.generation = generation;

@@ -143,7 +143,7 @@ pub fn failed() {
 }
 
 /// Whether a new lane of this thread is to look out for them.
-pub fn are_going_on() -> bool {
+pub fn is_measuring() -> bool {
     innermost().is_some()
 }
 

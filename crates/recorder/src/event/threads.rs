@@ -272,7 +272,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.next_sample = 0;
         resume_scope(state);
         let paused = if t.paused.get() > 0 { FLAG_PAUSED } else { 0 };
-        let measured = if thread_measure::are_going_on() { FLAG_MEASURED } else { 0 };
+        let measured = if thread_measure::is_measuring() { FLAG_MEASURED } else { 0 };
         state.flags = paused | measured;
         state.credit = 256;
         state.generation = p.generation.load(Relaxed);
@@ -293,7 +293,7 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.leaves.clear();
         state.mode = p.header().mode.get();
         trace::begin(state, tid);
-        state.settle();
+        state.choose_path();
     }
 }
 
@@ -322,7 +322,7 @@ impl LaneState {
         let p = process();
         self.live.publish(p, self.header);
         let now = p.now();
-        self.tell_work();
+        self.publish_work();
         p.note_time(now);
         self.record.tid.set(0);
         lanes().in_use.fetch_sub(1, AcqRel);
@@ -334,7 +334,7 @@ impl LaneState {
 pub fn learn_stack<F: Front>() {
     let here = here();
     if let Some(mut inside) = Inside::enter::<F>(here) {
-        stacks::settle(inside.lane(), process(), here.sp);
+        stacks::find_stack(inside.lane(), process(), here.sp);
     }
 }
 

@@ -44,7 +44,7 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 pub fn sample(lane: &mut LaneState) {
     let p = process();
     lane.follow_renaming();
-    lane.tell_work();
+    lane.publish_work();
     let allocated = lane.record.usable_bytes.get();
     lane.next_sample = allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL);
     let lock = &p.header().timeline_lock;

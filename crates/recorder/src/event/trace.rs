@@ -40,7 +40,7 @@ pub fn begin(lane: &mut LaneState, tid: u32) {
         if (*lane.trace).extent.is_none() {
             (*lane.trace).scope = ScopeId::of(lane.place.scope);
         } else {
-            tell(lane, &Record::Thread(tid));
+            write_record(lane, &Record::Thread(tid));
         }
         (*lane.trace_memory).tid = tid;
     }
@@ -62,48 +62,48 @@ pub fn allocated(
 /// A block is about to be freed.
 #[inline(never)]
 pub fn freed(lane: &mut LaneState, block: *const u8) {
-    say_where(lane);
+    write_position(lane);
     write(lane, |encoder, room, ticks| encoder.freed(room, ticks, block as u64));
 }
 
 /// A block is about to be reallocated.
 #[inline(never)]
 pub fn moving(lane: &mut LaneState, block: *const u8) {
-    say_where(lane);
+    write_position(lane);
     write(lane, |encoder, room, ticks| encoder.moving(room, ticks, block as u64));
 }
 
 /// Anything else.
 #[inline(never)]
-pub fn tell(lane: &mut LaneState, record: &Record) {
+pub fn write_record(lane: &mut LaneState, record: &Record) {
     if lane.is_traced() {
         // What ends a reallocation is where that began.
         use Record::{Node, Released, Scope, StillThere, Thread};
         if !matches!(record, Thread(_) | Scope(_) | Node(_) | StillThere | Released) {
-            say_where(lane);
+            write_position(lane);
         }
         write(lane, |encoder, room, ticks| encoder.record(room, ticks, record));
     }
 }
 
 /// The same for who has but the lane's index, or is nobody.
-pub fn tell_of(index: u32, record: &Record) {
+pub fn write_for(index: u32, record: &Record) {
     let p = process();
     if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
     if index == NOBODY {
-        return tell_of_nobody(p, record);
+        return write_for_nobody(p, record);
     }
     if let Some(&lane) = lane::all().get(index as usize) {
         // SAFETY: the calling thread's lane, which stays mapped.
-        tell(unsafe { &mut *lane }, record);
+        write_record(unsafe { &mut *lane }, record);
     }
 }
 
 /// What happens inside the recorder is in no lane.
 #[cold]
-pub fn tell_of_nobody(p: &Process, record: &Record) {
+pub fn write_for_nobody(p: &Process, record: &Record) {
     if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
@@ -114,7 +114,7 @@ pub fn tell_of_nobody(p: &Process, record: &Record) {
 }
 
 /// Notes the stack of the free in hand, where frees have stacks.
-pub fn stands_here(inside: &mut Inside) {
+pub fn capture_free(inside: &mut Inside) {
     let entry = inside.entry();
     let lane = inside.lane();
     if lane.is_traced() && FREE_STACKS.load(Relaxed) {
@@ -126,7 +126,7 @@ pub fn stands_here(inside: &mut Inside) {
 
 /// Tells the scope and the stack of what follows, if they are others than before.
 #[inline(always)]
-fn say_where(lane: &mut LaneState) {
+fn write_position(lane: &mut LaneState) {
     // SAFETY: the lane's own memory.
     let (before, node) = unsafe {
         let writer = &mut *lane.trace;

@@ -6,7 +6,7 @@
 
 use crate::event::process::Process;
 use crate::store::ids::{NodeId, ScopeId};
-use crate::store::profile::{self, No};
+use crate::store::profile::{self, NoExtent};
 use crate::sys::confined::{self, NO_COUNTER};
 use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::Locked;
@@ -248,14 +248,14 @@ fn leave(p: &Process, writer: &mut Writer, extent: &'static ExtentHeader) {
     }
     writer.extent = None;
     (writer.next, writer.end) = (core::ptr::null_mut(), core::ptr::null_mut());
-    if put_in_line(extent) > BEHIND && confined::may_call() {
+    if queue_full(extent) > BEHIND && confined::may_call() {
         // Who moves them needs the processor too.
         kernel::sched_yield();
     }
 }
 
 /// Notes a full extent; how many there are, as far as is known.
-fn put_in_line(extent: &'static ExtentHeader) -> usize {
+fn queue_full(extent: &'static ExtentHeader) -> usize {
     let Some(mut full) = SHARED.get().full.acquire() else {
         return 0;
     };
@@ -309,8 +309,8 @@ fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
     for _ in 0..PATIENCE {
         match profile::try_extent(p, Kind::Events, lane, length) {
             Ok(extent) => return Some(extent),
-            Err(No::Room) => break,
-            Err(No::Turn) => {}
+            Err(NoExtent::Room) => break,
+            Err(NoExtent::Turn) => {}
         }
     }
     p.lost(Loss::NoSpace);

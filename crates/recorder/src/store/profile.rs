@@ -468,7 +468,7 @@ fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static
 
 /// Why there is no extent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum No {
+pub enum NoExtent {
     /// The file cannot grow.
     Room,
     /// Others have been making it grow for a long time.
@@ -482,13 +482,13 @@ pub fn try_extent(
     kind: Kind,
     owner: u32,
     length: u64,
-) -> Result<&'static ExtentHeader, No> {
-    let _held = p.growth.acquire().ok_or(No::Turn)?;
+) -> Result<&'static ExtentHeader, NoExtent> {
+    let _held = p.growth.acquire().ok_or(NoExtent::Turn)?;
     let header = p.header();
     let start = header.file_end.get(); // changes under the lock only
     let end = start + length;
     if end > p.backed.load(Relaxed) {
-        make_room(p, end).map_err(|()| No::Room)?;
+        make_room(p, end).map_err(|()| NoExtent::Room)?;
     }
     let memory = p.base.load(Relaxed).wrapping_add(start as usize);
     if length >= POPULATE_MIN && confined::may_call() {

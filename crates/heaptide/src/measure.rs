@@ -1,0 +1,59 @@
+//! Figures of the process, a thread and a measurement.
+
+use crate::figures::{Figures, Histograms};
+use crate::interface;
+
+/// Figures of the whole process since it began, or since the last [reset](crate::reset).
+///
+/// ```
+/// let before = heaptide::totals();
+/// let block = vec![0u8; 1000];
+/// let after = heaptide::totals();
+/// if heaptide::recording() {
+///     assert!(after.requested_bytes >= before.requested_bytes + 1000);
+/// } else {
+///     assert_eq!(after, heaptide::Figures::default());
+/// }
+/// # drop(block);
+/// ```
+pub fn totals() -> Figures {
+    interface::totals()
+}
+
+/// Figures of the calling thread.
+///
+/// ```
+/// let before = heaptide::thread_figures();
+/// drop(vec![0u8; 1000]);
+/// let frees = heaptide::thread_figures().frees - before.frees;
+/// assert_eq!(frees, if heaptide::recording() { 1 } else { 0 });
+/// ```
+pub fn thread_figures() -> Figures {
+    interface::thread()
+}
+
+/// Blocks of the whole process by size.
+///
+/// ```
+/// let sizes = heaptide::histograms();
+/// assert!(heaptide::recording() || sizes == heaptide::Histograms::default());
+/// ```
+pub fn histograms() -> Histograms {
+    interface::histograms()
+}
+
+/// Runs a closure and tells what it allocated and freed on this thread.
+///
+/// Measurements may be nested; the outer one includes the inner. What other threads do meanwhile
+/// is not in it: for that there are [windows](crate::Window).
+///
+/// ```
+/// let (text, figures) = heaptide::measure(|| String::from("a text of its own"));
+/// if heaptide::recording() {
+///     assert_eq!((figures.allocations, figures.frees), (1, 0));
+///     assert_eq!(figures.requested_bytes, text.len() as u64);
+/// }
+/// ```
+pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Figures) {
+    interface::measure(work)
+}
