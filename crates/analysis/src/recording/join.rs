@@ -44,7 +44,7 @@ impl Recording {
     /// let path = "a.heaptide".into();
     /// let mut recording = Recording { path, processes, ..Recording::default() };
     /// recording.join(Apart::Nowhere);
-    /// assert_eq!(recording.processes[0].images, 2);
+    /// assert_eq!(recording.processes[0].identity.images, 2);
     /// ```
     pub fn join(&mut self, apart: Apart) {
         if self.processes.len() > 1 || apart != Apart::Nowhere && !self.processes.is_empty() {
