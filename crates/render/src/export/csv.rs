@@ -109,7 +109,7 @@ fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
 /// A text in one line that spreadsheets take for a text: behind `'` where it would be a formula.
 ///
 /// ```
-/// use heaptide_render::csv::cell;
+/// use heaptide_render::export::csv::cell;
 /// assert_eq!((cell("=1+1"), cell("main")), ("'=1+1".into(), "main".into()));
 /// ```
 pub fn cell(text: &str) -> String {

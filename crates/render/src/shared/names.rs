@@ -47,7 +47,7 @@ const LOOKS_MAX: usize = 2 + if TAG_MAX > DEPTH_MAX { TAG_MAX } else { DEPTH_MAX
 /// function arguments, nested template arguments, all template arguments, and last the middle.
 ///
 /// ```
-/// use heaptide_render::names::shorten;
+/// use heaptide_render::shared::names::shorten;
 /// let name = "void std::vector<int, std::allocator<int> >::push_back(int const&)";
 /// assert_eq!(shorten(name, 60), "std::vector<int>::push_back(int const&)");
 /// assert_eq!(shorten(name, 30), "std::vector<int>::push_back(…)");

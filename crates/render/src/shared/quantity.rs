@@ -7,7 +7,7 @@ use heaptide_analysis::model::Measure;
 /// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
 ///
 /// ```
-/// use heaptide_render::quantity::bytes;
+/// use heaptide_render::shared::quantity::bytes;
 /// assert_eq!(bytes(1536), "1.50 KiB");
 /// ```
 pub fn bytes(n: u64) -> String {
@@ -28,7 +28,7 @@ pub fn bytes(n: u64) -> String {
 /// A count with thousands separators: `1,234,567`.
 ///
 /// ```
-/// use heaptide_render::quantity::count;
+/// use heaptide_render::shared::quantity::count;
 /// assert_eq!(count(1_234_567), "1,234,567");
 /// ```
 pub fn count(n: u64) -> String {
@@ -62,7 +62,7 @@ pub fn short_count(n: u64) -> String {
 ///
 /// ```
 /// use heaptide_analysis::model::Measure;
-/// use heaptide_render::quantity::amount;
+/// use heaptide_render::shared::quantity::amount;
 /// assert_eq!(amount(Measure::LiveBytes, 1536), "1.50 KiB");
 /// assert_eq!(amount(Measure::LiveBlocks, 1536), "1,536");
 /// ```
@@ -73,7 +73,7 @@ pub fn amount(measure: Measure, value: u64) -> String {
 /// A count and its noun: `1 stack`, `1,234 stacks`.
 ///
 /// ```
-/// use heaptide_render::quantity::counted;
+/// use heaptide_render::shared::quantity::counted;
 /// assert_eq!(counted(1, "stack"), "1 stack");
 /// assert_eq!(counted(2000, "stack"), "2,000 stacks");
 /// ```
@@ -85,7 +85,7 @@ pub fn counted(n: u64, noun: &str) -> String {
 /// A share of a whole: `12.3%`; `<0.1%` for a little, `-` of nothing.
 ///
 /// ```
-/// use heaptide_render::quantity::percent;
+/// use heaptide_render::shared::quantity::percent;
 /// assert_eq!(percent(1, 8), "12.5%");
 /// assert_eq!(percent(0, 0), "-");
 /// ```
@@ -106,7 +106,7 @@ pub fn percent(part: u64, whole: u64) -> String {
 /// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 05 s`, `2 h 07 min`.
 ///
 /// ```
-/// use heaptide_render::quantity::duration;
+/// use heaptide_render::shared::quantity::duration;
 /// assert_eq!(duration(1_500_000), "1.50 ms");
 /// assert_eq!(duration(185_000_000_000), "3 min 05 s");
 /// ```
@@ -136,7 +136,7 @@ pub fn seconds(nanoseconds: u64) -> f64 {
 /// A moment, given in nanoseconds since 1970-01-01 UTC, as RFC 3339 with microseconds.
 ///
 /// ```
-/// use heaptide_render::quantity::rfc3339;
+/// use heaptide_render::shared::quantity::rfc3339;
 /// assert_eq!(rfc3339(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123456Z");
 /// ```
 pub fn rfc3339(nanoseconds: u64) -> String {
