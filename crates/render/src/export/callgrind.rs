@@ -3,7 +3,7 @@
 //!
 //! Both readers take the sum of the calls to a function for its inclusive cost. So that it is not
 //! more than there was, a stack counts for the first call to each of its functions and not for
-//! those that recur; and what starts a stack is called by [`ALL`].
+//! those that recur; and what starts a stack is called by `ALL`.
 
 use std::io::{self, Write};
 

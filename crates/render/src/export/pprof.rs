@@ -45,7 +45,7 @@ mod profile {
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// Writes the profile of a process. The six columns of [`COLUMNS`] are always there; a measure that
+/// Writes the profile of a process. The six columns of `COLUMNS` are always there; a measure that
 /// is none of them is one more, and the one that is shown first.
 ///
 /// Errors: those of `out`.
