@@ -1,7 +1,7 @@
 //! Files that are written beside their place and take it when they are whole.
 //!
 //! A draft has no name until then, so a process that is killed leaves none behind. Where the file
-//! system has no files without names it has one, which [`sweep`] removes when its writer is gone.
+//! system has no files without names it has one, which `sweep` removes when its writer is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};

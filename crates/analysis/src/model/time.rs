@@ -17,7 +17,7 @@ pub struct TimeTables {
     /// Marks in order of time.
     pub marks: Vec<Mark>,
     /// Events, where they were recorded: a trace of each process image in these tables that has
-    /// one. See [`Process::has_trace`].
+    /// one. See [`crate::model::Process::has_trace`].
     pub traces: Vec<Trace>,
 }
 

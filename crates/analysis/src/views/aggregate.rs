@@ -155,7 +155,7 @@ pub enum Key {
     Label(Option<LabelId>, SiteKind),
     /// A lane.
     Lane(LaneId),
-    /// Index into [`Process::histogram`].
+    /// Index into `Totals::histogram`.
     Size(u32),
 }
 
