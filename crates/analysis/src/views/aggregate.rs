@@ -155,7 +155,7 @@ pub enum Key {
     Label(Option<LabelId>, SiteKind),
     /// A lane.
     Lane(LaneId),
-    /// Index into `Totals::histogram`.
+    /// Index into `Tables::histogram`.
     Size(u32),
 }
 
