@@ -33,8 +33,8 @@ pub struct Identity {
     /// Where `heaptide merge` took it from; none if it was recorded here.
     pub run: Option<Run>,
     /// Process images in these tables: 1, or more where several were joined (see
-    /// [`crate::model::Recording::join`]). Joined ones have no pid, parent and numbers of image and process:
-    /// those are 0.
+    /// [`crate::model::Recording::join`]). Joined ones have no pid, parent and numbers of image and
+    /// process: those are 0.
     pub images: u32,
 }
 
