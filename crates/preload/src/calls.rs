@@ -109,7 +109,9 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     if block.is_null() {
         return;
     }
-    if fast_path::free::<Preload>(block) {
+    if let Some(freeing) = fast_path::freeing(block)
+        && fast_path::free::<Preload>(freeing, block)
+    {
         return call();
     }
     let Some(mut inside) = Inside::enter::<Preload>(entry) else {

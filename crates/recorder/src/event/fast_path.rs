@@ -12,7 +12,7 @@ use crate::store::control_words;
 use crate::store::ids::SiteId;
 use crate::store::sites::own_word;
 use crate::sys::front::Front;
-use crate::sys::tls::tls;
+use crate::sys::tls::{Tls, tls};
 use core::sync::atomic::AtomicU64;
 use heaptide_format::shared::Word;
 use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
@@ -35,6 +35,13 @@ pub enum Done {
     Counted,
     /// It was counted, and monitors are to be told.
     NotifyMonitors,
+}
+
+impl Done {
+    #[inline(always)]
+    fn counted(monitored: bool) -> Done {
+        if monitored { Done::NotifyMonitors } else { Done::Counted }
+    }
 }
 
 /// Whether nobody but monitors observes the process, and whether they do.
@@ -85,22 +92,41 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     class(&record.usable_classes, usable).add(1);
     record.requested_bytes.add(requested);
     record.usable_bytes.add(usable);
-    if monitored { Done::NotifyMonitors } else { Done::Counted }
+    Done::counted(monitored)
 }
 
-/// Enters the recorder, counts a free, and leaves; false if it is not usual.
+/// What a free needs to take the fast path: the thread's words and its lane.
+pub type Freeing<'a> = (&'static Tls, &'a mut LaneState);
+
+/// Returns them if the free of a block may take the fast path.
 #[inline(always)]
-pub fn free<F: Front>(block: *mut u8) -> bool {
+pub fn freeing(block: *mut u8) -> Option<Freeing<'static>> {
     let t = tls();
     let lane = t.lane.get() as *mut LaneState;
     if lane.is_null() || t.is_inside() {
-        return false;
+        return None;
     }
-    // SAFETY: the thread's own lane, to which nothing else refers while it is not inside.
+    // SAFETY: the thread's own lane, to which nothing else refers while it is not inside; a signal
+    // handler that frees is done with it before this goes on.
     let lane = unsafe { &mut *lane };
-    if lane.quick == 0 || block.is_null() {
-        return false;
-    }
+    (lane.quick != 0 && !block.is_null()).then_some((t, lane))
+}
+
+/// Whether a free changes counters of the lane alone: there are no sites.
+#[inline(always)]
+pub fn is_of_counters(lane: &LaneState) -> bool {
+    lane.quick == COUNTERS
+}
+
+/// Whether nobody observes the process.
+#[inline(always)]
+pub fn is_unobserved(lane: &LaneState) -> bool {
+    control_words::words(lane.header).get() == 0
+}
+
+/// Enters the recorder, counts a free, and leaves; false if it does not take the fast path.
+#[inline(always)]
+pub fn free<F: Front>((t, lane): Freeing<'_>, block: *mut u8) -> bool {
     t.enter_without_stack(here().sp);
     let done = freed::<F>(lane, block);
     if done == Done::NotifyMonitors {
@@ -110,54 +136,94 @@ pub fn free<F: Front>(block: *mut u8) -> bool {
     done != Done::NotTaken
 }
 
+/// The same where nobody observes the process and there are no sites. It calls nothing, and so
+/// saves no registers.
+#[inline(always)]
+pub fn free_of_counters<F: Front>((t, lane): Freeing<'_>, block: *mut u8) -> bool {
+    t.enter_without_stack(here().sp);
+    let is_counted = freed_of_counters::<F>(lane, block);
+    t.leave();
+    is_counted
+}
+
+/// The same where there are sites.
+#[inline(always)]
+pub fn free_of_site<F: Front>((t, lane): Freeing<'_>, block: *mut u8) -> bool {
+    t.enter_without_stack(here().sp);
+    let is_counted = freed_of_site::<F>(lane, block);
+    t.leave();
+    is_counted
+}
+
 /// Counts a free, where `quick` is set.
 #[inline(always)]
 pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
+    let (usual, monitored) = observers(lane);
+    let is_counted = usual
+        && if is_of_counters(lane) {
+            freed_of_counters::<F>(lane, block)
+        } else {
+            freed_of_site::<F>(lane, block)
+        };
+    if is_counted { Done::counted(monitored) } else { Done::NotTaken }
+}
+
+/// False if that is not usual; only monitors observe the process.
+#[inline(always)]
+fn freed_of_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     let Some(usable) = F::usable_at_hand(block) else {
-        return Done::NotTaken;
+        return false;
     };
     let own = lane.live.own() - usable as i64;
-    let (usual, monitored) = observers(lane);
-    if !usual || !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
-        return Done::NotTaken;
+    if !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
+        return false;
     }
-    let temporary = lane.last_block == block;
-    let record = lane.record;
-    if lane.quick == COUNTERS {
-        class(&record.freed_classes, usable).add(1);
-        record.freed_here_bytes.add(usable);
-        if temporary {
-            record.temporary.add(1);
-            lane.last_block = core::ptr::null_mut();
-        }
-    } else {
-        let Some(word) = lane.leaves.word(block) else {
-            return Done::NotTaken;
-        };
-        let (id, place) = (SiteId::new(word.get()), &lane.place);
-        // Most often it is the site of where the thread is: then nothing waits for the word.
-        let site = if id == place.here { place.here_record } else { id.record() };
-        if id != place.here && id.owner_word() != place.lane {
-            return Done::NotTaken;
-        }
-        if site.epoch.get() != lane.header.epoch.get() || id.is_none() {
-            return Done::NotTaken;
-        }
-        word.set(0);
-        site.frees.add(1);
-        site.freed_bytes.add(usable);
-        // Before the scope: of a free that a kill cuts short, the bytes that sites have and scopes
-        // lack tell the class.
-        class(&record.freed_classes, usable).add(1);
-        place.scope.frees_here.add(1);
-        place.scope.freed_here_bytes.add(usable);
-        if temporary {
-            site.temporary.add(1);
-            lane.last_block = core::ptr::null_mut();
-        }
+    class(&lane.record.freed_classes, usable).add(1);
+    lane.record.freed_here_bytes.add(usable);
+    if lane.last_block == block {
+        lane.record.temporary.add(1);
+        lane.last_block = core::ptr::null_mut();
     }
     lane.live.set_own(own);
-    if monitored { Done::NotifyMonitors } else { Done::Counted }
+    true
+}
+
+/// The same where there are sites.
+#[inline(always)]
+fn freed_of_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+    let Some(usable) = F::usable_at_hand(block) else {
+        return false;
+    };
+    let own = lane.live.own() - usable as i64;
+    if !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
+        return false;
+    }
+    let Some(word) = lane.leaves.word(block) else {
+        return false;
+    };
+    let (id, place) = (SiteId::new(word.get()), &lane.place);
+    // Most often it is the site of where the thread is: then nothing waits for the word.
+    let site = if id == place.here { place.here_record } else { id.record() };
+    if id != place.here && id.owner_word() != place.lane {
+        return false;
+    }
+    if site.epoch.get() != lane.header.epoch.get() || id.is_none() {
+        return false;
+    }
+    word.set(0);
+    site.frees.add(1);
+    site.freed_bytes.add(usable);
+    // Before the scope: of a free that a kill cuts short, the bytes that sites have and scopes lack
+    // tell the class.
+    class(&lane.record.freed_classes, usable).add(1);
+    place.scope.frees_here.add(1);
+    place.scope.freed_here_bytes.add(usable);
+    if lane.last_block == block {
+        site.temporary.add(1);
+        lane.last_block = core::ptr::null_mut();
+    }
+    lane.live.set_own(own);
+    true
 }
 
 /// The counter of a size that an allocation can have: its class takes one scan, where that of any
