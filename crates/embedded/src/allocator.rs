@@ -261,9 +261,7 @@ fn released(block: Address, size: usize) {
     };
     note_usable(&inside, usable);
     let lane = inside.lane();
-    let done =
-        if lane.quick != 0 { fast_path::freed::<Embedded>(lane, block) } else { Done::NotTaken };
-    match done {
+    match fast_path::freed::<Embedded>(lane, block) {
         Done::Counted => {}
         Done::NotifyMonitors => monitors::freed(lane, block, usable),
         _ => dispatch::freed(&mut inside, block, usable),

@@ -5,7 +5,7 @@ use crate::static_libc;
 use heaptide_format::Mode;
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::store::shadow::Table;
-use heaptide_recorder::sys::front::{self, Front, Platform};
+use heaptide_recorder::sys::front::{self, Front, MAYBE_UNMAPPED, Platform, Route};
 use heaptide_recorder::sys::tls::tls;
 use heaptide_recorder::sys::wiped::Wiped;
 
@@ -24,6 +24,7 @@ impl Front for Embedded {
         is_under_valgrind: || false,
         sees_unmapping: false,
         thread_exits: || (),
+        route: |_| Route::NONE,
     };
 
     #[inline(always)]
@@ -34,6 +35,11 @@ impl Front for Embedded {
     #[inline(always)]
     fn usable_at_hand(_: Address) -> Option<u64> {
         Some(tls().usable.get())
+    }
+
+    #[inline(always)]
+    fn freed_at_hand(_: Address) -> Option<u64> {
+        Some(tls().usable.get()).filter(|&usable| usable < MAYBE_UNMAPPED)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::next_symbol::{self, call_real, real};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Unrecorded;
-use heaptide_recorder::sys::front;
+use heaptide_recorder::sys::front::{self, MAYBE_UNMAPPED};
 use heaptide_recorder::sys::loader::{file_name, objects};
 
 real! {
@@ -60,6 +60,15 @@ pub fn usable_of_small(block: Address) -> Option<u64> {
     // SAFETY: a live block of glibc's, which has a header there.
     let size = unsafe { *(block as *const u64).wrapping_sub(1) };
     (size & 2 == 0).then_some((size & !7).wrapping_sub(8))
+}
+
+/// The same; none from [`MAYBE_UNMAPPED`] bytes on, the chunk's own word included. One comparison.
+#[inline(always)]
+pub fn usable_of_smaller(block: Address) -> Option<u64> {
+    const LARGE_OR_MAPPING: u64 = !(MAYBE_UNMAPPED - 1) | 2;
+    // SAFETY: a live block of glibc's, which has a header there.
+    let size = unsafe { *(block as *const u64).wrapping_sub(1) };
+    (size & LARGE_OR_MAPPING == 0).then_some((size & !7).wrapping_sub(8))
 }
 
 /// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in

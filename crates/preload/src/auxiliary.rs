@@ -1,8 +1,8 @@
 //! Functions that allocate nothing but change what the recorder knows: code and memory that come
 //! and go, threads that get names, processes that confine themselves, change their rights, or end.
 
+use crate::Preload;
 use crate::allocator::{Address, NULL};
-use crate::front::Preload;
 use crate::next_symbol::{call_real, real};
 use crate::{confinement, mlock};
 use core::arch::naked_asm;

@@ -1,8 +1,8 @@
 //! The shapes of the calls that allocate and free: enter, real call, record; or record, real call,
 //! for a free. Nested calls go through uncounted, so that the outermost operation is one event.
 
+use crate::Preload;
 use crate::allocator::{Address, NULL, usable, usable_new};
-use crate::front::Preload;
 use crate::next_symbol::{call_real, real};
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
@@ -42,22 +42,28 @@ pub fn allocate_or(
         return nested();
     };
     let block = call();
+    record_allocation(&mut inside, block, requested as u64);
+    block
+}
+
+/// What the real function gave for a request; null where it failed.
+#[inline(always)]
+pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
     if block.is_null() {
         if !is_retry(inside.entry()) {
-            dispatch::failed(&mut inside);
+            dispatch::failed(inside);
         }
-    } else {
-        let requested = requested as u64;
-        match fast_path::allocated::<Preload>(inside.lane(), block, requested) {
-            Done::Counted => {}
-            Done::NotifyMonitors => {
-                monitors::notify_allocated::<Preload>(inside.lane(), block, requested)
-            }
-            Done::WantsStack => record::allocated_here::<Preload>(&mut inside, block, requested),
-            Done::NotTaken => allocated(&mut inside, block, requested),
-        }
+        return;
     }
-    block
+    inside.lane().renews_limits();
+    match fast_path::allocated::<Preload>(inside.lane(), block, requested) {
+        Done::Counted => {}
+        Done::NotifyMonitors => {
+            monitors::notify_allocated::<Preload>(inside.lane(), block, requested)
+        }
+        Done::WantsStack => record::allocated_here::<Preload>(inside, block, requested),
+        Done::NotTaken => allocated(inside, block, requested),
+    }
 }
 
 #[inline(never)]
@@ -109,18 +115,25 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     if block.is_null() {
         return;
     }
-    if let Some(freeing) = fast_path::freeing(block)
-        && fast_path::free::<Preload>(freeing, block)
-    {
-        return call();
+    match Inside::enter::<Preload>(entry) {
+        Some(inside) => release_inside(inside, block),
+        None => record::freed_nested(block, || usable(block)),
     }
-    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-        record::freed_nested(block, || usable(block));
-        return call();
-    };
-    trace::capture_free(&mut inside);
-    dispatch::freed(&mut inside, block, usable(block));
     call();
+}
+
+/// A block is about to be freed.
+#[inline(always)]
+pub fn release_inside(mut inside: Inside, block: Address) {
+    inside.lane().renews_limits();
+    match fast_path::freed::<Preload>(inside.lane(), block) {
+        Done::Counted => {}
+        Done::NotifyMonitors => monitors::notify_freed::<Preload>(inside.lane(), block),
+        _ => {
+            trace::capture_free(&mut inside);
+            dispatch::freed(&mut inside, block, usable(block));
+        }
+    }
 }
 
 /// A block of this alignment, by posix_memalign.
@@ -138,4 +151,9 @@ fn is_retry(entry: Entry) -> bool {
     let forms = [&REAL_NEW, &REAL_NEW_ARRAY, &REAL_NEW_ALIGNED, &REAL_NEW_ARRAY_ALIGNED];
     let again = tls().retry_sp.take() == entry.sp;
     again || forms.iter().any(|form| form.holds(entry.caller()))
+}
+
+/// The real operator new[] that follows a failure asks operator new with this stack pointer.
+pub fn expect_retry(sp: u64) {
+    tls().retry_sp.set(sp);
 }

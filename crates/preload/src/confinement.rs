@@ -1,7 +1,7 @@
 //! A program that confines itself by seccomp may be killed for a system call that it does not make:
 //! from then on the recorder makes none.
 
-use crate::front::Preload;
+use crate::Preload;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;

@@ -1,6 +1,6 @@
 //! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
 
-use crate::front::Preload;
+use crate::Preload;
 use core::arch::naked_asm;
 use heaptide_recorder::api::interface;
 

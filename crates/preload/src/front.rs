@@ -1,10 +1,7 @@
 //! What the library provides to the recorder.
 
-use crate::{allocator, exec, next_symbol};
+use crate::{Preload, allocator, exec, next_symbol, route};
 use heaptide_recorder::sys::front::{Front, Platform};
-
-/// The library as the recorder sees it.
-pub struct Preload;
 
 impl Front for Preload {
     const PLATFORM: Platform = Platform {
@@ -17,6 +14,7 @@ impl Front for Preload {
         is_under_valgrind: allocator::is_under_valgrind,
         sees_unmapping: true,
         thread_exits: exec::give_back,
+        route: route::of_mode,
     };
 
     #[inline(always)]
@@ -27,5 +25,10 @@ impl Front for Preload {
     #[inline(always)]
     fn usable_at_hand(block: *mut u8) -> Option<u64> {
         allocator::usable_of_small(block)
+    }
+
+    #[inline(always)]
+    fn freed_at_hand(block: *mut u8) -> Option<u64> {
+        allocator::usable_of_smaller(block)
     }
 }

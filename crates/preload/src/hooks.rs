@@ -2,25 +2,97 @@
 //!
 //! An entry that can allocate is a few instructions that hand the caller's stack pointer and frame
 //! pointer on and jump: the body returns straight to the caller, and the unwinder starts in the
-//! caller's frame.
+//! caller's frame. Those of malloc, free and the operators of C++ runtimes enter the recorder by
+//! themselves where the thread has a lane with an open gate, and go on where the lane's route says
+//! ([`crate::route`]): all that every event needs, and no register saved twice.
 
-use crate::allocator::Address;
-use crate::next_symbol::real;
-use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mlock, operators};
+use crate::allocator::REAL_MALLOC;
+use crate::next_symbol::{Real, real};
+use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mlock, operators, route};
 use core::arch::naked_asm;
-use heaptide_recorder::event::trace;
+use heaptide_recorder::event::gate::Gate;
+use heaptide_recorder::event::lane::LaneState;
+use heaptide_recorder::sys::front::Route;
+
+/// Finds the thread's lane and goes on at `slow` if there is none with an open gate.
+macro_rules! find_open_lane {
+    ($lane:literal, $slow:literal) => {
+        concat!(
+            "mov rax, qword ptr [rip + heaptide_tls@GOTTPOFF]\n",
+            "mov ",
+            $lane,
+            ", qword ptr fs:[rax]\n",
+            "test ",
+            $lane,
+            ", ",
+            $lane,
+            "\n",
+            "je ",
+            $slow,
+            "\n",
+            "cmp dword ptr [",
+            $lane,
+            " + {gate}], {open}\n",
+            "jne ",
+            $slow,
+            "\n",
+        )
+    };
+}
+
+/// Enters the recorder and calls the real malloc for the bytes in rdi: the block is in rax then,
+/// the bytes in rsi.
+macro_rules! enter_and_allocate {
+    ($slow:literal) => {
+        concat!(
+            find_open_lane!("rdx", $slow),
+            "mov dword ptr [rdx + {gate}], {inside}\n",
+            "mov qword ptr [rdx + {gate_sp}], rsp\n",
+            "mov qword ptr [rdx + {gate_bp}], rbp\n",
+            "push rdi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "call qword ptr [rip + {malloc}]\n",
+            "pop rsi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "mov rdx, qword ptr [rip + heaptide_tls@GOTTPOFF]\n",
+            "mov rdx, qword ptr fs:[rdx]\n",
+        )
+    };
+}
+
+/// Goes on with the block in rdi: outside of the recorder, with what a stack starts from.
+macro_rules! release_by_route {
+    () => {
+        concat!(
+            find_open_lane!("rsi", "2f"),
+            "mov rdx, rsp\n",
+            "mov rcx, rbp\n",
+            "jmp qword ptr [rsi + {free}]\n",
+        )
+    };
+}
+
+/// Where entries find what they need in a lane.
+const GATE: usize = LaneState::GATE_AT + Gate::STATE_AT;
+const GATE_SP: usize = LaneState::GATE_AT + Gate::SP_AT;
+const GATE_BP: usize = LaneState::GATE_AT + Gate::BP_AT;
+const ALLOCATED: usize = LaneState::ROUTE_AT + Route::ALLOCATED_AT;
+const FREE: usize = LaneState::ROUTE_AT + Route::FREE_AT;
 
 /// What a hook is: its symbol, how it is entered, and its body.
 ///
 /// - `allocate`: three arguments and the entry's registers go to the body.
-/// - `throwing`: likewise; if the body returns null the real function is jumped to, to do what it
-///   does then (call the new-handler, throw) with no frame of ours in between.
-/// - `release`: the block goes to the body; where frees have stacks, to another one with the
-///   entry's registers.
+/// - `malloc`: by the lane's route, else likewise.
+/// - `throwing`: as `allocate`; if the body returns null the real function is jumped to, to do what
+///   it does then (call the new-handler, throw) with no frame of ours in between.
+/// - `new`: by the lane's route if the real function is a C++ runtime's, whose memory is malloc's,
+///   else as `throwing`. The second function counts a failure.
+/// - `free`: by the lane's route; else the block and the entry's registers go to the body.
+/// - `delete`: likewise if the real function is a C++ runtime's, else as `allocate`.
 /// - `plain`: an ordinary function.
 macro_rules! hooks {
-    ($($kind:ident $symbol:ident = $body:path;)*) => {
-        $(hooks!(@ $kind $symbol $body);)*
+    ($($kind:ident $symbol:ident = $($body:path),+;)*) => {
+        $(hooks!(@ $kind $symbol $($body),+);)*
     };
     (@ allocate $symbol:ident $body:path) => {
         #[unsafe(naked)]
@@ -36,6 +108,21 @@ macro_rules! hooks {
 real = sym REAL, body = sym $body)
         }
     };
+    (@ malloc $symbol:ident $body:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol() {
+            naked_asm!(
+".cfi_startproc",
+                enter_and_allocate!("2f"),
+                "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
+                "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {malloc}]", "jmp {body}",
+                ".cfi_endproc",
+malloc = sym REAL_MALLOC, body = sym $body, gate = const GATE, gate_sp = const GATE_SP,
+gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+allocated = const ALLOCATED)
+        }
+    };
     (@ throwing $symbol:ident $body:path) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -45,30 +132,77 @@ real = sym REAL, body = sym $body)
             }
             naked_asm!(
 ".cfi_startproc",
-                "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]",
-                "push rdi", ".cfi_adjust_cfa_offset 8",
-                "push rsi", ".cfi_adjust_cfa_offset 8",
-                "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-                "call {body}",
-                "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-                "pop rsi", ".cfi_adjust_cfa_offset -8",
-                "pop rdi", ".cfi_adjust_cfa_offset -8",
-                "test rax, rax", "je 2f", "ret",
-                "2:", "jmp qword ptr [rip + {real}]",
+                hooks!(@ body_or_real),
                 ".cfi_endproc",
 real = sym REAL, body = sym $body)
         }
     };
-    (@ release $symbol:ident $body:path) => {
+    (@ new $symbol:ident $body:path, $failed:path) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol(block: Address) {
+        unsafe extern "C" fn $symbol() {
+            real! {
+                static REAL = stringify!($symbol), ();
+            }
             naked_asm!(
 ".cfi_startproc",
-                "cmp byte ptr [rip + {stacks}], 0", "jne 2f", "jmp {body}",
-                "2:", "mov rsi, rsp", "mov rdx, rbp", "jmp {with_stack}",
+                "test rdi, rdi", "je 4f",
+                "cmp byte ptr [rip + {real} + {runtime}], 0", "je 4f",
+                enter_and_allocate!("4f"),
+                "test rax, rax", "je 3f",
+                "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
+                "3:", "push rsi", ".cfi_adjust_cfa_offset 8",
+                "mov rdi, rdx", "call {failed}",
+                "pop rdi", ".cfi_adjust_cfa_offset -8",
+                "jmp qword ptr [rip + {real}]",
+                "4:", hooks!(@ body_or_real),
                 ".cfi_endproc",
-stacks = sym trace::FREE_STACKS, body = sym $body, with_stack = sym malloc::free_with_stack)
+real = sym REAL, body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
+malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP, gate_bp = const GATE_BP,
+open = const Gate::OPEN, inside = const Gate::INSIDE, allocated = const ALLOCATED)
+        }
+    };
+    (@ body_or_real) => {
+        concat!(
+            "mov rcx, rsp\n", "mov r8, rbp\n", "lea r9, [rip + {real}]\n",
+            "push rdi\n", ".cfi_adjust_cfa_offset 8\n",
+            "push rsi\n", ".cfi_adjust_cfa_offset 8\n",
+            "sub rsp, 8\n", ".cfi_adjust_cfa_offset 8\n",
+            "call {body}\n",
+            "add rsp, 8\n", ".cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n", ".cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n", ".cfi_adjust_cfa_offset -8\n",
+            "test rax, rax\n", "je 2f\n", "ret\n",
+            "2: jmp qword ptr [rip + {real}]\n",
+        )
+    };
+    (@ free $symbol:ident $body:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol() {
+            naked_asm!(
+".cfi_startproc",
+                release_by_route!(),
+                "2:", "mov rsi, rsp", "mov rdx, rbp", "jmp {body}",
+                ".cfi_endproc",
+body = sym $body, gate = const GATE, open = const Gate::OPEN, free = const FREE)
+        }
+    };
+    (@ delete $symbol:ident $body:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol() {
+            real! {
+                static REAL = stringify!($symbol), ();
+            }
+            naked_asm!(
+".cfi_startproc",
+                "cmp byte ptr [rip + {real} + {runtime}], 0", "je 2f",
+                release_by_route!(),
+                "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+                ".cfi_endproc",
+real = sym REAL, body = sym $body, runtime = const Real::<()>::RUNTIME_AT, gate = const GATE,
+open = const Gate::OPEN, free = const FREE)
         }
     };
     (@ plain $symbol:ident $body:path) => {
@@ -77,7 +211,7 @@ stacks = sym trace::FREE_STACKS, body = sym $body, with_stack = sym malloc::free
 }
 
 hooks! {
-    allocate malloc = malloc::malloc_body;
+    malloc malloc = malloc::malloc_body;
     allocate calloc = malloc::calloc_body;
     allocate realloc = malloc::realloc_body;
     allocate reallocarray = malloc::reallocarray_body;
@@ -86,28 +220,28 @@ hooks! {
     allocate posix_memalign = malloc::posix_memalign_body;
     allocate valloc = malloc::valloc_body;
     allocate pvalloc = malloc::valloc_body;
-    release free = malloc::free_body;
-    release cfree = malloc::free_body;
-    throwing _Znwm = operators::new_body;
-    throwing _Znam = operators::new_array_body;
+    free free = malloc::free_body;
+    free cfree = malloc::free_body;
+    new _Znwm = operators::new_body, route::new_failed;
+    new _Znam = operators::new_array_body, route::new_array_failed;
     throwing _ZnwmSt11align_val_t = operators::new_aligned_body;
     throwing _ZnamSt11align_val_t = operators::new_aligned_array_body;
     allocate _ZnwmRKSt9nothrow_t = operators::new_nothrow_body;
     allocate _ZnamRKSt9nothrow_t = operators::new_nothrow_body;
     allocate _ZnwmSt11align_val_tRKSt9nothrow_t = operators::new_nothrow_body;
     allocate _ZnamSt11align_val_tRKSt9nothrow_t = operators::new_nothrow_body;
-    allocate _ZdlPv = operators::delete_body;
-    allocate _ZdaPv = operators::delete_body;
-    allocate _ZdlPvm = operators::delete_body;
-    allocate _ZdaPvm = operators::delete_body;
-    allocate _ZdlPvRKSt9nothrow_t = operators::delete_body;
-    allocate _ZdaPvRKSt9nothrow_t = operators::delete_body;
-    allocate _ZdlPvSt11align_val_t = operators::delete_body;
-    allocate _ZdaPvSt11align_val_t = operators::delete_body;
-    allocate _ZdlPvmSt11align_val_t = operators::delete_body;
-    allocate _ZdaPvmSt11align_val_t = operators::delete_body;
-    allocate _ZdlPvSt11align_val_tRKSt9nothrow_t = operators::delete_body;
-    allocate _ZdaPvSt11align_val_tRKSt9nothrow_t = operators::delete_body;
+    delete _ZdlPv = operators::delete_body;
+    delete _ZdaPv = operators::delete_body;
+    delete _ZdlPvm = operators::delete_body;
+    delete _ZdaPvm = operators::delete_body;
+    delete _ZdlPvRKSt9nothrow_t = operators::delete_body;
+    delete _ZdaPvRKSt9nothrow_t = operators::delete_body;
+    delete _ZdlPvSt11align_val_t = operators::delete_body;
+    delete _ZdaPvSt11align_val_t = operators::delete_body;
+    delete _ZdlPvmSt11align_val_t = operators::delete_body;
+    delete _ZdaPvmSt11align_val_t = operators::delete_body;
+    delete _ZdlPvSt11align_val_tRKSt9nothrow_t = operators::delete_body;
+    delete _ZdaPvSt11align_val_tRKSt9nothrow_t = operators::delete_body;
     allocate mallocx = jemalloc::mallocx_body;
     allocate rallocx = jemalloc::rallocx_body;
     plain xallocx = jemalloc::xallocx;

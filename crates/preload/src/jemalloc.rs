@@ -1,8 +1,8 @@
 //! jemalloc's extended interface, recorded where it exists, and what it means where it does not.
 
+use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, usable};
 use crate::calls::{aligned, allocate, reallocate, release};
-use crate::front::Preload;
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside, here};

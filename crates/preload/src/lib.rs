@@ -22,9 +22,12 @@ mod malloc;
 mod mlock;
 mod next_symbol;
 mod operators;
+mod route;
 
-use front::Preload;
 use heaptide_recorder::event::{exit, start};
+
+/// The library as the recorder sees it.
+struct Preload;
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {

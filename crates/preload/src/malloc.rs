@@ -1,13 +1,11 @@
 //! The functions of the C library that allocate and free.
 
-use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, usable};
+use crate::Preload;
+use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
 use crate::calls::{ENOMEM, aligned, allocate, allocated, reallocate, release};
-use crate::front::Preload;
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_recorder::event::dispatch;
-use heaptide_recorder::event::fast_path::{self, Freeing};
-use heaptide_recorder::event::inside::{Entry, Inside, here};
-use heaptide_recorder::event::record;
+use heaptide_recorder::event::inside::{Entry, Inside};
 
 real! {
     static REAL_REALLOC = "realloc", extern "C" fn(Address, usize) -> Address;
@@ -112,69 +110,7 @@ pub extern "C" fn reallocarray_body(
     reallocate(old, bytes, Entry { sp, bp }, || call_real!(real, (old, count, size), without()))
 }
 
-/// The recorder is left before the real call, which then is a jump: no free calls another one in
-/// front of us for the same block, and if it did, the block is no longer known. What needs more
-/// registers is apart.
-pub extern "C" fn free_body(block: Address) {
-    let Some(freeing) = fast_path::freeing(block) else {
-        return free_general(block);
-    };
-    if !fast_path::is_of_counters(freeing.1) {
-        return free_of_site(freeing, block);
-    }
-    if !fast_path::is_unobserved(freeing.1) {
-        return free_observed(freeing, block);
-    }
-    if fast_path::free_of_counters::<Preload>(freeing, block) {
-        return free_real(block);
-    }
-    free_general(block)
-}
-
-#[inline(never)]
-fn free_of_site(freeing: Freeing<'_>, block: Address) {
-    if !fast_path::is_unobserved(freeing.1) {
-        return free_observed(freeing, block);
-    }
-    if fast_path::free_of_site::<Preload>(freeing, block) {
-        return free_real(block);
-    }
-    free_general(block)
-}
-
-#[inline(never)]
-fn free_observed(freeing: Freeing<'_>, block: Address) {
-    if fast_path::free::<Preload>(freeing, block) {
-        return free_real(block);
-    }
-    free_general(block)
-}
-
-/// Frees a block of which the thread's lane knows.
-#[inline(always)]
-fn free_real(block: Address) {
-    // SAFETY: a thread has a lane, so the allocator was found.
-    let free = unsafe { REAL_FREE.known() };
-    free(block)
-}
-
-pub extern "C" fn free_with_stack(block: Address, sp: u64, bp: u64) {
+pub extern "C" fn free_body(block: Address, sp: u64, bp: u64) {
     let call = || call_real!(REAL_FREE, (block), ());
     if block.is_null() { call() } else { release(block, Entry { sp, bp }, call) }
-}
-
-#[inline(never)]
-fn free_general(block: Address) {
-    freed(block);
-    call_real!(REAL_FREE, (block), ())
-}
-
-#[inline(always)]
-fn freed(block: Address) {
-    if !block.is_null() {
-        match Inside::enter::<Preload>(here()) {
-            Some(mut inside) => dispatch::freed(&mut inside, block, usable(block)),
-            None => record::freed_nested(block, || usable(block)),
-        }
-    }
 }

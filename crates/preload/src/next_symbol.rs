@@ -3,6 +3,7 @@
 
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use heaptide_recorder::sys::loader::{Dynamic, LinkMap, file_name, look_up, objects};
 
@@ -103,6 +104,10 @@ macro_rules! call_real {
 pub(crate) use call_real;
 
 impl<F> Real<F> {
+    /// Byte offset of the answer of [`Real::is_runtime`], once the function was found, for entries,
+    /// whose first instructions are not Rust.
+    pub const RUNTIME_AT: usize = offset_of!(Real<F>, runtime);
+
     /// `name` ends with a zero byte.
     ///
     /// # Safety
@@ -181,8 +186,7 @@ impl<F: Pointer> Real<F> {
     /// It was found.
     #[inline(always)]
     pub unsafe fn known(&self) -> F {
-        let address = self.address.load(Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { core::mem::transmute_copy(&address) }
+        // SAFETY: as the caller promises: an address that changes no more.
+        unsafe { *self.address.as_ptr().cast::<F>() }
     }
 }

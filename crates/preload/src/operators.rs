@@ -1,10 +1,9 @@
 //! C++ operators new and delete: the outermost call is the event, whatever it is made of.
 
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
-use crate::calls::{allocate, allocate_or, release};
+use crate::calls::{allocate, allocate_or, expect_retry, release};
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_recorder::event::inside::Entry;
-use heaptide_recorder::sys::tls::tls;
 
 /// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so
 /// malloc is called here, and the rest is left to the real one by returning null. Other allocators'
@@ -45,7 +44,7 @@ pub extern "C" fn new_array_body(
     bp: u64,
     real: &Real<()>,
 ) -> Address {
-    expect_retry(new_body(size, b, c, sp, bp, real), sp)
+    or_expect_retry(new_body(size, b, c, sp, bp, real), sp)
 }
 
 /// Aligned operator new[]: likewise.
@@ -57,13 +56,13 @@ pub extern "C" fn new_aligned_array_body(
     bp: u64,
     real: &Real<()>,
 ) -> Address {
-    expect_retry(new_aligned_body(size, alignment, c, sp, bp, real), sp)
+    or_expect_retry(new_aligned_body(size, alignment, c, sp, bp, real), sp)
 }
 
 #[inline(always)]
-fn expect_retry(block: Address, sp: u64) -> Address {
+fn or_expect_retry(block: Address, sp: u64) -> Address {
     if block.is_null() {
-        tls().retry_sp.set(sp);
+        expect_retry(sp);
     }
     block
 }

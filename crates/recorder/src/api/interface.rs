@@ -139,7 +139,7 @@ fn with_sites<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R 
 fn with_regions<F: Front>(act: impl FnOnce(&mut LaneState) -> bool) -> bool {
     with_sites::<F, _>(|lane| {
         let done = act(lane);
-        lane.live.renew_bounds(process(), lane.header);
+        lane.renew_bounds();
         done
     })
 }
@@ -296,7 +296,7 @@ fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, NodeI
     let stack = record::node_here(&mut inside);
     let lane = inside.lane();
     let done = act(lane, stack);
-    lane.live.renew_bounds(process(), lane.header);
+    lane.renew_bounds();
     done as i32
 }
 

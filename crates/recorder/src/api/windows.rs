@@ -45,8 +45,8 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
         p.lost(Loss::NoSample);
         return 0;
     };
-    lane.live.publish(p, lane.header);
-    let live = lane.live.seen().max(0);
+    lane.publish_live();
+    let live = lane.live.seen(lane.allocated()).max(0);
     record.name.set(profile::string(name).number());
     record.open.set(1);
     record.begin_time_ns.set(p.now());
@@ -63,7 +63,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let lowest = windows.bound().min(live);
     windows.lowest.store(lowest, Relaxed);
     windows.count.fetch_add(1, Release);
-    lane.live.renew_bounds(p, lane.header);
+    lane.renew_bounds();
     number
 }
 
@@ -83,7 +83,7 @@ pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     windows.numbers[place].store(0, Release);
     windows.count.fetch_sub(1, Release);
     // Too low is safe: whoever rises above it next sets it right.
-    lane.live.renew_bounds(p, lane.header);
+    lane.renew_bounds();
     Some(figures)
 }
 
@@ -96,7 +96,7 @@ pub fn figures(lane: &mut LaneState, number: u32) -> Option<Figures> {
 }
 
 fn so_far(p: &Process, lane: &mut LaneState, place: usize) -> Figures {
-    lane.live.publish(p, lane.header);
+    lane.publish_live();
     let Some(record) = opened(&windows::open().open[place]) else {
         return Figures::default();
     };

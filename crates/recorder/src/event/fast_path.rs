@@ -3,23 +3,19 @@
 //!
 //! Each function first checks these conditions and changes nothing if one does not hold; then
 //! [`crate::event::dispatch`] passes on the event. Because nothing is called, few registers are
-//! needed; that is half of what counting costs. Every counter is written by one instruction.
+//! needed; that is half of what counting costs. Every counter is written by one instruction. What
+//! is the same for all events of a thread, its mode and whether it may come here, is asked once:
+//! entries go where the lane's [`crate::sys::front::Route`] says.
 
-use crate::event::inside::here;
 use crate::event::lane::LaneState;
-use crate::event::monitors;
 use crate::store::control_words;
 use crate::store::ids::SiteId;
-use crate::store::sites::own_word;
+use crate::store::sites::{own_epoch, own_word};
 use crate::sys::front::Front;
-use crate::sys::tls::{Tls, tls};
 use core::sync::atomic::AtomicU64;
-use heaptide_format::shared::Word;
+use heaptide_format::shared::{Lane, Site, Word};
 use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
 
-/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
-/// perhaps.
-pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
@@ -44,6 +40,12 @@ impl Done {
     }
 }
 
+/// Whether nobody observes the process.
+#[inline(always)]
+pub fn is_unobserved(lane: &LaneState) -> bool {
+    control_words::words(lane.header).get() == 0
+}
+
 /// Whether nobody but monitors observes the process, and whether they do.
 #[inline(always)]
 fn observers(lane: &LaneState) -> (bool, bool) {
@@ -54,150 +56,134 @@ fn observers(lane: &LaneState) -> (bool, bool) {
 /// Counts an allocation.
 #[inline(always)]
 pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
-    let mode = lane.quick;
     let (usual, monitored) = observers(lane);
-    if mode == 0 || !usual {
+    if !usual {
         return Done::NotTaken;
     }
-    if mode == STACKS {
-        return if monitored { Done::NotTaken } else { Done::WantsStack };
-    }
+    let is_counted = match lane.quick {
+        COUNTERS => allocated_in_counters::<F>(lane, block, requested),
+        SCOPES => allocated_in_scopes::<F>(lane, block, requested),
+        STACKS if !monitored => return Done::WantsStack,
+        _ => false,
+    };
+    if is_counted { Done::counted(monitored) } else { Done::NotTaken }
+}
+
+/// Counts an allocation in mode counters. False if it is not usual, and then nothing was done.
+#[inline(always)]
+pub fn allocated_in_counters<F: Front>(
+    lane: &mut LaneState,
+    block: *mut u8,
+    requested: u64,
+) -> bool {
     let Some(usable) = F::usable_at_hand(block) else {
-        return Done::NotTaken;
+        return false;
     };
     let record = lane.record;
-    let own = lane.live.own() + usable as i64;
-    if own > lane.live.high() || own_word(&record.usable_bytes) + usable >= lane.next_sample {
-        return Done::NotTaken;
+    let is_due = !lane.live.may_allocate(own_word(&record.usable_bytes) + usable);
+    if is_due || requested > own_word(&record.largest_bytes) {
+        return false;
     }
-    if mode == SCOPES {
-        let (id, site) = (lane.place.here, lane.place.here_record);
-        let Some(word) = lane.leaves.word(block) else {
-            return Done::NotTaken;
-        };
-        let current = site.epoch.get() == lane.header.epoch.get();
-        if id.is_none() || !current || requested > own_word(&site.largest_bytes) {
-            return Done::NotTaken;
-        }
-        word.set(id.number());
-        site.allocations.add(1);
-        site.requested_bytes.add(requested);
-        site.usable_bytes.add(usable);
-    } else if requested > own_word(&record.largest_bytes) {
-        return Done::NotTaken;
-    }
-    lane.live.set_own(own);
     lane.last_block = block;
+    count(record, requested, usable);
+    true
+}
+
+/// The same in mode scopes.
+#[inline(always)]
+pub fn allocated_in_scopes<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
+    let (id, site) = (lane.place.here, lane.place.here_record);
+    let Some(usable) = F::usable_at_hand(block) else {
+        return false;
+    };
+    // Without a site here, the head of the file is the record, whose epoch is not current.
+    allocated_at(lane, (id, site), block, requested, usable)
+}
+
+/// The same of a site.
+#[inline(always)]
+fn allocated_at(
+    lane: &mut LaneState,
+    (id, site): (SiteId, &Site),
+    block: *mut u8,
+    requested: u64,
+    usable: u64,
+) -> bool {
+    let record = lane.record;
+    if !lane.live.may_allocate(own_word(&record.usable_bytes) + usable) {
+        return false;
+    }
+    let Some(word) = lane.leaves.word(block) else {
+        return false;
+    };
+    let is_current = own_epoch(site) == lane.header.epoch.get();
+    if !is_current || requested > own_word(&site.largest_bytes) {
+        return false;
+    }
+    word.set(id.number());
+    site.allocations.add(1);
+    site.requested_bytes.add(requested);
+    site.usable_bytes.add(usable);
+    lane.last_block = block;
+    count(record, requested, usable);
+    true
+}
+
+/// What an allocation does to the lane's counters. The bytes that limits are of come last.
+#[inline(always)]
+fn count(record: &Lane, requested: u64, usable: u64) {
     class(&record.requested_classes, requested).add(1);
     class(&record.usable_classes, usable).add(1);
     record.requested_bytes.add(requested);
     record.usable_bytes.add(usable);
-    Done::counted(monitored)
 }
 
-/// What a free needs to take the fast path: the thread's words and its lane.
-pub type Freeing<'a> = (&'static Tls, &'a mut LaneState);
-
-/// Returns them if the free of a block may take the fast path.
-#[inline(always)]
-pub fn freeing(block: *mut u8) -> Option<Freeing<'static>> {
-    let t = tls();
-    let lane = t.lane.get() as *mut LaneState;
-    if lane.is_null() || t.is_inside() {
-        return None;
-    }
-    // SAFETY: the thread's own lane, to which nothing else refers while it is not inside; a signal
-    // handler that frees is done with it before this goes on.
-    let lane = unsafe { &mut *lane };
-    (lane.quick != 0 && !block.is_null()).then_some((t, lane))
-}
-
-/// Whether a free changes counters of the lane alone: there are no sites.
-#[inline(always)]
-pub fn is_of_counters(lane: &LaneState) -> bool {
-    lane.quick == COUNTERS
-}
-
-/// Whether nobody observes the process.
-#[inline(always)]
-pub fn is_unobserved(lane: &LaneState) -> bool {
-    control_words::words(lane.header).get() == 0
-}
-
-/// Enters the recorder, counts a free, and leaves; false if it does not take the fast path.
-#[inline(always)]
-pub fn free<F: Front>((t, lane): Freeing<'_>, block: *mut u8) -> bool {
-    t.enter_without_stack(here().sp);
-    let done = freed::<F>(lane, block);
-    if done == Done::NotifyMonitors {
-        monitors::notify_freed::<F>(lane, block);
-    }
-    t.leave();
-    done != Done::NotTaken
-}
-
-/// The same where nobody observes the process and there are no sites. It calls nothing, and so
-/// saves no registers.
-#[inline(always)]
-pub fn free_of_counters<F: Front>((t, lane): Freeing<'_>, block: *mut u8) -> bool {
-    t.enter_without_stack(here().sp);
-    let is_counted = freed_of_counters::<F>(lane, block);
-    t.leave();
-    is_counted
-}
-
-/// The same where there are sites.
-#[inline(always)]
-pub fn free_of_site<F: Front>((t, lane): Freeing<'_>, block: *mut u8) -> bool {
-    t.enter_without_stack(here().sp);
-    let is_counted = freed_of_site::<F>(lane, block);
-    t.leave();
-    is_counted
-}
-
-/// Counts a free, where `quick` is set.
+/// Counts a free.
 #[inline(always)]
 pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
     let (usual, monitored) = observers(lane);
     let is_counted = usual
-        && if is_of_counters(lane) {
-            freed_of_counters::<F>(lane, block)
-        } else {
-            freed_of_site::<F>(lane, block)
+        && match lane.quick {
+            COUNTERS => freed_in_counters::<F>(lane, block),
+            SCOPES | STACKS => freed_in_site::<F>(lane, block),
+            _ => false,
         };
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
-/// False if that is not usual; only monitors observe the process.
+/// The usable bytes of a block whose free is usual as far as they and live are concerned.
 #[inline(always)]
-fn freed_of_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
-    let Some(usable) = F::usable_at_hand(block) else {
+fn usual_free<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
+    let usable = F::freed_at_hand(block)?;
+    let is_due = !lane.live.may_free(lane.live.freed().wrapping_add(usable));
+    (!is_due).then_some(usable)
+}
+
+/// Counts a free in mode counters. False if it is not usual, and then nothing was done.
+///
+/// Every change is one instruction and none depends on another, so a signal handler may come in
+/// between: the thread need not be inside the recorder.
+#[inline(always)]
+pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+    let Some(usable) = usual_free::<F>(lane, block) else {
         return false;
     };
-    let own = lane.live.own() - usable as i64;
-    if !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
-        return false;
-    }
     class(&lane.record.freed_classes, usable).add(1);
     lane.record.freed_here_bytes.add(usable);
+    lane.live.count_free(usable);
     if lane.last_block == block {
         lane.record.temporary.add(1);
         lane.last_block = core::ptr::null_mut();
     }
-    lane.live.set_own(own);
     true
 }
 
 /// The same where there are sites.
 #[inline(always)]
-fn freed_of_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
-    let Some(usable) = F::usable_at_hand(block) else {
+pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+    let Some(usable) = usual_free::<F>(lane, block) else {
         return false;
     };
-    let own = lane.live.own() - usable as i64;
-    if !lane.live.may_fall_to(own) || usable >= MAYBE_UNMAPPED {
-        return false;
-    }
     let Some(word) = lane.leaves.word(block) else {
         return false;
     };
@@ -207,7 +193,8 @@ fn freed_of_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     if id != place.here && id.owner_word() != place.lane {
         return false;
     }
-    if site.epoch.get() != lane.header.epoch.get() || id.is_none() {
+    // As of no site: its record is the head of the file.
+    if own_epoch(site) != lane.header.epoch.get() {
         return false;
     }
     word.set(0);
@@ -218,11 +205,11 @@ fn freed_of_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     class(&lane.record.freed_classes, usable).add(1);
     place.scope.frees_here.add(1);
     place.scope.freed_here_bytes.add(usable);
+    lane.live.count_free(usable);
     if lane.last_block == block {
         site.temporary.add(1);
         lane.last_block = core::ptr::null_mut();
     }
-    lane.live.set_own(own);
     true
 }
 

@@ -1,7 +1,6 @@
 //! A thread that is inside the recorder.
 
 use crate::event::lane::LaneState;
-use crate::sys::tls::tls;
 use core::arch::asm;
 use core::ptr::NonNull;
 use heaptide_unwind::stack::Registers;
@@ -43,18 +42,28 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// The registers at the entry of the hook. Kept here and not by the hook, whose own registers
-    /// are few: only a stack needs them.
+    /// Takes over from an entry that has found the thread's lane open and entered.
+    ///
+    /// # Safety
+    /// It did so in this very call, and nobody else took over.
     #[inline(always)]
-    pub fn entry(&self) -> Entry {
-        let (sp, bp) = tls().registers();
+    pub unsafe fn by_entry(lane: NonNull<LaneState>) -> Inside {
+        Inside { lane }
+    }
+
+    /// The registers at the entry of the hook. Kept in the lane and not by the hook, whose own
+    /// registers are few: only a stack needs them.
+    #[inline(always)]
+    pub fn entry(&mut self) -> Entry {
+        let (sp, bp) = self.lane().gate.registers();
         Entry { sp, bp }
     }
 
     /// The lane of the calling thread.
     #[inline(always)]
     pub fn lane(&mut self) -> &mut LaneState {
-        // SAFETY: `inside` is set while this exists, so nobody else makes a reference to the lane.
+        // SAFETY: the gate is closed while this exists, so nobody else makes a reference to the
+        // lane.
         unsafe { self.lane.as_mut() }
     }
 }
@@ -62,6 +71,6 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        tls().leave();
+        self.lane().gate.leave();
     }
 }

@@ -1,19 +1,23 @@
 //! Lanes: who writes which counters. A thread has one lane from its first allocation to its exit;
 //! threads of the same name that never overlap share one after the other.
 
+use crate::event::gate::Gate;
 use crate::event::peak;
+use crate::event::process::process;
 use crate::event::shadow_cache::Leaves;
 use crate::event::trace_extents::Writer;
 use crate::store::control_words;
 use crate::store::place::Place;
 use crate::store::profile::Cursor;
-use crate::sys::front;
+use crate::store::sites::own_word;
+use crate::sys::front::{self, Route};
 use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
 use crate::sys::tls::tls;
 use crate::sys::wiped::Wiped;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use heaptide_format::shared::{FileHeader, Lane, Word};
@@ -42,25 +46,26 @@ pub const FLAG_PAUSED: u32 = 1;
 /// It measures itself.
 pub const FLAG_MEASURED: u32 = 2;
 
-/// The part of a lane that only its thread uses. Its memory is wiped in a forked child, so `mode` 0
-/// says that the pointer to it is stale.
+/// The part of a lane that only its thread uses. Its memory is wiped in a forked child: then the
+/// gate says that the pointer to it is stale.
 #[repr(C)]
 pub struct LaneState {
-    /// A [`heaptide_format::Mode`], or 0.
-    pub mode: u32,
-    /// Some of the `FLAG_` bits.
-    pub flags: u32,
+    pub gate: Gate,
+    /// Where entries of the front go on with events of the thread.
+    pub route: Route,
     /// Its record in the profile.
     pub record: &'static Lane,
     pub header: &'static FileHeader,
+    /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
+    pub last_block: *mut u8,
     pub live: peak::Live,
+    /// A [`heaptide_format::Mode`].
+    pub mode: u32,
+    /// Some of the `FLAG_` bits.
+    pub flags: u32,
     /// `mode`, where events of the thread may take the fast path ([`crate::event::fast_path`]),
     /// else 0.
     pub quick: u32,
-    /// Usable bytes allocated at which the next sample is due.
-    pub next_sample: u64,
-    /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
-    pub last_block: *mut u8,
     /// The value of [`crate::store::shared::Store::generation`] that kept frames and ranges belong
     /// to.
     pub generation: u32,
@@ -184,10 +189,56 @@ pub fn set_name(record: &Lane, name: &[u8; 16]) {
 }
 
 impl LaneState {
+    /// Byte offsets of fields for entries, whose first instructions are not Rust.
+    pub const GATE_AT: usize = offset_of!(LaneState, gate);
+    pub const ROUTE_AT: usize = offset_of!(LaneState, route);
+
     /// The lane's index.
     #[inline(always)]
     pub fn index(&self) -> u32 {
         self.place.lane
+    }
+
+    /// Usable bytes that the lane's threads allocated.
+    #[inline(always)]
+    pub fn allocated(&self) -> u64 {
+        own_word(&self.record.usable_bytes)
+    }
+
+    /// The lane's live bytes change by `change` > 0, which is yet to be counted
+    /// ([`peak::Live::grow`]).
+    #[inline(always)]
+    pub fn grow(&mut self, change: i64) -> bool {
+        let allocated = self.allocated();
+        self.live.grow(process(), self.header, allocated, change)
+    }
+
+    /// The same for `change` ≤ 0 ([`peak::Live::shrink`]).
+    #[inline(always)]
+    pub fn shrink(&mut self, change: i64) -> bool {
+        let allocated = self.allocated();
+        self.live.shrink(process(), self.header, allocated, change)
+    }
+
+    /// Tells other lanes what is live in this one.
+    pub fn publish_live(&mut self) {
+        let allocated = self.allocated();
+        self.live.publish(process(), self.header, allocated, 0);
+    }
+
+    /// Something else than live has changed what a new high is.
+    pub fn renew_bounds(&mut self) {
+        let allocated = self.allocated();
+        self.live.renew_bounds(process(), self.header, allocated);
+    }
+
+    /// Finds the limits of [`peak::Live`] anew; whether more may be allocated now.
+    #[inline(always)]
+    pub fn renews_limits(&mut self) -> bool {
+        let allocated = self.allocated();
+        let before = self.live.allocated_limit();
+        self.live.set_limits(allocated);
+        self.live.allocated_limit() > before
     }
 
     /// The lane's buffer for reading `/proc`.
@@ -272,5 +323,6 @@ impl LaneState {
     pub fn choose_path(&mut self) {
         let usual = self.flags == 0 && !self.is_traced() && front::sizes_are_at_hand();
         self.quick = if usual { self.mode } else { 0 };
+        self.route = front::platform().map_or(Route::NONE, |platform| (platform.route)(self.quick));
     }
 }

@@ -224,8 +224,8 @@ fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
 /// Has figures count from here. False if the copy that this needs could not be written.
 pub fn reset(lane: &mut LaneState) -> bool {
     let p = process();
-    lane.live.publish(p, lane.header);
-    let live = lane.live.seen().max(0) as u64;
+    lane.publish_live();
+    let live = lane.live.seen(lane.allocated()).max(0) as u64;
     let Some(mut marks) = moments().marks.acquire() else {
         return false;
     };
@@ -245,7 +245,7 @@ pub fn reset(lane: &mut LaneState) -> bool {
     header.peak_bytes.store(live, Release);
     header.epoch.fetch_add(1, AcqRel);
     write_mark(p, &mut marks, now, b"", MarkKind::Reset, lane.index(), resets);
-    lane.live.renew_bounds(p, header);
+    lane.renew_bounds();
     true
 }
 

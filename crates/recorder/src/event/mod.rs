@@ -3,6 +3,7 @@
 pub mod dispatch;
 pub mod exit;
 pub mod fast_path;
+pub mod gate;
 pub mod inside;
 pub mod lane;
 pub mod marks;

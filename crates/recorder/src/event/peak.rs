@@ -11,8 +11,10 @@
 
 use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
+use crate::store::sites::own_word;
 use crate::sys::clock;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use heaptide_format::PEAK_BATCH;
 use heaptide_format::shared::{FileHeader, Word};
 
@@ -22,103 +24,166 @@ pub const BATCH: i64 = PEAK_BATCH as i64;
 /// millisecond at 2 GHz.
 const SAME_TIME: u64 = 1 << 20;
 
-/// A lane's view of live bytes.
+/// A lane's view of live bytes. What the lane's threads allocated minus freed, its *own* bytes, is
+/// the difference of two counters that only grow: `allocated`, which the lane's record has, and
+/// `freed`. So one comparison of an event's counter tells that nothing is due.
 #[repr(C)]
 pub struct Live {
-    /// Usable bytes this lane's threads allocated minus freed; may be negative.
-    own: i64,
-    /// Above this, or below `low`, something is to be done.
+    /// Usable bytes that the lane's threads freed. Only they write it, each time by one
+    /// instruction: a signal handler may come before or after.
+    freed: AtomicU64,
+    /// Up to this many bytes allocated, nothing is due: own bytes are not above `high`, and no
+    /// sample is due. `freed` may have grown since, and the limit be higher in truth.
+    allocated_limit: u64,
+    /// Up to this many bytes freed, nothing is due: own bytes are not below `low`, and no new high
+    /// came before. `allocated` may have grown since.
+    freed_limit: u64,
+    /// Own bytes above this, or below `low`, are for others to know.
     high: i64,
     low: i64,
-    /// Live has fallen since the last new high.
-    fallen: bool,
+    /// Bytes allocated at which the next sample is due ([`crate::event::timeline`]).
+    next_sample: u64,
     /// What the other lanes had when last asked.
     others: i64,
-    /// The part of `own` that the others know.
+    /// The part of own bytes that the others know.
     published: i64,
     /// The time stamp counter when the time of a peak was last noted.
     stamped: u64,
+    /// Live has fallen since the last new high.
+    fallen: bool,
 }
 
 impl Live {
-    /// For a thread that takes the lane.
-    pub fn begin(&mut self, p: &Process, header: &FileHeader) {
+    /// For a thread that takes the lane, which has allocated so much.
+    pub fn begin(&mut self, p: &Process, header: &FileHeader, allocated: u64) {
         self.others = header.published_live.get() - self.published;
         self.fallen = true;
-        self.set_bounds(p, header);
+        self.next_sample = 0;
+        self.set_bounds(p, header, allocated, 0);
     }
 
-    /// Alone, the peak is a bound too.
-    fn set_bounds(&mut self, p: &Process, header: &FileHeader) {
+    /// What is left of so many bytes allocated.
+    #[inline(always)]
+    pub fn own(&self, allocated: u64) -> i64 {
+        allocated.wrapping_sub(self.freed()) as i64
+    }
+
+    /// Usable bytes that the lane's threads freed.
+    #[inline(always)]
+    pub fn freed(&self) -> u64 {
+        own_word(&self.freed)
+    }
+
+    /// Bytes allocated and freed at one moment, on any thread. After some tries, of two moments.
+    pub fn moment(&self, allocated: &AtomicU64) -> (u64, u64) {
+        const TRIES: usize = 8;
+        let mut freed = self.freed.load(Acquire);
+        for _ in 0..TRIES {
+            let moment = (allocated.load(Acquire), freed);
+            freed = self.freed.load(Acquire);
+            if freed == moment.1 {
+                return moment;
+            }
+        }
+        (allocated.load(Relaxed), freed)
+    }
+
+    /// Whether nothing is due once so much was allocated in all.
+    #[inline(always)]
+    pub fn may_allocate(&self, allocated: u64) -> bool {
+        allocated <= self.allocated_limit
+    }
+
+    /// So many bytes may be allocated in all before anything is due.
+    #[inline(always)]
+    pub fn allocated_limit(&self) -> u64 {
+        self.allocated_limit
+    }
+
+    /// Whether nothing is due once so much was freed in all.
+    #[inline(always)]
+    pub fn may_free(&self, freed: u64) -> bool {
+        freed <= self.freed_limit
+    }
+
+    /// So much was freed.
+    #[inline(always)]
+    pub fn count_free(&self, bytes: u64) {
+        self.freed.add(bytes);
+    }
+
+    /// Whether a sample is due once so much was allocated.
+    #[inline(always)]
+    pub fn is_sample_due(&self, allocated: u64) -> bool {
+        allocated >= self.next_sample
+    }
+
+    /// The next sample is due at so many bytes allocated.
+    pub fn sample_at(&mut self, allocated: u64) {
+        self.next_sample = allocated;
+    }
+
+    /// Finds the limits anew: the other counter has grown.
+    pub fn set_limits(&mut self, allocated: u64) {
+        let by_high = (self.freed() as i64).saturating_add(self.high).max(0) as u64;
+        self.allocated_limit = by_high.min(self.next_sample.saturating_sub(1));
+        let by_low = (allocated as i64).saturating_sub(self.low).max(0) as u64;
+        self.freed_limit = if self.fallen { by_low } else { self.freed() };
+    }
+
+    /// Alone, the peak is a bound too. `change`: of own bytes, not yet in the counters.
+    fn set_bounds(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) {
         self.high = self.published + BATCH;
         if !p.threaded.load(Relaxed) {
             let peak = header.peak_bytes.get() as i64;
             let peak = peak.min(windows::open().bound());
-            self.high = self.high.min((peak - self.others).max(self.own));
+            self.high = self.high.min((peak - self.others).max(self.own(allocated) + change));
         }
         self.low = self.published - BATCH;
+        self.set_limits(allocated);
     }
 
-    /// Live changes by `bytes`. True if it was seen to be at a new high after that: then what
-    /// changed is part of the peak.
+    /// Own bytes rise by `change`, where so much was allocated before. True if live was seen to be
+    /// at a new high after that: then what changed is part of the peak.
     #[inline(always)]
-    pub fn grow(&mut self, p: &Process, header: &FileHeader, bytes: i64) -> bool {
-        self.own += bytes;
-        self.own > self.high && self.rise(p, header)
+    pub fn grow(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) -> bool {
+        self.own(allocated) + change > self.high && self.rise(p, header, allocated, change)
     }
 
-    /// The same for `bytes` ≤ 0: others may have grown.
+    /// The same for `change` ≤ 0: others may have grown.
     #[inline(always)]
-    pub fn shrink(&mut self, p: &Process, header: &FileHeader, bytes: i64) -> bool {
+    pub fn shrink(
+        &mut self,
+        p: &Process,
+        header: &FileHeader,
+        allocated: u64,
+        change: i64,
+    ) -> bool {
         self.fallen = true;
-        self.own += bytes;
-        self.own < self.low && self.publish(p, header)
-    }
-
-    /// What this lane's threads allocated minus freed.
-    #[inline(always)]
-    pub fn own(&self) -> i64 {
-        self.own
-    }
-
-    /// Up to this it may rise without a word to anybody.
-    #[inline(always)]
-    pub fn high(&self) -> i64 {
-        self.high
-    }
-
-    /// Whether it may fall to this without one.
-    #[inline(always)]
-    pub fn may_fall_to(&self, own: i64) -> bool {
-        self.fallen && own >= self.low
-    }
-
-    /// It rises or falls where that was found to be so.
-    #[inline(always)]
-    pub fn set_own(&mut self, own: i64) {
-        self.own = own;
+        self.own(allocated) + change < self.low && self.publish(p, header, allocated, change)
     }
 
     /// Something else than live has changed what a new high is.
-    pub fn renew_bounds(&mut self, p: &Process, header: &FileHeader) {
+    pub fn renew_bounds(&mut self, p: &Process, header: &FileHeader, allocated: u64) {
         self.fallen = true;
-        self.set_bounds(p, header);
+        self.set_bounds(p, header, allocated, 0);
     }
 
     /// Live as this lane sees it.
-    pub fn seen(&self) -> i64 {
-        self.own + self.others
+    pub fn seen(&self, allocated: u64) -> i64 {
+        self.own(allocated) + self.others
     }
 
     #[inline(never)]
-    fn rise(&mut self, p: &Process, header: &FileHeader) -> bool {
+    fn rise(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) -> bool {
         if p.threaded.load(Relaxed) {
-            return self.publish(p, header);
+            return self.publish(p, header, allocated, change);
         }
         // Alone: nobody else writes these. Frees inside the recorder are taken off what all have
         // published.
         self.others = header.published_live.get() - self.published;
-        let live = self.seen();
+        let own = self.own(allocated) + change;
+        let live = own + self.others;
         windows::open().rise(live, header, true);
         let new_high = live > header.peak_bytes.get() as i64;
         if new_high {
@@ -129,32 +194,38 @@ impl Live {
             header.peak_bytes.set(live as u64);
             self.stamp(p, header);
         }
-        if self.own - self.published > BATCH {
-            self.share(header);
+        if own - self.published > BATCH {
+            self.share(header, own);
         }
-        self.set_bounds(p, header);
+        self.set_bounds(p, header, allocated, change);
         new_high
     }
 
     /// Tells the others, and learns of them. True if all together are at a new high.
     #[cold]
     #[inline(never)]
-    pub fn publish(&mut self, p: &Process, header: &FileHeader) -> bool {
-        let live = self.share(header);
+    pub fn publish(
+        &mut self,
+        p: &Process,
+        header: &FileHeader,
+        allocated: u64,
+        change: i64,
+    ) -> bool {
+        let live = self.share(header, self.own(allocated) + change);
         let shared = p.threaded.load(Relaxed) && live > 0;
         if shared {
             windows::open().rise(live, header, false);
         }
         let raised = shared && self.raise_shared(p, header, live as u64);
-        self.set_bounds(p, header);
+        self.set_bounds(p, header, allocated, change);
         raised
     }
 
-    fn share(&mut self, header: &FileHeader) -> i64 {
-        let change = self.own - self.published;
+    fn share(&mut self, header: &FileHeader, own: i64) -> i64 {
+        let change = own - self.published;
         let live = header.published_live.fetch_add(change, AcqRel) + change;
-        self.published = self.own;
-        self.others = live - self.own;
+        self.published = own;
+        self.others = live - own;
         live
     }
 
@@ -194,43 +265,99 @@ mod tests {
         let p = unstarted();
         // SAFETY: zero is a valid value of every field.
         let header = unsafe { Box::<FileHeader>::new_zeroed().assume_init() };
-        let mut live =
-            Live { own: 0, high: 0, low: 0, fallen: false, others: 0, published: 0, stamped: 0 };
-        live.begin(&p, &header);
+        let mut live = Live {
+            freed: AtomicU64::new(0),
+            allocated_limit: 0,
+            freed_limit: 0,
+            high: 0,
+            low: 0,
+            next_sample: 0,
+            others: 0,
+            published: 0,
+            stamped: 0,
+            fallen: false,
+        };
+        live.begin(&p, &header, 0);
         (p, header, live)
     }
 
-    fn peak(header: &FileHeader) -> (u64, u32) {
-        (header.peak_bytes.get(), header.epoch.get())
+    /// Allocations and frees of one thread, as events count them.
+    struct Thread(Box<Process>, Box<FileHeader>, Live, u64);
+
+    impl Thread {
+        fn allocate(&mut self, bytes: u64) -> bool {
+            let Thread(p, header, live, allocated) = self;
+            let rose = live.grow(p, header, *allocated, bytes as i64);
+            *allocated += bytes;
+            rose
+        }
+
+        fn free(&mut self, bytes: u64) -> bool {
+            let Thread(p, header, live, allocated) = self;
+            let rose = live.shrink(p, header, *allocated, -(bytes as i64));
+            live.count_free(bytes);
+            rose
+        }
+
+        fn peak(&self) -> (u64, u32) {
+            (self.1.peak_bytes.get(), self.1.epoch.get())
+        }
+    }
+
+    fn thread() -> Thread {
+        let (p, header, live) = alone();
+        Thread(p, header, live, 0)
     }
 
     #[test]
     fn alone_every_new_high_is_seen() {
-        let (p, header, mut live) = alone();
-        assert!(live.grow(&p, &header, 100));
-        assert_eq!(peak(&header), (100, 1));
+        let mut thread = thread();
+        assert!(thread.allocate(100));
+        assert_eq!(thread.peak(), (100, 1));
         // Still rising: the same peak goes on.
-        assert!(live.grow(&p, &header, 1));
-        assert_eq!(peak(&header), (101, 1));
-        assert!(!live.shrink(&p, &header, -51));
-        assert!(!live.grow(&p, &header, 51));
-        assert!(live.grow(&p, &header, 9));
-        assert_eq!((peak(&header), live.seen()), ((110, 2), 110));
+        assert!(thread.allocate(1));
+        assert_eq!(thread.peak(), (101, 1));
+        assert!(!thread.free(51));
+        assert!(!thread.allocate(51));
+        assert!(thread.allocate(9));
+        assert_eq!((thread.peak(), thread.2.seen(thread.3)), ((110, 2), 110));
     }
 
     #[test]
     fn with_others_it_is_seen_within_a_batch() {
-        let (p, header, mut live) = alone();
-        p.threaded.store(true, Relaxed);
-        live.renew_bounds(&p, &header);
-        assert!(!live.grow(&p, &header, BATCH));
-        assert_eq!(peak(&header), (0, 0));
-        assert!(live.grow(&p, &header, 1));
-        assert_eq!(peak(&header), (BATCH as u64 + 1, 1));
+        let mut thread = thread();
+        thread.0.threaded.store(true, Relaxed);
+        thread.2.renew_bounds(&thread.0, &thread.1, 0);
+        assert!(!thread.allocate(BATCH as u64));
+        assert_eq!(thread.peak(), (0, 0));
+        assert!(thread.allocate(1));
+        assert_eq!(thread.peak(), (BATCH as u64 + 1, 1));
         // Another lane has published as much.
-        header.published_live.add(BATCH);
-        assert!(live.grow(&p, &header, BATCH + 1));
-        assert_eq!(peak(&header), (3 * BATCH as u64 + 2, 2));
-        assert_eq!((live.own(), live.seen()), (2 * BATCH + 2, 3 * BATCH + 2));
+        thread.1.published_live.add(BATCH);
+        assert!(thread.allocate(BATCH as u64 + 1));
+        assert_eq!(thread.peak(), (3 * BATCH as u64 + 2, 2));
+        let own = thread.2.own(thread.3);
+        assert_eq!((own, thread.2.seen(thread.3)), (2 * BATCH + 2, 3 * BATCH + 2));
+    }
+
+    #[test]
+    fn below_the_limits_nothing_is_due() {
+        let mut thread = thread();
+        assert!(thread.allocate(1000));
+        // The free that follows a new high is to be seen, for the next high begins another peak.
+        assert!(!thread.2.may_free(1));
+        thread.free(400);
+        thread.2.sample_at(5000);
+        thread.2.set_limits(thread.3);
+        assert!(thread.2.may_allocate(1400) && !thread.2.may_allocate(1401), "the peak");
+        assert!(thread.2.may_free(1000), "down to nothing");
+        // Another free moves the true limit; the one that is known is only too low.
+        thread.free(100);
+        assert!(!thread.2.may_allocate(1401));
+        thread.2.set_limits(thread.3);
+        assert!(thread.2.may_allocate(1500) && !thread.2.may_allocate(1501));
+        thread.2.sample_at(1200);
+        thread.2.set_limits(thread.3);
+        assert!(thread.2.may_allocate(1199) && !thread.2.may_allocate(1200), "the sample");
     }
 }

@@ -1,6 +1,5 @@
 //! What an allocation, a free and a reallocation do to the counters.
 
-use crate::event::fast_path::MAYBE_UNMAPPED;
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
@@ -10,7 +9,7 @@ use crate::store::ids::{NodeId, SiteId};
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
 use crate::store::sites::{self, Dimensions};
-use crate::sys::front::Front;
+use crate::sys::front::{Front, MAYBE_UNMAPPED};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
 use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, Gap, Loss, Mode, size_class};
@@ -26,10 +25,11 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
         let site = site_of_scope(lane);
         allocated_at(lane, site, block, requested, usable);
     } else {
-        lane.live.grow(process(), lane.header, usable as i64);
+        lane.grow(usable as i64);
         count_plainly(lane, requested);
         lane.last_block = block;
         count(lane, requested, usable);
+        sample_if_due(lane);
     }
 }
 
@@ -66,10 +66,11 @@ fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u
         None if p.shadow.put(block, site.number()) => {}
         None => return p.lost(Loss::NoShadow),
     }
-    let rose = lane.live.grow(p, lane.header, usable as i64);
+    let rose = lane.grow(usable as i64);
     sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), rose);
     lane.last_block = block;
     count(lane, requested, usable);
+    sample_if_due(lane);
     if lane.is_traced() {
         trace::allocated(lane, block, (site, requested, usable), false);
     }
@@ -169,8 +170,18 @@ fn count(lane: &mut LaneState, requested: u64, usable: u64) {
     record.usable_classes[size_class(usable)].add(1);
     record.requested_bytes.add(requested);
     record.usable_bytes.add(usable);
-    if record.usable_bytes.get() >= lane.next_sample {
-        timeline::sample(lane);
+}
+
+/// Takes a sample if one is due. Not between an allocation and a free that are one event: live
+/// would be that of neither moment.
+#[inline(always)]
+fn sample_if_due(lane: &mut LaneState) {
+    let allocated = lane.allocated();
+    if !lane.live.may_allocate(allocated) {
+        lane.live.set_limits(allocated);
+        if lane.live.is_sample_due(allocated) {
+            timeline::sample(lane);
+        }
     }
 }
 
@@ -188,7 +199,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
         lane.last_block = core::ptr::null_mut();
     }
     if lane.mode == Mode::Counters as u32 {
-        lane.live.shrink(process(), lane.header, -(usable as i64));
+        lane.shrink(-(usable as i64));
         lane.record.temporary.add(temporary as u64);
     } else {
         let word = lane.leaves.find(&process().shadow, block);
@@ -209,7 +220,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
 /// Charges a free to the site that allocated, and takes it off live.
 #[inline(always)]
 fn charge_free(lane: &mut LaneState, block: *mut u8, site: SiteId, usable: u64, temporary: bool) {
-    let rose = lane.live.shrink(process(), lane.header, -(usable as i64));
+    let rose = lane.shrink(-(usable as i64));
     charge_site(lane, block, site, usable, temporary, rose);
     if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
         process().generation.fetch_add(1, Relaxed);
@@ -240,8 +251,12 @@ fn charge_site(
 
 /// Counts a free where the thread is: in the scope, or in the lane alone.
 #[inline(always)]
-fn count_free(lane: &LaneState, usable: u64) {
+fn count_free(lane: &mut LaneState, usable: u64) {
     lane.record.freed_classes[size_class(usable)].add(1);
+    lane.live.count_free(usable);
+    if !lane.live.may_free(lane.live.freed()) {
+        lane.live.set_limits(lane.allocated());
+    }
     if lane.mode == Mode::Counters as u32 {
         lane.record.freed_here_bytes.add(usable);
     } else {
@@ -340,11 +355,7 @@ impl Moving {
         }
         let in_place = block == self.block && self.is_known(lane);
         let change = usable as i64 - if in_place { self.usable as i64 } else { 0 };
-        let rose = if change > 0 {
-            lane.live.grow(p, lane.header, change)
-        } else {
-            lane.live.shrink(p, lane.header, change)
-        };
+        let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
         if in_place && site.is_some() {
             charge_site(lane, self.block, self.site, self.usable, false, rose);
         }
@@ -367,6 +378,7 @@ impl Moving {
         } else {
             self.charge_old(lane);
         }
+        sample_if_due(lane);
     }
 
     /// The reallocation failed: the old block is as it was.
@@ -387,7 +399,7 @@ impl Moving {
 
     fn charge_old(self, lane: &mut LaneState) {
         if lane.mode == Mode::Counters as u32 {
-            lane.live.shrink(process(), lane.header, -(self.usable as i64));
+            lane.shrink(-(self.usable as i64));
         } else if self.site.is_none() {
             return unmatched(lane);
         } else {
@@ -444,11 +456,7 @@ pub fn record_resized(
         return false;
     }
     let change = after as i64 - before as i64;
-    let rose = if change > 0 {
-        lane.live.grow(p, lane.header, change)
-    } else {
-        lane.live.shrink(p, lane.header, change)
-    };
+    let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
     lane.record.reallocations.add(1);
     if counters {
         count_plainly(lane, requested);
@@ -468,5 +476,6 @@ pub fn record_resized(
     }
     count(lane, requested, after);
     count_free(lane, before);
+    sample_if_due(lane);
     true
 }

@@ -91,6 +91,6 @@ fn perform(lane: &mut LaneState) {
 
 /// Publishes what the thread holds back, and takes a sample.
 pub fn flush(lane: &mut LaneState) {
-    lane.live.publish(process(), lane.header);
+    lane.publish_live();
     timeline::sample(lane);
 }

@@ -8,18 +8,14 @@ const LEAVES: usize = 16;
 /// What tells a block's leaf: its region, and the half for blocks aligned to 8 only.
 const LEAF_KEY: u64 = !0 << REGION_BITS | 8;
 
-/// A leaf that was used: its key, and the place that its words count from.
-#[derive(Clone, Copy)]
+/// A lane's leaves. Their keys and origins lie apart: that takes two instructions less.
 #[repr(C)]
-struct Leaf {
-    key: u64,
-    /// Address of the word of address 0, were it in this leaf.
-    origin: u64,
+pub struct Leaves {
+    keys: [u64; LEAVES],
+    /// What a quarter of a block's address is added to for that of its word, which has 4 bytes for
+    /// 16 of memory. The half of blocks aligned to 8 only has a key and an origin of its own.
+    origins: [u64; LEAVES],
 }
-
-/// A lane's leaves.
-#[repr(C)]
-pub struct Leaves([Leaf; LEAVES]);
 
 #[inline(always)]
 fn place(block: u64) -> usize {
@@ -29,17 +25,20 @@ fn place(block: u64) -> usize {
 impl Leaves {
     /// No leaf is remembered.
     pub fn clear(&mut self) {
-        self.0 = [Leaf { key: !0, origin: 0 }; LEAVES];
+        self.keys = [!0; LEAVES];
     }
 
     /// Returns the shadow word of a block, if its leaf is remembered.
     #[inline(always)]
     pub fn word(&self, block: *const u8) -> Option<&'static AtomicU32> {
         let block = block as u64;
-        let leaf = &self.0[place(block)];
-        let address = leaf.origin.wrapping_add((block >> 4) * 4);
+        let place = place(block);
+        if self.keys[place] != block & LEAF_KEY {
+            return None;
+        }
+        let address = self.origins[place].wrapping_add(block >> 2);
         // SAFETY: leaves are never unmapped, and the block is in this one.
-        (leaf.key == block & LEAF_KEY).then(|| unsafe { &*(address as *const AtomicU32) })
+        Some(unsafe { &*(address as *const AtomicU32) })
     }
 
     /// Returns the shadow word of a block, and remembers its leaf; none without a leaf.
@@ -50,8 +49,8 @@ impl Leaves {
         }
         let word = table.word(block)?;
         let block = block as u64;
-        let origin = (word.as_ptr() as u64).wrapping_sub((block >> 4) * 4);
-        self.0[place(block)] = Leaf { key: block & LEAF_KEY, origin };
+        self.keys[place(block)] = block & LEAF_KEY;
+        self.origins[place(block)] = (word.as_ptr() as u64).wrapping_sub(block >> 2);
         Some(word)
     }
 }
@@ -66,7 +65,7 @@ mod tests {
         // SAFETY: zero is a table that was not created.
         let table = unsafe { std::boxed::Box::<Table>::new_zeroed().assume_init() };
         table.create(true).expect("memory");
-        let mut leaves = Leaves([Leaf { key: 0, origin: 0 }; LEAVES]);
+        let mut leaves = Leaves { keys: [0; LEAVES], origins: [0; LEAVES] };
         leaves.clear();
         (table, leaves)
     }

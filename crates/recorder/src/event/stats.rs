@@ -73,10 +73,11 @@ pub fn sums(p: &Process) -> Sums {
     all
 }
 
-/// A lane's sums since it was made. While its thread writes, they are of two moments.
+/// A lane's sums since it was made. While its thread writes, they are of several moments; the bytes
+/// allocated and freed are of one.
 pub fn of_lane(lane: &LaneState) -> Sums {
-    let (record, own) = (lane.record, lane.live.own());
-    let usable_bytes = record.usable_bytes.get();
+    let record = lane.record;
+    let (usable_bytes, freed_bytes) = lane.live.moment(&record.usable_bytes);
     Sums {
         allocations: record.requested_classes.iter().map(Word::get).sum(),
         frees: record.freed_classes.iter().map(Word::get).sum(),
@@ -84,7 +85,7 @@ pub fn of_lane(lane: &LaneState) -> Sums {
         failed: record.failed.get(),
         requested_bytes: record.requested_bytes.get(),
         usable_bytes,
-        freed_bytes: usable_bytes.wrapping_sub(own as u64),
+        freed_bytes,
     }
 }
 

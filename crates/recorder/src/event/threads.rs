@@ -39,14 +39,15 @@ impl Inside {
 
     #[inline(always)]
     fn enter_or(entry: Entry, slow: impl FnOnce(Entry) -> Option<Inside>) -> Option<Inside> {
-        let t = tls();
-        let Some(lane) = NonNull::new(t.lane.get() as *mut LaneState) else {
+        let Some(lane) = NonNull::new(tls().lane.get() as *mut LaneState) else {
             return slow(entry);
         };
-        if t.is_inside() || is_stale(lane) {
+        // SAFETY: lanes stay mapped, wiped or not.
+        let gate = unsafe { &(*lane.as_ptr()).gate };
+        if !gate.is_open() {
             return slow(entry);
         }
-        t.enter(entry.sp, entry.bp);
+        gate.enter(entry.sp, entry.bp);
         Some(Inside { lane })
     }
 }
@@ -70,7 +71,6 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         // A forked child: the lane was the parent's, and the scope path. Pauses and measurements
         // go on.
         t.lane.set(core::ptr::null_mut());
-        t.leave();
         t.released.set(0);
         t.retry_sp.set(0);
         t.carried.set(0);
@@ -80,9 +80,9 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         // Inside already; or that call was left by a jump, and its frame is gone from this same
         // stack.
         Some(lane) => {
-            let (inside_sp, _) = t.registers();
             // SAFETY: the thread's own lane, which is only read.
-            let stack = unsafe { (*lane.as_ptr()).stack };
+            let (stack, (inside_sp, _)) =
+                unsafe { ((*lane.as_ptr()).stack, (*lane.as_ptr()).gate.registers()) };
             if sp <= inside_sp || !stack.holds(sp) || !stack.holds(inside_sp) {
                 return None;
             }
@@ -101,7 +101,8 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
             NonNull::new(lane)?
         }
     };
-    t.enter(entry.sp, entry.bp);
+    // SAFETY: the thread's own lane.
+    unsafe { &(*lane.as_ptr()).gate }.enter(entry.sp, entry.bp);
     Some(Inside { lane })
 }
 
@@ -109,7 +110,7 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
 #[inline(always)]
 fn is_stale(lane: NonNull<LaneState>) -> bool {
     // SAFETY: lanes stay mapped, wiped or not.
-    unsafe { (*lane.as_ptr()).mode == 0 }
+    unsafe { (*lane.as_ptr()).gate.is_stale() }
 }
 
 /// A lane for the calling thread; null if there is none.
@@ -265,11 +266,10 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
             p.threaded.store(true, Release);
         }
         p.header().lanes_at_once.fetch_max(in_use, Relaxed);
-        state.live.begin(p, p.header());
+        state.live.begin(p, p.header(), state.allocated());
         state.last_block = core::ptr::null_mut();
         (state.depth, state.cut) = (0, 0);
         state.before = stats::of_lane(state);
-        state.next_sample = 0;
         resume_scope(state);
         let paused = if t.paused.get() > 0 { FLAG_PAUSED } else { 0 };
         let measured = if thread_measure::is_measuring() { FLAG_MEASURED } else { 0 };
@@ -320,7 +320,7 @@ impl LaneState {
     /// Gives the lane back: its thread exits or takes another.
     fn release(&mut self) {
         let p = process();
-        self.live.publish(p, self.header);
+        self.publish_live();
         let now = p.now();
         self.publish_work();
         p.note_time(now);
@@ -381,8 +381,9 @@ extern "C" fn thread_exits(_: *mut u8) {
 
 /// The calling thread's lane, unless it is inside the recorder, or has none.
 fn own_lane() -> Option<NonNull<LaneState>> {
-    let t = tls();
-    NonNull::new(t.lane.get() as *mut LaneState).filter(|lane| !t.is_inside() && !is_stale(*lane))
+    // SAFETY: lanes stay mapped, wiped or not.
+    NonNull::new(tls().lane.get() as *mut LaneState)
+        .filter(|lane| unsafe { (*lane.as_ptr()).gate.is_open() })
 }
 
 /// Gives the thread's lane back, unless it is inside the recorder.

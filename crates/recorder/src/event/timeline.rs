@@ -45,8 +45,9 @@ pub fn sample(lane: &mut LaneState) {
     let p = process();
     lane.follow_renaming();
     lane.publish_work();
-    let allocated = lane.record.usable_bytes.get();
-    lane.next_sample = allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL);
+    let allocated = lane.allocated();
+    lane.live.sample_at(allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL));
+    lane.live.set_limits(allocated);
     let lock = &p.header().timeline_lock;
     if lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         return;

@@ -235,6 +235,13 @@ pub fn own_word(word: &AtomicU64) -> u64 {
     unsafe { *word.as_ptr() }
 }
 
+/// The same of the epoch of the owner's half.
+#[inline(always)]
+pub fn own_epoch(site: &Site) -> u32 {
+    // SAFETY: no other thread writes it.
+    unsafe { *site.epoch.as_ptr() }
+}
+
 /// Counts an allocation of the site's lane, on its thread. `rose`: it made a new peak, and so
 /// belongs to it.
 #[inline(always)]

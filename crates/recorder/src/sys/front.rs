@@ -1,6 +1,7 @@
 //! What a front of the recorder provides. There are two: a library that is preloaded, and a crate
 //! that is part of a program.
 
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::Unrecorded;
@@ -17,7 +18,14 @@ pub trait Front: 'static {
     /// Returns the usable bytes of the block that the thread allocated just now or is about to
     /// free, if that takes no call. Sizes are at hand ([`sizes_are_at_hand`]).
     fn usable_at_hand(block: *mut u8) -> Option<u64>;
+
+    /// The same for a block about to be freed; none of one with [`MAYBE_UNMAPPED`] bytes.
+    fn freed_at_hand(block: *mut u8) -> Option<u64>;
 }
+
+/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
+/// perhaps.
+pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 
 /// The part of a [`Front`] that does not depend on a block.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +49,32 @@ pub struct Platform {
     pub sees_unmapping: bool,
     /// Releases what the front keeps for the calling thread, which exits.
     pub thread_exits: fn(),
+    /// Where the front's entries go on with events of a thread that may take the fast path of this
+    /// [`heaptide_format::Mode`]; with those of any other thread for 0.
+    pub route: fn(mode: u32) -> Route,
+}
+
+/// Functions of a front that its entries jump to, chosen for each lane, so that an event is not
+/// asked again and again what is the same for all: what is recorded, and how. `lane` is the one of
+/// [`crate::sys::tls::Tls`].
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Route {
+    /// After the real function has allocated, inside the recorder, which it leaves. Returns the
+    /// block.
+    pub allocated:
+        Option<extern "C" fn(block: *mut u8, requested: usize, lane: *mut u8) -> *mut u8>,
+    /// Before a block is freed, outside of the recorder. Frees it; `sp` and `bp` are those of the
+    /// entry.
+    pub free: Option<extern "C" fn(block: *mut u8, lane: *mut u8, sp: u64, bp: u64)>,
+}
+
+impl Route {
+    /// Of a front without such entries.
+    pub const NONE: Route = Route { allocated: None, free: None };
+    /// Byte offsets of the fields for entries, whose first instructions are not Rust.
+    pub const ALLOCATED_AT: usize = offset_of!(Route, allocated);
+    pub const FREE_AT: usize = offset_of!(Route, free);
 }
 
 /// The front of this process, once an entry was called; it outlives forks.

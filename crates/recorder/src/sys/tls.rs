@@ -17,30 +17,20 @@ global_asm!(
 
 /// Zero in a new thread, before anything of ours has run in it.
 ///
-/// | lane | inside | busy | the thread is |
-/// |---|---|---|---|
-/// | lane | 0 | 0 | outside the recorder |
-/// | lane | 1 | 0 | inside a hook |
-/// | null | 0 | 0 | new, or has given its lane back |
-/// | null | 0 | 1 | getting a lane, or a thread that could not get one and is not to try now |
-///
-/// Entering a hook stores a constant: a pointer taken away and put back would make every event wait
-/// for the store of the one before.
+/// | lane | busy | the thread |
+/// |---|---|---|
+/// | lane | 0 | has a lane, which knows whether it is inside the recorder |
+/// | null | 0 | is new, or has given its lane back |
+/// | null | 1 | is getting a lane, or could not get one and is not to try now |
 #[repr(C)]
 pub struct Tls {
     /// The state of the lane (`event::lane` knows its type), as long as the thread has one.
     pub lane: Cell<*mut u8>,
-    /// Whether the thread is inside a hook.
-    inside: Cell<u32>,
     /// Set while a lane is being got.
     pub busy: Cell<u32>,
     /// How often the thread gave a lane back: once in its exit, more if destructors allocated after
     /// that.
     pub released: Cell<u32>,
-    /// Stack pointer at the entry of the hook that the thread is in.
-    inside_sp: Cell<u64>,
-    /// rbp there.
-    inside_bp: Cell<u64>,
     /// Entry of a failed operator new[] whose real form is about to ask operator new once more.
     pub retry_sp: Cell<u64>,
     /// Measurements that are going on (`thread_measure`); null if there never were
@@ -73,39 +63,6 @@ pub fn tls() -> &'static Tls {
 }
 
 impl Tls {
-    /// Whether the thread is inside a hook.
-    #[inline(always)]
-    pub fn is_inside(&self) -> bool {
-        self.inside.get() != 0
-    }
-
-    /// The thread enters a hook with these registers. A signal handler may look at any moment.
-    #[inline(always)]
-    pub fn enter(&self, sp: u64, bp: u64) {
-        set_now(&self.inside, 1);
-        set_now(&self.inside_sp, sp);
-        set_now(&self.inside_bp, bp);
-    }
-
-    /// The thread enters a hook that takes no stack.
-    #[inline(always)]
-    pub fn enter_without_stack(&self, sp: u64) {
-        set_now(&self.inside, 1);
-        set_now(&self.inside_sp, sp);
-    }
-
-    /// The thread leaves the hook.
-    #[inline(always)]
-    pub fn leave(&self) {
-        set_now(&self.inside, 0);
-    }
-
-    /// Stack pointer and frame pointer at the entry of the hook that the thread is in.
-    #[inline(always)]
-    pub fn registers(&self) -> (u64, u64) {
-        (get_now(&self.inside_sp), get_now(&self.inside_bp))
-    }
-
     /// The thread enters a scope.
     #[inline(always)]
     pub fn enter_scope(&self) {
@@ -117,20 +74,6 @@ impl Tls {
     pub fn leave_scopes(&self, count: u32) {
         self.depth.set(self.depth.get().saturating_sub(count));
     }
-}
-
-/// Stores a word that a compiler must neither move nor leave out.
-#[inline(always)]
-fn set_now<T>(cell: &Cell<T>, value: T) {
-    // SAFETY: a cell of this thread's.
-    unsafe { cell.as_ptr().write_volatile(value) };
-}
-
-/// Reads a word where it stands, so that no register has to hold it until then.
-#[inline(always)]
-fn get_now<T: Copy>(cell: &Cell<T>) -> T {
-    // SAFETY: a cell of this thread's.
-    unsafe { cell.as_ptr().read_volatile() }
 }
 
 /// The thread control block's address: in glibc and musl it lies above the thread's stack, in one

@@ -1,0 +1,150 @@
+//! Where the entries of malloc, free and the operators of C++ runtimes go on: one function for each
+//! mode of a thread whose events are usual, and one for all others. They are entered with the
+//! thread's lane at hand ([`heaptide_recorder::sys::front::Route`]).
+
+use crate::Preload;
+use crate::allocator::{Address, NULL, REAL_FREE};
+use crate::calls::{expect_retry, record_allocation, release_inside};
+use core::hint::black_box;
+use core::ptr::NonNull;
+use heaptide_format::Mode;
+use heaptide_recorder::event::fast_path::{self, is_unobserved};
+use heaptide_recorder::event::inside::Inside;
+use heaptide_recorder::event::lane::LaneState;
+use heaptide_recorder::event::record;
+use heaptide_recorder::sys::front::Route;
+
+const COUNTERS: u32 = Mode::Counters as u32;
+const SCOPES: u32 = Mode::Scopes as u32;
+const STACKS: u32 = Mode::Stacks as u32;
+
+/// The route of a thread whose events are usual in this mode, or are not (0).
+pub fn of_mode(mode: u32) -> Route {
+    let (allocated, free): (After, Before) = match mode {
+        COUNTERS => (after_counters, free_counters),
+        SCOPES => (after_scopes, free_of_site),
+        STACKS => (after_stacks, free_of_site),
+        _ => (after_any, free_any),
+    };
+    Route { allocated: Some(allocated), free: Some(free) }
+}
+
+type After = extern "C" fn(Address, usize, *mut u8) -> Address;
+type Before = extern "C" fn(Address, *mut u8, u64, u64);
+
+/// The lane that an entry handed on.
+#[inline(always)]
+fn state<'a>(lane: *mut u8) -> &'a mut LaneState {
+    // SAFETY: an entry hands on its thread's lane, to which nothing else refers: it has entered, or
+    // nobody has.
+    unsafe { &mut *lane.cast() }
+}
+
+extern "C" fn after_counters(block: Address, requested: usize, lane: *mut u8) -> Address {
+    let state = state(lane);
+    let is_usual = !block.is_null() && is_unobserved(state);
+    if is_usual && fast_path::allocated_in_counters::<Preload>(state, block, requested as u64) {
+        state.gate.leave();
+        return block;
+    }
+    after_any(block, requested, lane)
+}
+
+extern "C" fn after_scopes(block: Address, requested: usize, lane: *mut u8) -> Address {
+    let state = state(lane);
+    let is_usual = !block.is_null() && is_unobserved(state);
+    if is_usual && fast_path::allocated_in_scopes::<Preload>(state, block, requested as u64) {
+        state.gate.leave();
+        return block;
+    }
+    after_any(block, requested, lane)
+}
+
+extern "C" fn after_stacks(block: Address, requested: usize, lane: *mut u8) -> Address {
+    if block.is_null() || !is_unobserved(state(lane)) {
+        return after_any(block, requested, lane);
+    }
+    record::allocated_here::<Preload>(&mut entered(lane), block, requested as u64);
+    block
+}
+
+#[inline(never)]
+extern "C" fn after_any(block: Address, requested: usize, lane: *mut u8) -> Address {
+    let state = state(lane);
+    // Most often the limit was reached only as it was known, and there is a higher one.
+    if state.quick != 0
+        && state.renews_limits()
+        && let Some(allocated) = state.route.allocated
+    {
+        return allocated(block, requested, lane);
+    }
+    record_allocation(&mut entered(lane), block, requested as u64);
+    // Callers that know the result to be the block would not jump here but call.
+    black_box(block)
+}
+
+/// What follows an entry that has entered.
+#[inline(always)]
+fn entered(lane: *mut u8) -> Inside {
+    // SAFETY: not null, for the entry found the gate open; and it was the only one to go on here.
+    unsafe { Inside::by_entry(NonNull::new_unchecked(lane.cast())) }
+}
+
+/// Calls the real free: by a jump, for nothing is left to do.
+#[inline(always)]
+fn free_real(block: Address) {
+    // SAFETY: a thread has a lane, so the allocator was found.
+    let free = unsafe { REAL_FREE.known() };
+    free(block)
+}
+
+extern "C" fn free_counters(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    let state = state(lane);
+    let is_usual = !block.is_null() && is_unobserved(state);
+    if is_usual && fast_path::freed_in_counters::<Preload>(state, block) {
+        return free_real(block);
+    }
+    free_any(block, lane, sp, bp)
+}
+
+/// The recorder is left before the real call: no free calls another one in front of us for the same
+/// block, and if it did, the block is no longer known.
+extern "C" fn free_of_site(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    if block.is_null() {
+        return free_real(block);
+    }
+    let state = state(lane);
+    state.gate.enter(sp, bp);
+    if is_unobserved(state) && fast_path::freed_in_site::<Preload>(state, block) {
+        state.gate.leave();
+        return free_real(block);
+    }
+    free_inside(block, lane)
+}
+
+extern "C" fn free_any(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    if block.is_null() {
+        return free_real(block);
+    }
+    state(lane).gate.enter(sp, bp);
+    free_inside(block, lane)
+}
+
+#[inline(never)]
+fn free_inside(block: Address, lane: *mut u8) {
+    release_inside(entered(lane), block);
+    free_real(block)
+}
+
+/// A C++ runtime's operator new has no memory: counts that, unless it asks once more for a request
+/// that was counted.
+pub extern "C" fn new_failed(lane: *mut u8) {
+    record_allocation(&mut entered(lane), NULL, 0);
+}
+
+/// The same for new[], whose real form asks operator new, in whose place we are.
+pub extern "C" fn new_array_failed(lane: *mut u8) {
+    let mut inside = entered(lane);
+    record_allocation(&mut inside, NULL, 0);
+    expect_retry(inside.entry().sp);
+}
