@@ -61,7 +61,7 @@ pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
         Done::NotifyMonitors => {
             monitors::notify_allocated::<Preload>(inside.lane(), block, requested)
         }
-        Done::WantsStack => record::allocated_here::<Preload>(inside, block, requested),
+        Done::WantsStack(seen) => record::allocated_here::<Preload>(inside, block, requested, seen),
         Done::NotTaken => allocated(inside, block, requested),
     }
 }

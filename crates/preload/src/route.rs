@@ -12,6 +12,7 @@ use heaptide_recorder::event::fast_path::{self, is_unobserved};
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::event::record;
+use heaptide_recorder::event::stacks::Same;
 use heaptide_recorder::sys::front::Route;
 
 const COUNTERS: u32 = Mode::Counters as u32;
@@ -61,11 +62,23 @@ extern "C" fn after_scopes(block: Address, requested: usize, lane: *mut u8) -> A
 }
 
 extern "C" fn after_stacks(block: Address, requested: usize, lane: *mut u8) -> Address {
-    if block.is_null() || !is_unobserved(state(lane)) {
+    let state = state(lane);
+    if block.is_null() || !is_unobserved(state) {
         return after_any(block, requested, lane);
     }
-    record::allocated_here::<Preload>(&mut entered(lane), block, requested as u64);
-    block
+    match fast_path::allocated_in_stacks::<Preload>(state, block, requested as u64) {
+        Ok(()) => {
+            state.gate.leave();
+            block
+        }
+        Err(seen) => after_other_stack(block, requested, lane, seen),
+    }
+}
+
+#[inline(never)]
+fn after_other_stack(block: Address, requested: usize, lane: *mut u8, seen: Same) -> Address {
+    record::allocated_here::<Preload>(&mut entered(lane), block, requested as u64, seen);
+    black_box(block)
 }
 
 #[inline(never)]

@@ -98,10 +98,11 @@ pub fn copy(from: &[Slot], to: &[Slot]) -> usize {
     known.filter(|&done| done == Inserted::New).count()
 }
 
-/// Fibonacci hashing: return addresses differ in their low and middle bits.
+/// Fibonacci hashing: return addresses differ in their low and middle bits. The high ones are those
+/// of a module, and of the flags that callers add.
 #[inline(always)]
 fn start(pc: u64) -> usize {
-    (pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+    ((pc as u32).wrapping_mul(0x9e37_79b1) >> 8) as usize
 }
 
 #[cfg(all(test, not(loom)))]

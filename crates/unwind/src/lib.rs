@@ -2,8 +2,8 @@
 //!
 //! - [`table`] turns one row of an unwind table into a packed [`Rule`];
 //! - [`cache`] keeps rules by pc, insert-only, for all threads;
-//! - [`stack`] steps by rules and reuses what the last stack of the thread has in common with this
-//!   one;
+//! - [`kept`] has the stack that a thread had last, and what proves that it still has it;
+//! - [`stack`] steps by rules and reuses what the kept stack has in common with this one;
 //! - [`memo`] recognises inner ends of stacks that were seen some time ago;
 //! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
 //!
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod kept;
 pub mod memo;
 pub mod rule;
 pub mod stack;

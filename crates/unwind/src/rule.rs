@@ -1,12 +1,15 @@
 //! How to get from a frame to its caller, in 64 bits.
 //!
 //! ```text
-//! 63      48 47            32 31             8 7   4 3    0
-//! ┌─────────┬────────────────┬────────────────┬─────┬──────┐
-//! │ module  │ bp slot / 8    │ cfa offset     │ bp  │ kind │
-//! └─────────┴────────────────┴────────────────┴─────┴──────┘
+//! 63      48 47            32 31             8  7  6  5    2  1    0
+//! ┌─────────┬────────────────┬────────────────┬──┬──┬──────┬────┬────┐
+//! │ module  │ bp slot / 8    │ cfa offset     │1 │ab│ kind │save│ bp │
+//! └─────────┴────────────────┴────────────────┴──┴──┴──────┴────┴────┘
 //!                              deref: m/8 (8) and n (16)
 //! ```
+//!
+//! `bp`: the CFA counts from rbp, not from rsp; `save`: rbp is in a slot, counted from the CFA or
+//! (`ab`) from rbp. Kind and `ab` are 0 in nearly all rules.
 
 /// A packed rule; never zero, so that zero can mean "not known yet".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,23 +67,27 @@ pub struct Usual {
     pub bp: i64,
 }
 
-const END: u64 = 1;
-const UNKNOWN: u64 = 2;
-const SP: u64 = 3;
-const BP: u64 = 4;
-const SP_DEREF: u64 = 5;
-const BP_DEREF: u64 = 6;
-const SIGNAL: u64 = 7;
-const FRAME_POINTER: u64 = 8;
-const BP_SAME: u64 = 0;
-const BP_AT_CFA: u64 = 1;
-const BP_AT_BP: u64 = 2;
+/// Set in each rule, so that none is 0.
+const RULE: u64 = 1 << 7;
+const BY_BP: u64 = 1;
+const BP_SAVED: u64 = 2;
+/// With `BP_SAVED`: in a slot that counts from rbp.
+const AT_BP: u64 = 1 << 6;
+const KIND: u64 = 15 << 2;
+/// The CFA is a register and an offset.
+const REGISTER: u64 = 0;
+/// The CFA is computed from a word at a register and an offset.
+const DEREF: u64 = 1 << 2;
+const END: u64 = 2 << 2;
+const UNKNOWN: u64 = 3 << 2;
+const SIGNAL: u64 = 4 << 2;
+const FRAME_POINTER: u64 = 5 << 2;
 
 impl Rule {
     /// Packs a step found in module `module`. A step whose numbers do not fit becomes
     /// [`Step::Unknown`]: frames beyond 8 MiB do not occur.
     pub fn new(step: Step, module: u16) -> Rule {
-        Rule(pack(step).unwrap_or(UNKNOWN) | (module as u64) << 48)
+        Rule(RULE | pack(step).unwrap_or(UNKNOWN) | (module as u64) << 48)
     }
 
     /// The rule with these bits, as [`Rule::bits`] gave them; none for 0.
@@ -105,12 +112,10 @@ impl Rule {
     /// by the CFA.
     #[inline(always)]
     pub fn usual(self) -> Option<Usual> {
-        let by_register = matches!(self.0 & 15, SP | BP);
-        let kept = (self.0 >> 4) & 15;
-        (by_register && kept <= BP_AT_CFA).then_some(Usual {
-            by_bp: self.0 & 15 == BP,
+        (self.0 & (KIND | AT_BP) == 0).then_some(Usual {
+            by_bp: self.0 & BY_BP != 0,
             cfa: ((self.0 as i32) >> 8) as i64,
-            bp_saved: kept == BP_AT_CFA,
+            bp_saved: self.0 & BP_SAVED != 0,
             bp: ((self.0 >> 32) as u16 as i16) as i64 * 8,
         })
     }
@@ -119,25 +124,27 @@ impl Rule {
     #[inline(always)]
     pub fn step(self) -> Step {
         let n = (self.0 as i32) >> 8;
-        match self.0 & 15 {
-            SP => Step::Frame(Cfa::Sp(n), self.bp()),
-            BP => Step::Frame(Cfa::Bp(n), self.bp()),
-            SP_DEREF => Step::Frame(Cfa::SpDeref(n as i16, self.m()), self.bp()),
-            BP_DEREF => Step::Frame(Cfa::BpDeref(n as i16, self.m()), self.bp()),
-            END => Step::End,
-            SIGNAL => Step::Signal,
-            FRAME_POINTER => Step::FramePointer,
-            _ => Step::Unknown,
-        }
+        let by_bp = self.0 & BY_BP != 0;
+        let cfa = match (self.0 & KIND, by_bp) {
+            (REGISTER, false) => Cfa::Sp(n),
+            (REGISTER, true) => Cfa::Bp(n),
+            (DEREF, false) => Cfa::SpDeref(n as i16, self.m()),
+            (DEREF, true) => Cfa::BpDeref(n as i16, self.m()),
+            (END, _) => return Step::End,
+            (SIGNAL, _) => return Step::Signal,
+            (FRAME_POINTER, _) => return Step::FramePointer,
+            _ => return Step::Unknown,
+        };
+        Step::Frame(cfa, self.bp())
     }
 
     #[inline(always)]
     fn bp(self) -> Bp {
         let n = ((self.0 >> 32) as u16 as i16) as i32 * 8;
-        match (self.0 >> 4) & 15 {
-            BP_AT_CFA => Bp::AtCfa(n),
-            BP_AT_BP => Bp::AtBp(n),
-            _ => Bp::Same,
+        match self.0 & (BP_SAVED | AT_BP) {
+            0 => Bp::Same,
+            BP_SAVED => Bp::AtCfa(n),
+            _ => Bp::AtBp(n),
         }
     }
 
@@ -163,18 +170,18 @@ fn pack(step: Step) -> Option<u64> {
     };
     let eighth = |kind: u64, n: i32| {
         let small = i16::try_from(n / 8).ok().filter(|_| n % 8 == 0)?;
-        Some(kind << 4 | (small as u16 as u64) << 32)
+        Some(kind | (small as u16 as u64) << 32)
     };
     let cfa = match cfa {
-        Cfa::Sp(n) => wide(SP, n),
-        Cfa::Bp(n) => wide(BP, n),
-        Cfa::SpDeref(n, m) => deref(SP_DEREF, n, m),
-        Cfa::BpDeref(n, m) => deref(BP_DEREF, n, m),
+        Cfa::Sp(n) => wide(REGISTER, n),
+        Cfa::Bp(n) => wide(REGISTER | BY_BP, n),
+        Cfa::SpDeref(n, m) => deref(DEREF, n, m),
+        Cfa::BpDeref(n, m) => deref(DEREF | BY_BP, n, m),
     }?;
     let bp = match bp {
-        Bp::Same => Some(BP_SAME),
-        Bp::AtCfa(n) => eighth(BP_AT_CFA, n),
-        Bp::AtBp(n) => eighth(BP_AT_BP, n),
+        Bp::Same => Some(0),
+        Bp::AtCfa(n) => eighth(BP_SAVED, n),
+        Bp::AtBp(n) => eighth(BP_SAVED | AT_BP, n),
     }?;
     Some(cfa | bp)
 }

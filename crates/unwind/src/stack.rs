@@ -1,27 +1,43 @@
 //! The current stack as a tree node: unwinding that reuses what it can prove to be unchanged.
 //!
-//! Per thread the last stack is kept, outermost frame first. A new stack is unwound from its top
-//! only until its state (sp, return address, and rbp where a deeper rule needs it) equals a kept
-//! frame's. From there on each deeper state is a function of stack words only: the return-address
-//! slot, the rbp slot where a deeper rule needs rbp, and the word that a deref rule reads. Those
-//! are compared with what was kept, one or two loads a frame. All equal: by induction the stacks
-//! are equal. A mismatch at frame k: unwinding goes on from k + 1.
+//! Per thread the last stack is kept, outermost frame first ([`crate::kept`]). A new stack is
+//! unwound from its top only until its state (sp, return address, and rbp where a rule further out
+//! needs it) equals a kept frame's. From there on each state further out is a function of stack
+//! words only: the return-address slot, the slot of rbp where a rule further out needs rbp, and the
+//! word that a deref rule reads. Where these words are follows from the states further in, by the
+//! same rules as last time; so if a word has not changed, where the next ones are has not either.
+//! They are compared with what they were, from the inside to the outside. All equal: by induction
+//! all states are equal, and so are the stacks. The first word that differs belongs to the step
+//! into some frame k: the frames inside of k are proven, and unwinding continues from the outermost
+//! of them, k + 1.
+//!
+//! The innermost kept frame has no words of its own: its state is compared with the registers. When
+//! a stack joins the kept one at a frame, the step into that frame is a new one, from a new callee,
+//! and its words replace those that led there last time.
 //!
 //! Equality of state plus equality of words is the whole argument, so it does not matter what
 //! happened in between: returns, exceptions, longjmp, another stack that used the same memory. Only
 //! two things must be told: that the memory is another stack's, and that rules changed
-//! ([`Stack::forget`]).
+//! ([`crate::kept::Extent::forget`]).
 
 use crate::Rule;
+use crate::kept::{
+    ADDRESS, DEREF, Frame, Kept, NEEDS_BP, PROVES_BP, REACH_WORDS, Registers, Same, slot_of,
+};
 use crate::rule::{Bp, Cfa, Step};
 
 /// What the unwinder asks of its surroundings.
 pub trait Machine {
+    /// Where the current stack is.
+    fn bounds(&self) -> Bounds;
+    /// The stack word at an address within the bounds, or one that was read before in this same
+    /// stack.
+    fn known_word(&self, address: u64) -> u64;
     /// The stack word at an address that was computed by a rule; none if it is not in the current
     /// stack.
-    fn word(&self, address: u64) -> Option<u64>;
-    /// The stack word at an address that was read before in this same stack.
-    fn known_word(&self, address: u64) -> u64;
+    fn word(&self, address: u64) -> Option<u64> {
+        self.bounds().holds(address).then(|| self.known_word(address))
+    }
     /// Goes on at this stack pointer, which may be in another stack: a signal handler has its own.
     /// False if it is in none.
     fn enter(&mut self, sp: u64) -> bool;
@@ -35,6 +51,24 @@ pub trait Machine {
     fn ended(&mut self, why: Early);
 }
 
+/// The words of a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The lowest address, a multiple of 8.
+    pub low: u64,
+    /// How many words of 8 bytes there are.
+    pub words: u64,
+}
+
+impl Bounds {
+    /// Whether there is a word at an address; one comparison, for the low bits of an address that
+    /// is not aligned become high ones.
+    #[inline(always)]
+    pub fn holds(self, address: u64) -> bool {
+        address.wrapping_sub(self.low).rotate_right(3) < self.words
+    }
+}
+
 /// Why a stack was not followed to its outermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Early {
@@ -44,249 +78,64 @@ pub enum Early {
     OutsideStack,
 }
 
-/// The registers at the entry of the allocation function, as if it had just returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Registers {
-    /// Return address.
-    pub pc: u64,
-    /// Stack pointer after the return.
-    pub sp: u64,
-    /// rbp.
-    pub bp: u64,
-}
-
-/// A frame's state, how it came about, and its node.
+/// A frame that a walk came to: its state, and the words that led there.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Frame {
-    /// Stack pointer when control returns into the frame; its return-address slot is just below.
+pub struct Walked {
+    /// Stack pointer when control returns into the frame.
     sp: u64,
-    /// Return address, module index above it.
-    key: u64,
-    /// rbp when control returns into the frame; true only where `NEEDS_BP`.
+    /// The word below: the return address.
+    word: u64,
+    /// rbp when control returns into the frame. In `scratch`, true only where `NEEDS_BP`.
     bp: u64,
     /// Where that rbp was read, or 0: it came through the callee unchanged.
     bp_slot: u64,
-    /// With `DEREF`: the word that `sp` was computed from.
+    /// With `DEREF`: the address of the word that `sp` was computed from.
     cfa_slot: u64,
-    node: u32,
-    /// The flags below; with `DEREF` the addend in the upper half.
+    /// The flags below and those of [`crate::kept`], but for `PROVES_BP`.
     flags: u32,
+    /// Its node, once it has one.
+    node: u32,
+    /// That of the node: the address, module index above it. 0 at the end of the stack.
+    key: u64,
+    /// Makes its size a power of two.
+    reserved: u64,
 }
 
-const NEEDS_BP: u32 = 1;
-const DEREF: u32 = 2;
-const EXACT: u32 = 4;
+impl Walked {
+    /// Whether it cannot be proven to be unchanged.
+    #[inline(always)]
+    fn is_unproven(&self) -> bool {
+        self.flags & (EXACT | UNPROVEN) != 0
+    }
+}
+
+/// A signal interrupted the frame.
+const EXACT: u32 = 8;
 /// The stack ended here because of a word that no kept frame holds.
-const UNPROVEN: u32 = 8;
+const UNPROVEN: u32 = 16;
 
 /// Signals that may have interrupted each other in one stack; beyond it is a circle.
 const SIGNALS_MAX: u32 = 32;
 
-/// The low bits of a key hold the address.
-const ADDRESS: u64 = (1 << 48) - 1;
-
-impl Frame {
-    #[inline(always)]
-    fn pc(&self) -> u64 {
-        self.key & ADDRESS
-    }
-
-    /// Return address, module index above it.
-    pub(crate) fn key(&self) -> u64 {
-        self.key
-    }
-
-    /// The stack-tree node.
-    pub(crate) fn node(&self) -> u32 {
-        self.node
-    }
-
-    pub(crate) fn set_node(&mut self, node: u32) {
-        self.node = node;
-    }
-
-    /// Whether this remembered innermost frame has the state of the registers.
-    #[inline(always)]
-    pub(crate) fn is_top(&self, at: Registers) -> bool {
-        self.sp == at.sp && (self.flags & NEEDS_BP == 0 || self.bp == at.bp)
-    }
-
-    /// Whether the state in which a remembered frame was reached is this kept frame's.
-    #[inline(always)]
-    pub(crate) fn is_met_by(&self, met: &Frame) -> bool {
-        let needs = self.flags & NEEDS_BP != 0;
-        self.sp == met.sp
-            && self.key == met.key
-            && (!needs || (met.flags & NEEDS_BP != 0 && met.bp == self.bp))
-    }
-
-    /// Takes over how a remembered frame of the same state was reached.
-    #[inline(always)]
-    pub(crate) fn reached_as(&mut self, met: &Frame) {
-        let needs = self.flags & NEEDS_BP;
-        self.bp = met.bp;
-        self.bp_slot = met.bp_slot;
-        self.cfa_slot = met.cfa_slot;
-        self.flags = met.flags & !NEEDS_BP | needs;
-    }
-
-    /// Whether this kept frame's state is this one. What a signal interrupted never is.
-    #[inline(always)]
-    fn is(&self, sp: u64, pc: u64, bp: u64, flags: u32) -> bool {
-        self.sp == sp
-            && (self.key ^ pc) << 16 == 0
-            && flags & EXACT == 0
-            && (self.flags & NEEDS_BP == 0 || self.bp == bp)
-    }
-
-    /// Whether the words that this frame's state depends on still say what they said.
-    #[inline(always)]
-    pub(crate) fn unchanged(&self, word: &impl Fn(u64) -> u64) -> bool {
-        if (word(self.sp - 8) ^ self.key) << 16 != 0 {
-            return false;
-        }
-        self.flags == 0 || self.unchanged_rest(word)
-    }
-
-    #[inline(always)]
-    fn unchanged_rest(&self, word: &impl Fn(u64) -> u64) -> bool {
-        if self.flags & NEEDS_BP != 0 && self.bp_slot != 0 && word(self.bp_slot) != self.bp {
-            return false;
-        }
-        if self.flags & DEREF != 0 {
-            let addend = (self.flags as i32 >> 16) as i64;
-            return word(self.cfa_slot).wrapping_add_signed(addend) == self.sp;
-        }
-        true
-    }
-}
-
-/// What a look at the kept stack told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Same {
-    /// It is the current stack, whose node this is.
-    Node(u32),
-    /// The innermost frame is the current one, but this one below it has changed.
-    Changed(usize),
-    /// The innermost frame is another.
-    No,
-}
-
-/// The common case of [`Stack::capture`] in few instructions: the same caller at the same place,
-/// and nothing below it changed. Frames below the stack pointer are dropped from `kept`. `word`
-/// reads a stack word that was read before.
-#[inline(always)]
-pub fn same_stack(
-    kept: &mut [Frame],
-    depth: &mut usize,
-    cut: usize,
-    at: Registers,
-    word: impl Fn(u64) -> u64,
-) -> Same {
-    let least = if cut == 0 { 0 } else { kept.len() / 2 };
-    let Some(mut live) = kept.get_mut(..*depth) else {
-        return Same::No;
-    };
-    while let [.., top] = live
-        && top.sp < at.sp
-    {
-        let n = live.len() - 1;
-        live = &mut live[..n];
-    }
-    *depth = live.len();
-    if live.len() <= least {
-        return Same::No;
-    }
-    let Some((top, below)) = live.split_last_mut() else {
-        return Same::No;
-    };
-    let same = top.sp == at.sp
-        && (top.key ^ at.pc) << 16 == 0
-        && (top.flags & NEEDS_BP == 0 || top.bp == at.bp);
-    if !same {
-        return Same::No;
-    }
-    // Innermost now, if it was not before: its rbp is the register's.
-    top.bp_slot = 0;
-    top.flags &= NEEDS_BP;
-    match innermost_changed(below, &word) {
-        Some(k) => Same::Changed(k),
-        None => Same::Node(top.node),
-    }
-}
-
-/// The innermost of these frames whose words changed. Four frames at a time: nearly always all four
-/// depend on their return addresses only, and none has changed.
-#[inline(always)]
-pub(crate) fn innermost_changed(frames: &[Frame], word: &impl Fn(u64) -> u64) -> Option<usize> {
-    let mut end = frames.len();
-    while let Some([a, b, c, d]) = frames[..end].last_chunk() {
-        let difference = |f: &Frame| word(f.sp - 8) ^ f.key;
-        let differences = difference(a) | difference(b) | difference(c) | difference(d);
-        if differences << 16 != 0 || a.flags | b.flags | c.flags | d.flags != 0 {
-            let changed = (end - 4..end).rev().find(|&k| !frames[k].unchanged(word));
-            if changed.is_some() {
-                return changed;
-            }
-        }
-        end -= 4;
-    }
-    (0..end).rev().find(|&k| !frames[k].unchanged(word))
-}
-
-/// Counts of what the unwinder did, for figures and tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Work {
-    /// Frames stepped by a rule.
-    pub stepped: u64,
-    /// Frames proven unchanged by their words.
-    pub verified: u64,
-}
-
-/// The kept stack of one thread.
+/// What a thread's unwinder works on.
 #[derive(Debug)]
 pub struct Stack<'a> {
-    /// Outermost first; `kept[..depth]` is valid.
-    pub kept: &'a mut [Frame],
-    /// Room for the frames of one stack, innermost first; as long as `kept`.
-    pub scratch: &'a mut [Frame],
-    /// Valid frames in `kept`.
-    pub depth: &'a mut usize,
-    /// Outer frames that are not kept, for the stack is deeper than there is room. A stack of D
-    /// frames in room for R is cut by the least multiple of R/2 that makes it fit, so how it is cut
-    /// depends on it alone.
-    pub cut: &'a mut usize,
-    /// What was done.
-    pub work: &'a mut Work,
+    /// The stack that was kept last. One place of its frames is for those that cannot be kept.
+    pub kept: Kept<'a>,
+    /// Room for the frames of one stack, innermost first; as much as in `kept`.
+    pub scratch: &'a mut [Walked],
+    /// Frames stepped by a rule, in all.
+    pub stepped: u64,
     /// False: unwind every frame anew, for comparison in tests.
     pub reuse: bool,
 }
 
-/// Where the walk stands: in the frame that control returns to.
-struct Walk {
-    sp: u64,
-    pc: u64,
-    bp: u64,
-    bp_slot: u64,
-    cfa_slot: u64,
-    flags: u32,
-}
-
-/// What came of meeting a kept frame.
-enum Met {
-    /// All below it is unchanged.
-    Same,
-    /// Something below it changed: the walk goes on from here, the outermost frame that is proven.
-    Changed(Walk),
-    /// There is no room for what is proven.
-    Full,
-}
-
 /// How a walk ended.
+#[derive(Clone, Copy)]
 enum Outer {
-    /// It joined the kept stack: `kept[..n]` lies below.
-    Kept(usize),
+    /// It joined the kept stack, at the innermost candidate that is left; all below is unchanged.
+    Kept,
     /// At an outermost frame.
     Root,
     /// No room in `scratch`.
@@ -295,241 +144,240 @@ enum Outer {
     Beyond(usize),
 }
 
-impl Stack<'_> {
-    /// Forgets the kept stack: rules or the stack's memory changed.
-    pub fn forget(&mut self) {
-        (*self.depth, *self.cut) = (0, 0);
-    }
+/// Why a run of frames with usual rules has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// At the state of the innermost candidate that is left.
+    Kept,
+    /// There is a frame for which there is no room.
+    Full,
+    /// In a frame, the last one in `scratch`, whose rule is not a usual one.
+    Unusual,
+    /// The last frame in `scratch` is the end of the stack.
+    End,
+}
 
+/// Where a walk is.
+struct Walk {
+    /// The state that it has come to.
+    at: Walked,
+    /// Frames in `scratch`.
+    new: usize,
+    /// Kept frames that it may still meet.
+    candidates: usize,
+    /// rbp at the top of the stack.
+    register: u64,
+}
+
+impl Walk {
+    fn new(at: Registers, candidates: usize) -> Walk {
+        let register = at.bp;
+        let at = Walked { sp: at.sp, word: at.pc, bp: at.bp, ..Walked::default() };
+        Walk { at, new: 0, candidates, register }
+    }
+}
+
+impl Stack<'_> {
     /// The tree node of the current stack, and how many of the frames that are now kept are new and
-    /// may be remembered. `seen` is what [`same_stack`] said, if it was asked.
+    /// may be remembered. `seen` is what [`Kept::same`] returned, if it was asked.
     pub fn capture<M: Machine>(
         &mut self,
         at: Registers,
         seen: Same,
         machine: &mut M,
     ) -> (u32, usize) {
-        let room = self.room();
-        // A cut stack with no more frames than this would have been cut by less.
-        let least = room - room / 2;
-        let usable = self.reuse && (*self.cut == 0 || *self.depth > least);
-        let candidates = if usable { *self.depth } else { 0 };
-        let (new, outer) = self.walk(at, candidates, seen, machine);
-        match outer {
-            Outer::Root => return (self.keep(0, new, 0, None, machine), 0),
-            Outer::Kept(n) => {
-                let depth = n + new;
-                if depth <= room && (*self.cut == 0 || depth > least) {
-                    let node = self.kept[n - 1].node;
-                    let node = self.keep(n, new, *self.cut, Some(node), machine);
-                    // With outer frames cut, or a signal's frames among them, they are not.
-                    let whole = *self.cut == 0 && *self.depth == depth;
-                    return (node, if whole { new } else { 0 });
+        let (depth, least) = (self.kept.extent.depth, self.kept.extent.least);
+        let candidates = if self.reuse && depth > least { depth } else { 0 };
+        let mut walk = Walk::new(at, candidates);
+        let known = match seen {
+            Same::Changed(count) if candidates > 0 => Some(count),
+            _ => None,
+        };
+        let outer = self.walk(&mut walk, known, machine);
+        let depth = walk.candidates + walk.new;
+        let mut new = 0;
+        let node = match outer {
+            Outer::Root => self.keep_all(walk.new, 0, 0, machine),
+            Outer::Kept if depth <= self.room() && depth > least => {
+                let node = self.keep_above(&mut walk, machine);
+                // With outer frames cut, or a signal's frames among them, they are not.
+                if self.kept.extent.cut == 0 && self.kept.extent.depth == depth {
+                    new = walk.new;
                 }
+                node
             }
-            _ => {}
+            _ => self.capture_deep(at, machine),
+        };
+        if !self.reuse {
+            self.kept.extent.forget();
         }
-        (self.capture_deep(at, machine), 0)
+        (node, new)
     }
 
     /// A stack that may be deeper than there is room, from its top to its end.
     #[inline(never)]
     fn capture_deep<M: Machine>(&mut self, at: Registers, machine: &mut M) -> u32 {
         let (room, half) = (self.room(), self.room() / 2);
-        let (new, outer) = self.walk(at, 0, Same::No, machine);
-        let beyond = match outer {
-            Outer::Beyond(frames) => frames,
-            _ => 0,
+        let mut walk = Walk::new(at, 0);
+        let Outer::Beyond(beyond) = self.walk(&mut walk, None, machine) else {
+            return self.keep_all(walk.new, 0, 0, machine);
         };
-        if beyond == 0 {
-            return self.keep(0, new, 0, None, machine);
-        }
         let cut = beyond.div_ceil(half) * half;
         let root = machine.too_deep();
-        self.keep(0, room + beyond - cut, cut, Some(root), machine)
+        self.keep_all(room + beyond - cut, cut, root, machine)
     }
 
-    /// Frames that can be kept; one place of `scratch` is for those that cannot.
+    /// Frames that can be kept.
     fn room(&self) -> usize {
-        self.kept.len() - 1
+        self.kept.frames.len() - 1
     }
 
-    /// The innermost of `kept[..n]` whose words changed.
-    #[inline(never)]
-    fn first_changed<M: Machine>(&mut self, n: usize, machine: &M) -> Option<usize> {
-        let changed = innermost_changed(&self.kept[..n], &|a| machine.known_word(a));
-        self.work.verified += (n - changed.map_or(0, |k| k + 1)) as u64;
-        changed
-    }
-
-    /// Unwinds from `at` into `scratch`, trying `kept[..candidates]`; returns the new frames and
-    /// what is below.
-    fn walk<M: Machine>(
-        &mut self,
-        at: Registers,
-        mut candidates: usize,
-        seen: Same,
-        machine: &mut M,
-    ) -> (usize, Outer) {
-        let limit = self.room();
-        let mut beyond = 0;
-        let mut new = 0;
-        // The state, in registers: sp, return address, rbp, where rbp was read; and what only deref
-        // rules and signal frames have.
-        let Registers { mut sp, mut pc, mut bp } = at;
-        let (mut bp_slot, mut cfa_slot, mut flags) = (0, 0, 0);
-        let mut signals = 0;
-        let mut known = match seen {
-            Same::Changed(changed) if candidates > 0 => Some(changed),
-            _ => None,
-        };
-        loop {
-            while candidates > 0 && self.kept[candidates - 1].sp < sp {
-                candidates -= 1;
-            }
-            let joins = candidates > 0 && self.kept[candidates - 1].is(sp, pc, bp, flags);
-            if joins {
-                let w = Walk { sp, pc, bp, bp_slot, cfa_slot, flags };
-                match self.meet(&mut candidates, &mut new, known.take(), &w, at.bp, machine) {
-                    Met::Same => return (new, Outer::Kept(candidates)),
-                    Met::Full => return (new, Outer::TooDeep),
-                    Met::Changed(next) => {
-                        (sp, pc, bp, flags) = (next.sp, next.pc, next.bp, next.flags)
-                    }
-                }
-            } else {
-                if new > limit {
-                    if candidates > 0 {
-                        return (new, Outer::TooDeep);
-                    }
-                    // Counted on, in the one place that is left.
-                    beyond += 1;
-                    new -= 1;
-                }
-                self.scratch[new] = Frame { sp, key: pc, bp, bp_slot, cfa_slot, node: 0, flags };
-                new += 1;
-            }
-            // The end of the stack, kept as a frame without a node: that the word is 0 must be
-            // proven like any other.
-            if pc == 0 {
-                return at_root(new, beyond, limit);
-            }
-            let rule = machine.rule(pc, flags & EXACT != 0);
-            self.work.stepped += 1;
-            self.scratch[new - 1].key = pc | (rule.module() as u64) << 48;
-            let Some(usual) = rule.usual() else {
-                let w = Walk { sp, pc, bp, bp_slot, cfa_slot, flags };
-                let Some(next) = self.step_unusual(new, rule, &w, machine) else {
-                    return at_root(new, beyond, limit);
-                };
-                // A signal's frame may lead anywhere, also back: everything else leads outwards.
-                signals += (next.flags & EXACT) / EXACT;
-                if signals > SIGNALS_MAX {
-                    return at_root(new, beyond, limit);
-                }
-                (sp, pc, bp) = (next.sp, next.pc, next.bp);
-                (bp_slot, cfa_slot, flags) = (next.bp_slot, next.cfa_slot, next.flags);
-                continue;
-            };
-            // Nearly always: the CFA is a register and an offset.
-            let base = if usual.by_bp { bp } else { sp };
-            let cfa = base.wrapping_add_signed(usual.cfa);
-            if usual.by_bp {
-                self.need_bp(new, bp);
-            }
-            let word = if cfa > sp { machine.word(cfa.wrapping_sub(8)) } else { None };
-            let slot = cfa.wrapping_add_signed(usual.bp);
-            let saved = if usual.bp_saved { machine.word(slot) } else { Some(bp) };
-            let (Some(word), Some(saved)) = (word, saved) else {
-                machine.ended(Early::OutsideStack);
-                return at_root(new, beyond, limit);
-            };
-            (sp, pc, bp) = (cfa, word & ADDRESS, saved);
-            bp_slot = if usual.bp_saved { slot } else { 0 };
-            (cfa_slot, flags) = (0, 0);
-        }
-    }
-
-    /// The walk's state is that of `kept[candidates - 1]`. `known` is the frame below it that was
-    /// seen to have changed, if that was looked at already.
+    /// Unwinds into `scratch`, until what is below is known. `known`: what [`Kept::changed`]
+    /// returned for the state at the top, if that is a kept frame's.
     #[inline(always)]
-    fn meet<M: Machine>(
+    fn walk<M: Machine>(&mut self, walk: &mut Walk, known: Option<u32>, machine: &mut M) -> Outer {
+        let stop = self.go(walk, machine);
+        match self.is_unchanged(walk, stop, known, machine) {
+            Ok(()) => Outer::Kept,
+            Err(count) => self.walk_on(walk, stop, count, machine),
+        }
+    }
+
+    /// Continues where a run has ended. The last `count` words of the candidates' proof may have
+    /// changed.
+    #[inline(never)]
+    fn walk_on<M: Machine>(
         &mut self,
-        candidates: &mut usize,
-        new: &mut usize,
-        known: Option<usize>,
-        w: &Walk,
-        register: u64,
-        machine: &M,
-    ) -> Met {
-        let changed = known.or_else(|| {
-            self.join(*candidates - 1, *new, w);
-            self.first_changed(*candidates - 1, machine)
-        });
-        let Some(changed) = changed else {
-            return Met::Same;
-        };
-        let limit = self.room();
-        match self.revise(candidates, changed, new, limit, register, machine) {
-            Some(next) => Met::Changed(next),
-            None => Met::Full,
-        }
-    }
-
-    /// Moves the frames that are proven, those inside the changed one, to `scratch`, and takes up
-    /// the walk at the outermost of them; none if there is no room.
-    #[inline(never)]
-    fn revise<M: Machine>(
-        &mut self,
-        candidates: &mut usize,
-        changed: usize,
-        new: &mut usize,
-        limit: usize,
-        register: u64,
-        machine: &M,
-    ) -> Option<Walk> {
-        let proven = changed + 1..*candidates;
-        let room = self.scratch.get_mut(*new..limit)?.get_mut(..proven.len())?;
-        for (to, from) in room.iter_mut().zip(self.kept[proven.clone()].iter().rev()) {
-            *to = *from;
-        }
-        *new += proven.len();
-        *candidates = changed + 1;
-        Some(self.resume(*new, register, machine))
-    }
-
-    /// Makes kept frame `k` the caller of `scratch[new - 1]`: it now got its rbp and sp by that
-    /// frame's rule.
-    #[inline(never)]
-    fn join(&mut self, k: usize, new: usize, w: &Walk) {
-        let frame = &mut self.kept[k];
-        let needs = frame.flags & NEEDS_BP;
-        frame.bp = w.bp;
-        frame.bp_slot = w.bp_slot;
-        frame.cfa_slot = w.cfa_slot;
-        frame.flags = w.flags | needs;
-        if needs != 0 && w.bp_slot == 0 {
-            self.need_bp(new, w.bp);
-        }
-    }
-
-    /// Marks the frames that hand rbp through to the caller of `scratch[new - 1]`, up to the one
-    /// where it is read.
-    #[inline(never)]
-    fn need_bp(&mut self, new: usize, bp: u64) {
-        for frame in self.scratch[..new].iter_mut().rev() {
-            frame.flags |= NEEDS_BP;
-            frame.bp = bp;
-            if frame.bp_slot != 0 {
-                break;
+        walk: &mut Walk,
+        mut stop: Stop,
+        mut count: u32,
+        machine: &mut M,
+    ) -> Outer {
+        let mut signals = 0;
+        loop {
+            match stop {
+                Stop::Kept if self.revise(walk, count, machine) => {}
+                Stop::Kept => return Outer::TooDeep,
+                Stop::Full if walk.candidates > 0 => return Outer::TooDeep,
+                Stop::Full => return Outer::Beyond(self.count(walk.at, machine)),
+                Stop::End => return Outer::Root,
+                Stop::Unusual => {}
+            }
+            // A signal's frame may lead anywhere, also back: everything else leads outwards.
+            match self.advance(walk.new, walk.at, machine) {
+                Some(next) if signals < SIGNALS_MAX => walk.at = next,
+                _ => return Outer::Root,
+            }
+            signals += (walk.at.flags & EXACT) / EXACT;
+            stop = self.go(walk, machine);
+            match self.is_unchanged(walk, stop, None, machine) {
+                Ok(()) => return Outer::Kept,
+                Err(changed) => count = changed,
             }
         }
+    }
+
+    /// Comes to one more frame, or to the end of a run of frames with usual rules.
+    #[inline(always)]
+    fn go<M: Machine>(&mut self, walk: &mut Walk, machine: &mut M) -> Stop {
+        let room = self.room();
+        let candidates = self.kept.frames.get(..walk.candidates).unwrap_or_default();
+        let scratch = self.scratch.get_mut(..room).unwrap_or_default();
+        let first = walk.new;
+        let is_usual = walk.at.flags == 0;
+        let run = if is_usual { run::<M, false> } else { run::<M, true> };
+        let stop = run(candidates, scratch, walk, machine);
+        self.stepped += (walk.new - first) as u64;
+        stop
+    }
+
+    /// How many frames lie from this state on to the end of the stack. There is one place for them
+    /// all in `scratch`.
+    #[inline(never)]
+    fn count<M: Machine>(&mut self, mut at: Walked, machine: &mut M) -> usize {
+        let last = self.room();
+        let (mut frames, mut signals) = (0, 0);
+        loop {
+            frames += 1;
+            self.scratch[last] = at;
+            if at.word & ADDRESS == 0 {
+                return frames;
+            }
+            self.stepped += 1;
+            match self.advance(last + 1, at, machine) {
+                Some(next) if signals < SIGNALS_MAX => at = next,
+                _ => return frames,
+            }
+            signals += (at.flags & EXACT) / EXACT;
+        }
+    }
+
+    /// From this state, which is that of `scratch[new - 1]`, to its caller's; none at the end of
+    /// the stack.
+    #[inline(never)]
+    fn advance<M: Machine>(&mut self, new: usize, at: Walked, machine: &mut M) -> Option<Walked> {
+        let rule = machine.rule(at.word & ADDRESS, at.flags & EXACT != 0);
+        self.scratch[new - 1].key = key_of(at.word & ADDRESS, rule);
+        self.step(new, rule, at, machine)
+    }
+
+    /// Whether the run has ended at the state of a candidate below which no word has changed; else
+    /// how many of its words may have. `known` is what [`Kept::changed`] returned, if it was asked.
+    #[inline(always)]
+    fn is_unchanged<M: Machine>(
+        &mut self,
+        walk: &Walk,
+        stop: Stop,
+        known: Option<u32>,
+        machine: &M,
+    ) -> Result<(), u32> {
+        let met = self.kept.frames.get(walk.candidates.wrapping_sub(1));
+        let Some(frame) = met.filter(|_| stop == Stop::Kept) else {
+            return Err(0);
+        };
+        if frame.flags & NEEDS_BP != 0 && walk.at.bp_slot == 0 {
+            need_bp(&mut self.scratch[..walk.new], walk.at.bp);
+        }
+        let changed = match known {
+            None => self.kept.changed(frame.start, &|a| machine.known_word(a)),
+            known => known,
+        };
+        changed.map_or(Ok(()), Err)
+    }
+
+    /// Moves the frames that are proven, those inside the one whose word has changed, to `scratch`,
+    /// and takes up the walk at the outermost of them. The first `count` words may have changed.
+    /// False if there is no room.
+    #[inline(never)]
+    fn revise<M: Machine>(&mut self, walk: &mut Walk, count: u32, machine: &M) -> bool {
+        let room = self.room();
+        let met = walk.candidates - 1;
+        let changed = self.kept.last_changed(count, &|a| machine.known_word(a));
+        let proven = self.kept.frame_of(changed, met) + 1..walk.candidates;
+        let places = self.scratch.get_mut(walk.new..room);
+        let Some(places) = places.and_then(|places| places.get_mut(..proven.len())) else {
+            return false;
+        };
+        for (to, index) in places.iter_mut().zip(proven.clone().rev()) {
+            let frame = &self.kept.frames[index];
+            *to = if index == met {
+                let flags = walk.at.flags | frame.flags & NEEDS_BP;
+                Walked { key: frame.key, flags, ..walk.at }
+            } else {
+                walked(&self.kept, frame)
+            };
+        }
+        walk.new += proven.len();
+        walk.candidates = proven.start;
+        walk.at = self.resume(walk.new, walk.register, machine);
+        self.stepped += 1;
+        true
     }
 
     /// The state of `scratch[new - 1]`, a frame that was proven unchanged. Its rbp is known only if
     /// it was needed; otherwise the nearest inner frame that read it tells, else the register has
     /// it still.
-    fn resume<M: Machine>(&self, new: usize, register: u64, machine: &M) -> Walk {
+    fn resume<M: Machine>(&self, new: usize, register: u64, machine: &M) -> Walked {
         let frame = &self.scratch[new - 1];
         let bp = if frame.flags & NEEDS_BP != 0 {
             frame.bp
@@ -537,28 +385,21 @@ impl Stack<'_> {
             let read = self.scratch[..new].iter().rev().find(|f| f.bp_slot != 0);
             read.map_or(register, |f| machine.known_word(f.bp_slot))
         };
-        Walk {
-            sp: frame.sp,
-            pc: frame.pc(),
-            bp,
-            bp_slot: frame.bp_slot,
-            cfa_slot: frame.cfa_slot,
-            flags: frame.flags & !NEEDS_BP,
-        }
+        Walked { bp, flags: frame.flags & !NEEDS_BP, ..*frame }
     }
 
-    /// From `w`, which is `scratch[new - 1]`, to its caller; none at the end of the stack.
-    #[inline(never)]
-    fn step_unusual<M: Machine>(
+    /// By any rule from `w`, which is `scratch[new - 1]`, to its caller; none at the end of the
+    /// stack.
+    fn step<M: Machine>(
         &mut self,
         new: usize,
         rule: Rule,
-        w: &Walk,
+        w: Walked,
         machine: &mut M,
-    ) -> Option<Walk> {
+    ) -> Option<Walked> {
         let step = rule.step();
         if step == Step::FramePointer {
-            self.need_bp(new, w.bp);
+            need_bp(&mut self.scratch[..new], w.bp);
         }
         let (cfa, bp) = match step {
             Step::Frame(cfa, bp) => (cfa, bp),
@@ -567,7 +408,7 @@ impl Stack<'_> {
                 machine.ended(Early::NoRule);
                 return None;
             }
-            Step::Signal => return self.leave_signal(new, w, machine),
+            Step::Signal => return self.leave_signal(new, &w, machine),
             Step::FramePointer if w.bp > w.sp && w.bp & 7 == 0 => (Cfa::Bp(16), Bp::AtCfa(-16)),
             // The ABI's mark of the outermost frame.
             Step::FramePointer if w.bp == 0 => return None,
@@ -577,9 +418,9 @@ impl Stack<'_> {
             }
         };
         if matches!(cfa, Cfa::Bp(_) | Cfa::BpDeref(..)) || matches!(bp, Bp::AtBp(_)) {
-            self.need_bp(new, w.bp);
+            need_bp(&mut self.scratch[..new], w.bp);
         }
-        let next = follow(cfa, bp, w, machine);
+        let next = follow(cfa, bp, &w, machine);
         if next.is_none() {
             machine.ended(Early::OutsideStack);
             if matches!(cfa, Cfa::SpDeref(..) | Cfa::BpDeref(..)) {
@@ -591,63 +432,244 @@ impl Stack<'_> {
 
     /// Over the kernel's signal frame: sp points at the `ucontext`, whose `gregs` start at byte 40
     /// (Linux x86-64: rbp is the 11th, rsp the 16th, rip the 17th).
-    fn leave_signal<M: Machine>(&mut self, new: usize, w: &Walk, machine: &mut M) -> Option<Walk> {
+    fn leave_signal<M: Machine>(
+        &mut self,
+        new: usize,
+        w: &Walked,
+        machine: &mut M,
+    ) -> Option<Walked> {
         self.scratch[new - 1].flags |= EXACT;
         let slot = |index: u64| w.sp.wrapping_add(40 + 8 * index);
         let register = |index: u64| machine.word(slot(index));
-        let (bp, sp, pc) = (register(10)?, register(15)?, register(16)?);
-        (machine.enter(sp) && pc != 0).then_some(Walk {
-            sp,
-            pc,
-            bp,
-            bp_slot: slot(10),
-            cfa_slot: 0,
-            flags: EXACT,
-        })
+        let (bp, sp, word) = (register(10)?, register(15)?, register(16)?);
+        let next = Walked { sp, word, bp, bp_slot: slot(10), flags: EXACT, ..Walked::default() };
+        (machine.enter(sp) && word & ADDRESS != 0).then_some(next)
     }
 
-    /// Gives the innermost `new` frames of `scratch` their nodes below `root` and keeps them behind
-    /// `base` others.
-    fn keep<M: Machine>(
+    /// Keeps a stack of which nothing was kept: the innermost `new` frames of `scratch`, under this
+    /// node.
+    #[inline(never)]
+    fn keep_all<M: Machine>(&mut self, new: usize, cut: usize, root: u32, machine: &mut M) -> u32 {
+        self.kept.extent.cut = cut;
+        self.kept.extent.least = if cut == 0 { 0 } else { self.room() - self.room() / 2 };
+        let outermost = new.checked_sub(1).map(|last| self.scratch[last]).unwrap_or_default();
+        let start = self.kept.begin(outermost.sp, outermost.word);
+        self.push(0, start, new, root, machine)
+    }
+
+    /// Keeps the frames that are new behind the candidates, which the walk has joined.
+    #[inline(always)]
+    fn keep_above<M: Machine>(&mut self, walk: &mut Walk, machine: &mut M) -> u32 {
+        let (base, new) = (walk.candidates, walk.new);
+        let frame = &self.kept.frames[base - 1];
+        let (node, start, flags) = (frame.node, frame.start, frame.flags);
+        self.kept.extent.depth = base;
+        if new == 0 {
+            return node;
+        }
+        let Kept { frames, slots, words, extent } = &mut self.kept;
+        let (frame, start) = (&mut frames[base - 1], start as usize);
+        let end = if walk.at.flags | flags == 0 {
+            // Its return address is the same as before, and all that is to be proven.
+            let slot = walk.at.bp_slot;
+            frame.bp_slot = if slot == 0 { 0 } else { slot_of(extent.origin, slot) };
+            start + 1
+        } else {
+            walk.at.flags |= flags & NEEDS_BP;
+            prove((slots, words), extent.origin, start, &walk.at, frame).unwrap_or(usize::MAX)
+        };
+        self.push(base, end, new, node, machine)
+    }
+
+    /// Gives the innermost `new` frames of `scratch` their nodes below `node`, and keeps them
+    /// behind `depth` others, whose proof ends at `start`. Returns the innermost node.
+    #[inline(always)]
+    fn push<M: Machine>(
         &mut self,
-        base: usize,
+        mut depth: usize,
+        mut start: usize,
         new: usize,
-        cut: usize,
-        root: Option<u32>,
+        node: u32,
         machine: &mut M,
     ) -> u32 {
-        let mut node = root.unwrap_or(0);
-        let mut depth = base;
-        let mut keepable = true;
-        for i in (0..new).rev() {
-            let mut frame = self.scratch[i];
-            let exact = frame.flags & EXACT != 0;
+        let node = self.name(new, node, machine);
+        let Kept { frames, slots, words, extent } = &mut self.kept;
+        // Slots are of the outermost stack: all of it is in their reach, or nothing is kept.
+        let reachable = if machine.bounds().words < REACH_WORDS { new } else { 0 };
+        for walked in self.scratch[..reachable].iter().rev() {
             // What a signal interrupted resumes in its own time: nothing from there inwards is
             // kept.
-            keepable &= !exact && frame.flags & UNPROVEN == 0;
-            if frame.key != 0 {
-                node = machine.child(node, frame.key, exact);
-            }
-            frame.node = node;
-            if keepable {
-                self.kept[depth] = frame;
-                depth += 1;
-            }
+            let Some(frame) = frames.get_mut(depth).filter(|_| !walked.is_unproven()) else {
+                break;
+            };
+            let Some(end) = prove((slots, words), extent.origin, start, walked, frame) else {
+                break;
+            };
+            (frame.sp, frame.key, frame.bp) = (walked.sp, walked.key, walked.bp);
+            (frame.node, frame.start) = (walked.node, start as u32);
+            depth += 1;
+            start = end;
         }
-        (*self.depth, *self.cut) = (depth, cut);
+        extent.depth = depth;
+        node
+    }
+
+    /// The node of the innermost `new` frames of `scratch` below `node`.
+    #[inline(always)]
+    fn name<M: Machine>(&mut self, new: usize, mut node: u32, machine: &mut M) -> u32 {
+        for walked in self.scratch[..new].iter_mut().rev() {
+            if walked.key != 0 {
+                node = machine.child(node, walked.key, walked.flags & EXACT != 0);
+            }
+            walked.node = node;
+        }
         node
     }
 }
 
-/// The end of a walk that found `new` frames, those in the last place of `scratch` counted
-/// together.
-fn at_root(new: usize, beyond: usize, limit: usize) -> (usize, Outer) {
-    if new > limit { (limit, Outer::Beyond(beyond + 1)) } else { (new, Outer::Root) }
+/// Unwinds as long as rules are usual, the CFA a register and an offset, which is nearly always all
+/// there is to do; only one frame if its state has flags.
+#[inline(never)]
+fn run<M: Machine, const FLAGS: bool>(
+    candidates: &[Frame],
+    scratch: &mut [Walked],
+    walk: &mut Walk,
+    machine: &mut M,
+) -> Stop {
+    let bounds = machine.bounds();
+    let mut outer = candidates.iter().rev();
+    let mut next = outer.next();
+    let Walked { mut sp, mut word, mut bp, mut bp_slot, .. } = walk.at;
+    let is_exact = FLAGS && walk.at.flags & EXACT != 0;
+    let mut new = walk.new;
+    let stop = loop {
+        while let Some(frame) = next
+            && frame.sp < sp
+        {
+            next = outer.next();
+        }
+        if let Some(frame) = next
+            && frame.is(sp, word, bp)
+            && !is_exact
+        {
+            break Stop::Kept;
+        }
+        let Some(place) = scratch.get_mut(new) else {
+            break Stop::Full;
+        };
+        new += 1;
+        (place.sp, place.word, place.bp, place.bp_slot, place.flags) = (sp, word, bp, bp_slot, 0);
+        if FLAGS {
+            *place = walk.at;
+        }
+        let pc = word & ADDRESS;
+        if pc == 0 {
+            // Kept as a frame without a node: that the word is 0 must be proven like any other.
+            place.key = 0;
+            break Stop::End;
+        }
+        if FLAGS {
+            break Stop::Unusual;
+        }
+        let rule = machine.rule(pc, false);
+        place.key = key_of(pc, rule);
+        let Some(usual) = rule.usual() else {
+            break Stop::Unusual;
+        };
+        if usual.by_bp {
+            need_bp(&mut scratch[..new], bp);
+        }
+        let cfa = if usual.by_bp { bp } else { sp }.wrapping_add_signed(usual.cfa);
+        let saved = if usual.bp_saved { cfa.wrapping_add_signed(usual.bp) } else { 0 };
+        let is_inside = bounds.holds(cfa.wrapping_sub(8)) && cfa > sp;
+        if !is_inside || (usual.bp_saved && !bounds.holds(saved)) {
+            break Stop::Unusual;
+        }
+        (sp, word, bp_slot) = (cfa, machine.known_word(cfa.wrapping_sub(8)), saved);
+        if usual.bp_saved {
+            bp = machine.known_word(saved);
+        }
+    };
+    if !FLAGS {
+        (walk.at.sp, walk.at.word, walk.at.bp, walk.at.bp_slot) = (sp, word, bp, bp_slot);
+    }
+    (walk.new, walk.candidates) = (new, outer.len() + usize::from(next.is_some()));
+    stop
+}
+
+/// Marks the frames that hand rbp through to the caller of the last of these, up to the one where
+/// it is read.
+#[inline(always)]
+fn need_bp(frames: &mut [Walked], bp: u64) {
+    for frame in frames.iter_mut().rev() {
+        frame.flags |= NEEDS_BP;
+        frame.bp = bp;
+        if frame.bp_slot != 0 {
+            break;
+        }
+    }
+}
+
+/// Writes the words that led to a frame into the proof, from `start` on; returns where they end, or
+/// none without room. Sets of the kept frame what tells them apart.
+#[inline(always)]
+fn prove(
+    (slots, words): (&mut [u32], &mut [u64]),
+    origin: u64,
+    start: usize,
+    walked: &Walked,
+    frame: &mut Frame,
+) -> Option<usize> {
+    let mut end = start;
+    let mut put = |slot: u32, word: u64| {
+        (*slots.get_mut(end)?, *words.get_mut(end)?) = (slot, word);
+        end += 1;
+        Some(())
+    };
+    put(slot_of(origin, walked.sp.wrapping_sub(8)), walked.word)?;
+    (frame.bp_slot, frame.flags) = (0, walked.flags & NEEDS_BP);
+    if walked.bp_slot != 0 {
+        frame.bp_slot = slot_of(origin, walked.bp_slot);
+        if walked.flags & NEEDS_BP != 0 {
+            put(frame.bp_slot, walked.bp)?;
+            frame.flags |= PROVES_BP;
+        }
+    }
+    if walked.flags & DEREF != 0 {
+        let addend = (walked.flags as i32 >> 16) as i64;
+        put(slot_of(origin, walked.cfa_slot), walked.sp.wrapping_sub_signed(addend))?;
+        frame.flags |= walked.flags & (DEREF | 0xffff << 16);
+    }
+    Some(end)
+}
+
+/// A kept frame as it was walked to.
+fn walked(kept: &Kept<'_>, frame: &Frame) -> Walked {
+    let start = frame.start as usize;
+    let cfa = start + 1 + usize::from(frame.flags & PROVES_BP != 0);
+    let proves_cfa = frame.flags & DEREF != 0;
+    Walked {
+        sp: frame.sp,
+        word: kept.words[start],
+        bp: frame.bp,
+        bp_slot: kept.address(frame.bp_slot),
+        cfa_slot: if proves_cfa { kept.address(kept.slots[cfa]) } else { 0 },
+        flags: frame.flags & !PROVES_BP,
+        node: frame.node,
+        key: frame.key,
+        reserved: 0,
+    }
+}
+
+/// The key of a frame's node.
+#[inline(always)]
+fn key_of(pc: u64, rule: Rule) -> u64 {
+    pc | rule.bits() & !ADDRESS
 }
 
 /// The caller's state by a rule; none if it leads outside the stack or not outwards.
 #[inline(always)]
-fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walk, machine: &M) -> Option<Walk> {
+fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walked, machine: &M) -> Option<Walked> {
     let at = |base: u64, n: i64| base.wrapping_add_signed(n);
     let (sp, cfa_slot, flags) = match cfa {
         Cfa::Sp(n) => (at(w.sp, n as i64), 0, 0),
@@ -658,14 +680,14 @@ fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walk, machine: &M) -> Option<Walk> {
     if sp <= w.sp || sp & 7 != 0 {
         return None;
     }
-    let pc = machine.word(sp - 8)? & ADDRESS;
+    let word = machine.word(sp - 8)?;
     let bp_slot = match bp {
         Bp::Same => 0,
         Bp::AtCfa(n) => at(sp, n as i64),
         Bp::AtBp(n) => at(w.bp, n as i64),
     };
     let bp = if bp_slot == 0 { w.bp } else { machine.word(bp_slot)? };
-    Some(Walk { sp, pc, bp, bp_slot, cfa_slot, flags })
+    Some(Walked { sp, word, bp, bp_slot, cfa_slot, flags, ..Walked::default() })
 }
 
 #[inline(never)]

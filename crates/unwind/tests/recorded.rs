@@ -17,8 +17,9 @@
 mod thread;
 
 use heaptide_unwind::Rule;
+use heaptide_unwind::kept::Registers;
 use heaptide_unwind::rule::{Bp, Cfa, Step};
-use heaptide_unwind::stack::{Early, Registers};
+use heaptide_unwind::stack::Early;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;

@@ -7,8 +7,8 @@ mod thread;
 
 use heaptide_fixtures::Random;
 use heaptide_unwind::Rule;
+use heaptide_unwind::kept::Registers;
 use heaptide_unwind::rule::{Bp, Cfa, Step};
-use heaptide_unwind::stack::Registers;
 use std::ops::Range;
 use thread::{Answers, TOO_DEEP, Thread, Tree, World};
 

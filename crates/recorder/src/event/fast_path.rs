@@ -7,7 +7,9 @@
 //! is the same for all events of a thread, its mode and whether it may come here, is asked once:
 //! entries go where the lane's [`crate::sys::front::Route`] says.
 
+use crate::event::inside::Entry;
 use crate::event::lane::LaneState;
+use crate::event::stacks::{self, Same};
 use crate::store::control_words;
 use crate::store::ids::SiteId;
 use crate::store::sites::{own_epoch, own_word};
@@ -25,8 +27,8 @@ const STACKS: u32 = Mode::Stacks as u32;
 pub enum Done {
     /// It is not usual: nothing was done.
     NotTaken,
-    /// It is usual but for its stack: nothing was done.
-    WantsStack,
+    /// It is usual but for its stack, of which this is known: nothing was done.
+    WantsStack(Same),
     /// It was counted.
     Counted,
     /// It was counted, and monitors are to be told.
@@ -63,7 +65,10 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     let is_counted = match lane.quick {
         COUNTERS => allocated_in_counters::<F>(lane, block, requested),
         SCOPES => allocated_in_scopes::<F>(lane, block, requested),
-        STACKS if !monitored => return Done::WantsStack,
+        STACKS if !monitored => match allocated_in_stacks::<F>(lane, block, requested) {
+            Ok(()) => true,
+            Err(seen) => return Done::WantsStack(seen),
+        },
         _ => false,
     };
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
@@ -93,22 +98,40 @@ pub fn allocated_in_counters<F: Front>(
 #[inline(always)]
 pub fn allocated_in_scopes<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
     let (id, site) = (lane.place.here, lane.place.here_record);
-    let Some(usable) = F::usable_at_hand(block) else {
-        return false;
-    };
     // Without a site here, the head of the file is the record, whose epoch is not current.
-    allocated_at(lane, (id, site), block, requested, usable)
+    allocated_at::<F>(lane, (id, site), block, requested)
+}
+
+/// The same in mode stacks, if the stack is the last one. Else what is to be known of it.
+#[inline(always)]
+pub fn allocated_in_stacks<F: Front>(
+    lane: &mut LaneState,
+    block: *mut u8,
+    requested: u64,
+) -> Result<(), Same> {
+    let (sp, bp) = lane.gate.registers();
+    let seen = stacks::same(lane, Entry { sp, bp }.registers());
+    let place = &lane.place;
+    let id = place.last_site;
+    if seen != Same::Node(place.last_node.number())
+        || !allocated_at::<F>(lane, (id, id.record()), block, requested)
+    {
+        return Err(seen);
+    }
+    Ok(())
 }
 
 /// The same of a site.
 #[inline(always)]
-fn allocated_at(
+pub fn allocated_at<F: Front>(
     lane: &mut LaneState,
     (id, site): (SiteId, &Site),
     block: *mut u8,
     requested: u64,
-    usable: u64,
 ) -> bool {
+    let Some(usable) = F::usable_at_hand(block) else {
+        return false;
+    };
     let record = lane.record;
     if !lane.live.may_allocate(own_word(&record.usable_bytes) + usable) {
         return false;

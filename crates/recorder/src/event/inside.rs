@@ -3,7 +3,7 @@
 use crate::event::lane::LaneState;
 use core::arch::asm;
 use core::ptr::NonNull;
-use heaptide_unwind::stack::Registers;
+use heaptide_unwind::kept::Registers;
 
 /// The registers at the entry of a hook.
 #[derive(Clone, Copy)]

@@ -25,7 +25,7 @@ use heaptide_format::{
     COMMAND_OFF, CONTROL_BY_SIZE, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE, Sums,
 };
 use heaptide_unwind::memo::Memo;
-use heaptide_unwind::stack::{Frame, Work};
+use heaptide_unwind::stack::Stack;
 
 /// Lanes a process may have; beyond them threads are counted as lost. 65 536 threads at once are
 /// more than Linux runs by default.
@@ -71,19 +71,13 @@ pub struct LaneState {
     pub generation: u32,
     /// The stack that the thread runs on.
     pub stack: Range,
-    /// Frames that `kept` and `scratch` have room for.
-    pub frames: usize,
-    pub kept: *mut Frame,
-    pub scratch: *mut Frame,
-    pub depth: usize,
-    /// Outer frames that are not in `kept`, of a stack deeper than the limit.
-    pub cut: usize,
+    /// The stack that is kept of it.
+    pub unwinder: Stack<'static>,
     /// Where the thread is, and the records it makes. What every event reads comes first in it,
     /// as it comes before it here: in few lines of the cache.
     pub place: Place,
-    pub ranges: [Range; RANGES],
-    pub range_next: u32,
-    pub work: Work,
+    /// Other stacks of the thread.
+    pub others: Others,
     pub nodes: Cursor,
     /// Leaves of the shadow table used last.
     pub leaves: Leaves,
@@ -99,7 +93,6 @@ pub struct LaneState {
     /// one.
     pub credit: i32,
     pub probe: u32,
-    pub buffer: *mut u8,
     /// The end of a stack for work that needs more than the thread may have left.
     pub own_stack: *mut u8,
     /// Where the lane's events go; null where they are not traced. And the memory for it.
@@ -113,6 +106,17 @@ pub struct LaneState {
     pub renamed: AtomicU32,
     /// The thread took the lane after it had begun to exit: nobody will give it back.
     pub late: bool,
+}
+
+/// Stacks (of coroutines, of signals) that a thread ran on, and the lane's buffer to find them
+/// with.
+#[repr(C)]
+pub struct Others {
+    pub ranges: [Range; RANGES],
+    /// The one to be forgotten next.
+    pub next: u32,
+    /// BUFFER bytes for reading `/proc`.
+    pub buffer: *mut u8,
 }
 
 /// Where records of lanes, and of their root scopes, are made.
@@ -244,12 +248,12 @@ impl LaneState {
     /// The lane's buffer for reading `/proc`.
     pub fn buffer(&mut self) -> &mut [u8] {
         // SAFETY: BUFFER bytes of the lane's memory that nothing else refers to.
-        unsafe { core::slice::from_raw_parts_mut(self.buffer, BUFFER) }
+        unsafe { core::slice::from_raw_parts_mut(self.others.buffer, BUFFER) }
     }
 
     /// Adds what the unwinder did to the profile's count.
     pub fn publish_work(&mut self) {
-        let stepped = core::mem::take(&mut self.work.stepped);
+        let stepped = core::mem::take(&mut self.unwinder.stepped);
         self.header.frames_stepped.fetch_add(stepped, Relaxed);
     }
 

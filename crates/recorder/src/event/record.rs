@@ -3,8 +3,8 @@
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
-use crate::event::stacks::{self, OTHER_STACKS};
-use crate::event::{monitors, regions, timeline, trace};
+use crate::event::stacks::{self, OTHER_STACKS, Same};
+use crate::event::{fast_path, monitors, regions, timeline, trace};
 use crate::store::ids::{NodeId, SiteId};
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
@@ -44,10 +44,20 @@ pub fn record_chosen(inside: &mut Inside, block: *mut u8, requested: u64, usable
 }
 
 /// The same for a usual allocation that needs its stack, with an allocator whose headers are
-/// trusted.
+/// trusted. `seen` is what [`stacks::same`] returned for the stack.
 #[inline(never)]
-pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64) {
-    record_with_stack(inside, block, requested, F::usable(block));
+pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
+    let at = inside.entry().registers();
+    let lane = inside.lane();
+    let node = match seen {
+        Same::Node(node) => NodeId::new(node),
+        seen => stacks::changed(lane, at, seen),
+    };
+    let site = sites::of_node(&mut lane.place, node);
+    let site = or_base(lane, site);
+    if !fast_path::allocated_at::<F>(lane, (site, site.record()), block, requested) {
+        allocated_at(lane, site, block, requested, F::usable(block));
+    }
 }
 
 #[inline(always)]

@@ -1,24 +1,28 @@
 //! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
 
-use crate::event::lane::{BUFFER, LaneState, MEMOS, RANGES, RECALL};
+use crate::event::lane::{BUFFER, LaneState, MEMOS, Others, RANGES, RECALL};
 use crate::event::process::{Process, process};
 use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
+use crate::store::profile::Cursor;
 use crate::store::rules;
 use crate::sys::front;
 use crate::sys::maps;
 use crate::sys::range::Range;
 use crate::sys::{confined, own_stack};
 use core::mem::offset_of;
+use core::slice;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{Node, Word};
 use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC};
 use heaptide_unwind::Rule;
-use heaptide_unwind::cache;
-use heaptide_unwind::memo::{self, Memo};
+use heaptide_unwind::cache::{self, Slot};
+use heaptide_unwind::kept::Registers;
+pub use heaptide_unwind::kept::Same;
+use heaptide_unwind::memo::{self, Memo, Recalled};
 use heaptide_unwind::rule::Step;
-use heaptide_unwind::stack::{Early, Machine, Registers, Same, Stack, same_stack};
+use heaptide_unwind::stack::{Bounds, Early, Machine, Stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
 
@@ -36,25 +40,21 @@ pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
 /// The stack-tree node of the calling thread's stack.
 #[inline(always)]
 pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
-    let p = process();
-    if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
-        find_stack(lane, p, at.sp);
+    match same(lane, at) {
+        Same::Node(node) => NodeId::new(node),
+        seen => changed_elsewhere(lane, at, seen),
     }
-    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
-    // now.
-    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
-    let node = if !p.no_reuse.load(Relaxed) {
-        // SAFETY: the word was read before in this stack, whose memory is there as long as
-        // `generation` is the same.
-        let word = |address| unsafe { *(address as *const u64) };
-        match same_stack(kept, &mut lane.depth, lane.cut, at, word) {
-            Same::Node(node) => node,
-            seen => changed(lane, p, at, seen),
-        }
-    } else {
-        unwind(lane, p, at, Same::No).0
-    };
-    NodeId::new(node)
+}
+
+/// Whether it is the thread's last stack.
+#[inline(always)]
+pub fn same(lane: &mut LaneState, at: Registers) -> Same {
+    if lane.generation != process().generation.load(Relaxed) {
+        return Same::No;
+    }
+    // SAFETY: the word was read before in this stack, whose memory is there as long as `generation`
+    // is the same.
+    lane.unwinder.kept.same(at, |address| unsafe { *(address as *const u64) })
 }
 
 /// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as
@@ -70,40 +70,48 @@ pub fn max_depth(p: &Process) -> usize {
 
 /// The node that stands for stacks left out.
 pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
-    let range = lane.stack;
-    NodeId::new(Guest { lane, p: process(), range }.child(0, gap as u64, true))
+    NodeId::new(Guest::of(lane, process()).1.child(0, gap as u64, true))
 }
 
 /// A recalled stack pays for this many vain looks at the memos.
-const RECALL_PAYS: i32 = 8;
+const RECALL_PAYS: i32 = 2;
 /// A lane's credit has this limit.
 const CREDIT_MAX: i32 = 1024;
 /// Without credit, one stack in so many is still looked for: programs change.
 const PROBE: u32 = 32;
 
-/// The node of a stack that is not the last one: remembered from some time ago, or unwound. Where
-/// stacks hardly ever come again, looking for them is given up.
-#[inline(never)]
-fn changed(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> u32 {
+/// The node of a stack that is not the last one: remembered from some time ago, or unwound as far
+/// as it is not kept. Where stacks hardly ever come again, looking for them is given up. `seen` is
+/// what [`same`] returned.
+#[inline(always)]
+pub fn changed(lane: &mut LaneState, at: Registers, seen: Same) -> NodeId {
+    let p = process();
+    if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
+        find_stack(lane, p, at.sp);
+    }
     lane.probe = lane.probe.wrapping_add(1);
-    let looks = lane.cut == 0 && (lane.credit > 0 || lane.probe.is_multiple_of(PROBE));
-    if !looks {
-        return unwind(lane, p, at, seen).0;
+    if lane.credit <= 0 && !lane.probe.is_multiple_of(PROBE) {
+        return unwound(lane, p, at, seen).0;
     }
     if let Some(node) = recall(lane, p, at) {
         lane.credit = (lane.credit + RECALL_PAYS).min(CREDIT_MAX);
         return node;
     }
     lane.credit -= (lane.credit > 0) as i32;
-    let (node, new) = unwind(lane, p, at, seen);
-    // SAFETY: the first `depth` kept frames are valid.
-    let kept = unsafe { core::slice::from_raw_parts(lane.kept, lane.depth) };
-    memo(lane, at).remember(kept, new, at, lane.generation);
+    let (node, new) = unwound(lane, p, at, seen);
+    memo(lane, at).remember(&lane.unwinder.kept, new, at, lane.generation);
     node
 }
 
+/// The same for events that need not be as fast.
+#[inline(never)]
+fn changed_elsewhere(lane: &mut LaneState, at: Registers, seen: Same) -> NodeId {
+    changed(lane, at, seen)
+}
+
 /// The lane's memo for a state.
-fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
+#[inline(always)]
+fn memo(lane: &LaneState, at: Registers) -> &'static mut Memo {
     // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a
     // time.
     unsafe { &mut *lane.memos.wrapping_add(memo::place(at, MEMOS)) }
@@ -111,44 +119,36 @@ fn memo(lane: &mut LaneState, at: Registers) -> &'static mut Memo {
 
 /// The node of a stack whose inner end is remembered.
 #[inline(always)]
-fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<u32> {
-    let memo = memo(lane, at);
-    // SAFETY: the array belongs to the lane and has that many frames; nothing else refers to it
-    // now.
-    let kept = unsafe { core::slice::from_raw_parts_mut(lane.kept, lane.frames) };
-    // SAFETY: as in `capture`.
+fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<NodeId> {
+    let (memo, generation) = (memo(lane, at), lane.generation);
+    // SAFETY: as in `same`.
     let word = |address| unsafe { *(address as *const u64) };
-    let (mut depth, range, generation) = (lane.depth, lane.stack, lane.generation);
-    let node = memo.recall(kept, &mut depth, at, generation, word, |parent, key| {
-        Guest { lane, p, range }.child(parent, key, false)
-    })?;
-    lane.depth = depth;
-    Some(node)
+    match memo.recall(&mut lane.unwinder.kept, at, generation, word) {
+        Recalled::Node(node) => Some(NodeId::new(node)),
+        Recalled::Below(node) => Some(renamed(lane, p, memo, node)),
+        Recalled::No => None,
+    }
 }
 
-/// The node of the stack, by unwinding as much of it as is not kept; and how many of the frames now
-/// kept are new and may be remembered.
+/// The node of a remembered inner end below another node.
 #[inline(never)]
-fn unwind(lane: &mut LaneState, p: &'static Process, at: Registers, seen: Same) -> (u32, usize) {
-    // SAFETY: both arrays belong to the lane and have that many frames; nothing else refers to
-    // them.
-    let (kept, scratch) = unsafe {
-        (
-            core::slice::from_raw_parts_mut(lane.kept, lane.frames),
-            core::slice::from_raw_parts_mut(lane.scratch, lane.frames),
-        )
-    };
-    let (mut depth, mut cut, mut work) = (lane.depth, lane.cut, lane.work);
-    let range = lane.stack;
-    let reuse = !p.no_reuse.load(Relaxed);
-    let mut guest = Guest { lane, p, range };
-    let mut stack =
-        Stack { kept, scratch, depth: &mut depth, cut: &mut cut, work: &mut work, reuse };
-    let (node, new) = stack.capture(at, seen, &mut guest);
-    lane.depth = depth;
-    lane.cut = cut;
-    lane.work = work;
-    (node, new)
+fn renamed(lane: &mut LaneState, p: &'static Process, memo: &mut Memo, outer: u32) -> NodeId {
+    let (_, mut guest) = Guest::of(lane, p);
+    NodeId::new(memo.rename(outer, |parent, key| guest.child(parent, key, false)))
+}
+
+/// The node of the stack, by unwinding; and how many of the frames now kept are new and may be
+/// remembered.
+#[inline(never)]
+fn unwound(
+    lane: &mut LaneState,
+    p: &'static Process,
+    at: Registers,
+    seen: Same,
+) -> (NodeId, usize) {
+    let (unwinder, mut guest) = Guest::of(lane, p);
+    let (node, new) = unwinder.capture(at, seen, &mut guest);
+    (NodeId::new(node), new)
 }
 
 /// The thread is on another stack than last time, or what was known of stacks may be stale.
@@ -158,24 +158,28 @@ pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
     let generation = p.generation.load(Acquire);
     if lane.generation != generation {
         lane.generation = generation;
-        lane.ranges = [Range::EMPTY; RANGES];
+        lane.others.ranges = [Range::EMPTY; RANGES];
         if OTHER_STACKS.load(Relaxed) {
             lane.stack = Range::EMPTY;
         }
-        (lane.depth, lane.cut) = (0, 0);
+        lane.unwinder.kept.extent.forget();
     }
     if lane.stack.holds(sp) {
         return;
     }
     let known = lane.stack;
     if front::platform().is_some_and(|platform| !platform.sees_unmapping) {
-        forget_stacks(lane);
+        // A stack that the thread has left may be gone, and nobody sees that: nothing of it is
+        // looked at again.
+        lane.others.ranges = [Range::EMPTY; RANGES];
+        // SAFETY: the lane's table has MEMOS entries, its thread's alone; zero is an empty one.
+        unsafe { core::ptr::write_bytes(lane.memos, 0, MEMOS) };
     }
-    let range = range_of(lane, sp);
+    let range = range_of(&mut lane.others, sp);
     // The same stack, further down than was guessed: what is kept stays true.
     let grown = known != Range::EMPTY && range.holds(known.high - 1);
     if !grown {
-        (lane.depth, lane.cut) = (0, 0);
+        lane.unwinder.kept.extent.forget();
         if known != Range::EMPTY {
             OTHER_STACKS.store(true, Relaxed);
         }
@@ -183,44 +187,66 @@ pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
     lane.stack = range;
 }
 
-/// Where no hook sees munmap, a stack that the thread has left may be gone: nothing of it is looked
-/// at again.
-fn forget_stacks(lane: &mut LaneState) {
-    lane.ranges = [Range::EMPTY; RANGES];
-    // SAFETY: the lane's table has MEMOS entries, its thread's alone; zero is an empty one.
-    unsafe { core::ptr::write_bytes(lane.memos, 0, MEMOS) };
-}
-
 /// The stack memory that holds `sp`: remembered, or looked up. At worst, the page.
-fn range_of(lane: &mut LaneState, sp: u64) -> Range {
-    if let Some(&range) = lane.ranges.iter().find(|r| r.holds(sp)) {
+fn range_of(others: &mut Others, sp: u64) -> Range {
+    if let Some(&range) = others.ranges.iter().find(|r| r.holds(sp)) {
         return range;
     }
     // SAFETY: the lane's own buffer.
-    let buffer = unsafe { core::slice::from_raw_parts_mut(lane.buffer, BUFFER) };
+    let buffer = unsafe { slice::from_raw_parts_mut(others.buffer, BUFFER) };
     let Some(range) = maps::mapping_of(sp, buffer) else {
         return Range { low: sp, high: (sp | 4095) + 1 };
     };
-    let slot = lane.range_next as usize % RANGES;
-    lane.ranges[slot] = range;
-    lane.range_next = lane.range_next.wrapping_add(1);
+    others.ranges[others.next as usize % RANGES] = range;
+    others.next = others.next.wrapping_add(1);
     range
 }
 
-/// The guest as the unwinder sees it.
+/// The guest as the unwinder sees it, and the stack tree as a lane works on it.
 struct Guest<'a> {
-    lane: &'a mut LaneState,
     p: &'static Process,
-    range: Range,
+    bounds: Bounds,
+    /// The newest table of rules when it was last looked for.
+    rules: &'static [Slot],
+    others: &'a mut Others,
+    nodes: &'a mut Cursor,
+    /// The lane's index.
+    index: u32,
+    own_stack: *mut u8,
+    recall: *mut [u64; 2],
+    /// The next node that is made is of an exact pc.
+    exact: bool,
+}
+
+impl Guest<'_> {
+    /// The unwinder of a lane, and its guest.
+    #[inline(always)]
+    fn of<'a>(lane: &'a mut LaneState, p: &'static Process) -> (&'a mut Stack<'static>, Guest<'a>) {
+        let guest = Guest {
+            p,
+            bounds: bounds_of(lane.stack),
+            rules: rules::newest(p),
+            others: &mut lane.others,
+            nodes: &mut lane.nodes,
+            index: lane.place.lane,
+            own_stack: lane.own_stack,
+            recall: lane.recall,
+            exact: false,
+        };
+        (&mut lane.unwinder, guest)
+    }
+}
+
+#[inline(always)]
+fn bounds_of(range: Range) -> Bounds {
+    let low = range.low.next_multiple_of(8);
+    Bounds { low, words: range.high.saturating_sub(low) / 8 }
 }
 
 impl Machine for Guest<'_> {
     #[inline(always)]
-    fn word(&self, address: u64) -> Option<u64> {
-        let offset = address.wrapping_sub(self.range.low);
-        let inside = offset < self.range.high.wrapping_sub(self.range.low).saturating_sub(7);
-        // SAFETY: inside the stack that the thread runs on.
-        (inside && address & 7 == 0).then(|| unsafe { *(address as *const u64) })
+    fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     #[inline(always)]
@@ -231,8 +257,8 @@ impl Machine for Guest<'_> {
     }
 
     fn enter(&mut self, sp: u64) -> bool {
-        if !self.range.holds(sp) {
-            self.range = range_of(self.lane, sp);
+        if !self.bounds.holds(sp) {
+            self.bounds = bounds_of(range_of(self.others, sp));
         }
         sp & 7 == 0
     }
@@ -240,16 +266,16 @@ impl Machine for Guest<'_> {
     #[inline(always)]
     fn rule(&mut self, pc: u64, exact: bool) -> Rule {
         let key = if exact { pc | EXACT_KEY } else { pc };
-        match rules::with_rules(self.p, |slots| cache::get(slots, key)) {
+        match cache::get(self.rules, key) {
             Some(rule) => rule,
-            None => new_rule(self.p, self.lane, pc, exact),
+            None => self.new_rule(pc, exact),
         }
     }
 
     #[inline(always)]
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
-        let mut tree = Tree { lane: self.lane, p: self.p, exact };
-        match tree::child(&mut tree, parent, key) {
+        self.exact = exact;
+        match tree::child(self, parent, key) {
             Some(node) => node,
             None => {
                 self.p.lost(Loss::NoNode);
@@ -272,14 +298,17 @@ impl Machine for Guest<'_> {
     }
 }
 
-/// Evaluates the rule of a code address, where there is stack enough.
-#[cold]
-#[inline(never)]
-fn new_rule(p: &'static Process, lane: &mut LaneState, pc: u64, exact: bool) -> Rule {
-    let buffer = lane.buffer;
-    // SAFETY: the lane's own stack, which its thread alone uses, and for this alone.
-    let rule = unsafe { own_stack::call_at(lane.own_stack, || evaluate(p, buffer, pc, exact)) };
-    rule.unwrap_or(Rule::new(Step::Unknown, 0))
+impl Guest<'_> {
+    /// Evaluates the rule of a code address, where there is stack enough.
+    #[cold]
+    #[inline(never)]
+    fn new_rule(&mut self, pc: u64, exact: bool) -> Rule {
+        let (p, buffer) = (self.p, self.others.buffer);
+        // SAFETY: the lane's own stack, which its thread alone uses, and for this alone.
+        let rule = unsafe { own_stack::call_at(self.own_stack, || evaluate(p, buffer, pc, exact)) };
+        self.rules = rules::newest(p);
+        rule.unwrap_or(Rule::new(Step::Unknown, 0))
+    }
 }
 
 #[inline(never)]
@@ -318,21 +347,14 @@ fn without_table(pc: u64) -> Step {
     Step::FramePointer
 }
 
-/// The stack tree, as a lane works on it.
-struct Tree<'a> {
-    lane: &'a mut LaneState,
-    p: &'static Process,
-    exact: bool,
-}
-
-impl Tree<'_> {
+impl Guest<'_> {
     fn slot(&self, parent: u32, key: u64) -> *mut [u64; 2] {
         let mixed = (key ^ (parent as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.lane.recall.wrapping_add(mixed as usize >> 32 & (RECALL - 1))
+        self.recall.wrapping_add(mixed as usize >> 32 & (RECALL - 1))
     }
 }
 
-impl Nodes for Tree<'_> {
+impl Nodes for Guest<'_> {
     #[inline(always)]
     fn key(&self, node: u32) -> u64 {
         let key = &NodeId::new(node).record().key;
@@ -354,8 +376,8 @@ impl Nodes for Tree<'_> {
     }
 
     fn create(&mut self, parent: u32, key: u64) -> Option<u32> {
-        let nodes = &mut self.lane.nodes;
-        let node = nodes.record::<Node>(Kind::Nodes, self.lane.place.lane)?;
+        let nodes = &mut *self.nodes;
+        let node = nodes.record::<Node>(Kind::Nodes, self.index)?;
         node.key.set(key);
         node.parent.set(parent);
         node.flags.set(if self.exact { NODE_EXACT_PC } else { 0 });
@@ -370,7 +392,7 @@ impl Nodes for Tree<'_> {
         for word in [&node.parent, &node.first, &node.next, &node.last, &node.site, &node.flags] {
             word.set(0);
         }
-        self.lane.nodes.take_back(size_of::<Node>());
+        self.nodes.take_back(size_of::<Node>());
     }
 
     #[inline(always)]

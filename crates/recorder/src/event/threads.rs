@@ -18,12 +18,14 @@ use crate::sys::range::Range;
 use crate::sys::tls::{thread_pointer, tls};
 use crate::sys::{confined, kernel, maps, own_stack};
 use core::ptr::NonNull;
+use core::slice;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::{Lane, Word};
 use heaptide_format::{Kind, Loss, Mode};
+use heaptide_unwind::kept::{Extent, Frame, Kept, words_of};
 use heaptide_unwind::memo::Memo;
-use heaptide_unwind::stack::Frame;
+use heaptide_unwind::stack::{Stack, Walked};
 
 impl Inside {
     /// Enters the recorder by a front; none if the thread is in it already, or nothing is recorded.
@@ -166,10 +168,12 @@ fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
 /// Bytes of a lane's own stack: unwind tables are evaluated there.
 const OWN_STACK: usize = 16 << 10;
 
-/// How a lane's memory is divided, in bytes: state, kept frames, scratch frames, recall
-/// table, memos, buffer, own stack, trace.
+/// How a lane's memory is divided, in bytes: state, the kept stack's frames, words and slots,
+/// scratch frames, recall table, memos, buffer, own stack, trace.
 struct Parts {
-    kept: usize,
+    frames: usize,
+    words: usize,
+    slots: usize,
     scratch: usize,
     recall: usize,
     memos: usize,
@@ -181,24 +185,17 @@ struct Parts {
 
 impl Parts {
     fn of(depth: usize) -> Parts {
-        let frames = depth * size_of::<Frame>();
-        let kept = size_of::<LaneState>().next_multiple_of(64);
-        let scratch = kept + frames;
-        let recall = scratch + frames;
+        let frames = size_of::<LaneState>().next_multiple_of(64);
+        let words = (frames + depth * size_of::<Frame>()).next_multiple_of(64);
+        let slots = (words + words_of(depth) * size_of::<u64>()).next_multiple_of(64);
+        let scratch = (slots + words_of(depth) * size_of::<u32>()).next_multiple_of(64);
+        let recall = (scratch + depth * size_of::<Walked>()).next_multiple_of(64);
         let memos = recall + RECALL * 16;
-        let buffer = memos + MEMOS * size_of::<Memo>();
+        let buffer = (memos + MEMOS * size_of::<Memo>()).next_multiple_of(64);
         let own_stack = (buffer + BUFFER).next_multiple_of(64);
         let trace = own_stack + OWN_STACK;
-        Parts {
-            kept,
-            scratch,
-            recall,
-            memos,
-            buffer,
-            own_stack,
-            trace,
-            all: (trace + size_of::<Writer>()).next_multiple_of(4096),
-        }
+        let all = (trace + size_of::<Writer>()).next_multiple_of(4096);
+        Parts { frames, words, slots, scratch, recall, memos, buffer, own_stack, trace, all }
     }
 }
 
@@ -229,14 +226,21 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (&raw mut (*state).place.scope).write(ScopeId::NONE.record());
         (&raw mut (*state).place.here_record).write(SiteId::NONE.record());
         (*state).place.lane = index as u32;
-        (*state).kept = memory.add(parts.kept) as *mut Frame;
-        (*state).scratch = memory.add(parts.scratch) as *mut Frame;
+        let words = words_of(depth);
+        let kept = Kept {
+            frames: slice::from_raw_parts_mut(memory.add(parts.frames) as *mut Frame, depth),
+            slots: slice::from_raw_parts_mut(memory.add(parts.slots) as *mut u32, words),
+            words: slice::from_raw_parts_mut(memory.add(parts.words) as *mut u64, words),
+            extent: Extent::default(),
+        };
+        let scratch = slice::from_raw_parts_mut(memory.add(parts.scratch) as *mut Walked, depth);
+        let reuse = !p.no_reuse.load(Relaxed);
+        (&raw mut (*state).unwinder).write(Stack { kept, scratch, stepped: 0, reuse });
         (*state).recall = memory.add(parts.recall) as *mut [u64; 2];
         (*state).memos = memory.add(parts.memos) as *mut Memo;
-        (*state).buffer = memory.add(parts.buffer);
+        (*state).others.buffer = memory.add(parts.buffer);
         (*state).own_stack = memory.add(parts.own_stack + OWN_STACK);
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
-        (*state).frames = depth;
         if p.header().mode.get() != Mode::Counters as u32 {
             let place = &mut (*state).place;
             place.root_scope = scopes::create_root(&mut records.roots, index as u32);
@@ -268,15 +272,15 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         p.header().lanes_at_once.fetch_max(in_use, Relaxed);
         state.live.begin(p, p.header(), state.allocated());
         state.last_block = core::ptr::null_mut();
-        (state.depth, state.cut) = (0, 0);
+        state.unwinder.kept.extent.forget();
+        state.credit = 256;
         state.before = stats::of_lane(state);
         resume_scope(state);
         let paused = if t.paused.get() > 0 { FLAG_PAUSED } else { 0 };
         let measured = if thread_measure::is_measuring() { FLAG_MEASURED } else { 0 };
         state.flags = paused | measured;
-        state.credit = 256;
         state.generation = p.generation.load(Relaxed);
-        state.ranges = [Range::EMPTY; RANGES];
+        state.others.ranges = [Range::EMPTY; RANGES];
         state.stack = Range::of_thread(sp, thread_pointer());
         if state.stack == Range::EMPTY {
             let mapping = maps::mapping_of(sp, state.buffer());

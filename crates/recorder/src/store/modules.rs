@@ -277,9 +277,7 @@ impl Modules {
 fn retire(p: &Store, module: &Loaded) {
     module.unloaded.store(1, Relaxed);
     module.record.unloaded.set(1);
-    rules::with_rules(p, |slots| {
-        cache::forget(slots, module.range.low, module.range.high);
-    });
+    cache::forget(rules::newest(p), module.range.low, module.range.high);
     p.generation.fetch_add(1, Release);
 }
 

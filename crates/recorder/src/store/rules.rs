@@ -11,32 +11,30 @@ const RULES_FIRST: usize = 4096;
 /// Rules beyond this many are evaluated each time.
 const RULES_MAX: usize = 1 << 22;
 
-/// Calls `look` with the newest table of rules.
+/// The newest table of rules.
 #[inline(always)]
-pub fn with_rules<R>(p: &Store, look: impl FnOnce(&[Slot]) -> R) -> R {
+pub fn newest(p: &Store) -> &'static [Slot] {
     let slots = p.rules.load(Acquire);
     if slots.is_null() {
-        return look(&[]);
+        return &[];
     }
     // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be
     // the new table's while `slots` is still the old one: it is read from in front of the table
     // itself instead.
     unsafe {
         let length = *(slots as *const usize).sub(1);
-        look(core::slice::from_raw_parts(slots, length))
+        core::slice::from_raw_parts(slots, length)
     }
 }
 
 /// Keeps a rule under its key, if there is room.
 pub fn keep_rule(p: &Store, key: u64, rule: Rule) {
-    let done = with_rules(p, |slots| {
-        let full = slots.len() / 8 * 5;
-        if p.rules_used.load(Relaxed) >= full {
-            Inserted::Full
-        } else {
-            cache::insert(slots, key, rule)
-        }
-    });
+    let slots = newest(p);
+    let done = if p.rules_used.load(Relaxed) >= slots.len() / 8 * 5 {
+        Inserted::Full
+    } else {
+        cache::insert(slots, key, rule)
+    };
     match done {
         Inserted::New => {
             p.rules_used.fetch_add(1, Relaxed);
@@ -44,7 +42,7 @@ pub fn keep_rule(p: &Store, key: u64, rule: Rule) {
         Inserted::Again => {}
         Inserted::Full => {
             if enlarge_rules(p) {
-                with_rules(p, |slots| cache::insert(slots, key, rule));
+                cache::insert(newest(p), key, rule);
             }
         }
     }
@@ -53,7 +51,7 @@ pub fn keep_rule(p: &Store, key: u64, rule: Rule) {
 fn enlarge_rules(p: &Store) -> bool {
     const HEAD: usize = 64;
     let old = p.rules.load(Acquire);
-    let length = with_rules(p, |slots| slots.len() * 2).max(RULES_FIRST);
+    let length = (newest(p).len() * 2).max(RULES_FIRST);
     if length > RULES_MAX {
         return false;
     }
@@ -67,7 +65,7 @@ fn enlarge_rules(p: &Store) -> bool {
         let slots = memory.add(HEAD) as *mut Slot;
         *(slots as *mut usize).sub(1) = length;
         let new = core::slice::from_raw_parts(slots, length);
-        let used = with_rules(p, |old| cache::copy(old, new));
+        let used = cache::copy(newest(p), new);
         if p.rules.compare_exchange(old, slots, Release, Relaxed).is_err() {
             memory::release(memory, bytes, InChild::Nothing);
             return true;

@@ -2,13 +2,15 @@
 //! order, over memory and rules that a test makes up.
 
 use heaptide_unwind::Rule;
-use heaptide_unwind::memo::{Memo, place};
-use heaptide_unwind::stack::{Early, Frame, Machine, Registers, Same, Stack, Work, same_stack};
+use heaptide_unwind::kept::{Extent, Frame, Kept, Registers, Same, words_of};
+use heaptide_unwind::memo::{Memo, Recalled, place};
+use heaptide_unwind::stack::{Bounds, Early, Machine, Stack, Walked};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// The key of the node under which cut stacks are put: no address of a test.
 pub const TOO_DEEP: u64 = 1;
+
 /// Rules nothing was forgotten since; any number but 0.
 const GENERATION: u32 = 1;
 const MEMOS: usize = 256;
@@ -60,14 +62,9 @@ pub struct Answers {
 
 /// One thread's part of the recorder.
 pub struct Thread {
-    kept: Vec<Frame>,
-    scratch: Vec<Frame>,
-    depth: usize,
-    cut: usize,
-    work: Work,
+    unwinder: Stack<'static>,
     memos: Vec<Memo>,
     stack: Range<u64>,
-    reuse: bool,
     pub answers: Answers,
     /// Why the last unwinding ended early, if it did.
     pub ended: Option<Early>,
@@ -76,15 +73,18 @@ pub struct Thread {
 impl Thread {
     /// With room for this many frames, one of which is for those that cannot be kept.
     pub fn new(frames: usize, reuse: bool) -> Thread {
+        let words = words_of(frames);
+        let kept = Kept {
+            frames: vec![Frame::default(); frames].leak(),
+            slots: vec![0; words].leak(),
+            words: vec![0; words].leak(),
+            extent: Extent::default(),
+        };
+        let scratch = vec![Walked::default(); frames].leak();
         Thread {
-            kept: vec![Frame::default(); frames],
-            scratch: vec![Frame::default(); frames],
-            depth: 0,
-            cut: 0,
-            work: Work::default(),
+            unwinder: Stack { kept, scratch, stepped: 0, reuse },
             memos: vec![Memo::default(); MEMOS],
             stack: 0..0,
-            reuse,
             answers: Answers::default(),
             ended: None,
         }
@@ -92,59 +92,38 @@ impl Thread {
 
     /// Frames that were stepped by a rule, not proven.
     pub fn stepped(&self) -> u64 {
-        self.work.stepped
+        self.unwinder.stepped
     }
 
     /// The node of the thread's stack.
     pub fn capture<W: World>(&mut self, world: &W, tree: &mut Tree, at: Registers) -> u32 {
         if !self.stack.contains(&at.sp) {
-            (self.depth, self.cut) = (0, 0);
+            self.unwinder.kept.extent.forget();
             self.stack = world.stack_of(at.sp).expect("a stack pointer in a stack");
         }
-        if !self.reuse {
-            return self.unwind(world, tree, at, Same::No);
+        let seen = self.unwinder.kept.same(at, |address| world.load(address));
+        if let Same::Node(node) = seen {
+            self.answers.same += 1;
+            return node;
         }
-        let word = |address| world.load(address);
-        let seen = match same_stack(&mut self.kept, &mut self.depth, self.cut, at, word) {
-            Same::Node(node) => {
-                self.answers.same += 1;
-                return node;
-            }
-            seen => seen,
-        };
-        match self.recall(world, tree, at) {
-            Some(node) => node,
-            None => self.unwind(world, tree, at, seen),
-        }
-    }
-
-    fn recall<W: World>(&mut self, world: &W, tree: &mut Tree, at: Registers) -> Option<u32> {
-        if self.cut != 0 {
-            return None;
-        }
-        let memo = &mut self.memos[place(at, MEMOS)];
-        let (word, child) = (|a| world.load(a), |parent, key| tree.child(parent, key, false));
-        let node = memo.recall(&mut self.kept, &mut self.depth, at, GENERATION, word, child)?;
-        self.answers.recalled += 1;
-        Some(node)
-    }
-
-    fn unwind<W: World>(&mut self, world: &W, tree: &mut Tree, at: Registers, seen: Same) -> u32 {
         let mut guest = Guest { world, tree, range: self.stack.clone(), ended: None };
-        let mut stack = Stack {
-            kept: &mut self.kept,
-            scratch: &mut self.scratch,
-            depth: &mut self.depth,
-            cut: &mut self.cut,
-            work: &mut self.work,
-            reuse: self.reuse,
-        };
-        let (node, new) = stack.capture(at, seen, &mut guest);
-        self.ended = guest.ended;
+        let memo = &mut self.memos[place(at, MEMOS)];
+        let recalled = memo.recall(&mut self.unwinder.kept, at, GENERATION, |a| world.load(a));
+        if recalled != Recalled::No {
+            self.answers.recalled += 1;
+        }
+        match recalled {
+            Recalled::Node(node) => return node,
+            Recalled::Below(node) => {
+                return memo.rename(node, |parent, key| guest.child(parent, key, false));
+            }
+            Recalled::No => {}
+        }
         self.answers.unwound += 1;
-        if self.reuse && new > 0 {
-            let memo = &mut self.memos[place(at, MEMOS)];
-            memo.remember(&self.kept[..self.depth], new, at, GENERATION);
+        let (node, new) = self.unwinder.capture(at, seen, &mut guest);
+        self.ended = guest.ended;
+        if self.unwinder.reuse {
+            memo.remember(&self.unwinder.kept, new, at, GENERATION);
         }
         node
     }
@@ -158,9 +137,8 @@ struct Guest<'a, W> {
 }
 
 impl<W: World> Machine for Guest<'_, W> {
-    fn word(&self, address: u64) -> Option<u64> {
-        let inside = self.range.contains(&address) && address & 7 == 0;
-        inside.then(|| self.world.load(address))
+    fn bounds(&self) -> Bounds {
+        Bounds { low: self.range.start, words: (self.range.end - self.range.start) / 8 }
     }
 
     fn known_word(&self, address: u64) -> u64 {
