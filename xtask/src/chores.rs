@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::commands::{cargo_program, command, heaptide, output, run, shown, target};
-use crate::{commits, library, needs, options, stack, text, tidy};
+use crate::{benches, commits, library, needs, options, stack, text, tidy};
 
 /// The library that is loaded into programs: no test is built of it, so it is linted apart.
 const PRELOAD: &str = "heaptide-preload";
@@ -38,8 +38,10 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     tests(start)?;
     let mut fuzz = start_fuzz(root)?;
     let rest = tests(&["test", "--doc"]).and_then(|()| models(root));
+    // Counts are the same beside the fuzz targets, which keep one core busy.
+    let counted = benches::check_counts(root, &command(root), &skips);
     let fuzzed = fuzz.wait().map_err(|error| format!("fuzz: {error}"))?;
-    rest?;
+    rest.and(counted)?;
     if !fuzzed.success() {
         return Err(format!("fuzz: {fuzzed}"));
     }
@@ -141,17 +143,6 @@ pub fn doc(root: &Path) -> Result<(), String> {
 /// What dependencies may be: `deny.toml`.
 pub fn deny(root: &Path) -> Result<(), String> {
     cargo(root, &["deny", "check"])
-}
-
-/// The measurements, by the release build.
-pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
-    let build =
-        ["build", "--release", "--package", "heaptide-cli", "--package", "heaptide-synthetic"];
-    cargo(root, &build)?;
-    let heaptide = target(root).join("release/heaptide");
-    let mut runner = Command::new("python3");
-    runner.arg("benches/run.py").arg("--heaptide").arg(heaptide).args(options);
-    run(runner.current_dir(root))
 }
 
 /// The library that the command carries.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr)] // a tool for developers
 
+mod benches;
 mod chores;
 mod commands;
 mod commits;
@@ -39,6 +40,7 @@ usage: cargo xtask COMMAND
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
   bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
+  counts [--write] compares instructions of the recorder with their ceilings; --write stores new ones
   fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
@@ -65,7 +67,8 @@ fn main() -> ExitCode {
         "miri" => chores::miri(&root),
         "doc" => chores::doc(&root),
         "deny" => chores::deny(&root),
-        "bench" => chores::bench(&root, &arguments[1..]),
+        "bench" => benches::bench(&root, &arguments[1..]),
+        "counts" => benches::counts(&root, &arguments[1..]),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),

@@ -65,6 +65,7 @@ const NEEDS: &[Need] = &[
     ),
     need(Probe::Program("dot"), &["graphviz"], "graphs, drawn"),
     need(Probe::Program("go"), &["golang-go"], "`go tool pprof`, a reader of exports"),
+    need(Probe::Program("valgrind"), &["valgrind"], "counts of the recorder's instructions"),
     need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("node"), &["nodejs"], "the Firefox Profiler, a reader of exports"),
@@ -133,7 +134,7 @@ fn holds_library(directory: &str, name: &str) -> bool {
 pub const ALLOW_SKIP: &str = "HEAPTIDE_ALLOW_SKIP";
 
 /// Whether tests may do without what has this name: a list of names with commas, or `all`.
-fn may_be_missing(name: &str) -> bool {
+pub fn may_be_missing(name: &str) -> bool {
     let allowed = std::env::var(ALLOW_SKIP).unwrap_or_default();
     allowed.split(',').any(|word| word == "all" || word == name)
 }
