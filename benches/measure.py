@@ -10,6 +10,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from quiet import Others
+
 LIMIT_S = 300  # a run that takes longer has gone wrong
 
 
@@ -47,6 +49,7 @@ class Setup:
     prefix: tuple = ()
     env: dict = field(default_factory=dict)
     heavy: bool = False  # runs Workload.n_heaptrack operations
+    replaces: int = 0  # how many words of the workload the command stands in for
 
     def operations(self, workload):
         return workload.n_heaptrack if self.heavy else workload.n
@@ -64,6 +67,7 @@ class Runner:
 
     def __init__(self, rusage, scratch, log):
         self.rusage, self.scratch, self.log = rusage, scratch, log
+        self.others = Others()
 
     def path(self, name):
         return os.path.join(self.scratch, name)
@@ -78,11 +82,17 @@ class Runner:
         if setup.preload:
             env["BENCH_PRELOAD"] = setup.preload
         prefix = [word.replace("{run}", directory) for word in setup.prefix]
-        argv = prefix + workload.argv(n)
-        use, out = self.time(argv, env=env, stdin=workload.stdin, cwd=directory)
+        argv = prefix + workload.argv(n)[setup.replaces:]
+        self.others.wait()
+        use = self.others.during(lambda: self.timed(argv, env, workload.stdin, directory))
+        self.note(workload.name, setup.name, n, use)
+        return use
+
+    def timed(self, argv, env, stdin, cwd):
+        """What a workload used, with the time that it prints if it times itself."""
+        use, out = self.time(argv, env=env, stdin=stdin, cwd=cwd)
         stated = re.search(r"^ns_per_\w+ ([\d.]+)", out, re.M)
         use.ns = float(stated.group(1)) if stated else 0.0
-        self.note(workload.name, setup.name, n, use)
         return use
 
     def time(self, argv, env=None, stdin="", cwd=None):

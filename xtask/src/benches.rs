@@ -1,12 +1,13 @@
-//! The benchmarks, which are programs in Python: measuring, and ceilings of counts.
+//! The benchmarks, which are programs in Python: measuring, ceilings of counts, tables.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::commands::{cargo_program, heaptide, run, target};
+use crate::commands::{cargo_program, heaptide, output, run, target};
 use crate::needs;
+use crate::problem::Problem;
 
 /// Upper limits of instructions and cache misses, which `counts --write` stores.
 const CEILINGS: &str = "benches/ceilings.json";
@@ -47,11 +48,23 @@ pub fn check_counts(root: &Path, heaptide: &Path, skips: &Path) -> Result<(), St
 
 fn count(root: &Path, heaptide: &Path, what: &str) -> Result<(), String> {
     let mut counts = python(root, "benches/counts.py");
-    counts.arg("--heaptide").arg(heaptide).args([what, CEILINGS]);
+    counts.arg("--heaptide").arg(heaptide).args([what, CEILINGS]).env_remove("HEAPTIDE_LIBRARY");
     run(&mut counts).map_err(|error| {
         let skip = needs::ALLOW_SKIP;
         format!("{error}; with compilers other than those of {CEILINGS}, {skip}={COUNTS} skips it")
     })
+}
+
+/// Writes the tables of the pages from the stored results.
+pub fn write_tables(root: &Path) -> Result<(), String> {
+    run(&mut python(root, "benches/tables.py"))
+}
+
+/// A problem for each page whose tables differ from the stored results.
+pub fn check_tables(root: &Path) -> Vec<Problem> {
+    let checked = output(python(root, "benches/tables.py").arg("--check"));
+    let says = checked.err().into_iter();
+    says.map(|error| Problem::new("benches/results", 0, error)).collect()
 }
 
 fn python(root: &Path, script: &str) -> Command {
@@ -63,7 +76,6 @@ fn python(root: &Path, script: &str) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::output;
     use crate::root;
 
     #[test]

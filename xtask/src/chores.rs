@@ -99,6 +99,7 @@ fn tidy_with(root: &Path, heaptide: &Path) -> Result<(), String> {
     problems.extend(library::check(root, &library)?);
     problems.extend(stack::check(&library)?);
     problems.extend(options::check(root, heaptide)?);
+    problems.extend(benches::check_tables(root));
     problems.extend(commits::check(root));
     for problem in &problems {
         eprintln!("{problem}");

@@ -39,8 +39,9 @@ usage: cargo xtask COMMAND
   miri             unit tests of the crates that live in the program, under miri
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
-  bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --list
+  bench [OPTION…]  measures against the goals; --quick, --rounds N, --only NAME, --store, --list
   counts [--write] compares instructions of the recorder with their ceilings; --write stores new ones
+  tables           writes the tables of README.md and benches/README.md from benches/results
   fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         "deny" => chores::deny(&root),
         "bench" => benches::bench(&root, &arguments[1..]),
         "counts" => benches::counts(&root, &arguments[1..]),
+        "tables" => benches::write_tables(&root),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),

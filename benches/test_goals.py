@@ -1,0 +1,83 @@
+"""Tests of rows, goals and tables with known numbers; nothing is run."""
+import unittest
+from unittest import mock
+
+import goals
+import quiet
+import results
+import rivals
+import tables
+from measure import Use
+
+
+class Rivals(unittest.TestCase):
+    def row(self, heaptide, heaptrack):
+        """A bare pair takes 10 ns; the tools, in all, what is given."""
+        suite = goals.Suite.__new__(goals.Suite)
+        suite.rounds, suite.stacks, suite.heaptrack = 1, goals.Setup("heaptide stacks"), None
+        pairs = {"heaptide stacks": [(Use(1, 1, 1, heaptide), Use(1, 1, 1, 10))]}
+        if heaptrack:
+            pairs["heaptrack"] = [(Use(1, 1, 1, heaptrack), Use(1, 1, 1, 10))]
+        suite.runner = mock.Mock(**{"compare.return_value": pairs})
+        return rivals.compared(suite, "pairs", None, 25)
+
+    def test_extra_times_are_compared(self):
+        self.assertTrue(self.row(20, 260).met)
+        self.assertFalse(self.row(20, 259).met)
+
+    def test_without_heaptrack_the_row_fails(self):
+        row = self.row(20, None)
+        self.assertIs(row.met, False)
+        self.assertEqual(row.heaptrack, "not installed")
+
+
+class Quiet(unittest.TestCase):
+    def others(self, busy):
+        """Processors that have worked for these seconds, one after the other."""
+        return quiet.Others(read=mock.Mock(side_effect=busy), sleep=lambda _: None)
+
+    def test_it_waits_for_a_quiet_sample(self):
+        others = self.others([0, 0.1, 0.1, 0.2, 0.2, 0.21])
+        others.wait()
+        self.assertEqual(others.read.call_count, 6)
+
+    def test_it_does_not_wait_for_ever(self):
+        others = self.others(range(10_000))
+        others.wait()
+        self.assertLessEqual(others.patience, quiet.PATIENCE_S - quiet.LONGEST_WAIT_S)
+
+    def test_the_time_of_the_run_is_not_that_of_others(self):
+        others = self.others([10, 13])
+        others.during(lambda: Use(wall=4, cpu=2, rss_kb=0))
+        self.assertEqual(others.said(), "other processes took 25 % of a CPU")
+
+    def test_the_kernels_times_are_read(self):
+        self.assertGreater(quiet.busy_seconds(), 0)
+
+
+class Tables(unittest.TestCase):
+    STORED = {
+        "machine": "M", "commit": "c0ffee", "date": "2026-01-02", "method": "once",
+        "versions": {"gcc": "12"}, "columns": ["workload", "goal", "met"],
+        "rows": [{"cells": ["w", "≤ 1"], "met": False, "figures": {}}],
+    }
+    PAGE = "before\n<!-- table k -->\nold\n<!-- end of table -->\nafter\n"
+
+    def test_only_the_table_is_replaced(self):
+        with mock.patch.object(results, "load", return_value=self.STORED):
+            page = tables.filled(self.PAGE)
+            self.assertEqual(tables.filled(page), page)
+        self.assertEqual(page, (
+            "before\n<!-- table k -->\n\nM; commit c0ffee, 2026-01-02; once.\ngcc 12.\n\n"
+            "| workload | goal | met |\n|---|---|---|\n| w | ≤ 1 | **no** |\n\n"
+            "<!-- end of table -->\nafter\n"))
+
+    def test_a_tool_that_was_not_measured_is_a_dash(self):
+        figures = {"bare_ns": 10, "heaptide_ns": 5, "heaptrack_ns": None}
+        self.assertEqual(tables.times(figures), ["10 ns", "1.50", "–", "–"])
+        figures = {"bare_wall_s": 2, "heaptide_wall": 1.125, "heaptrack_wall": 12}
+        self.assertEqual(tables.walls(figures), ["2.0 s", "1.12", "12", "–"])
+
+
+if __name__ == "__main__":
+    unittest.main()
