@@ -5,7 +5,7 @@ import time
 QUIET = 0.2  # of a processor, by others
 SAMPLE_S = 0.1
 LONGEST_WAIT_S = 30  # before a run
-PATIENCE_S = 1200  # before all runs of a benchmark
+PATIENCE_S = 600  # before all runs of a benchmark
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 

@@ -60,7 +60,9 @@ def compared(suite, title, work, times):
     extra = median(pairs[suite.stacks.name], extra_ns)
     rival = median(pairs.get("heaptrack", []), extra_ns)
     figures = {"bare_ns": bare_time(pairs), "heaptide_ns": extra, "heaptrack_ns": rival}
-    said = NOT_INSTALLED if rival is None else f"{ns(rival)}, {rival / extra:.1f} ×"
+    said = NOT_INSTALLED if rival is None else ns(rival)
+    if rival is not None and extra > 0:
+        said += f", {rival / extra:.1f} ×"
     goal = "" if times is None else f"heaptrack ≥ {times} ×"
     met = None if times is None else rival is not None and rival >= times * extra
     return Row(title, bare_ns(pairs), ns(extra), said, goal, met, figures)

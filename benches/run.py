@@ -117,7 +117,8 @@ def counted(o, log):
     rows, _ = counts.measure(o.heaptide, counts.workloads())
     dicts = [{"cells": counts.cells(row), "met": row.met, "figures": row.counts._asdict()}
              for row in rows]
-    log.writelines(json.dumps({"workload": row.name, **row.counts._asdict()}) + "\n" for row in rows)
+    for row in rows:
+        log.write(json.dumps({"workload": row.name, **row.counts._asdict()}) + "\n")
     return Table("counts", counts.COLUMNS, dicts, counts.METHOD, is_whole=True)
 
 

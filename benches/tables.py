@@ -33,6 +33,8 @@ def line(cells):
 
 def of_kind(kind):
     """The table of a kind of benchmark, below the machine, the date and the versions."""
+    if not os.path.exists(results.path(kind)):
+        return [f"No results are stored: `cargo xtask bench --store --only {kind}` measures them."]
     stored = results.load(kind)
     versions = ", ".join(f"{name} {number}" for name, number in stored["versions"].items())
     head = f"{stored['machine']}; commit {stored['commit']}, {stored['date']}; {stored['method']}."
@@ -124,22 +126,22 @@ def filled(page):
 
 
 def write():
-    for path in PAGES:
-        with open(path) as page:
-            text = page.read()
+    """Replaces the tables of all pages, or of none if that fails."""
+    texts = {path: filled(read(path)) for path in PAGES}
+    for path, text in texts.items():
         with open(path, "w") as page:
-            page.write(filled(text))
+            page.write(text)
 
 
 def check():
     """The pages whose tables differ from the results."""
-    outdated = []
-    for path in PAGES:
-        with open(path) as page:
-            text = page.read()
-        if filled(text) != text:
-            outdated.append(os.path.relpath(path, os.path.join(HERE, "..")))
-    return outdated
+    outdated = [path for path in PAGES if filled(read(path)) != read(path)]
+    return [os.path.relpath(path, os.path.join(HERE, "..")) for path in outdated]
+
+
+def read(path):
+    with open(path) as page:
+        return page.read()
 
 
 def main():

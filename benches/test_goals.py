@@ -1,4 +1,5 @@
 """Tests of rows, goals and tables with known numbers; nothing is run."""
+import tempfile
 import unittest
 from unittest import mock
 
@@ -24,6 +25,11 @@ class Rivals(unittest.TestCase):
     def test_extra_times_are_compared(self):
         self.assertTrue(self.row(20, 260).met)
         self.assertFalse(self.row(20, 259).met)
+
+    def test_nothing_added_is_no_ratio(self):
+        row = self.row(9, 260)
+        self.assertTrue(row.met)
+        self.assertEqual(row.heaptrack, "+250.0 ns")
 
     def test_without_heaptrack_the_row_fails(self):
         row = self.row(20, None)
@@ -63,14 +69,29 @@ class Tables(unittest.TestCase):
     }
     PAGE = "before\n<!-- table k -->\nold\n<!-- end of table -->\nafter\n"
 
+    def test_a_kind_without_results_is_named(self):
+        page = tables.filled(self.PAGE.replace("table k", "table no-such-kind"))
+        self.assertIn("`cargo xtask bench --store --only no-such-kind` measures them", page)
+
     def test_only_the_table_is_replaced(self):
-        with mock.patch.object(results, "load", return_value=self.STORED):
+        stored = mock.patch.object(results, "load", return_value=self.STORED)
+        with stored, mock.patch("os.path.exists", return_value=True):
             page = tables.filled(self.PAGE)
             self.assertEqual(tables.filled(page), page)
         self.assertEqual(page, (
             "before\n<!-- table k -->\n\nM; commit c0ffee, 2026-01-02; once.\ngcc 12.\n\n"
             "| workload | goal | met |\n|---|---|---|\n| w | ≤ 1 | **no** |\n\n"
             "<!-- end of table -->\nafter\n"))
+
+    def test_a_failure_leaves_the_pages_alone(self):
+        with tempfile.NamedTemporaryFile("w+") as page:
+            page.write(self.PAGE)
+            page.flush()
+            with mock.patch.object(tables, "PAGES", [page.name]):
+                with mock.patch.object(tables, "filled", side_effect=OSError):
+                    self.assertRaises(OSError, tables.write)
+            with open(page.name) as left:
+                self.assertEqual(left.read(), self.PAGE)
 
     def test_a_tool_that_was_not_measured_is_a_dash(self):
         figures = {"bare_ns": 10, "heaptide_ns": 5, "heaptrack_ns": None}
