@@ -18,15 +18,20 @@ pub struct Fault {
     pub at: usize,
 }
 
-/// The rest of a record of one word.
-struct Word(u128);
+/// The longest record that is not of whole fields, and enough behind it that a word can be read
+/// from where any of its fields begins.
+type Window = [u8; SHORT_MAX + 8];
 
-impl Word {
-    fn take(&mut self, bytes: u32) -> u64 {
-        let value = self.0 as u64 & u64::MAX.checked_shr(64 - 8 * bytes).unwrap_or(0);
-        self.0 >>= 8 * bytes;
-        value
-    }
+/// Bytes of the longest record that is not of whole fields.
+const SHORT_MAX: usize = 16;
+
+/// The field of up to four bytes that begins in a byte of a short record.
+#[inline(always)]
+fn field(window: &Window, at: u32, bytes: u32) -> u64 {
+    // A field behind the last byte is an empty one.
+    let at = at as usize % SHORT_MAX;
+    let word = window[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    word & ((1 << (8 * bytes)) - 1)
 }
 
 impl<B: AsRef<[u8]>> Decoder<B> {
@@ -44,48 +49,53 @@ impl<B: AsRef<[u8]>> Decoder<B> {
 
     /// The next record, and when it was; none at the end. After a fault there is nothing more.
     #[expect(clippy::should_implement_trait, reason = "an iterator could not be cloned as cheaply")]
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Option<Result<(u64, Record), Fault>> {
         let Decoder { context, bytes, at } = self;
-        let rest = bytes.as_ref().get(*at..).filter(|rest| !rest.is_empty())?;
-        let (record, length) = match rest.first_chunk::<16>() {
-            Some(word) => context.short(Word(u128::from_le_bytes(*word))),
-            None => {
-                let mut word = [0; 16];
-                word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                context.short(Word(u128::from_le_bytes(word)))
-            }
+        let rest = bytes.as_ref().get(*at..)?;
+        if let Some(window) = rest.first_chunk()
+            && let Some((record, length)) = context.short(window)
+        {
+            *at += length;
+            return Some(Ok((context.ticks, record)));
         }
-        .or_else(|| context.long(rest))
-        .filter(|&(_, length)| length <= rest.len())
-        .unwrap_or((Record::Released, 0));
-        if length == 0 {
+        self.next_of_any_length()
+    }
+
+    /// The same where the record may be a long one, or among the last.
+    #[cold]
+    fn next_of_any_length(&mut self) -> Option<Result<(u64, Record), Fault>> {
+        let Decoder { context, bytes, at } = self;
+        let rest = bytes.as_ref().get(*at..).filter(|rest| !rest.is_empty())?;
+        let mut window: Window = [0; _];
+        window.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let record = context.short(&window).or_else(|| context.long(rest));
+        let Some((record, length)) = record.filter(|&(_, length)| length <= rest.len()) else {
             let fault = Fault { at: *at };
             *at += rest.len();
             return Some(Err(fault));
-        }
+        };
         *at += length;
         Some(Ok((context.ticks, record)))
     }
 }
 
 impl Context {
-    /// A record of one word; none if it is none.
+    /// A record that is not of whole fields; none if it is none. It may end behind the bytes that
+    /// there are.
     #[inline(always)]
-    fn short(&mut self, mut word: Word) -> Option<(Record, usize)> {
-        let first = word.take(1) as u8;
+    fn short(&mut self, window: &Window) -> Option<(Record, usize)> {
+        let first = window[0];
         let (clock_bytes, away_bytes) =
             (u32::from(first >> 2 & 3) + 1, u32::from(first >> 4 & 3) + 1);
         if clock_bytes > 3 {
             return None;
         }
         match first & 3 {
-            ALLOCATED => self.block(word, first, clock_bytes, away_bytes),
+            ALLOCATED => self.block(window, clock_bytes, away_bytes),
             kind @ (FREED | MOVING) if first >> 6 == 0 => {
-                self.advance(&mut word, clock_bytes, away_bytes);
-                let address = self.address;
-                let length = (1 + clock_bytes + away_bytes) as usize;
-                let freed = kind == FREED;
+                let length = self.advance(window, 1, clock_bytes, away_bytes) as usize;
+                let (address, freed) = (self.address, kind == FREED);
                 let record =
                     if freed { Record::Freed { address } } else { Record::Moving { address } };
                 Some((record, length))
@@ -94,41 +104,43 @@ impl Context {
         }
     }
 
+    /// Reads the ticks, which begin in this byte, and the address. Returns where the next field
+    /// begins.
     #[inline(always)]
-    fn advance(&mut self, word: &mut Word, clock_bytes: u32, away_bytes: u32) {
-        self.ticks = self.ticks.wrapping_add(word.take(clock_bytes));
-        let away = word.take(away_bytes);
+    fn advance(&mut self, window: &Window, at: u32, clock_bytes: u32, away_bytes: u32) -> u32 {
+        self.ticks = self.ticks.wrapping_add(field(window, at, clock_bytes));
+        let away = field(window, at + clock_bytes, away_bytes);
         let difference = (away >> 1) ^ (away & 1).wrapping_neg();
         self.address = (self.address >> 3).wrapping_add(difference) << 3;
+        at + clock_bytes + away_bytes
     }
 
     #[inline(always)]
     fn block(
         &mut self,
-        mut word: Word,
-        first: u8,
+        window: &Window,
         clock_bytes: u32,
         away_bytes: u32,
     ) -> Option<(Record, usize)> {
-        let second = word.take(1) as u8;
+        let [first, second, ..] = *window;
         let (size_code, usable_code) = (second & 3, second >> 2 & 3);
         let site_bytes = [0, 1, 3, 4][usize::from(first >> 6)];
         let size_bytes = [0, 1, 2, 4][usize::from(size_code)];
         let more_bytes = [0, 0, 1, 4][usize::from(usable_code)];
-        let all = 2 + clock_bytes + away_bytes + site_bytes + size_bytes + more_bytes;
-        if all > 16 || second >> 5 != 0 {
+        let length = 2 + clock_bytes + away_bytes + site_bytes + size_bytes + more_bytes;
+        if length as usize > SHORT_MAX || second >> 5 != 0 {
             return None;
         }
-        self.advance(&mut word, clock_bytes, away_bytes);
-        let site = word.take(site_bytes) as u32;
+        let at = self.advance(window, 2, clock_bytes, away_bytes);
+        let site = field(window, at, site_bytes) as u32;
         let slot = match site_bytes {
             0 => self.last,
             1 => site as u8,
             _ => Context::slot_of(site),
         };
         let known = *self.slot(slot);
-        let size = word.take(size_bytes);
-        let more = word.take(more_bytes);
+        let size = field(window, at + site_bytes, size_bytes);
+        let more = field(window, at + site_bytes + size_bytes, more_bytes);
         let requested = if size_code == 0 { known.requested } else { size };
         let usable = match usable_code {
             0 => usual_size(requested),
@@ -143,7 +155,7 @@ impl Context {
             reallocated: second & 16 != 0,
         };
         self.note(slot, &block);
-        Some((Record::Allocated(block), all as usize))
+        Some((Record::Allocated(block), length as usize))
     }
 
     /// A record of whole fields.

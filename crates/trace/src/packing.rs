@@ -60,14 +60,17 @@ impl Context {
     }
 
     /// The slot of a site, by the multiplicative hash of Knuth, volume 3, section 6.4.
+    #[inline]
     pub(crate) fn slot_of(site: u32) -> u8 {
         (site.wrapping_mul(0x9e37_79b1) >> 24) as u8
     }
 
+    #[inline]
     pub(crate) fn slot(&self, slot: u8) -> &Slot {
         &self.slots[slot as usize]
     }
 
+    #[inline]
     pub(crate) fn note(&mut self, slot: u8, block: &Block) {
         let Block { site, requested, usable, .. } = *block;
         self.slots[slot as usize] = Slot { site, requested, usable };
@@ -77,6 +80,7 @@ impl Context {
 
 /// The usable size that glibc gives for a request, on 64 bits: a chunk has a word more, is a
 /// multiple of two words long, and of four at least.
+#[inline]
 pub(crate) fn usual_size(requested: u64) -> u64 {
     (requested.wrapping_add(23) & !15).max(32).wrapping_sub(8)
 }
