@@ -8,14 +8,13 @@ use super::chunks::{Ahead, Chunk, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
 use super::lanes::{self, Lanes, Step};
+use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
 use crate::model::{Process, ScopeId, Trace};
 
 /// Events that are given at once, about.
 const BATCH: usize = 4096;
-/// Records that are looked at together.
-const STEPS: usize = 64;
 
 /// The events of a process. Those of sites that were filtered away are not given; which block an
 /// event is of, numbers and live bytes are those of the whole process all the same.
@@ -248,7 +247,7 @@ impl Image {
         })?;
         let lanes = Lanes::of(contents.lanes, ahead, clock);
         Ok(Image {
-            steps: Vec::with_capacity(STEPS),
+            steps: Vec::with_capacity(EXPECTED_MAX),
             after_ns: trace.after_ns,
             end_ns: trace.after_ns.saturating_add(trace.end_ns),
             stopped_ns: trace.stopped_ns.unwrap_or(u64::MAX),

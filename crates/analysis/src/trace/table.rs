@@ -1,8 +1,13 @@
-//! Blocks by address: an open-addressing table of the blocks that are live, small enough to stay
-//! in the cache of most programs, and blocks in a row whose places are used again at once.
+//! Blocks by address: a hash table of the blocks that are live, in which a look-up waits for two
+//! lines of the cache: a bucket, and the block.
 //!
-//! A slot has half of the address's hash, by Knuth's multiplication (The Art of Computer
-//! Programming, volume 3, section 6.4), so that slots move without a look at their blocks.
+//! A bucket is one line with halves of the hashes, by Knuth's multiplication (The Art of Computer
+//! Programming, volume 3, section 6.4), and the numbers of the blocks. A block whose bucket is full
+//! goes to the next that is not, and those before it count it, so that a look-up ends at the first
+//! bucket that was never passed and a removal moves nothing: the overflow counters of F14 (N.
+//! Bronson, X. Shi: "Open-sourcing F14 for faster, more memory-efficient hash tables", 2019).
+
+use std::hint::black_box;
 
 /// What has an address of its own.
 pub(super) trait Addressed: Copy {
@@ -13,153 +18,212 @@ pub(super) trait Addressed: Copy {
 /// Things by address.
 #[derive(Debug)]
 pub(super) struct Table<T> {
-    /// Above, half of the hash; below, the number of the thing plus one, 0 in a free slot.
-    slots: Vec<u64>,
-    /// Bits of the hash that are not the place of a slot.
+    /// A power of two of them.
+    buckets: Vec<Bucket>,
+    /// Bits of the hash that do not choose the bucket.
     shift: u32,
     count: usize,
-    things: Vec<T>,
+    things: Vec<Line<T>>,
+    /// Numbers that no thing has.
     free: Vec<u32>,
 }
 
-/// Slots at first, as a power of two.
-const FIRST_BITS: u32 = 10;
+/// A thing in a line of the cache of its own, if it is not larger.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line<T>(T);
+
+/// Places of a bucket.
+const PLACES: usize = 7;
+/// Things for each bucket, on average, at most: one bucket in fifty overflows then.
+const LOAD: usize = 4;
+/// Buckets at first, as a power of two.
+const FIRST_BITS: u32 = 8;
+
+/// Addresses that are expected together, at most.
+pub(super) const EXPECTED_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// The hash of each thing.
+    hashes: [u32; PLACES],
+    /// Things that found no room here and are in a bucket further on.
+    passed: u32,
+    /// The number of each thing plus one; 0 in a free place.
+    numbers: [u32; PLACES],
+}
+
+impl Bucket {
+    /// The places of this hash, a bit each. A free place may be among them.
+    #[inline]
+    fn matching(&self, hash: u32) -> u32 {
+        bits(self.hashes.map(|of| of == hash))
+    }
+
+    /// The first free place.
+    #[inline]
+    fn free_place(&self) -> Option<usize> {
+        let free = bits(self.numbers.map(|number| number == 0));
+        (free != 0).then(|| free.trailing_zeros() as usize)
+    }
+}
+
+#[inline]
+fn bits(places: [bool; PLACES]) -> u32 {
+    let bit = |(place, is): (u32, &bool)| u32::from(*is) << place;
+    (0..).zip(&places).fold(0, |bits, place| bits | bit(place))
+}
+
+/// Where a thing is.
+#[derive(Clone, Copy)]
+struct At {
+    bucket: usize,
+    place: usize,
+    number: usize,
+}
 
 fn hash(address: u64) -> u32 {
     (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-fn hash_of(slot: u64) -> u32 {
-    (slot >> 32) as u32
-}
-
 impl<T: Addressed> Table<T> {
     pub(super) fn new() -> Table<T> {
-        let (slots, shift) = (vec![0; 1 << FIRST_BITS], 32 - FIRST_BITS);
-        Table { slots, shift, count: 0, things: Vec::new(), free: Vec::new() }
+        Table {
+            buckets: vec![Bucket::default(); 1 << FIRST_BITS],
+            shift: u32::BITS - FIRST_BITS,
+            count: 0,
+            things: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
-    fn place(&self, hash: u32) -> usize {
+    fn home(&self, hash: u32) -> usize {
         (hash >> self.shift) as usize
     }
 
-    fn after(&self, place: usize) -> usize {
-        (place + 1) & (self.slots.len() - 1)
+    fn after(&self, bucket: usize) -> usize {
+        (bucket + 1) & (self.buckets.len() - 1)
     }
 
-    fn number(slot: u64) -> usize {
-        (slot as u32 - 1) as usize
-    }
-
-    /// The slot of an address, if it is there; else where it would be.
+    /// Where the thing of an address is.
     #[inline]
-    fn find(&self, address: u64) -> Result<usize, usize> {
+    fn find(&self, address: u64) -> Option<At> {
         let hash = hash(address);
-        let mut at = self.place(hash);
+        let mut bucket = self.home(hash);
         loop {
-            let slot = self.slots[at];
-            if slot == 0 {
-                return Err(at);
+            let of = &self.buckets[bucket];
+            let mut matching = of.matching(hash);
+            while matching != 0 {
+                let place = matching.trailing_zeros() as usize;
+                let number = (of.numbers[place] as usize).wrapping_sub(1);
+                if self.things.get(number).is_some_and(|thing| thing.0.address() == address) {
+                    return Some(At { bucket, place, number });
+                }
+                matching &= matching - 1;
             }
-            if hash_of(slot) == hash && self.things[Self::number(slot)].address() == address {
-                return Ok(at);
+            if of.passed == 0 {
+                return None;
             }
-            at = self.after(at);
+            bucket = self.after(bucket);
         }
     }
 
     /// Adds a thing, and gives back what had its address.
     #[inline]
     pub(super) fn insert(&mut self, thing: T) -> Option<T> {
-        let at = match self.find(thing.address()) {
-            Ok(at) => {
-                let there = &mut self.things[Self::number(self.slots[at])];
-                return Some(std::mem::replace(there, thing));
-            }
-            Err(at) => at,
-        };
+        if let Some(at) = self.find(thing.address()) {
+            return Some(std::mem::replace(&mut self.things[at.number].0, thing));
+        }
         let number = match self.free.pop() {
             Some(number) => {
-                self.things[number as usize] = thing;
+                self.things[number as usize] = Line(thing);
                 number
             }
             None => {
-                self.things.push(thing);
+                self.things.push(Line(thing));
                 (self.things.len() - 1) as u32
             }
         };
-        self.slots[at] = u64::from(hash(thing.address())) << 32 | (u64::from(number) + 1);
         self.count += 1;
-        if self.count > self.slots.len() / 2 {
+        if self.count > self.buckets.len() * LOAD {
             self.grow();
         }
+        self.put(hash(thing.address()), number + 1);
         None
     }
 
-    /// Twice as many slots.
-    #[cold]
-    fn grow(&mut self) {
-        let double = vec![0; self.slots.len() * 2];
-        let old = std::mem::replace(&mut self.slots, double);
-        self.shift = self.shift.saturating_sub(1);
-        for slot in old.into_iter().filter(|&slot| slot != 0) {
-            let mut at = self.place(hash_of(slot));
-            while self.slots[at] != 0 {
-                at = self.after(at);
+    /// Puts a number that is not there yet into the first bucket with room for it.
+    #[inline]
+    fn put(&mut self, hash: u32, number: u32) {
+        let mut at = self.home(hash);
+        loop {
+            let bucket = &mut self.buckets[at];
+            if let Some(place) = bucket.free_place() {
+                (bucket.hashes[place], bucket.numbers[place]) = (hash, number);
+                return;
             }
-            self.slots[at] = slot;
+            bucket.passed += 1;
+            at = self.after(at);
         }
     }
 
-    /// Takes a thing out. Those behind it move up, so that none is lost behind a free slot.
+    /// Twice as many buckets.
+    #[cold]
+    fn grow(&mut self) {
+        let double = vec![Bucket::default(); self.buckets.len() * 2];
+        let old = std::mem::replace(&mut self.buckets, double);
+        self.shift = self.shift.saturating_sub(1);
+        for bucket in old {
+            let places = bucket.hashes.into_iter().zip(bucket.numbers);
+            places.filter(|&(_, number)| number != 0).for_each(|(hash, n)| self.put(hash, n));
+        }
+    }
+
+    /// Takes a thing out.
     #[inline]
     pub(super) fn remove(&mut self, address: u64) -> Option<T> {
-        let mut hole = self.find(address).ok()?;
-        let number = Self::number(self.slots[hole]);
-        let mask = self.slots.len() - 1;
-        let mut at = self.after(hole);
-        while self.slots[at] != 0 {
-            let from_home = at.wrapping_sub(self.place(hash_of(self.slots[at]))) & mask;
-            if from_home >= at.wrapping_sub(hole) & mask {
-                self.slots[hole] = self.slots[at];
-                hole = at;
-            }
-            at = self.after(at);
+        let At { bucket, place, number } = self.find(address)?;
+        let mut passed = self.home(hash(address));
+        while passed != bucket {
+            self.buckets[passed].passed -= 1;
+            passed = self.after(passed);
         }
-        self.slots[hole] = 0;
+        self.buckets[bucket].numbers[place] = 0;
         self.count -= 1;
         self.free.push(number as u32);
-        Some(self.things[number])
+        Some(self.things[number].0)
     }
 
     pub(super) fn get_mut(&mut self, address: u64) -> Option<&mut T> {
-        let at = self.find(address).ok()?;
-        Some(&mut self.things[Self::number(self.slots[at])])
+        let at = self.find(address)?;
+        Some(&mut self.things[at.number].0)
     }
 
     /// All of them, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        let used = self.slots.iter().filter(|&&slot| slot != 0);
-        used.map(|&slot| &self.things[Self::number(slot)])
+        let numbers = self.buckets.iter().flat_map(|bucket| bucket.numbers);
+        numbers.filter(|&number| number != 0).map(|number| &self.things[number as usize - 1].0)
     }
 
-    /// Looks at the places of addresses that will be asked for soon, all at once: then memory is
-    /// waited for once, and not for each.
+    /// Looks at the buckets and things of addresses that will be asked for soon, all at once: then
+    /// memory is waited for once, and not for each.
     #[inline]
     pub(super) fn expect(&self, addresses: impl Iterator<Item = u64> + Clone) {
-        let slot = |address| self.slots[self.place(hash(address))];
-        let slots = addresses.clone().fold(0, |sum, address| sum ^ slot(address));
-        std::hint::black_box(slots);
-        let thing = |address| {
-            let hash = hash(address);
-            let mut at = self.place(hash);
-            while self.slots[at] != 0 && hash_of(self.slots[at]) != hash {
-                at = self.after(at);
-            }
-            let number = (self.slots[at] as u32).wrapping_sub(1) as usize;
-            self.things.get(number).map_or(0, |thing| thing.address())
+        let bucket = |hash| &self.buckets[self.home(hash)];
+        let passed = addresses.clone().fold(0, |sum, address| sum ^ bucket(hash(address)).passed);
+        black_box(passed);
+        let number = |hash| {
+            let bucket = bucket(hash);
+            let place = bucket.matching(hash).trailing_zeros() as usize;
+            bucket.numbers.get(place).copied().unwrap_or(0)
         };
-        std::hint::black_box(addresses.fold(0, |sum, address| sum ^ thing(address)));
+        let mut numbers = [0; EXPECTED_MAX];
+        numbers.iter_mut().zip(addresses).for_each(|(to, address)| *to = number(hash(address)));
+        // As little as can be between two things: a processor looks but so far ahead.
+        let thing = |number: u32| self.things.get((number as usize).wrapping_sub(1));
+        let address = |number| thing(number).map_or(0, |thing| thing.0.address());
+        black_box(numbers.into_iter().fold(0, |sum, number| sum ^ address(number)));
     }
 }
 
@@ -193,5 +257,26 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, map.into_values().collect::<Vec<_>>());
         assert!(all.len() > 2000);
+    }
+
+    #[test]
+    fn things_of_one_bucket_are_found_in_those_behind_it() {
+        let mut table = Table::new();
+        let last = (1 << FIRST_BITS) - 1;
+        let of_last = |address: &u64| table.home(hash(*address)) == last;
+        let crowd: Vec<u64> = (1u64..).filter(of_last).take(5 * PLACES).collect();
+        for round in 0..3 {
+            assert!(crowd.iter().all(|&address| table.insert((address, round)).is_none()));
+            assert_eq!(table.buckets[last].passed as usize, 4 * PLACES);
+            table.expect(crowd.iter().copied());
+            let (first, second) = crowd.split_at(crowd.len() / 2);
+            // Those in the bucket leave first, and those behind it are found all the same.
+            for &address in first.iter().chain(second.iter().rev()) {
+                assert_eq!(table.remove(address), Some((address, round)));
+                assert_eq!(table.remove(address), None);
+            }
+            assert!(table.buckets.iter().all(|bucket| bucket.passed == 0));
+        }
+        assert_eq!((table.buckets.len(), table.things.len()), (1 << FIRST_BITS, crowd.len()));
     }
 }
