@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use heaptide_trace::Record;
 use rustc_hash::FxHashMap;
 
 use super::event::{Event, LiveBlock, Operation};
-use super::lanes::{Step, Who};
+use super::lanes::{Kind, Step};
 use super::table::{Addressed, Table};
-use crate::model::{ScopeId, StackId, Trace};
+use crate::model::{LaneId, ScopeId, StackId, Trace};
 
 /// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
 /// after the next allocation at its address.
@@ -30,6 +29,16 @@ struct Block {
     site: u32,
 }
 
+impl Block {
+    /// A block as it begins.
+    fn of(to: &mut Sink) -> Block {
+        let &Step { time_ns, site, address, requested, usable, .. } = to.step;
+        to.counts.uids += 1;
+        let (uid, number) = (to.counts.uids, to.counts.events + 1);
+        Block { uid, address, requested, usable, allocated_ns: time_ns, number, site }
+    }
+}
+
 impl Addressed for Block {
     fn address(&self) -> u64 {
         self.address
@@ -39,6 +48,8 @@ impl Addressed for Block {
 /// What a lane is about.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doing {
+    /// Its id in the process.
+    id: Option<LaneId>,
     /// The thread, and how often one has taken the lane.
     thread: (u32, u32),
     /// The block that the thread allocated last, if it has not been freed since; else 0.
@@ -106,27 +117,32 @@ struct Told {
     site_before: u32,
 }
 
-/// Of the events of a record when they were, whose they are, what counts them and where they go.
+/// The record that events are of, what counts them and where they go.
 struct Sink<'a> {
-    time_ns: u64,
-    who: Who,
+    step: &'a Step,
     counts: &'a mut Counts,
     out: &'a mut Vec<Event>,
 }
 
 impl Blocks {
-    pub(super) fn of(trace: Trace, scopes: Arc<[ScopeId]>, lanes: usize) -> Blocks {
+    /// Those of a trace with these lanes, by their index in the profile, in order of their places.
+    pub(super) fn of(
+        trace: Trace,
+        scopes: Arc<[ScopeId]>,
+        lanes: impl Iterator<Item = u32>,
+    ) -> Blocks {
         let since_ns = match trace.since_ns {
             0 => 0,
             since_ns => since_ns.saturating_add(trace.after_ns),
         };
+        let doing = lanes.map(|lane| Doing { id: trace.lane(lane), ..Doing::default() }).collect();
         Blocks {
             trace,
             since_ns,
             scopes,
             live: Table::new(),
             known: FxHashMap::default(),
-            doing: vec![Doing::default(); lanes],
+            doing,
             overdue: VecDeque::new(),
             unpaired: Unpaired::default(),
         }
@@ -134,72 +150,63 @@ impl Blocks {
 
     /// Takes the next records.
     pub(super) fn take(&mut self, steps: &[Step], counts: &mut Counts, out: &mut Vec<Event>) {
-        self.live.expect(steps.iter().map(Step::address));
+        self.live.expect(steps.iter().map(|step| step.address));
         for step in steps {
-            let mut to = Sink { time_ns: step.time_ns, who: step.who, counts, out };
-            self.take_one(step.record, &mut to);
+            self.take_one(&mut Sink { step, counts, out });
         }
     }
 
-    fn take_one(&mut self, record: Record, to: &mut Sink) {
+    #[inline]
+    fn take_one(&mut self, to: &mut Sink) {
+        let &Step { time_ns, who, kind, site, address, reallocated, .. } = to.step;
         if !self.overdue.is_empty() {
-            self.give_up(to.counts, to.time_ns);
+            self.give_up(to.counts, time_ns);
         }
-        let doing = &mut self.doing[to.who.place as usize];
-        let thread = (to.who.thread, to.who.taken);
+        let doing = &mut self.doing[who.place as usize];
+        let thread = (who.thread, who.taken);
         if doing.thread != thread {
             (doing.thread, doing.last_block) = (thread, 0);
         }
-        match record {
-            Record::Allocated(block) => {
-                doing.last_block = if block.reallocated { 0 } else { block.address };
-                let old = if block.reallocated { doing.moving.take() } else { None };
-                let in_place = old.filter(|old| old.address == block.address);
-                if let Some(old) = in_place {
-                    self.free(&old, Told::free(true), to);
-                }
-                self.allocate(&block, to);
-                if let Some(old) = old.filter(|old| old.address != block.address) {
-                    self.free(&old, Told::free(true), to);
-                }
+        match kind {
+            Kind::Allocated if reallocated => self.reallocate(to),
+            Kind::Allocated => {
+                doing.last_block = address;
+                self.allocate(to);
             }
-            Record::Freed { address } => {
+            Kind::Freed => {
                 let is_last = doing.last_block == address;
                 doing.last_block = if is_last { 0 } else { doing.last_block };
-                if let Some(block) = self.end(to.who.lane, address) {
-                    let counted = self.trace.is_counted_by(to.who.lane, block.site);
-                    let temporary = is_last && counted;
+                if let Some(block) = self.end(who.lane, address) {
+                    let temporary = is_last && self.trace.is_counted_by(who.lane, block.site);
                     self.free(&block, Told { temporary, ..Told::free(false) }, to);
                 }
             }
-            Record::Moving { address } => {
-                self.stays(to.who.place);
-                self.doing[to.who.place as usize].moving = self.end(to.who.lane, address);
+            Kind::Moving => {
+                self.stays(who.place);
+                self.doing[who.place as usize].moving = self.end(who.lane, address);
             }
-            Record::StillThere => self.stays(to.who.place),
-            Record::Released => {
+            Kind::StillThere => self.stays(who.place),
+            Kind::Released => {
                 if let Some(block) = doing.moving.take() {
                     self.free(&block, Told::free(true), to);
                 }
             }
-            Record::Failed { site } => {
+            Kind::Failed => {
                 let none = Block { site, ..Block::default() };
                 self.tell(&none, Told::plain(Operation::Fail), to);
             }
-            Record::Relabelled(_) | Record::Unlabelled { .. } => self.relabel(record, to),
-            Record::Opened(block) => {
-                let known = self.begin(&block, to);
-                if self.known.insert((block.address, block.site), known).is_some() {
+            Kind::Relabelled | Kind::Unlabelled => self.relabel(to),
+            Kind::Opened => {
+                let known = Block::of(to);
+                if self.known.insert((address, site), known).is_some() {
                     self.unpaired.blocks += 1;
                 }
-                let reallocated = block.reallocated;
                 self.tell(&known, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
             }
-            Record::Closed { address, site } => match self.known.remove(&(address, site)) {
+            Kind::Closed => match self.known.remove(&(address, site)) {
                 Some(block) => self.tell(&block, Told::free(false), to),
                 None => self.unpaired.frees += 1,
             },
-            Record::Scope(_) | Record::Thread(_) | Record::Node(_) => {} // the lane knows
         }
     }
 
@@ -232,30 +239,31 @@ impl Blocks {
         self.give_up(counts, u64::MAX);
     }
 
-    /// A block as it begins.
-    fn begin(&self, block: &heaptide_trace::Block, to: &mut Sink) -> Block {
-        to.counts.uids += 1;
-        Block {
-            uid: to.counts.uids,
-            address: block.address,
-            requested: block.requested,
-            usable: block.usable,
-            allocated_ns: to.time_ns,
-            number: to.counts.events + 1,
-            site: block.site,
+    fn allocate(&mut self, to: &mut Sink) {
+        let new = Block::of(to);
+        let live_bytes = &mut to.counts.live_bytes;
+        *live_bytes = live_bytes.saturating_add(new.usable);
+        if let Some(old) = self.live.insert(new) {
+            let until_ns = to.step.time_ns.saturating_add(SKEW_NS);
+            self.overdue.push_back(Overdue { block: old, lane: to.step.who.lane, until_ns });
         }
+        let reallocated = to.step.reallocated;
+        self.tell(&new, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
     }
 
-    fn allocate(&mut self, block: &heaptide_trace::Block, to: &mut Sink) {
-        let new = self.begin(block, to);
-        let live_bytes = &mut to.counts.live_bytes;
-        *live_bytes = live_bytes.saturating_add(block.usable);
-        if let Some(old) = self.live.insert(new) {
-            let until_ns = to.time_ns.saturating_add(SKEW_NS);
-            self.overdue.push_back(Overdue { block: old, lane: to.who.lane, until_ns });
+    /// The new block of a reallocation, and the end of the old one: after it, unless their
+    /// addresses are the same.
+    fn reallocate(&mut self, to: &mut Sink) {
+        let doing = &mut self.doing[to.step.who.place as usize];
+        doing.last_block = 0;
+        let old = doing.moving.take();
+        if let Some(old) = old.filter(|old| old.address == to.step.address) {
+            self.free(&old, Told::free(true), to);
         }
-        let reallocated = block.reallocated;
-        self.tell(&new, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
+        self.allocate(to);
+        if let Some(old) = old.filter(|old| old.address != to.step.address) {
+            self.free(&old, Told::free(true), to);
+        }
     }
 
     /// The block that ends at an address, by a record of this lane.
@@ -285,21 +293,17 @@ impl Blocks {
         }
     }
 
-    fn relabel(&mut self, record: Record, to: &mut Sink) {
-        let (operation, address, site, said) = match record {
-            Record::Relabelled(said) => (Operation::Relabel, said.address, said.site, Some(said)),
-            Record::Unlabelled { address, site } => (Operation::Unlabel, address, site, None),
-            _ => return,
-        };
+    fn relabel(&mut self, to: &mut Sink) {
+        let &Step { kind, site, address, requested, usable, .. } = to.step;
         let Some(block) = self.live.get_mut(address) else {
             self.unpaired.frees += 1;
             return;
         };
         let site_before = std::mem::replace(&mut block.site, site);
-        let mut now = *block;
-        if let Some(said) = said {
-            (now.requested, now.usable) = (said.requested, said.usable);
-        }
+        let (now, operation) = match kind {
+            Kind::Relabelled => (Block { requested, usable, ..*block }, Operation::Relabel),
+            _ => (*block, Operation::Unlabel),
+        };
         self.tell(&now, Told { site_before, ..Told::plain(operation) }, to);
     }
 
@@ -318,24 +322,25 @@ impl Blocks {
     /// Gives an event, if its site is there.
     #[inline]
     fn tell(&self, block: &Block, told: Told, to: &mut Sink) {
+        let &Step { time_ns, who, .. } = to.step;
         to.counts.events += 1;
-        let Some(site) = self.trace.site(block.site).filter(|_| to.time_ns >= self.since_ns) else {
+        let Some(site) = self.trace.site(block.site).filter(|_| time_ns >= self.since_ns) else {
             return;
         };
         let Told { operation, reallocated, temporary, site_before } = told;
         let before = Some(site_before).filter(|&before| before != 0);
         to.out.push(Event {
             number: to.counts.events,
-            time_ns: to.time_ns,
+            time_ns,
             operation,
             reallocated,
             temporary,
-            lane: self.trace.lane(to.who.lane),
-            thread: to.who.thread,
+            lane: self.doing[who.place as usize].id,
+            thread: who.thread,
             scope: match operation {
                 // A lane does not say where it is where the site does.
                 Operation::Allocate => self.scopes[site as usize],
-                _ => self.trace.scope(to.who.scope),
+                _ => self.trace.scope(who.scope),
             },
             site,
             site_before: before.and_then(|before| self.trace.site(before)).unwrap_or(site),
@@ -346,7 +351,7 @@ impl Blocks {
             allocated_ns: block.allocated_ns,
             allocated_number: block.number,
             free_stack: match operation {
-                Operation::Free => self.trace.stack(to.who.node),
+                Operation::Free => self.trace.stack(who.node),
                 _ => StackId(0),
             },
             live_bytes: to.counts.live_bytes,

@@ -8,8 +8,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
 
 use heaptide_format::{
     EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TRACE_NOBODY, TraceChunk,
@@ -219,41 +217,4 @@ pub(crate) fn contents_at(profile: &File, offset: u64, number: u32) -> io::Resul
     let mut contents = Vec::new();
     let there = Profile::Plain(profile.try_clone()?).read(offset, number, &mut contents)?;
     Ok(Some(contents).filter(|_| there))
-}
-
-/// Contents, or why they are lost.
-pub(super) type Loaded = Result<Vec<u8>, String>;
-
-/// What is asked for, and where it goes.
-struct Request {
-    chunk: Chunk,
-    to: SyncSender<Loaded>,
-}
-
-/// Contents read ahead, by a thread of its own.
-pub(super) struct Ahead {
-    requests: Sender<Request>,
-}
-
-impl Ahead {
-    /// Errors: there is no thread to be had.
-    pub(super) fn of(mut files: Files) -> io::Result<Ahead> {
-        let (requests, asked) = channel::<Request>();
-        // It ends when nobody asks any more.
-        thread::Builder::new().spawn(move || {
-            for Request { chunk, to } in asked {
-                let mut contents = Vec::new();
-                let read = files.read(&chunk, &mut contents);
-                let _ = to.send(read.map(|()| contents)); // who asked may be gone
-            }
-        })?;
-        Ok(Ahead { requests })
-    }
-
-    /// Asks for contents.
-    pub(super) fn ask(&self, chunk: Chunk) -> Receiver<Loaded> {
-        let (to, coming) = sync_channel(1);
-        let _ = self.requests.send(Request { chunk, to }); // seen by who waits
-        coming
-    }
 }

@@ -2,13 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::mpsc::Receiver;
 
 use heaptide_format::{TRACE_WRITING, TraceStart};
-use heaptide_trace::{Decoder, Record};
+use heaptide_trace::{Block, Decoder, Record};
 use zerocopy::FromBytes;
 
-use super::chunks::{Ahead, Chunk, Loaded};
+use super::chunks::{Chunk, Files};
 use super::clock::Clock;
 
 /// Who wrote a record, and where its thread was.
@@ -25,23 +24,55 @@ pub(super) struct Who {
     pub(super) node: u32,
 }
 
-/// The next record of all.
+impl Who {
+    /// Takes in a record that says where the thread is.
+    fn learn(&mut self, record: Record) {
+        match record {
+            Record::Scope(scope) => self.scope = scope,
+            Record::Node(node) => self.node = node,
+            Record::Thread(thread) => {
+                self.thread = thread;
+                self.taken = self.taken.wrapping_add(1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The next record of all, flat: a line of the cache, which its reader passes on without a look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) time_ns: u64,
     pub(super) who: Who,
-    pub(super) record: Record,
+    pub(super) kind: Kind,
+    pub(super) reallocated: bool,
+    /// What it is about, as far as the kind has it; else 0.
+    pub(super) site: u32,
+    pub(super) address: u64,
+    pub(super) requested: u64,
+    pub(super) usable: u64,
 }
 
-impl Step {
-    /// The address that it is about, or 0.
-    pub(super) fn address(&self) -> u64 {
-        match self.record {
-            Record::Allocated(block) | Record::Relabelled(block) => block.address,
-            Record::Freed { address } | Record::Moving { address } => address,
-            _ => 0,
-        }
-    }
+/// The kinds of [`Record`]s, but for those that only say where the thread is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Allocated,
+    Freed,
+    Moving,
+    StillThere,
+    Released,
+    Failed,
+    Relabelled,
+    Unlabelled,
+    Opened,
+    Closed,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    kind: Kind,
+    block: Block,
 }
 
 /// A lane as it is read.
@@ -49,11 +80,9 @@ struct Lane {
     who: Who,
     /// The next contents, the last one first.
     chunks: Vec<Chunk>,
-    /// The next of them, if they were asked for.
-    coming: Option<Receiver<Loaded>>,
     decoder: Option<Decoder<Vec<u8>>>,
     ticks: u64,
-    next: Record,
+    next: Item,
 }
 
 /// Where a lane's next record is among those of all lanes.
@@ -71,10 +100,30 @@ pub(super) struct Lanes {
     lanes: Vec<Lane>,
     /// Those that have a next record.
     turns: BinaryHeap<Reverse<Turn>>,
-    ahead: Ahead,
-    pub(super) clock: Clock,
-    /// What of it is lost.
-    pub(super) lost: Lost,
+    files: Files,
+    clock: Clock,
+    span: Span,
+    lost: Lost,
+}
+
+/// When the records of a trace are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Where its clock begins on the clock of the process.
+    pub(super) after_ns: u64,
+    /// After these there is nothing: the trace ended there, or what was read of the profile.
+    pub(super) stopped_ns: u64,
+    pub(super) stopped_ticks: u64,
+}
+
+impl Span {
+    /// When a record is, on the clock of the process; none after the end.
+    #[inline]
+    fn time_ns(&self, clock: &mut Clock, ticks: u64) -> Option<u64> {
+        let ns = clock.ns(ticks);
+        let is_over = ns > self.stopped_ns || ticks > self.stopped_ticks;
+        (!is_over).then(|| ns.saturating_add(self.after_ns))
+    }
 }
 
 /// What could not be read.
@@ -89,102 +138,110 @@ pub(super) struct Lost {
 
 impl Lanes {
     /// The lanes with their contents, each lane's in order.
-    pub(super) fn of(lanes: Vec<(u32, Vec<Chunk>)>, ahead: Ahead, clock: Clock) -> Lanes {
-        let turns = BinaryHeap::with_capacity(lanes.len());
-        let lanes = lanes.into_iter().zip(0..);
-        let lanes = lanes.map(|((index, chunks), place)| Lane::of(place, index, chunks)).collect();
-        let mut lanes = Lanes { lanes, turns, ahead, clock, lost: Lost::default() };
-        lanes.turns.extend(lanes.lanes.iter().filter_map(Lane::turn_of_contents).map(Reverse));
-        lanes
+    pub(super) fn of(
+        lanes: Vec<(u32, Vec<Chunk>)>,
+        files: Files,
+        clock: Clock,
+        span: Span,
+    ) -> Lanes {
+        let lanes: Vec<Lane> =
+            (0..).zip(lanes).map(|(place, (index, of))| Lane::of(place, index, of)).collect();
+        let turns = lanes.iter().filter_map(Lane::turn_of_contents).map(Reverse).collect();
+        Lanes { lanes, turns, files, clock, span, lost: Lost::default() }
     }
 
-    /// How many lanes there are.
-    pub(super) fn count(&self) -> usize {
-        self.lanes.len()
+    /// The index of each lane in the profile, by its place.
+    pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().map(|lane| lane.who.lane)
     }
 
-    /// When the next record is, in ticks.
-    pub(super) fn next_ticks(&self) -> Option<u64> {
-        self.turns.peek().map(|Reverse((ticks, ..))| *ticks)
+    /// What could not be read so far.
+    pub(super) fn into_lost(self) -> Lost {
+        self.lost
     }
 
-    /// Adds the next records in order, while there is room for more and `time_ns` says when they
-    /// were: none for what is to come later.
-    pub(super) fn gather(
-        &mut self,
-        steps: &mut Vec<Step>,
-        mut time_ns: impl FnMut(&mut Clock, u64) -> Option<u64>,
-    ) {
+    /// Adds the next records in order while there is room for more; none at the end.
+    pub(super) fn gather(&mut self, steps: &mut Vec<Step>) {
         while steps.len() < steps.capacity()
             && let Some(Reverse(first)) = self.turns.pop()
         {
-            if self.lanes[first.2 as usize].decoder.is_none() {
-                let comes_now = time_ns(&mut self.clock, first.0).is_some();
-                let turn = if comes_now { self.open(first.2) } else { Some(first) };
-                self.turns.extend(turn.map(Reverse));
-                if comes_now { continue } else { return }
-            }
-            let until = self.turns.peek().map(|Reverse(turn)| *turn);
-            let is_next = |turn: &Turn| until.is_none_or(|until| *turn < until);
-            let mut turn = Some(first);
-            let mut now = None;
-            while steps.len() < steps.capacity()
-                && let Some((ticks, _, place)) = turn.filter(is_next)
-            {
-                now = time_ns(&mut self.clock, ticks);
-                let Some(time_ns) = now else {
-                    break;
-                };
-                let lane = &self.lanes[place as usize];
-                steps.push(Step { time_ns, who: lane.who, record: lane.next });
-                turn = self.advance(place);
-                if self.lanes[place as usize].decoder.is_none() {
-                    break; // contents are opened when it is their turn
-                }
-            }
+            let turn = if self.lanes[first.2 as usize].decoder.is_some() {
+                self.run(first, steps)
+            } else {
+                self.open(first)
+            };
             self.turns.extend(turn.map(Reverse));
-            if now.is_none() {
-                return;
-            }
         }
     }
 
-    /// Opens a lane's next contents.
+    /// Opens a lane's next contents, whose turn it is.
     #[cold]
-    fn open(&mut self, place: u32) -> Option<Turn> {
-        self.lanes[place as usize].open(&self.ahead, &mut self.clock, &mut self.lost);
-        self.advance(place)
+    fn open(&mut self, (ticks, _, place): Turn) -> Option<Turn> {
+        if self.span.time_ns(&mut self.clock, ticks).is_none() {
+            self.turns.clear();
+            return None;
+        }
+        let lane = &mut self.lanes[place as usize];
+        lane.open(&mut self.files, &mut self.clock, &mut self.lost);
+        match lane.advance(&mut self.lost) {
+            Some((ticks, item)) => {
+                lane.next = item;
+                Some((ticks, item.kind.class(), place))
+            }
+            None => lane.turn_of_contents(),
+        }
     }
 
-    /// Goes to a lane's next record, or to the next contents if there is none.
-    #[inline]
-    fn advance(&mut self, place: u32) -> Option<Turn> {
+    /// Adds the records of the lane whose turn it is while it is first, and no more than those of
+    /// its contents at hand. Returns its next turn.
+    fn run(&mut self, first: Turn, steps: &mut Vec<Step>) -> Option<Turn> {
+        let until = self.turns.peek().map(|Reverse(turn)| *turn);
+        let (mut ticks, _, place) = first;
         let lane = &mut self.lanes[place as usize];
-        while let Some(decoder) = &mut lane.decoder {
-            match decoder.next() {
-                Some(Ok((_, Record::Scope(scope)))) => lane.who.scope = scope,
-                Some(Ok((_, Record::Node(node)))) => lane.who.node = node,
-                Some(Ok((_, Record::Thread(thread)))) => {
-                    lane.who.thread = thread;
-                    lane.who.taken = lane.who.taken.wrapping_add(1);
-                }
-                Some(Ok((ticks, record))) => {
-                    lane.ticks = lane.ticks.max(ticks);
-                    lane.next = record;
-                    return Some((lane.ticks, class(&record), place));
-                }
-                Some(Err(_)) => self.lost.faults += 1,
-                None => lane.decoder = None,
+        let mut item = lane.next;
+        loop {
+            let Some(time_ns) = self.span.time_ns(&mut self.clock, ticks) else {
+                self.turns.clear();
+                return None;
+            };
+            steps.push(item.step(time_ns, lane.who));
+            let Some(next) = lane.advance(&mut self.lost) else {
+                return lane.turn_of_contents(); // which are opened when it is their turn
+            };
+            (ticks, item) = next;
+            let turn = (ticks, item.kind.class(), place);
+            if steps.len() == steps.capacity() || until.is_some_and(|until| turn >= until) {
+                lane.next = item;
+                return Some(turn);
             }
         }
-        lane.turn_of_contents()
     }
 }
 
-fn class(record: &Record) -> Class {
-    match record {
-        Record::Freed { .. } | Record::Moving { .. } | Record::Closed { .. } => Class::Ends,
-        _ => Class::Other,
+impl Kind {
+    fn class(self) -> Class {
+        match self {
+            Kind::Freed | Kind::Moving | Kind::Closed => Class::Ends,
+            _ => Class::Other,
+        }
+    }
+}
+
+impl Item {
+    const fn of(kind: Kind) -> Item {
+        Item::at(kind, 0, 0)
+    }
+
+    const fn at(kind: Kind, address: u64, site: u32) -> Item {
+        let block = Block { address, site, requested: 0, usable: 0, reallocated: false };
+        Item { kind, block }
+    }
+
+    #[inline(always)]
+    fn step(self, time_ns: u64, who: Who) -> Step {
+        let Block { address, site, requested, usable, reallocated } = self.block;
+        let kind = self.kind;
+        Step { time_ns, who, kind, reallocated, site, address, requested, usable }
     }
 }
 
@@ -192,8 +249,8 @@ impl Lane {
     fn of(place: u32, lane: u32, mut chunks: Vec<Chunk>) -> Lane {
         chunks.reverse();
         let who = Who { place, lane, ..Who::default() };
-        let next = Record::StillThere; // not read before the first is
-        Lane { who, chunks, coming: None, decoder: None, ticks: 0, next }
+        let next = Item::of(Kind::StillThere); // not read before the first is
+        Lane { who, chunks, decoder: None, ticks: 0, next }
     }
 
     /// When its next contents begin, if there are any.
@@ -202,24 +259,59 @@ impl Lane {
         Some((ticks, Class::Ends, self.who.place))
     }
 
-    /// Takes its next contents, which may have been asked for, and asks for those after them.
-    fn open(&mut self, ahead: &Ahead, clock: &mut Clock, lost: &mut Lost) {
+    /// Reads its next contents.
+    fn open(&mut self, files: &mut Files, clock: &mut Clock, lost: &mut Lost) {
         let Some(chunk) = self.chunks.pop() else {
             return;
         };
-        let coming = self.coming.take().unwrap_or_else(|| ahead.ask(chunk));
-        self.coming = self.chunks.last().map(|&next| ahead.ask(next));
-        let loaded = coming.recv().unwrap_or_else(|_| Err("its reader ended".to_owned()));
-        let contents = loaded.unwrap_or_else(|why| {
+        let mut contents = Vec::new();
+        if let Err(why) = files.read(&chunk, &mut contents) {
             lost.chunks += 1;
             lost.why.get_or_insert(why);
-            Vec::new()
-        });
+            return;
+        }
         if let Ok((start, _)) = TraceStart::read_from_prefix(&contents) {
             clock.learn(&start);
             let TraceStart { scope, tid: thread, node, .. } = start;
             self.who = Who { scope, thread, node, ..self.who };
             self.decoder = Some(records(&start, contents));
+        }
+    }
+
+    /// The next record of the contents at hand, and when it is; none at their end.
+    #[inline(always)]
+    fn advance(&mut self, lost: &mut Lost) -> Option<(u64, Item)> {
+        let decoder = self.decoder.as_mut()?;
+        loop {
+            let (ticks, record) = match decoder.next() {
+                Some(Ok(next)) => next,
+                Some(Err(_)) => {
+                    lost.faults += 1;
+                    continue;
+                }
+                None => {
+                    self.decoder = None;
+                    return None;
+                }
+            };
+            let item = match record {
+                Record::Allocated(block) => Item { kind: Kind::Allocated, block },
+                Record::Freed { address } => Item::at(Kind::Freed, address, 0),
+                Record::Moving { address } => Item::at(Kind::Moving, address, 0),
+                Record::StillThere => Item::of(Kind::StillThere),
+                Record::Released => Item::of(Kind::Released),
+                Record::Failed { site } => Item::at(Kind::Failed, 0, site),
+                Record::Relabelled(block) => Item { kind: Kind::Relabelled, block },
+                Record::Unlabelled { address, site } => Item::at(Kind::Unlabelled, address, site),
+                Record::Opened(block) => Item { kind: Kind::Opened, block },
+                Record::Closed { address, site } => Item::at(Kind::Closed, address, site),
+                whereabouts => {
+                    self.who.learn(whereabouts);
+                    continue;
+                }
+            };
+            self.ticks = self.ticks.max(ticks);
+            return Some((self.ticks, item));
         }
     }
 }

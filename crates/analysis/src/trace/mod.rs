@@ -3,8 +3,10 @@
 //! ```text
 //! extents of the profile ─┐
 //! PID-IMAGE.trace ────────┴─chunks─▶ lanes ─merged by the clock─▶ blocks ─paired─▶ Event
+//!                         └────── a thread of its own ──────┘
 //! ```
 
+mod ahead;
 mod blocks;
 mod check;
 mod chunks;

@@ -3,24 +3,26 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::blocks::{Blocks, Counts, Unpaired};
-use super::chunks::{Ahead, Chunk, Files};
+use super::chunks::{Chunk, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
-use super::lanes::{self, Lanes, Step};
+use super::lanes::{self, Lanes, Lost, Span};
 use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
 use crate::model::{Process, ScopeId, Trace};
 
 /// Events that are given at once, about.
-const BATCH: usize = 4096;
+const BATCH: usize = 2048;
 
 /// The events of a process. Those of sites that were filtered away are not given; which block an
 /// event is of, numbers and live bytes are those of the whole process all the same.
 ///
-/// Files are read ahead by a thread of its own. Memory is bounded by the blocks that are live at
-/// once, and half a megabyte for each lane.
+/// Records are read, decoded and merged ahead by a thread for each image whose events are at hand.
+/// Memory is bounded by the blocks that are live at once, a quarter of a megabyte for each lane and
+/// a megabyte for each such image.
 pub struct Replay {
     /// Images that have not begun, the next one last.
     waiting: Vec<Trace>,
@@ -40,17 +42,12 @@ pub struct Replay {
 
 /// One process image.
 struct Image {
-    lanes: Lanes,
-    /// The next records, as they are gathered.
-    steps: Vec<Step>,
+    ahead: Ahead,
     blocks: Blocks,
-    after_ns: u64,
     /// When it ended.
     end_ns: u64,
-    /// After these nothing is given: the trace ended there, or what was read of the profile.
-    stopped_ns: u64,
-    stopped_ticks: u64,
-    is_over: bool,
+    /// When its trace ended for want of room.
+    stopped_ns: Option<u64>,
 }
 
 impl Process {
@@ -241,66 +238,50 @@ impl Image {
         trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
         let stopped_ticks =
             if trace.running { known_until(&mut files, &contents.newest) } else { u64::MAX };
-        let ahead = Ahead::of(files).map_err(|source| {
-            let path = trace.file.clone();
-            Error::Io { path, doing: "start reading", source }
+        let Trace { after_ns, stopped_ns, .. } = trace;
+        let end_ns = after_ns.saturating_add(trace.end_ns);
+        let path = trace.file.clone();
+        let span = Span { after_ns, stopped_ns: stopped_ns.unwrap_or(u64::MAX), stopped_ticks };
+        let lanes = Lanes::of(contents.lanes, files, clock, span);
+        let blocks = Blocks::of(trace, scopes, lanes.indices());
+        let ahead = Ahead::of(lanes).map_err(|source| Error::Io {
+            path,
+            doing: "start reading",
+            source,
         })?;
-        let lanes = Lanes::of(contents.lanes, ahead, clock);
-        Ok(Image {
-            steps: Vec::with_capacity(EXPECTED_MAX),
-            after_ns: trace.after_ns,
-            end_ns: trace.after_ns.saturating_add(trace.end_ns),
-            stopped_ns: trace.stopped_ns.unwrap_or(u64::MAX),
-            stopped_ticks,
-            is_over: false,
-            blocks: Blocks::of(trace, scopes, lanes.count()),
-            lanes,
-        })
+        Ok(Image { ahead, blocks, end_ns, stopped_ns })
     }
 
     /// When its next event is, on the clock of the process; none at its end.
     fn next_ns(&mut self) -> Option<u64> {
-        if self.is_over {
-            return None;
-        }
-        let ticks = self.lanes.next_ticks()?;
-        Some(self.lanes.clock.ns(ticks).saturating_add(self.after_ns))
+        self.ahead.steps().first().map(|step| step.time_ns)
     }
 
-    /// Gives events up to this time, and no more than fit a batch.
+    /// Gives some of the events up to this time.
     fn run(&mut self, until_ns: u64, counts: &mut Counts, out: &mut Vec<Event>) {
-        let Image { lanes, steps, blocks, is_over, .. } = self;
-        let (after_ns, stopped_ns, stopped_ticks) =
-            (self.after_ns, self.stopped_ns, self.stopped_ticks);
-        let time_ns = |clock: &mut Clock, ticks| {
-            let ns = clock.ns(ticks);
-            *is_over = ns > stopped_ns || ticks > stopped_ticks;
-            let time_ns = ns.saturating_add(after_ns);
-            Some(time_ns).filter(|_| !*is_over && time_ns <= until_ns)
-        };
-        steps.clear();
-        lanes.gather(steps, time_ns);
-        blocks.take(steps, counts, out);
-        if self.is_over || self.lanes.next_ticks().is_none() {
+        let steps = self.ahead.steps();
+        let steps = &steps[..steps.len().min(EXPECTED_MAX)];
+        let count = steps.partition_point(|step| step.time_ns <= until_ns);
+        self.blocks.take(&steps[..count], counts, out);
+        self.ahead.pass(count);
+        if self.next_ns().is_none() {
             self.blocks.finish(counts);
         }
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let lost = &self.lanes.lost;
-        if let Some(why) = &lost.why {
-            let chunks = lost.chunks;
+        let lost = self.ahead.lost();
+        if let Some(Lost { chunks, why: Some(why), .. }) = lost {
             notes.push(format!("{chunks} parts of the trace cannot be read; first error: {why}"));
         }
-        if lost.faults > 0 {
-            let faults = lost.faults;
+        if let Some(&Lost { faults: faults @ 1.., .. }) = lost {
             notes.push(format!(
                 "{faults} parts of the trace are damaged; the rest of each is omitted"
             ));
         }
-        if self.stopped_ns != u64::MAX {
-            let at = self.stopped_ns as f64 / 1e9;
+        if let Some(stopped_ns) = self.stopped_ns {
+            let at = stopped_ns as f64 / 1e9;
             notes.push(format!("the trace ends at {at:.3} s: out of space"));
         }
         notes
