@@ -29,14 +29,30 @@ struct Step {
 }
 
 impl Step {
+    /// The number of a key that was met with this number before it.
     #[inline]
     fn number(&mut self, before: u32, key: Option<Bits>) -> u32 {
+        let known = self.slot(before, key).and_then(|slot| self.dense.get(slot));
+        match known {
+            Some(&number @ 1..) => number - 1,
+            _ => self.look_up(before, key),
+        }
+    }
+
+    /// The place in the table, if it may have one.
+    #[inline]
+    fn slot(&self, before: u32, key: Option<Bits>) -> Option<usize> {
+        let width = self.width?;
+        let place = key.map_or(0, |bits| bits.0 as usize + 1);
+        let slot = (before as usize).saturating_mul(width + 1).saturating_add(place);
+        Some(slot).filter(|slot| *slot < DENSE)
+    }
+
+    /// The same of a key that may be new.
+    #[inline(never)]
+    fn look_up(&mut self, before: u32, key: Option<Bits>) -> u32 {
         let next = self.before.len() as u32 + 1;
-        let slot = self.width.and_then(|width| {
-            let place = key.map_or(0, |bits| bits.0 as usize + 1);
-            (before as usize).checked_mul(width + 1)?.checked_add(place).filter(|at| *at < DENSE)
-        });
-        let number = match slot {
+        let number = match self.slot(before, key) {
             Some(slot) => {
                 if slot >= self.dense.len() {
                     self.dense.resize((slot + 1).next_power_of_two(), 0);

@@ -26,6 +26,7 @@ pub mod query;
 mod run;
 pub mod stream;
 mod sums;
+mod supply;
 pub mod table;
 pub mod tables;
 pub mod value;

@@ -2,7 +2,6 @@
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use heaptide_analysis::threads;
@@ -13,6 +12,7 @@ use crate::filter::Filter;
 use crate::order::{self, order};
 use crate::query::Query;
 use crate::stream::{Batch, Stream};
+use crate::supply::Supply;
 use crate::table::Table;
 
 /// Answers a query: derives attributes, leaves out records, joins the rest by what GROUP BY names,
@@ -32,8 +32,8 @@ use crate::table::Table;
 pub fn run(query: &Query, stream: Stream) -> Table {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let plan = Plan::of(query, stream.template());
-    let supply = Mutex::new(stream);
-    // Whoever has nothing to do takes the next batch; taking one is work too.
+    // What is read beyond the last record that is shown would be read in vain.
+    let supply = if plan.stops_early() { Supply::on_demand } else { Supply::ahead }(stream);
     let work = || {
         let mut part = plan.part();
         while let Some(batch) = plan.next(&supply) {
@@ -99,13 +99,15 @@ impl<'q> Plan<'q> {
     }
 
     /// The next batch, unless the records so far are all that is shown.
-    fn next<'a>(&self, supply: &Mutex<Stream<'a>>) -> Option<Batch<'a>> {
-        if let Some(limit) = self.limit().filter(|_| self.query.order.is_empty())
-            && self.kept.load(Relaxed) >= limit
-        {
-            return None;
-        }
-        supply.lock().unwrap_or_else(PoisonError::into_inner).next()
+    fn next<'a>(&self, supply: &Supply<'a>) -> Option<Batch<'a>> {
+        let has_room = |limit| self.kept.load(Relaxed) < limit;
+        let more = !self.stops_early() || self.limit().is_none_or(has_room);
+        more.then(|| supply.next())?
+    }
+
+    /// Whether the first records kept are those that are shown.
+    fn stops_early(&self) -> bool {
+        self.limit().is_some() && self.query.order.is_empty()
     }
 
     /// How many records are kept as they are, where that is known.

@@ -119,8 +119,12 @@ impl Column {
 
     /// A column of these values, from the first row on.
     pub fn of(values: impl Iterator<Item = Option<Bits>>) -> Column {
-        let values = values.map(|value| (value.map_or(0, |bits| bits.0), value.is_some()));
-        let (bits, present): (Vec<u64>, Vec<bool>) = values.unzip();
+        let (rows, _) = values.size_hint();
+        let (mut bits, mut present) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        values.for_each(|value| {
+            bits.push(value.map_or(0, |bits| bits.0));
+            present.push(value.is_some());
+        });
         let any = present.contains(&true);
         if any { Column { bits, present } } else { Column::default() }
     }
