@@ -43,7 +43,7 @@ pub fn of_path(path: &Path) -> String {
 /// assert_eq!(printable("größe"), "größe");
 /// ```
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unprintable) {
+    if is_plain(text) || !text.chars().any(is_unprintable) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
@@ -57,8 +57,28 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Whether a text is printable ASCII, as most are: looked at many bytes at once.
+fn is_plain(text: &str) -> bool {
+    let is_plain = |plain, byte: &u8| plain & matches!(byte, b' '..=b'~');
+    text.as_bytes().chunks(32).all(|bytes| bytes.iter().fold(true, is_plain))
+}
+
 /// Whether a character is a control, turns the direction of writing, or cannot stand in XML.
 pub fn is_unprintable(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
     c.is_control() || turns || matches!(c, '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_is_found_wherever_it_is() {
+        for length in 0..100 {
+            let plain = "~".repeat(length);
+            assert_eq!(printable(&plain), plain);
+            assert_eq!(printable(&format!("{plain}\x7f{plain}")), format!(r"{plain}\x7f{plain}"));
+        }
+    }
 }

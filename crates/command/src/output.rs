@@ -1,6 +1,7 @@
 //! Output of commands: pages and data on standard output, and files, of which none that exists is
 //! replaced without --force and none is left half-written.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -107,7 +108,9 @@ struct Page<'a>(&'a mut dyn Write);
 
 impl Write for Page<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
+        // Much faster than a look for what is no UTF-8, which there hardly is.
+        let text =
+            str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         for line in text.split_inclusive('\n') {
             let (words, end) = line.strip_suffix('\n').map_or((line, ""), |words| (words, "\n"));
             self.0.write_all(printable(words).as_bytes())?;

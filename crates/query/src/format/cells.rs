@@ -1,5 +1,6 @@
 //! Texts of an answer in cells of a width, and inside the quotes of JSON.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use heaptide_analysis::text::{is_unprintable, printable};
@@ -21,34 +22,71 @@ pub(crate) fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text with its middle left out if it is longer than `width`.
-fn clamped(text: &str, width: usize) -> String {
-    if text.len() <= width {
-        return text.to_owned();
+/// A text as cells show it.
+pub(crate) struct Shown<'a> {
+    text: Cow<'a, str>,
+    /// Its characters.
+    pub(crate) length: usize,
+}
+
+impl<'a> Shown<'a> {
+    /// The text, [`printable`].
+    pub(crate) fn of(text: impl Into<Cow<'a, str>>) -> Shown<'a> {
+        let text = match text.into() {
+            Cow::Borrowed(text) => printable(text),
+            Cow::Owned(text) => Cow::Owned(printable(&text).into_owned()),
+        };
+        Shown { length: length(&text), text }
     }
-    let all: Vec<char> = text.chars().collect();
-    match width {
-        _ if all.len() <= width => text.to_owned(),
-        0..4 => all[..width].iter().collect(),
-        _ => {
-            let side = width / 2 - 1;
-            let mut short: String = all[..side].iter().collect();
-            short.push_str("~~");
-            short.extend(&all[all.len() - side..]);
-            short
+
+    /// Up to `width` characters of it, the middle left out if it is longer: in pieces, and how many
+    /// characters these are.
+    fn clamped(&self, width: usize) -> ([&str; 3], usize) {
+        match width {
+            _ if self.length <= width => ([&self.text, "", ""], self.length),
+            0..4 => ([&self.text[..self.place_of(width)], "", ""], width),
+            _ => {
+                let side = width / 2 - 1;
+                let first = &self.text[..self.place_of(side)];
+                let last = &self.text[self.place_of(self.length - side)..];
+                ([first, "~~", last], 2 * side + 2)
+            }
         }
+    }
+
+    /// Where a character begins.
+    fn place_of(&self, character: usize) -> usize {
+        if self.length == self.text.len() {
+            return character;
+        }
+        let place = self.text.char_indices().nth(character);
+        place.map_or(self.text.len(), |(place, _)| place)
     }
 }
 
-/// A cell of a line; numbers stand on the right.
-pub(crate) fn cell(line: &mut String, text: &str, width: usize, is_number: bool) {
-    let text = clamped(&printable(text), width);
-    let space = " ".repeat(width.min(1 << 16).saturating_sub(length(&text)));
-    if is_number {
-        line.extend([&*space, &*text, " "])
-    } else {
-        line.extend([&*text, &*space, " "])
+/// Adds so many spaces to a line.
+pub(crate) fn spaces(line: &mut String, count: usize) {
+    const SPACES: &str = "                                ";
+    let mut left = count;
+    while left > 0 {
+        let some = left.min(SPACES.len());
+        line.push_str(&SPACES[..some]);
+        left -= some;
     }
+}
+
+/// Adds a cell to a line; numbers stand on the right.
+pub(crate) fn cell(line: &mut String, text: &str, width: usize, is_number: bool) {
+    shown_cell(line, &Shown::of(text), width, is_number);
+}
+
+/// The same of a text whose length is known.
+pub(crate) fn shown_cell(line: &mut String, text: &Shown, width: usize, is_number: bool) {
+    let (pieces, length) = text.clamped(width);
+    let space = width.min(1 << 16).saturating_sub(length);
+    spaces(line, if is_number { space } else { 0 });
+    line.extend(pieces);
+    spaces(line, if is_number { 1 } else { space + 1 });
 }
 
 /// What holds for all records, a line each.
@@ -60,7 +98,7 @@ pub(crate) fn globals(out: &mut dyn Write, format: &Format, answer: &Table) -> i
     for (name, value) in &answer.globals {
         let mut line = String::new();
         cell(&mut line, name, width, false);
-        writeln!(out, "{line}: {}", clamped(&printable(value), 52))?;
+        writeln!(out, "{line}: {}", Shown::of(&**value).clamped(52).0.concat())?;
     }
     Ok(())
 }
@@ -78,4 +116,44 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_lose_their_middle() {
+        let shown = |text: &'static str, width| {
+            let shown = Shown::of(text);
+            let (pieces, length) = shown.clamped(width);
+            let text = pieces.concat();
+            assert_eq!(text.chars().count(), length);
+            text
+        };
+        assert_eq!([0, 2, 3].map(|width| shown("abcdefgh", width)), ["", "ab", "abc"]);
+        assert_eq!(
+            [4, 5, 7, 8].map(|width| shown("abcdefgh", width)),
+            ["a~~h", "a~~h", "ab~~gh", "abcdefgh"]
+        );
+        assert_eq!(
+            [2, 4, 6, 7].map(|width| shown("größere", width)),
+            ["gr", "g~~e", "gr~~re", "größere"]
+        );
+        assert_eq!(shown("a\nb", 9), r"a\x0ab");
+        assert_eq!(Shown::of("größe".to_owned()).length, 5);
+    }
+
+    #[test]
+    fn cells_are_as_wide_as_they_are_to_be() {
+        let line = |text, width, is_number| {
+            let mut line = "|".to_owned();
+            cell(&mut line, text, width, is_number);
+            line
+        };
+        assert_eq!(line("öl", 4, false), "|öl   ");
+        assert_eq!(line("12", 4, true), "|  12 ");
+        assert_eq!(line("12", 70, true), format!("|{:>70} ", 12));
+        assert_eq!(line("x", usize::MAX, false).len(), (1 << 16) + 2);
+    }
 }

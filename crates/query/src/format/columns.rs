@@ -1,5 +1,7 @@
 //! The columns of an answer: which there are, their titles, and their text in a record.
 
+use std::fmt::Write;
+
 use heaptide_analysis::text::printable;
 
 use crate::order;
@@ -32,6 +34,19 @@ impl Column<'_> {
             Source::Nothing => None,
         }?;
         Some(printable(&text).into_owned())
+    }
+
+    /// Adds what it shows of a record to a text; nothing if there is nothing.
+    pub(crate) fn write(&self, answer: &Table, row: usize, to: &mut String) {
+        let number = match self.source {
+            Source::Attribute(id) => answer.uint(row, id),
+            _ => None,
+        };
+        if let Some(number) = number {
+            let _ = write!(to, "{number}"); // a String takes all
+        } else if let Some(text) = self.text(answer, row) {
+            to.push_str(&text);
+        }
     }
 
     /// Whether it shows numbers, which stand on the right.

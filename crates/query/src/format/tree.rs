@@ -1,12 +1,11 @@
 //! `tree`: paths as a tree, with the other columns beside it.
 
-use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::io::{self, Write};
 
-use heaptide_analysis::text::printable;
 use rustc_hash::FxHashMap;
 
-use super::cells::{cell, globals, length, widest};
+use super::cells::{Shown, cell, globals, length, shown_cell, spaces, widest};
 use super::columns::{Column, Source, in_paths, titled_columns};
 use crate::query::{Format, Query};
 use crate::table::{Attribute, AttributeId, Form, Node, NodeId, Table};
@@ -18,8 +17,8 @@ struct Place {
     /// What is there.
     value: Option<(AttributeId, Bits)>,
     level: u32,
-    /// Places right below it, the first and the last.
-    below: [u32; 2],
+    /// The first place right below it.
+    below: u32,
     /// The place after it below the same.
     next: u32,
     /// Records of just this path, numbered from 1: the first and the last.
@@ -29,13 +28,15 @@ struct Place {
 /// The tree, its root first.
 struct Places {
     all: Vec<Place>,
+    /// By place, the last one right below it.
+    last_below: Vec<u32>,
     /// By record, the next one of the same path.
     next_rows: Vec<u32>,
 }
 
 impl Places {
     fn new(rows: usize) -> Places {
-        Places { all: vec![Place::default()], next_rows: vec![0; rows + 1] }
+        Places { all: vec![Place::default()], last_below: vec![0], next_rows: vec![0; rows + 1] }
     }
 
     /// A new place below another.
@@ -43,12 +44,12 @@ impl Places {
         let id = self.all.len() as u32;
         let above = &mut self.all[up as usize];
         let level = if up == 0 { 0 } else { above.level + 1 };
-        let last = std::mem::replace(&mut above.below[1], id);
-        match last {
-            0 => above.below[0] = id,
+        match std::mem::replace(&mut self.last_below[up as usize], id) {
+            0 => above.below = id,
             last => self.all[last as usize].next = id,
         }
         self.all.push(Place { value: Some(value), level, ..Place::default() });
+        self.last_below.push(0);
         id
     }
 
@@ -67,7 +68,7 @@ impl Places {
     /// The places right below one.
     fn below(&self, place: &Place) -> impl Iterator<Item = &Place> {
         let at = |id: u32| Some(&self.all[id as usize]).filter(|_| id > 0);
-        std::iter::successors(at(place.below[0]), move |place| at(place.next))
+        std::iter::successors(at(place.below), move |place| at(place.next))
     }
 
     /// The records of a place.
@@ -187,10 +188,40 @@ impl<'a> Paths<'a> {
 struct Printer<'a> {
     answer: &'a Table,
     places: &'a Places,
+    labels: Labels<'a>,
     columns: Vec<(Column<'a>, usize)>,
     /// Width of the paths' column.
     width: usize,
 }
+
+/// What is at places. A text is at many of them.
+struct Labels<'a> {
+    answer: &'a Table,
+    /// By the bits of a text that is at a place.
+    texts: Vec<OnceCell<Shown<'a>>>,
+}
+
+impl<'a> Labels<'a> {
+    fn of(answer: &'a Table) -> Labels<'a> {
+        let texts = (0..answer.strings.all().len()).map(|_| OnceCell::new()).collect();
+        Labels { answer, texts }
+    }
+
+    /// Looks at what is at a place.
+    fn with<T>(&self, place: &Place, look: impl FnOnce(&Shown) -> T) -> T {
+        let Some((attribute, value)) = place.value else {
+            return look(&Shown::of(""));
+        };
+        let strings = &self.answer.strings;
+        match (self.answer.of(attribute).kind, self.texts.get(value.0 as usize)) {
+            (Kind::Text, Some(text)) => look(text.get_or_init(|| Shown::of(strings.get(value)))),
+            (kind, _) => look(&Shown::of(value.show(kind, strings))),
+        }
+    }
+}
+
+/// Bytes of lines that are written at once, about.
+const LINES_BYTES: usize = 1 << 16;
 
 impl<'a> Printer<'a> {
     fn of(
@@ -201,81 +232,89 @@ impl<'a> Printer<'a> {
     ) -> Printer<'a> {
         let most = widest(format, 48);
         let fits = |width: usize| width.min(most).max(4);
-        let mut printer = Printer { answer, places, columns: Vec::new(), width: 0 };
+        let labels = Labels::of(answer);
         let all = || places.all.iter().skip(1);
-        let of_place = |place: &Place| 2 * place.level as usize + length(&printer.label(place));
-        printer.width = fits(all().map(of_place).max().unwrap_or(0));
-        let of_column = |column: Column<'a>| {
+        let of_place =
+            |place: &Place| 2 * place.level as usize + labels.with(place, |text| text.length);
+        let width = fits(all().map(of_place).max().unwrap_or(0));
+        let mut text = String::new();
+        let mut of_column = |column: Column<'a>| {
             let rows = all().flat_map(|place| places.rows(place));
-            let texts = rows.filter_map(|row| column.text(answer, row));
-            let width = texts.map(|text| length(&text)).max().unwrap_or(0);
-            let width = fits(width.max(length(column.title)));
+            let widths = rows.map(|row| {
+                text.clear();
+                column.write(answer, row, &mut text);
+                length(&text)
+            });
+            let width = fits(widths.max().unwrap_or(0).max(length(column.title)));
             (column, width)
         };
-        printer.columns = columns.into_iter().map(of_column).collect();
-        printer
-    }
-
-    /// What is at a place.
-    fn label(&self, place: &Place) -> Cow<'a, str> {
-        let Some((attribute, value)) = place.value else {
-            return Cow::Borrowed("");
-        };
-        match self.answer.of(attribute).kind {
-            Kind::Text => printable(self.answer.strings.get(value)),
-            kind => Cow::Owned(value.show(kind, &self.answer.strings)),
-        }
+        let columns = columns.into_iter().map(&mut of_column).collect();
+        Printer { answer, places, labels, columns, width }
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut line = String::new();
-        cell(&mut line, "Path", self.width, false);
+        let mut lines = String::new();
+        cell(&mut lines, "Path", self.width, false);
         for (column, width) in &self.columns {
-            cell(&mut line, column.title, *width, false);
+            cell(&mut lines, column.title, *width, false);
         }
-        writeln!(out, "{}", line.trim_end())?;
+        end_line(&mut lines, 0);
         let mut open = vec![&self.places.all[0]];
         while let Some(place) = open.pop() {
             if place.value.is_some() {
-                self.print_place(out, place)?;
+                self.add_place(&mut lines, place);
+            }
+            if lines.len() >= LINES_BYTES {
+                out.write_all(lines.as_bytes())?;
+                lines.clear();
             }
             let from = open.len();
             open.extend(self.places.below(place));
             open[from..].reverse();
         }
-        Ok(())
+        out.write_all(lines.as_bytes())
     }
 
     /// A line; of several records one each, below the path's.
-    fn print_place(&self, out: &mut dyn Write, place: &Place) -> io::Result<()> {
-        let mut line = self.path_cell(place.level, &self.label(place));
+    fn add_place(&self, lines: &mut String, place: &Place) {
+        let mut begin = lines.len();
+        self.labels.with(place, |label| self.add_path(lines, place.level, label));
         let several = place.rows[0] != place.rows[1];
         for row in self.places.rows(place) {
             if several {
-                writeln!(out, "{}", line.trim_end())?;
-                line = self.path_cell(place.level, " |-");
+                end_line(lines, begin);
+                begin = lines.len();
+                self.add_path(lines, place.level, &Shown::of(" |-"));
             }
-            self.add_record(&mut line, row);
+            self.add_record(lines, row);
         }
-        writeln!(out, "{}", line.trim_end())
+        end_line(lines, begin);
     }
 
-    fn path_cell(&self, level: u32, label: &str) -> String {
+    fn add_path(&self, line: &mut String, level: u32, label: &Shown) {
         let indent = 2 * level as usize;
         let shown = indent.min(self.width - 2);
-        let mut line = " ".repeat(shown);
+        spaces(line, shown);
         if indent >= self.width {
             line.push_str(".. ")
         } else {
-            cell(&mut line, label, self.width - shown, false)
+            shown_cell(line, label, self.width - shown, false)
         }
-        line
     }
 
     fn add_record(&self, line: &mut String, row: usize) {
+        let mut text = String::new();
         for (column, width) in &self.columns {
-            let text = column.text(self.answer, row).unwrap_or_default();
+            text.clear();
+            column.write(self.answer, row, &mut text);
             cell(line, &text, *width, column.is_number(self.answer));
         }
     }
+}
+
+/// Ends the line that begins at a byte of the text.
+fn end_line(lines: &mut String, begin: usize) {
+    let length = lines[begin..].trim_end().len();
+    lines.truncate(begin + length);
+    lines.push('\n');
 }
