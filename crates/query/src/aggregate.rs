@@ -124,7 +124,7 @@ impl<'q> Grouping<'q> {
             groups.numbers.take(step, &mut numbers, keys);
         }
         if !self.kept.is_empty() {
-            for (step, nodes) in (self.keys.columns.len()..).zip([&table.others, &table.paths]) {
+            for (step, nodes) in (self.keys.columns.len()..).zip([&table.paths, &table.others]) {
                 let node = |row: &usize| self.kept[nodes[*row].0 as usize];
                 let keys = rows.iter().map(|row| Some(Bits(node(row).0.into())));
                 groups.numbers.take(step, &mut numbers, keys);
@@ -186,7 +186,7 @@ impl<'q> Grouping<'q> {
                 continue;
             }
             let mut all = own.clone();
-            for &(group, up) in &above {
+            for &(_, group, up) in &above {
                 summing.merge_below(&mut all, group, up);
             }
             summing.finish(&mut self.answer, own, &all);
@@ -205,7 +205,7 @@ impl<'q> Grouping<'q> {
                     NodeId(values.pop().flatten().map_or(0, |bits| bits.0 as u32))
                 }
             };
-            let (path, other) = (node(), node());
+            let (other, path) = (node(), node());
             (path, Rest { other, values })
         };
         // Where nothing is nested the other hierarchies are the path.
@@ -229,8 +229,14 @@ impl<'q> Grouping<'q> {
     }
 
     /// Groups that inclusive operators have something of, each with the group of the path above,
-    /// which is made if it is not there; inner ones first.
-    fn above(&self, keys: &mut Vec<Key>, rests: usize, touched: &[bool]) -> Vec<(u32, u32)> {
+    /// which is made if it is not there; inner ones first. Of each its path, itself and the
+    /// one above.
+    fn above(
+        &self,
+        keys: &mut Vec<Key>,
+        rests: usize,
+        touched: &[bool],
+    ) -> Vec<(Reverse<NodeId>, u32, u32)> {
         let widths = [rests, self.answer.nodes.len()].map(Some);
         let mut numbers = Numbers::new(widths.into_iter());
         let mut number = |key: Key| {
@@ -250,19 +256,20 @@ impl<'q> Grouping<'q> {
             if up == NodeId(0) {
                 continue;
             }
-            let key = Key { path: up, ..key };
-            let number = number(key);
+            let of_up = Key { path: up, ..key };
+            let number = number(of_up);
             if number as usize == keys.len() {
-                keys.push(key);
+                keys.push(of_up);
                 seen.push(false);
             }
-            above.push((group, number));
+            above.push((Reverse(key.path), group, number));
             if !std::mem::replace(&mut seen[number as usize], true) {
                 open.push(number);
             }
         }
-        // Nodes come after those above them.
-        above.sort_unstable_by_key(|&(group, _)| (Reverse(keys[group as usize].path), group));
+        // Nodes come after those above them: all that is below a group has been added to it before
+        // it is added itself.
+        above.sort_unstable();
         above
     }
 

@@ -167,14 +167,34 @@ pub struct Nodes(Arc<Tree>);
 #[derive(Clone, Debug)]
 struct Tree {
     all: Vec<Node>,
-    /// Ids by hash, each in the first free place from its own on; 0 is free. Never quite full.
+    /// By node, those right below it.
+    families: Vec<Family>,
+    /// The nodes of large families by hash, each in the first free place from its own on; 0 is
+    /// free. Never quite full.
     ids: Vec<u32>,
+    /// How many of them there are.
+    indexed: usize,
 }
+
+/// The nodes right below one. Most families are small, and looked through: they are near each other
+/// in memory, and a table of all nodes of a large tree is in no cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct Family {
+    size: u32,
+    /// The youngest of them; 0 is none.
+    youngest: u32,
+    /// Of this node, the next older one of its own family.
+    older: u32,
+}
+
+/// Nodes of a family that are looked through.
+const SMALL_FAMILY: u32 = 4;
 
 impl Default for Nodes {
     fn default() -> Nodes {
         let none = Node { parent: NodeId(0), attribute: AttributeId(u32::MAX), value: Bits(0) };
-        Nodes(Arc::new(Tree { all: vec![none], ids: vec![0; 16] }))
+        let families = vec![Family::default()];
+        Nodes(Arc::new(Tree { all: vec![none], families, ids: vec![0; 16], indexed: 0 }))
     }
 }
 
@@ -189,16 +209,29 @@ impl Deref for Nodes {
 impl Nodes {
     /// The node of a value below another; a new one if there is none.
     pub fn id(&mut self, node: Node) -> NodeId {
-        let place = self.0.place(&node);
-        match self.0.ids[place] {
-            0 => Arc::make_mut(&mut self.0).add(node, place),
+        match self.0.find(&node) {
+            0 => Arc::make_mut(&mut self.0).add(node),
             id => NodeId(id),
         }
     }
 }
 
 impl Tree {
-    /// Where the id of a node is, or is to be.
+    /// The id of a node, or 0.
+    fn find(&self, node: &Node) -> u32 {
+        let family = self.families[node.parent.0 as usize];
+        if family.size > SMALL_FAMILY {
+            return self.ids[self.place(node)];
+        }
+        let is_it = |id: u32| id == 0 || self.all[id as usize] == *node;
+        let mut id = family.youngest;
+        while !is_it(id) {
+            id = self.families[id as usize].older;
+        }
+        id
+    }
+
+    /// Where the id of a node of a large family is, or is to be.
     fn place(&self, node: &Node) -> usize {
         let last = self.ids.len() - 1;
         let mut place = FxBuildHasher.hash_one(node) as usize & last;
@@ -208,18 +241,38 @@ impl Tree {
         place
     }
 
-    fn add(&mut self, node: Node, place: usize) -> NodeId {
+    fn add(&mut self, node: Node) -> NodeId {
         let id = self.all.len() as u32;
         self.all.push(node);
-        self.ids[place] = id;
-        if self.all.len() * 4 > self.ids.len() * 3 {
-            self.ids = vec![0; self.ids.len() * 2];
-            for id in 1..self.all.len() {
-                let place = self.place(&self.all[id]);
-                self.ids[place] = id as u32;
+        let family = &mut self.families[node.parent.0 as usize];
+        family.size += 1;
+        let (size, older) = (family.size, std::mem::replace(&mut family.youngest, id));
+        self.families.push(Family { older, ..Family::default() });
+        if size > SMALL_FAMILY + 1 {
+            self.index(id);
+        } else if size > SMALL_FAMILY {
+            let mut member = id;
+            while member != 0 {
+                self.index(member);
+                member = self.families[member as usize].older;
             }
         }
         NodeId(id)
+    }
+
+    /// Puts a node's id among those by hash.
+    fn index(&mut self, id: u32) {
+        let place = self.place(&self.all[id as usize]);
+        self.ids[place] = id;
+        self.indexed += 1;
+        if self.indexed * 4 > self.ids.len() * 3 {
+            let double = vec![0; self.ids.len() * 2];
+            let old = std::mem::replace(&mut self.ids, double);
+            for id in old.into_iter().filter(|&id| id != 0) {
+                let place = self.place(&self.all[id as usize]);
+                self.ids[place] = id;
+            }
+        }
     }
 }
 
@@ -380,6 +433,14 @@ impl Table {
         self.places(row, attribute).find_map(in_chain)
     }
 
+    /// The value of an attribute in a record, where it is a number that is not negative and in no
+    /// node.
+    pub(crate) fn uint(&self, row: usize, attribute: AttributeId) -> Option<u64> {
+        let Attribute { kind, form, ref column, .. } = *self.of(attribute);
+        let is_number = kind == Kind::Uint && form != Form::Tree;
+        column.get(row).filter(|_| is_number).map(|bits| bits.0)
+    }
+
     /// The nodes that a record has values of an attribute in or above.
     pub fn places(&self, row: usize, attribute: AttributeId) -> impl Iterator<Item = NodeId> {
         let of = self.of(attribute);
@@ -491,5 +552,26 @@ mod tests {
         table.keep(&[row]);
         let size = table.lookup(size);
         assert_eq!((table.rows(), size.reader(&table).get(0)), (1, Some(Bits(42))));
+    }
+
+    #[test]
+    fn a_value_below_a_node_has_one_node() {
+        let mut nodes = Nodes::default();
+        let node = |parent, value| Node {
+            parent: NodeId(parent),
+            attribute: AttributeId(value as u32 % 2),
+            value: Bits(value),
+        };
+        // Below the first node there are many, below each of them one more than below the last.
+        let below = |at: u32| (0..u64::from(at) % 9).map(move |value| node(at, value));
+        let all: Vec<Node> =
+            (0..200).map(|value| node(0, value)).chain((1..=200).flat_map(below)).collect();
+        let ids: Vec<NodeId> = all.iter().map(|&node| nodes.id(node)).collect();
+        assert_eq!(ids, (1..=all.len() as u32).map(NodeId).collect::<Vec<_>>());
+        let shared = nodes.clone();
+        let again: Vec<NodeId> = all.iter().rev().map(|&node| nodes.id(node)).collect();
+        assert_eq!(again, ids.into_iter().rev().collect::<Vec<_>>());
+        assert_eq!(nodes.id(node(9, 0)).0 as usize, all.len() + 1);
+        assert_eq!((shared.len(), nodes.len()), (all.len() + 1, all.len() + 2));
     }
 }

@@ -160,7 +160,13 @@ fn read<'a>(
             None => &tables::Source::all()[0],
         };
         *recordings = source::open_all(&options.sources(), &options.selection)?;
-        let stream = match source.stream(recordings, &Wanted::of(query, format)) {
+        let wanted = Wanted::of(query, format);
+        if let Some(stream) = source.filled(recordings, &wanted) {
+            recordings.clear(); // which may hold a gigabyte
+            note_unknown_columns(query, source, &stream);
+            return Ok(stream);
+        }
+        let stream = match source.stream(recordings, &wanted) {
             Ok(stream) => stream,
             Err(error @ tables::Error::NoTrace) => {
                 let paths = recordings.iter().map(|one| one.path.display().to_string());
@@ -171,8 +177,7 @@ fn read<'a>(
             }
             Err(error) => return Err(Error::new(error.to_string()).into()),
         };
-        let hint = format!("`heaptide query --describe {}` lists the columns", source.name);
-        note_unknown(query, stream.template(), &hint);
+        note_unknown_columns(query, source, &stream);
         return Ok(stream);
     }
     if let Some(other) = options.recordings.iter().find(|path| !is_cali(path)) {
@@ -227,4 +232,10 @@ fn note_unknown(query: &Query, table: &Table, hint: &str) {
             message(format_args!("query: unknown column `{name}`; {hint}"))
         }
     }
+}
+
+/// The same of a table of recordings.
+fn note_unknown_columns(query: &Query, source: &tables::Source, stream: &Stream) {
+    let hint = format!("`heaptide query --describe {}` lists the columns", source.name);
+    note_unknown(query, stream.template(), &hint);
 }

@@ -104,6 +104,40 @@ impl Source {
         recordings: &'a [Recording],
         wanted: &Wanted,
     ) -> Result<Stream<'a>, Error> {
+        match &self.records {
+            Records::Tables(fill) => Ok(self.filled_by(*fill, recordings, wanted)),
+            Records::Trace(stream) => {
+                let filler = self.filler(recordings, wanted);
+                let processes = recordings.iter().flat_map(|recording| &recording.processes);
+                stream(filler, processes.collect())
+            }
+        }
+    }
+
+    /// The same where the recordings are not needed while the records are read; none where they
+    /// are.
+    pub fn filled<'a>(&self, recordings: &[Recording], wanted: &Wanted) -> Option<Stream<'a>> {
+        match &self.records {
+            Records::Tables(fill) => Some(self.filled_by(*fill, recordings, wanted)),
+            Records::Trace(_) => None,
+        }
+    }
+
+    fn filled_by<'a>(
+        &self,
+        fill: fn(&mut Filler, &Process),
+        recordings: &[Recording],
+        wanted: &Wanted,
+    ) -> Stream<'a> {
+        let mut filler = self.filler(recordings, wanted);
+        for process in recordings.iter().flat_map(|recording| &recording.processes) {
+            filler.process = Origin::of(&mut filler.table, process);
+            fill(&mut filler, process);
+        }
+        Stream::of(filler.table)
+    }
+
+    fn filler(&self, recordings: &[Recording], wanted: &Wanted) -> Filler {
         let mut filler = Filler::of(self, recordings, wanted);
         let path = |recording: &Recording| recording.path.display().to_string();
         let command =
@@ -112,16 +146,7 @@ impl Source {
             ("recording".to_owned(), joined(recordings.iter().map(path))),
             ("command".to_owned(), joined(recordings.iter().filter_map(command))),
         ];
-        let processes = recordings.iter().flat_map(|recording| &recording.processes);
-        let fill = match &self.records {
-            Records::Tables(fill) => fill,
-            Records::Trace(stream) => return stream(filler, processes.collect()),
-        };
-        for process in processes {
-            filler.process = Origin::of(&mut filler.table, process);
-            fill(&mut filler, process);
-        }
-        Ok(Stream::of(filler.table))
+        filler
     }
 }
 
