@@ -22,7 +22,7 @@ const BATCH: usize = 2048;
 ///
 /// Records are read, decoded and merged ahead by a thread for each image whose events are at hand.
 /// Memory is bounded by the blocks that are live at once, a quarter of a megabyte for each lane and
-/// a megabyte for each such image.
+/// three megabytes for each such image.
 pub struct Replay {
     /// Images that have not begun, the next one last.
     waiting: Vec<Trace>,
