@@ -243,8 +243,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Continues where a run has ended. The last `count` words of the candidates' proof may have
-    /// changed.
+    /// Continues where a run has ended. The first `count` words of the candidates' proof may have
+    /// changed, if it has ended at a kept frame.
     #[inline(never)]
     fn walk_on<M: Machine>(
         &mut self,
