@@ -77,7 +77,7 @@ extern "C" fn after_stacks(block: Address, requested: usize, lane: *mut u8) -> A
 
 #[inline(never)]
 fn after_other_stack(block: Address, requested: usize, lane: *mut u8, seen: Same) -> Address {
-    record::allocated_here::<Preload>(&mut entered(lane), block, requested as u64, seen);
+    record::allocated_in_stack::<Preload>(&mut entered(lane), block, requested as u64, seen);
     black_box(block)
 }
 

@@ -47,6 +47,17 @@ pub fn record_chosen(inside: &mut Inside, block: *mut u8, requested: u64, usable
 /// trusted. `seen` is what [`stacks::same`] returned for the stack.
 #[inline(never)]
 pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
+    allocated_in_stack::<F>(inside, block, requested, seen);
+}
+
+/// The same without a call, for the one caller that has most of them.
+#[inline(always)]
+pub fn allocated_in_stack<F: Front>(
+    inside: &mut Inside,
+    block: *mut u8,
+    requested: u64,
+    seen: Same,
+) {
     let at = inside.entry().registers();
     let lane = inside.lane();
     let node = match seen {

@@ -73,8 +73,9 @@ pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
     NodeId::new(Guest::of(lane, process()).1.child(0, gap as u64, true))
 }
 
-/// A recalled stack pays for this many vain looks at the memos.
-const RECALL_PAYS: i32 = 2;
+/// A recalled stack pays for this many vain looks at the memos: a look and remembering touch as
+/// many lines of the cache as recalling saves.
+const RECALL_PAYS: i32 = 1;
 /// A lane's credit has this limit.
 const CREDIT_MAX: i32 = 1024;
 /// Without credit, one stack in so many is still looked for: programs change.
