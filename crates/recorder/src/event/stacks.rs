@@ -77,7 +77,7 @@ pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
 /// many lines of the cache as recalling saves.
 const RECALL_PAYS: i32 = 1;
 /// A lane's credit has this limit.
-const CREDIT_MAX: i32 = 1024;
+const CREDIT_MAX: i32 = 1 << 14;
 /// Without credit, one stack in so many is still looked for: programs change.
 const PROBE: u32 = 32;
 
