@@ -54,34 +54,58 @@ pub fn headers_are_trusted() -> bool {
     HEADERS.load(Relaxed) == Headers::Trusted as u32
 }
 
+/// glibc's block header: the chunk's size in the word before the block, flags in its low bits.
+#[inline(always)]
+fn header(block: Address) -> u64 {
+    // SAFETY: a live block of glibc's, which has a header there.
+    unsafe { *(block as *const u64).wrapping_sub(1) }
+}
+
+/// In a header: the chunk is a mapping, which has two words of overhead instead of one.
+const MAPPING: u64 = 2;
+
+/// The usable size of a block whose header is trusted and has none of these bits, `MAPPING` among
+/// them.
+#[inline(always)]
+fn usable_without(block: Address, bits: u64) -> Option<u64> {
+    let size = header(block);
+    (size & bits == 0).then_some((size & !7).wrapping_sub(8))
+}
+
 /// The usable size of a block whose header is trusted; none for a mapping.
 #[inline(always)]
-pub fn usable_of_small(block: Address) -> Option<u64> {
-    // SAFETY: a live block of glibc's, which has a header there.
-    let size = unsafe { *(block as *const u64).wrapping_sub(1) };
-    (size & 2 == 0).then_some((size & !7).wrapping_sub(8))
+pub fn usable_unmapped(block: Address) -> Option<u64> {
+    usable_without(block, MAPPING)
 }
 
 /// The same; none from [`MAYBE_UNMAPPED`] bytes on, the chunk's own word included. One comparison.
 #[inline(always)]
-pub fn usable_of_smaller(block: Address) -> Option<u64> {
-    const LARGE_OR_MAPPING: u64 = !(MAYBE_UNMAPPED - 1) | 2;
-    // SAFETY: a live block of glibc's, which has a header there.
-    let size = unsafe { *(block as *const u64).wrapping_sub(1) };
-    (size & LARGE_OR_MAPPING == 0).then_some((size & !7).wrapping_sub(8))
+pub fn usable_below_maybe_unmapped(block: Address) -> Option<u64> {
+    usable_without(block, !(MAYBE_UNMAPPED - 1) | MAPPING)
 }
 
-/// The usable size as glibc's block header says it, once that is trusted: the chunk's size is in
-/// the word before the block, flags in its low bits. Bit 1: the chunk is a mapping, which has two
-/// words of overhead instead of one.
+/// Whether an address is aligned as glibc's blocks are.
+#[inline(always)]
+pub fn is_aligned(address: Address) -> bool {
+    (address as usize).is_multiple_of(16)
+}
+
+/// Whether the allocator cannot have given a block at this address.
+#[inline(always)]
+pub fn is_no_block(address: Address) -> bool {
+    headers_are_trusted() && !is_aligned(address)
+}
+
+/// The usable size by a block's header, once headers are trusted.
 #[inline(always)]
 fn trusted_header(block: Address) -> Option<u64> {
-    if !headers_are_trusted() {
-        return None;
-    }
-    // SAFETY: a live block of glibc's, which has a header there.
-    let size = unsafe { *(block as *const u64).wrapping_sub(1) };
-    Some((size & !7).wrapping_sub(8 + ((size & 2) << 2)))
+    headers_are_trusted().then(|| usable_by_header(header(block)))
+}
+
+/// The usable size in a header.
+#[inline(always)]
+fn usable_by_header(size: u64) -> u64 {
+    (size & !7).wrapping_sub(8 + ((size & MAPPING) << 2))
 }
 
 /// glibc's malloc_usable_size is a look at the chunk's header; doing that here saves two calls an
@@ -103,9 +127,7 @@ static AGREED: AtomicU32 = AtomicU32::new(0);
 fn usable_by_call(block: Address) -> u64 {
     let asked = call_real!(REAL_USABLE, (block), 0) as u64;
     if HEADERS.load(Relaxed) == Headers::Checking as u32 {
-        // SAFETY: glibc's allocator, which has a header there.
-        let size = unsafe { *(block as *const u64).wrapping_sub(1) };
-        if (size & !7).wrapping_sub(8 + ((size & 2) << 2)) != asked {
+        if usable_by_header(header(block)) != asked {
             HEADERS.store(Headers::Refused as u32, Relaxed);
         } else if AGREED.fetch_add(1, Relaxed) >= AGREEMENTS {
             HEADERS.store(Headers::Trusted as u32, Relaxed);

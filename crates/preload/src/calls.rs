@@ -2,7 +2,7 @@
 //! for a free. Nested calls go through uncounted, so that the outermost operation is one event.
 
 use crate::Preload;
-use crate::allocator::{Address, NULL, usable, usable_new};
+use crate::allocator::{Address, NULL, is_no_block, usable, usable_new};
 use crate::next_symbol::{call_real, real};
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
@@ -55,7 +55,7 @@ pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
         }
         return;
     }
-    inside.lane().renews_limits();
+    inside.lane().renew_limits();
     match fast_path::allocated::<Preload>(inside.lane(), block, requested) {
         Done::Counted => {}
         Done::NotifyMonitors => {
@@ -125,10 +125,12 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
 /// A block is about to be freed.
 #[inline(always)]
 pub fn release_inside(mut inside: Inside, block: Address) {
-    inside.lane().renews_limits();
+    inside.lane().renew_limits();
     match fast_path::freed::<Preload>(inside.lane(), block) {
         Done::Counted => {}
         Done::NotifyMonitors => monitors::notify_freed::<Preload>(inside.lane(), block),
+        // The allocator is about to end the program.
+        _ if is_no_block(block) => {}
         _ => {
             trace::capture_free(&mut inside);
             dispatch::freed(&mut inside, block, usable(block));

@@ -24,11 +24,11 @@ impl Front for Preload {
 
     #[inline(always)]
     fn usable_at_hand(block: *mut u8) -> Option<u64> {
-        allocator::usable_of_small(block)
+        allocator::usable_unmapped(block)
     }
 
     #[inline(always)]
     fn freed_at_hand(block: *mut u8) -> Option<u64> {
-        allocator::usable_of_smaller(block)
+        allocator::usable_below_maybe_unmapped(block)
     }
 }

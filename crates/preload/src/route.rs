@@ -1,9 +1,9 @@
-//! Where the entries of malloc, free and the operators of C++ runtimes go on: one function for each
-//! mode of a thread whose events are usual, and one for all others. They are entered with the
-//! thread's lane at hand ([`heaptide_recorder::sys::front::Route`]).
+//! Where the entries of malloc, free and the operators of C++ runtimes continue: one function for
+//! each mode of a thread whose events may take the fast path, and one for all others. Entries pass
+//! the thread's lane ([`heaptide_recorder::sys::front::Route`]).
 
 use crate::Preload;
-use crate::allocator::{Address, NULL, REAL_FREE};
+use crate::allocator::{Address, NULL, REAL_FREE, is_aligned};
 use crate::calls::{expect_retry, record_allocation, release_inside};
 use core::hint::black_box;
 use core::ptr::NonNull;
@@ -19,7 +19,7 @@ const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
 
-/// The route of a thread whose events are usual in this mode, or are not (0).
+/// The route of a thread whose events may take the fast path of this mode, or of no mode (0).
 pub fn of_mode(mode: u32) -> Route {
     let (allocated, free): (After, Before) = match mode {
         COUNTERS => (after_counters, free_counters),
@@ -33,28 +33,32 @@ pub fn of_mode(mode: u32) -> Route {
 type After = extern "C" fn(Address, usize, *mut u8) -> Address;
 type Before = extern "C" fn(Address, *mut u8, u64, u64);
 
-/// The lane that an entry handed on.
+/// The lane that an entry passed.
 #[inline(always)]
 fn state<'a>(lane: *mut u8) -> &'a mut LaneState {
-    // SAFETY: an entry hands on its thread's lane, to which nothing else refers: it has entered, or
-    // nobody has.
+    // SAFETY: an entry passes its thread's lane, to which nothing else refers: the entry has
+    // entered the recorder, or the thread is outside of it.
     unsafe { &mut *lane.cast() }
 }
 
 extern "C" fn after_counters(block: Address, requested: usize, lane: *mut u8) -> Address {
-    let state = state(lane);
-    let is_usual = !block.is_null() && is_unobserved(state);
-    if is_usual && fast_path::allocated_in_counters::<Preload>(state, block, requested as u64) {
-        state.gate.leave();
-        return block;
-    }
-    after_any(block, requested, lane)
+    after(block, requested, lane, fast_path::allocated_in_counters::<Preload>)
 }
 
 extern "C" fn after_scopes(block: Address, requested: usize, lane: *mut u8) -> Address {
+    after(block, requested, lane, fast_path::allocated_in_scopes::<Preload>)
+}
+
+/// After an allocation, where `count` counts it or returns false.
+#[inline(always)]
+fn after(
+    block: Address,
+    requested: usize,
+    lane: *mut u8,
+    count: impl FnOnce(&mut LaneState, Address, u64) -> bool,
+) -> Address {
     let state = state(lane);
-    let is_usual = !block.is_null() && is_unobserved(state);
-    if is_usual && fast_path::allocated_in_scopes::<Preload>(state, block, requested as u64) {
+    if !block.is_null() && is_unobserved(state) && count(state, block, requested as u64) {
         state.gate.leave();
         return block;
     }
@@ -86,7 +90,7 @@ extern "C" fn after_any(block: Address, requested: usize, lane: *mut u8) -> Addr
     let state = state(lane);
     // Most often the limit was reached only as it was known, and there is a higher one.
     if state.quick != 0
-        && state.renews_limits()
+        && state.renew_limits()
         && let Some(allocated) = state.route.allocated
     {
         return allocated(block, requested, lane);
@@ -96,10 +100,10 @@ extern "C" fn after_any(block: Address, requested: usize, lane: *mut u8) -> Addr
     black_box(block)
 }
 
-/// What follows an entry that has entered.
+/// Takes over from an entry that has entered the recorder.
 #[inline(always)]
 fn entered(lane: *mut u8) -> Inside {
-    // SAFETY: not null, for the entry found the gate open; and it was the only one to go on here.
+    // SAFETY: not null, for the entry found the gate open; an entry continues in one place.
     unsafe { Inside::by_entry(NonNull::new_unchecked(lane.cast())) }
 }
 
@@ -112,9 +116,13 @@ fn free_real(block: Address) {
 }
 
 extern "C" fn free_counters(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    if block.is_null() {
+        return free_real(block);
+    }
     let state = state(lane);
-    let is_usual = !block.is_null() && is_unobserved(state);
-    if is_usual && fast_path::freed_in_counters::<Preload>(state, block) {
+    // No shadow word distinguishes an address inside a block here.
+    let is_common = is_aligned(block) && is_unobserved(state);
+    if is_common && fast_path::freed_in_counters::<Preload>(state, block) {
         return free_real(block);
     }
     free_any(block, lane, sp, bp)
@@ -149,13 +157,13 @@ fn free_inside(block: Address, lane: *mut u8) {
     free_real(block)
 }
 
-/// A C++ runtime's operator new has no memory: counts that, unless it asks once more for a request
-/// that was counted.
+/// Counts a failure of a C++ runtime's operator new, unless it is the second try of a request whose
+/// failure was counted.
 pub extern "C" fn new_failed(lane: *mut u8) {
     record_allocation(&mut entered(lane), NULL, 0);
 }
 
-/// The same for new[], whose real form asks operator new, in whose place we are.
+/// The same for new[], whose real form calls operator new, which is ours.
 pub extern "C" fn new_array_failed(lane: *mut u8) {
     let mut inside = entered(lane);
     record_allocation(&mut inside, NULL, 0);

@@ -65,6 +65,7 @@ dangers! {
     killed "killed.c"
     aborts "aborts.c"
     crashes "crashes.c"
+    free_of_no_block "wrong_free.c"
     stopped_and_traced "stopped.c"
     environment_written_over "titles.c"
     every_way_to_exec "executes.c"

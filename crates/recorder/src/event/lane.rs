@@ -47,11 +47,11 @@ pub const FLAG_PAUSED: u32 = 1;
 pub const FLAG_MEASURED: u32 = 2;
 
 /// The part of a lane that only its thread uses. Its memory is wiped in a forked child: then the
-/// gate says that the pointer to it is stale.
+/// gate shows that the pointer to it is stale.
 #[repr(C)]
 pub struct LaneState {
     pub gate: Gate,
-    /// Where entries of the front go on with events of the thread.
+    /// Where entries of the front continue with events of the thread.
     pub route: Route,
     /// Its record in the profile.
     pub record: &'static Lane,
@@ -236,9 +236,9 @@ impl LaneState {
         self.live.renew_bounds(process(), self.header, allocated);
     }
 
-    /// Finds the limits of [`peak::Live`] anew; whether more may be allocated now.
+    /// Finds the limits of [`peak::Live`] anew. Returns whether more may be allocated now.
     #[inline(always)]
-    pub fn renews_limits(&mut self) -> bool {
+    pub fn renew_limits(&mut self) -> bool {
         let allocated = self.allocated();
         let before = self.live.allocated_limit();
         self.live.set_limits(allocated);

@@ -5,8 +5,9 @@ use core::sync::atomic::AtomicU32;
 
 /// Leaves that are remembered, by region; a power of two.
 const LEAVES: usize = 16;
-/// What tells a block's leaf: its region, and the half for blocks aligned to 8 only.
-const LEAF_KEY: u64 = !0 << REGION_BITS | 8;
+/// What tells a block's leaf: its region, and the half for blocks aligned to 8 only. With the bits
+/// below, an address inside a block has no leaf here, and so no word that lies across two others.
+const LEAF_KEY: u64 = !0 << REGION_BITS | 15;
 
 /// A lane's leaves. Their keys and origins lie apart: that takes two instructions less.
 #[repr(C)]
@@ -86,5 +87,8 @@ mod tests {
         assert_eq!(near.map(|word| word.load(Relaxed)), Some(6), "of the same leaf");
         assert!(leaves.word(block(0x7f00_0000_0108)).is_none(), "aligned to 8: another leaf");
         assert!(leaves.word(block(0x7f00_0040_0010)).is_none(), "another region");
+        for inside in 1..16 {
+            assert!(leaves.word(block(0x7f00_0000_0010 + inside)).is_none(), "inside a block");
+        }
     }
 }
