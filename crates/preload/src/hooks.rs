@@ -3,8 +3,8 @@
 //! An entry that can allocate is a few instructions that hand the caller's stack pointer and frame
 //! pointer on and jump: the body returns straight to the caller, and the unwinder starts in the
 //! caller's frame. Those of malloc, free and the operators of C++ runtimes enter the recorder by
-//! themselves where the thread has a lane with an open gate, and go on where the lane's route says
-//! ([`crate::route`]): all that every event needs, and no register saved twice.
+//! themselves where the thread has a lane with an open gate, and continue by the lane's route
+//! ([`crate::route`]): they do what every event needs, and save no register twice.
 
 use crate::allocator::REAL_MALLOC;
 use crate::next_symbol::{Real, real};
@@ -14,7 +14,7 @@ use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::sys::front::Route;
 
-/// Finds the thread's lane and goes on at `slow` if there is none with an open gate.
+/// Finds the thread's lane, and jumps to `slow` if there is none with an open gate.
 macro_rules! find_open_lane {
     ($lane:literal, $slow:literal) => {
         concat!(
@@ -60,7 +60,8 @@ macro_rules! enter_and_allocate {
     };
 }
 
-/// Goes on with the block in rdi: outside of the recorder, with what a stack starts from.
+/// Continues by the lane's route with the block in rdi, outside of the recorder. The registers that
+/// a stack starts from are passed.
 macro_rules! release_by_route {
     () => {
         concat!(
@@ -69,6 +70,54 @@ macro_rules! release_by_route {
             "mov rcx, rbp\n",
             "jmp qword ptr [rsi + {free}]\n",
         )
+    };
+}
+
+/// Calls the body; if it returns null, jumps to the real function.
+macro_rules! body_or_real {
+    () => {
+        concat!(
+            "mov rcx, rsp\n",
+            "mov r8, rbp\n",
+            "lea r9, [rip + {real}]\n",
+            "push rdi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rsi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "sub rsp, 8\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "call {body}\n",
+            "add rsp, 8\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "test rax, rax\n",
+            "je 2f\n",
+            "ret\n",
+            "2: jmp qword ptr [rip + {real}]\n",
+        )
+    };
+}
+
+/// An entry: its symbol, its instructions, and their operands; `real` is the function behind it,
+/// where that is looked up.
+macro_rules! entry {
+    ($symbol:ident { $($function:item)? } [$($line:expr),+ $(,)?] [$($operands:tt)*]) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol() {
+            $($function)?
+            naked_asm!(".cfi_startproc", $($line,)+ ".cfi_endproc", $($operands)*)
+        }
+    };
+    ($symbol:ident [$($lines:tt)+] [$($operands:tt)*]) => {
+        entry! { $symbol {
+            real! {
+                static REAL = stringify!($symbol), ();
+            }
+        } [$($lines)+] [real = sym REAL, $($operands)*] }
     };
 }
 
@@ -95,115 +144,58 @@ macro_rules! hooks {
         $(hooks!(@ $kind $symbol $($body),+);)*
     };
     (@ allocate $symbol:ident $body:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol() {
-            real! {
-                static REAL = stringify!($symbol), ();
-            }
-            naked_asm!(
-".cfi_startproc",
-                "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
-                ".cfi_endproc",
-real = sym REAL, body = sym $body)
-        }
+        entry! { $symbol [
+            "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+        ] [body = sym $body] }
     };
     (@ malloc $symbol:ident $body:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol() {
-            naked_asm!(
-".cfi_startproc",
-                enter_and_allocate!("2f"),
-                "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
-                "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {malloc}]", "jmp {body}",
-                ".cfi_endproc",
-malloc = sym REAL_MALLOC, body = sym $body, gate = const GATE, gate_sp = const GATE_SP,
-gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-allocated = const ALLOCATED)
-        }
+        entry! { $symbol [
+            enter_and_allocate!("2f"),
+            "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
+            "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+        ] [
+            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
+            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+            allocated = const ALLOCATED
+        ] }
     };
     (@ throwing $symbol:ident $body:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol() {
-            real! {
-                static REAL = stringify!($symbol), ();
-            }
-            naked_asm!(
-".cfi_startproc",
-                hooks!(@ body_or_real),
-                ".cfi_endproc",
-real = sym REAL, body = sym $body)
-        }
+        entry! { $symbol [body_or_real!()] [body = sym $body] }
     };
     (@ new $symbol:ident $body:path, $failed:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol() {
-            real! {
-                static REAL = stringify!($symbol), ();
-            }
-            naked_asm!(
-".cfi_startproc",
-                "test rdi, rdi", "je 4f",
-                "cmp byte ptr [rip + {real} + {runtime}], 0", "je 4f",
-                enter_and_allocate!("4f"),
-                "test rax, rax", "je 3f",
-                "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
-                "3:", "push rsi", ".cfi_adjust_cfa_offset 8",
-                "mov rdi, rdx", "call {failed}",
-                "pop rdi", ".cfi_adjust_cfa_offset -8",
-                "jmp qword ptr [rip + {real}]",
-                "4:", hooks!(@ body_or_real),
-                ".cfi_endproc",
-real = sym REAL, body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
-malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP, gate_bp = const GATE_BP,
-open = const Gate::OPEN, inside = const Gate::INSIDE, allocated = const ALLOCATED)
-        }
-    };
-    (@ body_or_real) => {
-        concat!(
-            "mov rcx, rsp\n", "mov r8, rbp\n", "lea r9, [rip + {real}]\n",
-            "push rdi\n", ".cfi_adjust_cfa_offset 8\n",
-            "push rsi\n", ".cfi_adjust_cfa_offset 8\n",
-            "sub rsp, 8\n", ".cfi_adjust_cfa_offset 8\n",
-            "call {body}\n",
-            "add rsp, 8\n", ".cfi_adjust_cfa_offset -8\n",
-            "pop rsi\n", ".cfi_adjust_cfa_offset -8\n",
-            "pop rdi\n", ".cfi_adjust_cfa_offset -8\n",
-            "test rax, rax\n", "je 2f\n", "ret\n",
-            "2: jmp qword ptr [rip + {real}]\n",
-        )
+        entry! { $symbol [
+            "test rdi, rdi", "je 4f",
+            "cmp byte ptr [rip + {real} + {runtime}], 0", "je 4f",
+            enter_and_allocate!("4f"),
+            "test rax, rax", "je 3f",
+            "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
+            "3:", "push rsi", ".cfi_adjust_cfa_offset 8",
+            "mov rdi, rdx", "call {failed}",
+            "pop rdi", ".cfi_adjust_cfa_offset -8",
+            "jmp qword ptr [rip + {real}]",
+            "4:", body_or_real!(),
+        ] [
+            body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
+            malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
+            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+            allocated = const ALLOCATED
+        ] }
     };
     (@ free $symbol:ident $body:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol() {
-            naked_asm!(
-".cfi_startproc",
-                release_by_route!(),
-                "2:", "mov rsi, rsp", "mov rdx, rbp", "jmp {body}",
-                ".cfi_endproc",
-body = sym $body, gate = const GATE, open = const Gate::OPEN, free = const FREE)
-        }
+        entry! { $symbol {} [
+            release_by_route!(),
+            "2:", "mov rsi, rsp", "mov rdx, rbp", "jmp {body}",
+        ] [body = sym $body, gate = const GATE, open = const Gate::OPEN, free = const FREE] }
     };
     (@ delete $symbol:ident $body:path) => {
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol() {
-            real! {
-                static REAL = stringify!($symbol), ();
-            }
-            naked_asm!(
-".cfi_startproc",
-                "cmp byte ptr [rip + {real} + {runtime}], 0", "je 2f",
-                release_by_route!(),
-                "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
-                ".cfi_endproc",
-real = sym REAL, body = sym $body, runtime = const Real::<()>::RUNTIME_AT, gate = const GATE,
-open = const Gate::OPEN, free = const FREE)
-        }
+        entry! { $symbol [
+            "cmp byte ptr [rip + {real} + {runtime}], 0", "je 2f",
+            release_by_route!(),
+            "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+        ] [
+            body = sym $body, runtime = const Real::<()>::RUNTIME_AT, gate = const GATE,
+            open = const Gate::OPEN, free = const FREE
+        ] }
     };
     (@ plain $symbol:ident $body:path) => {
         const _: *const () = $body as *const ();
