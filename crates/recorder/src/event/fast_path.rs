@@ -4,8 +4,8 @@
 //! Each function first checks these conditions and changes nothing if one does not hold; then
 //! [`crate::event::dispatch`] passes on the event. Because nothing is called, few registers are
 //! needed; that is half of what counting costs. Every counter is written by one instruction. What
-//! is the same for all events of a thread, its mode and whether it may come here, is asked once:
-//! entries go where the lane's [`crate::sys::front::Route`] says.
+//! is the same for all events of a thread, its mode and whether it may take the fast path, is
+//! decided once for each lane ([`crate::sys::front::Route`]).
 
 use crate::event::inside::Entry;
 use crate::event::lane::LaneState;
@@ -25,9 +25,9 @@ const STACKS: u32 = Mode::Stacks as u32;
 /// What became of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// It is not usual: nothing was done.
+    /// It is for the slow path: nothing was done.
     NotTaken,
-    /// It is usual but for its stack, of which this is known: nothing was done.
+    /// It is for the fast path but for its stack, of which this is known: nothing was done.
     WantsStack(Same),
     /// It was counted.
     Counted,
@@ -42,7 +42,7 @@ impl Done {
     }
 }
 
-/// Whether nobody observes the process.
+/// Whether the process has neither observers nor requests.
 #[inline(always)]
 pub fn is_unobserved(lane: &LaneState) -> bool {
     control_words::words(lane.header).get() == 0
@@ -58,8 +58,8 @@ fn observers(lane: &LaneState) -> (bool, bool) {
 /// Counts an allocation.
 #[inline(always)]
 pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
-    let (usual, monitored) = observers(lane);
-    if !usual {
+    let (is_common, monitored) = observers(lane);
+    if !is_common {
         return Done::NotTaken;
     }
     let is_counted = match lane.quick {
@@ -74,19 +74,26 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
-/// Counts an allocation in mode counters. False if it is not usual, and then nothing was done.
+/// The usable bytes of a new block, if they are at hand and nothing is due once it is counted.
+#[inline(always)]
+fn common_allocation<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
+    let usable = F::usable_at_hand(block)?;
+    lane.live.may_allocate(lane.allocated() + usable).then_some(usable)
+}
+
+/// Counts an allocation in mode counters. Returns false if it is for the slow path, and then does
+/// nothing.
 #[inline(always)]
 pub fn allocated_in_counters<F: Front>(
     lane: &mut LaneState,
     block: *mut u8,
     requested: u64,
 ) -> bool {
-    let Some(usable) = F::usable_at_hand(block) else {
+    let Some(usable) = common_allocation::<F>(lane, block) else {
         return false;
     };
     let record = lane.record;
-    let is_due = !lane.live.may_allocate(own_word(&record.usable_bytes) + usable);
-    if is_due || requested > own_word(&record.largest_bytes) {
+    if requested > own_word(&record.largest_bytes) {
         return false;
     }
     lane.last_block = block;
@@ -102,7 +109,7 @@ pub fn allocated_in_scopes<F: Front>(lane: &mut LaneState, block: *mut u8, reque
     allocated_at::<F>(lane, (id, site), block, requested)
 }
 
-/// The same in mode stacks, if the stack is the last one. Else what is to be known of it.
+/// The same in mode stacks, if the stack is the last one; else returns what was found of it.
 #[inline(always)]
 pub fn allocated_in_stacks<F: Front>(
     lane: &mut LaneState,
@@ -129,13 +136,10 @@ pub fn allocated_at<F: Front>(
     block: *mut u8,
     requested: u64,
 ) -> bool {
-    let Some(usable) = F::usable_at_hand(block) else {
+    let Some(usable) = common_allocation::<F>(lane, block) else {
         return false;
     };
     let record = lane.record;
-    if !lane.live.may_allocate(own_word(&record.usable_bytes) + usable) {
-        return false;
-    }
     let Some(word) = lane.leaves.word(block) else {
         return false;
     };
@@ -164,8 +168,8 @@ fn count(record: &Lane, requested: u64, usable: u64) {
 /// Counts a free.
 #[inline(always)]
 pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
-    let (usual, monitored) = observers(lane);
-    let is_counted = usual
+    let (is_common, monitored) = observers(lane);
+    let is_counted = is_common
         && match lane.quick {
             COUNTERS => freed_in_counters::<F>(lane, block),
             SCOPES | STACKS => freed_in_site::<F>(lane, block),
@@ -174,21 +178,21 @@ pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
-/// The usable bytes of a block whose free is usual as far as they and live are concerned.
+/// The usable bytes of a block that is freed, if they are at hand and nothing is due once the free
+/// is counted.
 #[inline(always)]
-fn usual_free<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
+fn common_free<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
     let usable = F::freed_at_hand(block)?;
-    let is_due = !lane.live.may_free(lane.live.freed().wrapping_add(usable));
-    (!is_due).then_some(usable)
+    lane.live.may_free(lane.live.freed().wrapping_add(usable)).then_some(usable)
 }
 
-/// Counts a free in mode counters. False if it is not usual, and then nothing was done.
+/// Counts a free in mode counters. Returns false if it is for the slow path, and then does nothing.
 ///
 /// Every change is one instruction and none depends on another, so a signal handler may come in
 /// between: the thread need not be inside the recorder.
 #[inline(always)]
 pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
-    let Some(usable) = usual_free::<F>(lane, block) else {
+    let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };
     class(&lane.record.freed_classes, usable).add(1);
@@ -204,7 +208,7 @@ pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool
 /// The same where there are sites.
 #[inline(always)]
 pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
-    let Some(usable) = usual_free::<F>(lane, block) else {
+    let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };
     let Some(word) = lane.leaves.word(block) else {

@@ -26,7 +26,7 @@ const SAME_TIME: u64 = 1 << 20;
 
 /// A lane's view of live bytes. What the lane's threads allocated minus freed, its *own* bytes, is
 /// the difference of two counters that only grow: `allocated`, which the lane's record has, and
-/// `freed`. So one comparison of an event's counter tells that nothing is due.
+/// `freed`. So one comparison of an event's counter shows that nothing is due.
 #[repr(C)]
 pub struct Live {
     /// Usable bytes that the lane's threads freed. Only they write it, each time by one

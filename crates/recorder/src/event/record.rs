@@ -43,8 +43,8 @@ pub fn record_chosen(inside: &mut Inside, block: *mut u8, requested: u64, usable
     }
 }
 
-/// The same for a usual allocation that needs its stack, with an allocator whose headers are
-/// trusted. `seen` is what [`stacks::same`] returned for the stack.
+/// The same for an allocation on the fast path that needs its stack, with an allocator whose
+/// headers are trusted. `seen` is what [`stacks::same`] returned for the stack.
 #[inline(never)]
 pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
     allocated_in_stack::<F>(inside, block, requested, seen);
@@ -64,8 +64,7 @@ pub fn allocated_in_stack<F: Front>(
         Same::Node(node) => NodeId::new(node),
         seen => stacks::changed(lane, at, seen),
     };
-    let site = sites::of_node(&mut lane.place, node);
-    let site = or_base(lane, site);
+    let site = site_of_node(lane, node);
     if !fast_path::allocated_at::<F>(lane, (site, site.record()), block, requested) {
         allocated_at(lane, site, block, requested, F::usable(block));
     }
@@ -101,6 +100,12 @@ fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u
 #[inline(always)]
 fn site_here(lane: &mut LaneState, entry: Entry) -> SiteId {
     let node = stacks::capture(lane, entry.registers());
+    site_of_node(lane, node)
+}
+
+/// The site of a node; the stackless one if that cannot be stored.
+#[inline(always)]
+fn site_of_node(lane: &mut LaneState, node: NodeId) -> SiteId {
     let site = sites::of_node(&mut lane.place, node);
     or_base(lane, site)
 }
@@ -150,8 +155,7 @@ fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<Si
     match gap(lane, requested) {
         Some(gap) => {
             let node = stacks::gap(lane, gap);
-            let site = sites::of_node(&mut lane.place, node);
-            Some(or_base(lane, site))
+            Some(site_of_node(lane, node))
         }
         None => Some(site_here(lane, entry)),
     }

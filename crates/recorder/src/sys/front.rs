@@ -49,14 +49,13 @@ pub struct Platform {
     pub sees_unmapping: bool,
     /// Releases what the front keeps for the calling thread, which exits.
     pub thread_exits: fn(),
-    /// Where the front's entries go on with events of a thread that may take the fast path of this
-    /// [`heaptide_format::Mode`]; with those of any other thread for 0.
+    /// Where the front's entries continue with events of a thread that may take the fast path of
+    /// this [`heaptide_format::Mode`]; with those of any other thread for 0.
     pub route: fn(mode: u32) -> Route,
 }
 
-/// Functions of a front that its entries jump to, chosen for each lane, so that an event is not
-/// asked again and again what is the same for all: what is recorded, and how. `lane` is the one of
-/// [`crate::sys::tls::Tls`].
+/// Functions of a front that its entries jump to. They are chosen once for each lane, because what
+/// is recorded is the same for all of its events. `lane` is the one of [`crate::sys::tls::Tls`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Route {
