@@ -98,7 +98,7 @@ class Counter:
     def __init__(self, heaptide, scratch):
         self.heaptide, self.scratch, self.done = heaptide, scratch, {}
         said = subprocess.run([heaptide, "library"], capture_output=True, text=True, check=True)
-        self.library = said.stdout.strip()
+        self.recorder = said.stdout.strip()
 
     def count_all(self, chosen):
         """Fills `done`, on all processors: counts do not depend on the load."""
@@ -118,7 +118,7 @@ class Counter:
     def run(self, work, length, loaded):
         variables = dict(work.environment)
         if loaded and work.mode:
-            variables.update(LD_PRELOAD=self.library, HEAPTIDE_MODE=work.mode,
+            variables.update(LD_PRELOAD=self.recorder, HEAPTIDE_MODE=work.mode,
                              HEAPTIDE_OUTPUT=self.recording(work, length))
         elif loaded:
             variables.update(LD_PRELOAD=build.path("libforward.so"))
@@ -151,7 +151,7 @@ def measure(heaptide, chosen):
     with tempfile.TemporaryDirectory(prefix="heaptide-counts-") as scratch:
         counter = Counter(os.path.abspath(heaptide), scratch)
         counter.count_all(chosen)
-        return [row for work in chosen for row in counter.rows(work)], counter.library
+        return [row for work in chosen for row in counter.rows(work)], counter.recorder
 
 
 def shown(value):

@@ -42,7 +42,7 @@ class Suite:
 
     def preload(self, mode):
         env = {"HEAPTIDE_OUTPUT": "{run}/x.heaptide", "HEAPTIDE_MODE": mode}
-        return Setup(f"heaptide {mode}", preload=self.tools.library, env=env)
+        return Setup(f"heaptide {mode}", preload=self.tools.recorder, env=env)
 
     def rivals(self):
         return [self.heaptrack] if self.heaptrack else []

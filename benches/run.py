@@ -43,7 +43,7 @@ class Tools:
     """Where things are."""
 
     heaptide: str
-    library: str
+    recorder: str
     bin: str = build.BIN
     rusage: str = build.path("rusage")
 

@@ -10,7 +10,7 @@ def start(suite):
     """What it costs to record a program that does nothing."""
     true = shutil.which("true")
     out = suite.runner.path("true.heaptide")
-    preload = dict(os.environ, BENCH_PRELOAD=suite.tools.library, HEAPTIDE_OUTPUT=out)
+    preload = dict(os.environ, BENCH_PRELOAD=suite.tools.recorder, HEAPTIDE_OUTPUT=out)
     run = [suite.tools.heaptide, "run", "--quiet", "-o", out, "--", true]
     times = {"bare": [], "preload": [], "run": []}
     for _ in range(10 if suite.quick else 60):
