@@ -57,7 +57,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a text is printable ASCII, as most are: looked at many bytes at once.
+/// Whether a text is printable ASCII, as most are: checked many bytes at once.
 fn is_plain(text: &str) -> bool {
     let is_plain = |plain, byte: &u8| plain & matches!(byte, b' '..=b'~');
     text.as_bytes().chunks(32).all(|bytes| bytes.iter().fold(true, is_plain))

@@ -5,7 +5,7 @@
 //! ago, though not as last time. They are remembered by stack pointer and caller, and proven by the
 //! same induction as kept frames ([`crate::stack`]): the state at the top is equal, and every word
 //! that the states below depend on is what it was, down to the state of a kept frame, from where
-//! the kept frames' words go on.
+//! the kept frames' words continue.
 
 use crate::kept::{AT_ONCE, Frame, Kept, NEEDS_BP, Registers, all_equal};
 

@@ -13,7 +13,7 @@ const BATCH: usize = 4096;
 const WAITING: usize = 8;
 
 /// The records of a trace in order, as a thread of its own reads them. The thread ends when it has
-/// read them all, or with the next batch once nobody takes them any more.
+/// read them all, or with the next batch once the receiver is dropped.
 ///
 /// Memory is bounded by the batches that wait, the one that is filled and the one that is taken.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Ahead {
         &self.now[self.at..]
     }
 
-    /// Goes on behind so many of [`Ahead::steps`].
+    /// Skips so many of [`Ahead::steps`].
     pub(super) fn pass(&mut self, steps: usize) {
         self.at = self.now.len().min(self.at + steps);
     }
@@ -88,14 +88,14 @@ impl Ahead {
     }
 }
 
-/// Sends the records of lanes, until nobody takes them.
+/// Sends the records of lanes until the receiver is dropped.
 fn read(mut lanes: Lanes, to: &SyncSender<Read>, again: &Receiver<Vec<Step>>) {
     loop {
         let mut steps = again.try_recv().unwrap_or_default();
         steps.reserve_exact(BATCH);
         lanes.gather(&mut steps);
         if steps.is_empty() {
-            let _ = to.send(Read::End(lanes.into_lost())); // nobody may be there to take it
+            let _ = to.send(Read::End(lanes.into_lost())); // the receiver may be dropped
             return;
         }
         if to.send(Read::Steps(steps)).is_err() {

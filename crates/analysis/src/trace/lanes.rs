@@ -25,7 +25,7 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// Takes in a record that says where the thread is.
+    /// Takes in a record that holds where the thread is.
     fn learn(&mut self, record: Record) {
         match record {
             Record::Scope(scope) => self.scope = scope,

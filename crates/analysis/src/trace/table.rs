@@ -206,7 +206,7 @@ impl<T: Addressed> Table<T> {
         numbers.filter(|&number| number != 0).map(|number| &self.things[number as usize - 1].0)
     }
 
-    /// Looks at the buckets and things of addresses that will be asked for soon, all at once: then
+    /// Looks at the buckets and things of addresses that will be looked up soon, all at once: then
     /// memory is waited for once, and not for each.
     #[inline]
     pub(super) fn expect(&self, addresses: impl Iterator<Item = u64> + Clone) {
