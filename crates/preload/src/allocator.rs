@@ -42,10 +42,19 @@ pub type Address = *mut u8;
 
 pub const NULL: Address = core::ptr::null_mut();
 
-/// The usable size of a live block.
+/// The usable size of a block that the program hands back. Where there are headers they are read,
+/// even before they are trusted: malloc_usable_size may crash on an address that is no block, which
+/// the allocator's own free reports.
 #[inline(always)]
 pub fn usable(block: Address) -> u64 {
-    trusted_header(block).unwrap_or_else(|| usable_by_call(block))
+    if has_headers() { usable_by_header(header(block)) } else { usable_by_call(block) }
+}
+
+/// Whether the allocator is glibc's, and no header was found wrong.
+#[inline(always)]
+fn has_headers() -> bool {
+    let state = HEADERS.load(Relaxed);
+    state == Headers::Trusted as u32 || state == Headers::Checking as u32
 }
 
 /// Whether glibc's block headers are.
@@ -93,7 +102,7 @@ pub fn is_aligned(address: Address) -> bool {
 /// Whether the allocator cannot have given a block at this address.
 #[inline(always)]
 pub fn is_no_block(address: Address) -> bool {
-    headers_are_trusted() && !is_aligned(address)
+    has_headers() && !is_aligned(address)
 }
 
 /// The usable size by a block's header, once headers are trusted.

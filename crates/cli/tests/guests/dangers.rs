@@ -66,6 +66,7 @@ dangers! {
     aborts "aborts.c"
     crashes "crashes.c"
     free_of_no_block "wrong_free.c"
+    free_of_no_block_at_first "wrong_free_early.c"
     stopped_and_traced "stopped.c"
     environment_written_over "titles.c"
     every_way_to_exec "executes.c"
