@@ -30,6 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod control;
 mod events;
+pub mod launchers;
 mod losses;
 mod records;
 pub mod settings;

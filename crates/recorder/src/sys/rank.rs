@@ -1,50 +1,12 @@
 //! The process's place in a parallel job, as launchers tell it in the environment.
 
 use crate::sys::text::{Text, number};
-use heaptide_format::settings::Setting;
+use heaptide_format::launchers::{
+    JOBS, LAUNCHERS, SLURM, SLURM_JOB, SLURM_NO_STEP, SLURM_NODE, SLURM_STEP,
+};
 
 /// The longest name of a job or host that is kept.
 const NAME_MAX: usize = 256;
-
-/// A launcher: the variables with the process's number and with how many there are.
-struct Launcher {
-    rank: &'static [u8],
-    of: &'static [u8],
-}
-
-/// In order of precedence: a launcher's own daemons may have been started by the next one, whose
-/// variables its processes inherit. The first is for launchers that are not here.
-const LAUNCHERS: [Launcher; 10] = [
-    Launcher {
-        rank: Setting::Rank.variable().as_bytes(),
-        of: Setting::Ranks.variable().as_bytes(),
-    },
-    Launcher { rank: b"OMPI_COMM_WORLD_RANK", of: b"OMPI_COMM_WORLD_SIZE" },
-    Launcher { rank: b"MV2_COMM_WORLD_RANK", of: b"MV2_COMM_WORLD_SIZE" },
-    Launcher { rank: b"PMI_RANK", of: b"PMI_SIZE" },
-    Launcher { rank: b"PMIX_RANK", of: b"" },
-    Launcher { rank: b"PALS_RANKID", of: b"" },
-    Launcher { rank: b"ALPS_APP_PE", of: b"" },
-    Launcher { rank: b"JSM_NAMESPACE_RANK", of: b"JSM_NAMESPACE_SIZE" },
-    Launcher { rank: b"FLUX_TASK_RANK", of: b"FLUX_JOB_SIZE" },
-    Launcher { rank: b"SLURM_PROCID", of: b"SLURM_STEP_NUM_TASKS" },
-];
-const SLURM: usize = LAUNCHERS.len() - 1;
-
-/// Variables with the job's name, in order of precedence. The last is of `mpirun` without a batch
-/// system, which gives each run a name.
-const JOBS: [&[u8]; 6] = [
-    Setting::Job.variable().as_bytes(),
-    b"FLUX_JOB_ID",
-    b"SLURM_JOB_ID",
-    b"PBS_JOBID",
-    b"LSB_JOBID",
-    b"PMIX_NAMESPACE",
-];
-const SLURM_JOB: usize = 2;
-
-/// Slurm numbers from here on what is no step of parallel tasks: batch scripts, shells.
-const SLURM_NO_STEP: u32 = 0xffff_fff0;
 
 /// What the environment says.
 pub struct Place {
@@ -69,20 +31,20 @@ impl Place {
         let count = || number(value).and_then(|n| u32::try_from(n).ok()).filter(|_| value != b"");
         for (launcher, told) in LAUNCHERS.iter().zip(&mut self.told) {
             match name {
-                name if name == launcher.rank => told.0 = count(),
-                name if name == launcher.of => told.1 = count(),
+                name if name == launcher.rank.as_bytes() => told.0 = count(),
+                name if name == launcher.of.as_bytes() => told.1 = count(),
                 _ => {}
             }
         }
         for (job, text) in JOBS.iter().zip(&mut self.jobs) {
-            if name == *job && text.is_empty() {
+            if name == job.as_bytes() && text.is_empty() {
                 text.push(value);
             }
         }
-        match name {
-            b"SLURM_STEP_ID" => self.step = count().filter(|&step| step < SLURM_NO_STEP),
-            b"SLURMD_NODENAME" if self.node.is_empty() => self.node.push(value),
-            _ => {}
+        if name == SLURM_STEP.as_bytes() {
+            self.step = count().filter(|&step| step < SLURM_NO_STEP);
+        } else if name == SLURM_NODE.as_bytes() && self.node.is_empty() {
+            self.node.push(value);
         }
     }
 
