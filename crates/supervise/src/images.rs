@@ -22,6 +22,7 @@ use nix::unistd::Pid;
 use zerocopy::FromBytes;
 
 use crate::exec;
+use crate::process;
 
 /// Processes that are watched at once: each takes a descriptor. The ends of others are not noted.
 const WATCHED_MAX: u64 = 256;
@@ -207,11 +208,9 @@ impl Process {
     }
 }
 
-/// When a process began, in clock ticks since boot: field 22 of `stat`, the name being the second.
+/// When a process began, in clock ticks since boot.
 fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    process::Process::read(pid).map(|process| process.start_ticks)
 }
 
 /// The clock of profiles.

@@ -13,6 +13,7 @@ pub mod exec;
 #[cfg(test)]
 mod fixtures;
 pub mod images;
+pub mod process;
 pub mod program;
 pub mod signals;
 pub mod start;

@@ -1,0 +1,87 @@
+//! What `/proc` shows of a process: its name, parent and start, and its first environment.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+
+/// Generations that [`ancestors`] returns at most: a loop of pids cannot be, a chain of thousands
+/// is no launcher's.
+const ANCESTORS_MAX: usize = 64;
+
+/// A process as its `stat` shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// Its name, of which the kernel keeps 15 bytes.
+    pub name: String,
+    /// Its parent's pid; 0 if that is in another pid namespace.
+    pub parent: u32,
+    /// When it began, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl Process {
+    /// Reads `/proc/PID/stat`; none if there is no such process.
+    ///
+    /// ```
+    /// use heaptide_supervise::process::Process;
+    /// let own = Process::read(std::process::id()).unwrap();
+    /// assert_eq!(own.parent, std::os::unix::process::parent_id());
+    /// ```
+    pub fn read(pid: u32) -> Option<Process> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ').skip(1);
+        Some(Process {
+            pid,
+            name: head.split_once('(')?.1.to_owned(),
+            parent: fields.next()?.parse().ok()?,
+            start_ticks: fields.nth(17)?.parse().ok()?, // field 22; the parent is the 4th
+        })
+    }
+
+    /// The environment that it was executed with, and may have overwritten since; none if it may
+    /// not be read.
+    pub fn environment(&self) -> Option<Vec<OsString>> {
+        let block = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        let entries = block.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
+        Some(entries.map(|entry| OsString::from_vec(entry.to_vec())).collect())
+    }
+}
+
+/// The parent of this process, its parent, and so on, as far as they are in this pid namespace.
+pub fn ancestors() -> impl Iterator<Item = Process> {
+    let parent = Process::read(std::os::unix::process::parent_id());
+    std::iter::successors(parent, |process| Process::read(process.parent)).take(ANCESTORS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_with_its_first_environment() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env("HERE", "a=b")
+            .spawn()
+            .expect("sleep");
+        let process = Process::read(child.id()).expect("the child");
+        assert_eq!((process.parent, process.pid), (std::process::id(), child.id()));
+        let environment = process.environment().expect("its environment");
+        assert!(environment.contains(&OsString::from("HERE=a=b")));
+        assert_eq!(process.name, "sleep");
+        let own = Process::read(std::process::id()).expect("this process");
+        assert!(process.start_ticks >= own.start_ticks && own.start_ticks > 0);
+        child.kill().and_then(|()| child.wait()).expect("its end");
+        assert_eq!(Process::read(child.id()), None);
+    }
+
+    #[test]
+    fn the_first_ancestor_is_the_parent() {
+        let parent = ancestors().next().expect("a parent");
+        assert_eq!(parent.pid, std::os::unix::process::parent_id());
+    }
+}
