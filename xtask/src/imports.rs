@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "entry",
         ],
     ),
-    ("crates/control", &["error", "control", "status", "targets", "snapshots", "mover"]),
+    ("crates/control", &["error", "lead", "control", "status", "targets", "snapshots", "mover"]),
     (
         "crates/cli",
         &[
@@ -58,8 +58,12 @@ const LAYERS: &[(&str, &[&str])] = &[
             "monitors",
             "options",
             "settings",
+            "launch",
+            "output_name",
             "place",
+            "joining",
             "guardian",
+            "finish",
             "run",
             "sql",
             "commands",

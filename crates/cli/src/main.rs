@@ -5,10 +5,14 @@
 #![cfg_attr(not(test), no_main)]
 
 mod commands;
+mod finish;
 mod guardian;
+mod joining;
+mod launch;
 mod library;
 mod monitors;
 mod options;
+mod output_name;
 mod place;
 mod private_dir;
 mod run;

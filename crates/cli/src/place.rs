@@ -16,7 +16,7 @@ use heaptide_analysis::files::draft::{exchange, rename_new};
 use heaptide_analysis::files::file_names::METADATA_FILE;
 use heaptide_analysis::is_file_of_recording;
 use heaptide_analysis::recording::metadata::Metadata;
-use heaptide_analysis::recording::running;
+use heaptide_analysis::recording::{members, running};
 use heaptide_command::error::Error;
 use heaptide_format::PROFILE_SUFFIX;
 use nix::fcntl::OFlag;
@@ -98,9 +98,13 @@ impl Place {
             Ok(locked)
         });
         match made {
-            Ok(Locked { directory }) => {
-                Ok(Draft { place: self, draft, directory: Some(directory), is_in_place: false })
-            }
+            Ok(Locked { directory }) => Ok(Draft {
+                place: self,
+                draft,
+                directory: Some(directory),
+                is_in_place: false,
+                is_shared: metadata.launch.is_some(),
+            }),
             Err(error) => {
                 let _ = remove(&draft); // the first error is the one to report
                 Err(error)
@@ -124,17 +128,14 @@ pub struct Draft {
     directory: Option<File>,
     /// It has the name of the recording, and what was there has its own.
     is_in_place: bool,
+    /// Others of the launch may write to it, too, once it is in place.
+    is_shared: bool,
 }
 
 impl Draft {
     /// Where it is now.
     pub fn path(&self) -> &Path {
         if self.is_in_place { &self.place.path } else { &self.draft }
-    }
-
-    /// The directory itself, wherever it is.
-    pub fn directory(&self) -> Option<&File> {
-        self.directory.as_ref()
     }
 
     /// Puts it in its place. What was there stays, under another name.
@@ -149,7 +150,16 @@ impl Draft {
             None => rename_new(&self.draft, path).map_err(refused)?,
         }
         self.is_in_place = true;
-        Ok(())
+        match self.directory.as_ref().filter(|_| self.is_shared).map(File::try_lock_shared) {
+            Some(Err(TryLockError::WouldBlock)) => Err(in_use(&self.place.path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether others have joined the recording: it is not this command's to remove.
+    fn has_others(&self) -> bool {
+        let shared = self.directory.as_ref().filter(|_| self.is_shared && self.is_in_place);
+        shared.is_some_and(|directory| !is_lockable(directory))
     }
 
     /// Keeps it there, and removes what was there before.
@@ -166,7 +176,9 @@ impl Drop for Draft {
         if self.directory.is_none() {
             return; // it is kept
         }
-        if self.is_in_place {
+        if self.has_others() {
+            let _ = members::remove(&self.place.path, 0); // as is that of a command that was killed
+        } else if self.is_in_place {
             let (draft, path) = (&self.draft, &self.place.path);
             let _ = match self.place.old {
                 Some(_) => put(draft, path),
@@ -177,7 +189,7 @@ impl Drop for Draft {
     }
 }
 
-/// A recording that this command writes to, and no other.
+/// A recording that this command writes to: no other does, but those of its launch.
 pub struct Recorded {
     path: PathBuf,
     directory: Option<File>,
@@ -195,6 +207,38 @@ pub enum Whereabouts {
 }
 
 impl Recorded {
+    /// Joins the recording at a path, absolute, to which others of the launch may write; none if
+    /// one command has it for itself, or it is being replaced.
+    ///
+    /// Errors: it cannot be opened.
+    pub fn join(path: &Path) -> Result<Option<Recorded>, Error> {
+        let directory = open_directory(path)?;
+        match directory.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Ok(None),
+            _ if !is_at(&directory, path) => Ok(None),
+            _ => Ok(Some(Recorded { path: path.to_owned(), directory: Some(directory) })),
+        }
+    }
+
+    /// Gives up a common recording; whether no other command writes to it then. This one has it for
+    /// itself if so, until it shares it again.
+    pub fn is_last(&self) -> bool {
+        self.directory.as_ref().is_none_or(is_lockable)
+    }
+
+    /// Lets others of the launch write to it again.
+    pub fn share(&self) {
+        // If another has it for itself now, it is theirs to replace: nothing is left to protect.
+        let _ = self.directory.as_ref().map(File::try_lock_shared);
+    }
+
+    /// Removes it if nothing was recorded in it.
+    pub fn remove_if_empty(&self) {
+        if !names(&self.path).any(|name| is_profile(&name)) {
+            let _ = remove(&self.path);
+        }
+    }
+
     /// Where it was put.
     pub fn path(&self) -> &Path {
         &self.path
@@ -219,9 +263,7 @@ impl Locked {
     ///
     /// Errors: another command has the lock, or has replaced the directory.
     fn new(path: &Path) -> Result<Locked, Error> {
-        let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
-        let directory = OpenOptions::new().read(true).custom_flags(flags).open(path);
-        let directory = directory.map_err(|e| Error::file(path, "open it", e))?;
+        let directory = open_directory(path)?;
         match directory.try_lock() {
             Err(TryLockError::WouldBlock) => Err(in_use(path)),
             _ if !is_at(&directory, path) => Err(in_use(path)),
@@ -234,6 +276,18 @@ impl Locked {
     }
 }
 
+fn open_directory(path: &Path) -> Result<File, Error> {
+    let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+    let directory = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    directory.map_err(|e| Error::file(path, "open it", e))
+}
+
+/// Gives up the shared lock of a directory and takes it alone; false if another has it.
+fn is_lockable(directory: &File) -> bool {
+    let _ = directory.unlock(); // a file system without locks has none to give up
+    !matches!(directory.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 /// Whether an open directory is the one at a path.
 fn is_at(directory: &File, path: &Path) -> bool {
     let identity = |m: fs::Metadata| (m.dev(), m.ino());
@@ -243,7 +297,7 @@ fn is_at(directory: &File, path: &Path) -> bool {
 
 /// An absolute path that ends with a name: without `.`, slashes at its end, and symbolic links in
 /// the place of the recording itself.
-fn resolve(path: &Path) -> Result<PathBuf, Error> {
+pub fn resolve(path: &Path) -> Result<PathBuf, Error> {
     let refuse = |e| Error::file(path, "create a recording there", e);
     let whole: PathBuf = std::path::absolute(path).map_err(refuse)?.components().collect();
     let is_link = whole.symlink_metadata().is_ok_and(|m| m.is_symlink());
@@ -251,6 +305,11 @@ fn resolve(path: &Path) -> Result<PathBuf, Error> {
         return fs::canonicalize(&whole).map_err(refuse);
     }
     Ok(whole)
+}
+
+/// Whether a command makes a recording for this path, absolute.
+pub fn is_being_made(path: &Path) -> bool {
+    Beside::new(path).draft.symlink_metadata().is_ok()
 }
 
 impl Beside {
@@ -282,7 +341,10 @@ pub fn clear_up(path: &Path) -> bool {
     let Ok(_lock) = Locked::new(&draft) else { return false };
     let has_profile = |path: &Path| names(path).any(|name| is_profile(&name));
     if check(path).is_ok() && !has_profile(path) && has_profile(&draft) {
-        let _ = put(&draft, path);
+        // Others of its launch may still write to the new one.
+        if let Ok(_lock) = Locked::new(path) {
+            let _ = put(&draft, path);
+        }
     }
     remove(&draft).is_ok()
 }

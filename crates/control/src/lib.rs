@@ -5,6 +5,7 @@
 
 mod control;
 mod error;
+mod lead;
 mod mover;
 mod snapshots;
 pub mod status;
@@ -12,5 +13,6 @@ pub mod targets;
 
 pub use control::{Answer, Control, Threshold, Wait};
 pub use error::Error;
+pub use lead::Lead;
 pub use mover::Mover;
 pub use snapshots::Snapshots;

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +19,7 @@ use heaptide_analysis::trace::live::{Events, Opened};
 use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
 
 use crate::error::Error;
+use crate::lead::Lead;
 
 /// Events that do not compress take this part of their bytes more once they are moved, for their
 /// extent's head and the compressor's: some 100 bytes for 16 KiB at least.
@@ -45,13 +47,19 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Starts a thread that moves the events of all processes of a recording.
+    /// Starts a thread that moves the events of all processes of a recording, while this command has
+    /// the lead.
     ///
     /// Errors: there can be no thread.
-    pub fn start(recording: &Path) -> Result<Mover, Error> {
+    pub fn start(recording: &Path, lead: Arc<Lead>) -> Result<Mover, Error> {
         let mut moving = Moving::new(recording);
         let (stop, stopped) = channel();
         let thread = Builder::new().spawn(move || {
+            while !lead.is_ours() {
+                if stopped.recv_timeout(LATEST) != Err(RecvTimeoutError::Timeout) {
+                    return Ok(());
+                }
+            }
             moving.until(&stopped);
             moving.end()
         });

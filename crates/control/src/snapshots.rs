@@ -1,6 +1,7 @@
 //! `heaptide run --snapshot-every`: copies the live profiles of a recording at an interval.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use heaptide_analysis::recording::running;
 
 use crate::control::{Control, Wait};
 use crate::error::Error;
+use crate::lead::Lead;
 
 /// Programs are looked after first so soon, and last so seldom: an idle one may never answer.
 const SETTLE_FIRST: Duration = Duration::from_millis(5);
@@ -23,18 +25,20 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Starts a thread that takes a snapshot of every process of the recording at each interval.
+    /// Starts a thread that takes a snapshot of every process of the recording at each interval, if
+    /// this command has the lead then.
     /// The first snapshot that cannot be taken is reported.
     ///
     /// Errors: there can be no thread.
     pub fn start(
         recording: &Path,
         every: Duration,
+        lead: Arc<Lead>,
         report: impl Fn(Error) + Send + 'static,
     ) -> Result<Snapshots, Error> {
         let recording = recording.to_owned();
         let (stop, stopped) = channel();
-        let thread = Builder::new().spawn(move || take(recording, every, &stopped, report));
+        let thread = Builder::new().spawn(move || take(&recording, every, &lead, &stopped, report));
         let which = "the thread that takes snapshots";
         let thread = thread.map_err(|source| Error::NoThread { which, source })?;
         Ok(Snapshots { stop: Some(stop), thread: Some(thread) })
@@ -51,13 +55,20 @@ impl Drop for Snapshots {
 }
 
 /// Intervals count from the start: one whose time is past by the end of a copy is left out.
-fn take(recording: PathBuf, every: Duration, stopped: &Receiver<()>, report: impl Fn(Error)) {
+fn take(
+    recording: &Path,
+    every: Duration,
+    lead: &Lead,
+    stopped: &Receiver<()>,
+    report: impl Fn(Error),
+) {
     let mut next = Instant::now() + every;
     let mut is_reported = false;
     let mut asked = Vec::new();
     while settle(&mut asked, next, stopped) {
         // Without a profile yet, or with none left, there is nothing to copy.
-        for running in running::of_recording(&recording).unwrap_or_default() {
+        let all = lead.is_ours().then(|| running::of_recording(recording).unwrap_or_default());
+        for running in all.into_iter().flatten() {
             let taken = Control::open(&running).and_then(|control| {
                 control.snapshot("", Wait::No)?;
                 Ok(control)

@@ -13,6 +13,9 @@ pub const METADATA_FILE: &str = "recording.json";
 /// The file with the names of a recording's addresses.
 pub const SYMBOLS_FILE: &str = "symbols.json";
 
+/// What is behind the number of a member's file: what a command of a launch knows.
+pub(crate) const MEMBER_SUFFIX: &str = ".member";
+
 /// Whose a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Image {
@@ -72,7 +75,7 @@ pub(crate) fn snapshot(file: &Path) -> Option<(Image, u32)> {
 /// ```
 pub fn is_file_of_recording(name: &str) -> bool {
     let name = name.strip_suffix(DRAFT_SUFFIX).map_or(name, without_number);
-    if [METADATA_FILE, SYMBOLS_FILE].contains(&name) {
+    if [METADATA_FILE, SYMBOLS_FILE].contains(&name) || is_member(name) {
         return true;
     }
     let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
@@ -95,6 +98,12 @@ pub(crate) const DRAFT_SUFFIX: &str = ".new";
 fn without_number(name: &str) -> &str {
     let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u32>().is_ok());
     numbered.map_or(name, |(name, _)| name)
+}
+
+/// Whether a file is a member's.
+pub(crate) fn is_member(name: &str) -> bool {
+    let number = name.strip_suffix(MEMBER_SUFFIX);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `PID-IMAGE`.
@@ -121,6 +130,8 @@ mod tests {
             "recording.json.7.new",
             "symbols.json",
             "symbols.json.7.new",
+            "0.member",
+            "12.member.7.new",
             "r1-12-0.profile",
             "r2-12-3.4.snapshot",
             "r1-odd.profile",
@@ -134,6 +145,8 @@ mod tests {
             "+1-0.profile",
             "12-0.profile.bak",
             "12-3.snapshot",
+            ".member",
+            "a.member",
             "a.jpg",
             "new",
             ".new",

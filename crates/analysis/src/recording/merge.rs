@@ -166,6 +166,7 @@ impl Input {
                 root_pid: metadata.map_or(0, |m| m.root_pid),
                 status: metadata.and_then(|m| m.status),
                 ends: metadata.map_or_else(Vec::new, |m| m.ends.clone()),
+                members: metadata.map_or_else(Vec::new, |m| m.members.clone()),
                 ..MergedRun::default()
             }],
         }

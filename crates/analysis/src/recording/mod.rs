@@ -6,6 +6,7 @@ pub(crate) mod ending;
 pub(crate) mod identity;
 pub mod join;
 pub mod join_timeline;
+pub mod members;
 pub mod merge;
 pub mod metadata;
 mod open;

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
+use heaptide_format::FileHeader;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::directory::profiles_in;
 use super::ending::{self, Outside, now_ns, seen_ns};
 use super::identity::{self, Begun, Place};
-use super::metadata::{ImageEnd, MergedRun, Metadata, Status, StatusKind};
+use super::metadata::{ImageEnd, Member, MergedRun, Metadata, Status, StatusKind};
 use super::running::{anyone_maps_file, maps_file};
 use super::snapshot;
 use crate::error::Error;
@@ -151,13 +152,15 @@ impl Parts {
     fn outside(&self, file: &Path, profile: &Profile) -> Outside {
         let name = file_names::image_name(file);
         let (_, image) = file_names::split(&name);
-        let ends: &[ImageEnd] = match self.merged(file) {
-            Some(run) => &run.ends,
-            None => self.metadata.as_ref().map_or(&[], |metadata| &metadata.ends),
+        let (ends, members): (&[ImageEnd], &[Member]) = match (self.merged(file), &self.metadata) {
+            (Some(run), _) => (&run.ends, &run.members),
+            (None, Some(metadata)) => (&metadata.ends, &metadata.members),
+            (None, None) => (&[], &[]),
         };
+        let mut ends = ends.iter().chain(members.iter().flat_map(|member| &member.ends));
         let sealed_ns = self.metadata.as_ref().map_or(0, |metadata| metadata.sealed_realtime_ns);
         Outside {
-            ended_ns: ends.iter().find(|end| end.image == image).map(|end| end.monotonic_ns),
+            ended_ns: ends.find(|end| end.image == image).map(|end| end.monotonic_ns),
             latest_ns: if sealed_ns == 0 { now_ns() } else { sealed_ns },
             next: self.place(file, profile).and_then(|place| place.next),
         }
@@ -182,12 +185,21 @@ impl Parts {
         run.running.iter().any(|ran| ran == image).then_some(run.copied_realtime_ns)
     }
 
-    /// The process that was started in a file's run, and how it ended.
-    fn root(&self, file: &Path) -> Option<(u32, Option<Status>)> {
-        match self.merged(file) {
-            Some(run) => Some((run.root_pid, run.status)),
-            None => self.metadata.as_ref().map(|m| (m.root_pid, m.status)),
+    /// How the process of an image ended, if it was started in the run of its file; none of other
+    /// processes.
+    fn started(&self, file: &Path, header: &FileHeader) -> Option<Option<Status>> {
+        let members = match self.merged(file) {
+            Some(run) => &run.members,
+            None => &self.metadata.as_ref()?.members,
+        };
+        if let Some(member) = member_of(members, header) {
+            return Some(member.status);
         }
+        let (root_pid, status) = match self.merged(file) {
+            Some(run) => (run.root_pid, run.status),
+            None => self.metadata.as_ref().map(|m| (m.root_pid, m.status))?,
+        };
+        (members.is_empty() && root_pid == header.pid).then_some(status)
     }
 
     fn end(&self, file: &Path, profile: &Profile) -> End {
@@ -200,8 +212,8 @@ impl Parts {
             return End::Exec;
         }
         let is_first = place.is_none_or(|place| place.is_first_of_pid);
-        let root = self.root(file).filter(|root| root.0 == header.pid && is_first);
-        match (root.and_then(|root| root.1), ending::noted(header)) {
+        let status = self.started(file, header).filter(|_| is_first).flatten();
+        match (status, ending::noted(header)) {
             (Some(Status { kind: StatusKind::Exited, code }), _) => End::Exited(code),
             (Some(Status { kind: StatusKind::Signaled, code }), _) => End::Signaled(code),
             (None, Some(end)) => end,
@@ -235,8 +247,7 @@ impl Parts {
     /// enough: handlers run after `exit`, and an exec may fail.
     pub(super) fn is_over(&self, file: &Path, profile: &Profile) -> bool {
         let header = &profile.header;
-        let awaited = self.root(file).filter(|root| root.1.is_some());
-        if awaited.is_some_and(|root| root.0 == header.pid) {
+        if self.started(file, header).flatten().is_some() {
             return true;
         }
         match self.end(file, profile) {
@@ -246,6 +257,13 @@ impl Parts {
             _ => !maps_file(header.pid, file),
         }
     }
+}
+
+/// The member that started the process of an image: the last one that began before it and whose
+/// program had its pid.
+fn member_of<'a>(members: &'a [Member], header: &FileHeader) -> Option<&'a Member> {
+    let began = |member: &&Member| member.started_realtime_ns <= header.start_realtime_ns;
+    members.iter().filter(|member| member.root_pid == header.pid).rfind(began)
 }
 
 /// Reads what can be read, in order of start; an error if that is nothing.

@@ -28,7 +28,9 @@ pub enum Mode {
 #[command(after_help = RUN_EXAMPLE)]
 #[command(override_usage = "heaptide run [OPTIONS] [--] PROGRAM [ARG]...")]
 pub struct RunOptions {
-    /// Recording to write, a directory [default: heaptide-PROGRAM-PID.heaptide]
+    /// Recording to write, a directory; %p is replaced by the pid, %h by the host, %r by the rank,
+    /// %n by the program's name, %q{VAR} by a variable, %% by % [default:
+    /// heaptide-PROGRAM-PID.heaptide]
     #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: Option<PathBuf>,
     /// How much to record [default: $HEAPTIDE_MODE, or stacks]

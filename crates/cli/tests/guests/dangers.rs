@@ -103,7 +103,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 23] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -115,6 +115,7 @@ const ELSEWHERE: [&str; 22] = [
     "gives_up_rights.c",
     "hungry.c",
     "late_plugin.c",
+    "launch_member.c",
     "looping.c",
     "moves_away.c",
     "outlives.c",

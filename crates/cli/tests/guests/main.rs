@@ -32,6 +32,7 @@ mod interface;
 mod kill;
 mod known_totals;
 mod languages;
+mod launches;
 mod library;
 mod limits;
 mod manners;

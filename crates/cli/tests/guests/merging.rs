@@ -93,7 +93,7 @@ impl Guest {
 }
 
 /// The tests may run in a job themselves.
-fn without_launchers(command: &mut Command) {
+pub fn without_launchers(command: &mut Command) {
     for (name, _) in std::env::vars() {
         let of =
             ["OMPI_", "PMI", "MV2_", "SLURM", "FLUX_", "PALS_", "ALPS_", "JSM_", "PBS_", "LSB_"];

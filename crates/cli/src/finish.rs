@@ -1,0 +1,220 @@
+//! The end of `heaptide run`: notes in the recording how the program ended, and seals it. The
+//! program has run: whatever fails here is a line and no reason for another status.
+
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::model::Recording;
+use heaptide_analysis::recording::members;
+use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::progress::Progress;
+use heaptide_control::Lead;
+use heaptide_format::PROFILE_SUFFIX;
+use heaptide_supervise::exec;
+use heaptide_supervise::images::ImageEnd;
+use heaptide_supervise::program::Obstacle;
+use heaptide_supervise::supervisor::Ended;
+
+use crate::place::{Recorded, Whereabouts};
+
+/// What a command stores in a recording.
+pub struct Own {
+    /// In `recording.json`, which the first command of a launch writes.
+    pub metadata: Metadata,
+    /// In a file of its own.
+    pub member: Member,
+    /// The number of that file; none outside of a launch.
+    pub number: Option<u32>,
+}
+
+/// How the program ended, and what was not recorded of it.
+pub struct End<'a> {
+    /// What the command saw.
+    pub ended: &'a Ended,
+    /// Why the recorder could not be preloaded, if so.
+    pub obstacle: Option<&'a Obstacle>,
+}
+
+/// Notes the end, and seals the recording if no other command of the launch writes to it.
+pub fn finish(recorded: &Recorded, own: Own, end: &End, quiet: bool) {
+    let Some(recording) = find_again(recorded) else { return };
+    let result = match own.number {
+        None => note_end(&recording, own.metadata, end).map(|()| seal_apart(&recording, quiet)),
+        Some(number) => leave(recorded, &recording, (number, own.member), end, quiet),
+    };
+    if let Err(error) = result {
+        message(error);
+    }
+}
+
+/// Takes back the seat of a program that was not started.
+pub fn withdraw(recorded: &Recorded, number: Option<u32>) {
+    // One that stays is a member of unknown end, as that of a command that was killed.
+    let _ = number.map(|number| members::remove(recorded.path(), number));
+    if recorded.is_last() {
+        recorded.remove_if_empty();
+    }
+}
+
+/// Where the recording is now; none if it is gone.
+fn find_again(recorded: &Recorded) -> Option<PathBuf> {
+    let shown = recorded.path().display();
+    match recorded.whereabouts() {
+        Whereabouts::InPlace => Some(recorded.path().to_owned()),
+        Whereabouts::Moved(path) => {
+            message(format_args!("{shown}: moved to {} while the program ran", path.display()));
+            Some(path)
+        }
+        Whereabouts::Removed => {
+            message(format_args!("{shown}: removed while the program ran; nothing was recorded"));
+            None
+        }
+    }
+}
+
+/// Notes the end of a member, and seals the recording as long as it is the last one.
+///
+/// Errors: the end cannot be noted, or nothing was recorded.
+fn leave(
+    recorded: &Recorded,
+    recording: &Path,
+    (mut number, mut member): (u32, Member),
+    end: &End,
+    quiet: bool,
+) -> Result<(), Error> {
+    let profiles = profiles(recording)?;
+    member.unrecorded = unrecorded(&profiles, member.root_pid, end);
+    member.status = Some(status(end));
+    member.ends = ends(end);
+    members::replace(recording, number, &member)?;
+    warn(recording, profiles.is_empty(), &member.unrecorded);
+    while recorded.is_last() && members::join(recording)? {
+        // The file of a member again: while the recording is sealed, no other has the lead, and
+        // those that come and end meanwhile leave the sealing to this command.
+        number = members::add(recording, &member)?;
+        let lead = Lead::among(recording);
+        let _ = lead.is_ours(); // where there are no locks, there is no lead
+        recorded.share();
+        if !self::profiles(recording)?.is_empty() {
+            seal_apart(recording, quiet);
+        }
+        let _ = members::remove(recording, number); // one that stays is joined once more
+    }
+    Ok(())
+}
+
+/// Notes how the program ended, and what of it was not recorded.
+///
+/// Errors: nothing was recorded, and why; or that cannot be noted.
+fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<(), Error> {
+    let profiles = profiles(recording)?;
+    metadata.unrecorded = unrecorded(&profiles, metadata.root_pid, end);
+    metadata.status = Some(status(end));
+    metadata.ends = ends(end);
+    metadata.write(recording)?;
+    if profiles.is_empty() {
+        return Err(nothing_recorded(recording, &metadata.unrecorded));
+    }
+    warn(recording, false, &metadata.unrecorded);
+    Ok(())
+}
+
+fn nothing_recorded(recording: &Path, why: &str) -> Error {
+    Error::new(format!("{}: nothing was recorded: {why}", recording.display()))
+}
+
+fn warn(recording: &Path, is_empty: bool, unrecorded: &str) {
+    if is_empty {
+        message(nothing_recorded(recording, unrecorded));
+    } else if !unrecorded.is_empty() {
+        let shown = recording.display();
+        message(format_args!("{shown}: only child processes were recorded: {unrecorded}"));
+    }
+}
+
+/// Why the program itself has no profile; empty if it has one.
+fn unrecorded(profiles: &[String], root_pid: u32, end: &End) -> String {
+    let of_program = format!("{root_pid}-");
+    match end.obstacle {
+        _ if profiles.iter().any(|name| name.starts_with(&of_program)) => String::new(),
+        Some(obstacle) => obstacle.to_string(),
+        None => "the recorder was not loaded, or could not write to the recording".to_owned(),
+    }
+}
+
+fn status(end: &End) -> Status {
+    use std::os::unix::process::ExitStatusExt;
+    let status = end.ended.status;
+    match status.signal() {
+        Some(signal) => Status { kind: StatusKind::Signaled, code: signal },
+        None => Status { kind: StatusKind::Exited, code: status.code().unwrap_or(0) },
+    }
+}
+
+fn ends(end: &End) -> Vec<metadata::ImageEnd> {
+    let stored = |end: &ImageEnd| metadata::ImageEnd {
+        image: end.image.clone(),
+        monotonic_ns: end.monotonic_ns,
+    };
+    end.ended.ends.iter().map(stored).collect()
+}
+
+/// Seals in a process of its own: if that dies, of a lack of memory or a mistake of ours, this one
+/// still has the status of the program to return.
+fn seal_apart(recording: &Path, quiet: bool) {
+    use std::os::unix::process::ExitStatusExt;
+    let sealer = exec::fork(|| {
+        exec::die_with_parent();
+        exec::lift_limits();
+        u8::from(seal(recording, quiet).map_err(message).is_err())
+    });
+    let shown = recording.display();
+    let killed = match sealer.map(exec::wait_for) {
+        Ok(status) => {
+            status.and_then(|status| status.signal()).map(|signal| format!("signal {signal}"))
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(why) = killed {
+        message(format_args!(
+            "{shown}: sealing failed ({why}); symbols can be looked up on this machine only"
+        ));
+    }
+}
+
+/// The path as a person here would type it.
+fn from_here(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
+    below.filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| path.to_owned())
+}
+
+/// Seals the recording and prints the summary.
+fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
+    let progress = (!quiet).then(|| Progress::start("looking up symbols"));
+    heaptide_analysis::seal(recording, &mut |done, total| {
+        if let Some(progress) = &progress {
+            progress.at("looking up symbols", done, total);
+        }
+    })?;
+    drop(progress);
+    if quiet {
+        return Ok(());
+    }
+    let progress = Progress::start(format!("reading {}", recording.display()));
+    let read = Recording::open(recording);
+    drop(progress);
+    let summary = heaptide_render::text::summary::summary(&read?, &from_here(recording));
+    for line in summary.lines() {
+        message(line.trim_start_matches("heaptide: "));
+    }
+    Ok(())
+}
+
+/// The names of the profiles in a recording.
+fn profiles(recording: &Path) -> Result<Vec<String>, Error> {
+    let entries = std::fs::read_dir(recording).map_err(|e| Error::file(recording, "read it", e))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.ends_with(PROFILE_SUFFIX)).collect())
+}
