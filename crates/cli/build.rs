@@ -10,7 +10,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     list_sdk(&root, &out);
-    for part in ["preload", "recorder", "unwind", "trace", "format"] {
+    for part in ["preload", "relocate", "recorder", "unwind", "trace", "format"] {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
     println!("cargo:rerun-if-changed={}", root.join("Cargo.toml").display());

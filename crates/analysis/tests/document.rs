@@ -206,6 +206,8 @@ fn numbers() {
         ("COMMAND_OFF", format::COMMAND_OFF.to_string()),
         ("COMMAND_REQUEST", format::COMMAND_REQUEST.to_string()),
         ("IMAGE_OWN_MALLOC", format::IMAGE_OWN_MALLOC.to_string()),
+        ("IMAGE_INTERCEPTED", format::IMAGE_INTERCEPTED.to_string()),
+        ("IMAGE_REASON_SHIFT", format::IMAGE_REASON_SHIFT.to_string()),
         ("PEAK_BATCH", format::PEAK_BATCH.to_string()),
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),
         ("TRACE_ON", format::TRACE_ON.to_string()),

@@ -19,7 +19,7 @@ impl Front for Embedded {
         is_wanted: || is(Choice::Record),
         find_allocator: || Ok(()),
         create_tables,
-        is_bypassed: || false,
+        image_flags: || 0,
         // Its allocator is none that valgrind replaces.
         is_under_valgrind: || false,
         sees_unmapping: false,

@@ -121,6 +121,10 @@ settings! {
     /// The monitor libraries and their options.
     Monitors = "MONITORS", ["--monitor"], "monitor libraries",
         "their file names and options, `NAME[:OPTIONS]`, separated by `;` (`--monitor`)", "none";
+    /// Whether allocators are intercepted that preloading does not reach.
+    Intercept = "INTERCEPT", ["--no-intercept"], "the library",
+        "`off`: do not change the code of an allocator that the executable or a library brings (`--no-intercept`); its allocations are then not recorded",
+        "on";
     /// Whether unwound stacks are reused.
     Reuse = "REUSE", ["--no-reuse"], "the library",
         "`off`: unwind each stack from top to end; for tests, slower, the same result", "on";

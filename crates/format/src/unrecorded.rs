@@ -8,6 +8,43 @@ pub const UNRECORDED_CHILDREN: usize = 8;
 /// does not hand on do not reach the recorder.
 pub const IMAGE_OWN_MALLOC: u32 = 1;
 
+/// [`crate::FileHeader::image_flags`]: the executable exports a `malloc` of its own, which is
+/// intercepted: its calls are recorded.
+pub const IMAGE_INTERCEPTED: u32 = 2;
+
+/// [`crate::FileHeader::image_flags`]: from this bit on, four bits hold why the executable's
+/// `malloc` is not intercepted, a [`NotIntercepted`]; 0 without [`IMAGE_OWN_MALLOC`], or from an
+/// older recorder.
+pub const IMAGE_REASON_SHIFT: u32 = 4;
+
+/// Why the allocator of an executable is not intercepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum NotIntercepted {
+    /// Interception is turned off.
+    TurnedOff = 1,
+    /// The allocator does not report the size of its blocks: it has no `malloc_usable_size`.
+    NoUsableSize = 2,
+    /// The kernel does not allow code to be changed, or there is no room near it.
+    Refused = 3,
+    /// The beginning of a function cannot be moved.
+    Unmovable = 4,
+}
+
+impl NotIntercepted {
+    /// The reason with this number.
+    pub fn from_number(number: u32) -> Option<NotIntercepted> {
+        use NotIntercepted::{NoUsableSize, Refused, TurnedOff, Unmovable};
+        let all = [TurnedOff, NoUsableSize, Refused, Unmovable];
+        all.into_iter().find(|&reason| reason as u32 == number)
+    }
+
+    /// The reason in [`crate::FileHeader::image_flags`].
+    pub fn from_flags(flags: u32) -> Option<NotIntercepted> {
+        NotIntercepted::from_number(flags >> IMAGE_REASON_SHIFT & 15)
+    }
+}
+
 /// The owner of the ELF note of programs that have the recorder in them, with the zero byte that
 /// ends it.
 pub const EMBEDDED_NOTE: &[u8; 18] = b"Heaptide-embedded\0";

@@ -1,5 +1,6 @@
 //! The allocator of the process: where it is, and the usable sizes of its blocks.
 
+use crate::intercept;
 use crate::next_symbol::{self, call_real, real};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,11 +15,12 @@ real! {
     static NALLOCX = "nallocx", extern "C" fn(usize, i32) -> usize;
 }
 
-/// Finds the allocator.
+/// Finds the allocator, and intercepts it where its functions come before ours.
 ///
 /// Errors: there is none, or it does not tell how large its blocks are (an allocator in front of
 /// libc's that lacks malloc_usable_size must not be asked by libc's).
 pub fn find() -> Result<(), Unrecorded> {
+    intercept::prepare();
     let found = (next_symbol::find(b"malloc\0"), next_symbol::find(b"malloc_usable_size\0"));
     let (Some(malloc), Some(usable)) = found else {
         return Err(Unrecorded::NoUsableSize);

@@ -1,6 +1,6 @@
 //! What the library provides to the recorder.
 
-use crate::{Preload, allocator, exec, next_symbol, route};
+use crate::{Preload, allocator, exec, intercept, next_symbol, route};
 use heaptide_recorder::sys::front::{Front, Platform};
 
 impl Front for Preload {
@@ -10,7 +10,7 @@ impl Front for Preload {
         is_wanted: || true,
         find_allocator: allocator::find,
         create_tables: |_| Some(()),
-        is_bypassed: || next_symbol::is_bypassed(b"malloc\0"),
+        image_flags: intercept::image_flags,
         is_under_valgrind: allocator::is_under_valgrind,
         sees_unmapping: true,
         thread_exits: exec::give_back,

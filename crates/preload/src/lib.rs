@@ -16,12 +16,14 @@ mod exec_target;
 mod exports;
 mod front;
 mod hooks;
+mod intercept;
 mod jemalloc;
 mod limits;
 mod malloc;
 mod mlock;
 mod next_symbol;
 mod operators;
+mod own_allocator;
 mod route;
 
 use heaptide_recorder::event::{exit, start};

@@ -1,6 +1,7 @@
 //! The functions behind the hooks: the next definition of a symbol after this library, in load
-//! order.
+//! order, or that of an allocator that is intercepted in place.
 
+use crate::own_allocator;
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 use core::mem::offset_of;
@@ -13,24 +14,36 @@ global_asm!(".hidden _DYNAMIC");
 /// malloc and free.
 #[derive(Clone, Copy)]
 pub struct Found {
+    /// By which it is called.
     pub address: usize,
+    /// Where its code is.
+    pub body: usize,
     pub runtime: bool,
     pub object: *const LinkMap,
     /// Bytes of its code, 0 if the symbol does not say.
     pub size: usize,
 }
 
-/// Looks `name` (ended by a zero byte) up behind this library.
+/// Looks up what the hook of `name` (ended by a zero byte) stands for.
 pub fn find(name: &[u8]) -> Option<Found> {
+    let own = own_allocator::find(name).map(|(place, object)| Found {
+        address: place.call,
+        body: place.address,
+        runtime: false,
+        object,
+        size: place.size,
+    });
+    own.or_else(|| find_behind(name))
+}
+
+/// Looks `name` (ended by a zero byte) up behind this library.
+pub fn find_behind(name: &[u8]) -> Option<Found> {
     let me = own_dynamic();
-    let mut behind = false;
-    for map in objects() {
-        if behind && let Some((address, size)) = look_up(map, name) {
-            return Some(Found { address, runtime: is_runtime(map), object: map, size });
-        }
-        behind |= map.has_dynamic(me);
-    }
-    None
+    let behind = objects().skip_while(|map| !map.has_dynamic(me)).skip(1);
+    behind.into_iter().find_map(|map| {
+        let (address, size) = look_up(map, name)?;
+        Some(Found { address, body: address, runtime: is_runtime(map), object: map, size })
+    })
 }
 
 /// The address of the definition of `name` that the loader takes for all objects, this library's
@@ -39,12 +52,17 @@ pub fn find_first(name: &[u8]) -> Option<usize> {
     objects().find_map(|map| look_up(map, name)).map(|(address, _)| address)
 }
 
-/// Whether the first definition of `name` that the loader finds is another object's than this
-/// library: its calls do not come here.
-pub fn is_bypassed(name: &[u8]) -> bool {
+/// The object whose definition of `name` the loader finds before ours: calls go there.
+pub fn object_before(name: &[u8]) -> Option<&'static LinkMap> {
     let me = own_dynamic();
-    let before = objects().take_while(|map| !map.has_dynamic(me));
-    before.into_iter().any(|map| look_up(map, name).is_some())
+    let mut before = objects().take_while(|map| !map.has_dynamic(me));
+    before.find(|map| look_up(map, name).is_some())
+}
+
+/// This library.
+pub fn own_object() -> Option<&'static LinkMap> {
+    let me = own_dynamic();
+    objects().find(|map| map.has_dynamic(me))
 }
 
 fn own_dynamic() -> *const Dynamic {
@@ -73,6 +91,7 @@ impl Found {
 pub struct Real<F> {
     /// First, for entries jump through it.
     address: AtomicUsize,
+    body: AtomicUsize,
     size: AtomicUsize,
     runtime: AtomicBool,
     name: &'static [u8],
@@ -115,6 +134,7 @@ impl<F> Real<F> {
     pub const unsafe fn new(name: &'static [u8]) -> Real<F> {
         Real {
             address: AtomicUsize::new(0),
+            body: AtomicUsize::new(0),
             size: AtomicUsize::new(0),
             runtime: AtomicBool::new(false),
             name,
@@ -137,14 +157,15 @@ impl<F> Real<F> {
         };
         self.runtime.store(found.runtime, Relaxed);
         self.size.store(found.size, Relaxed);
+        self.body.store(found.body, Relaxed);
         self.address.store(found.address, Relaxed);
         found.address
     }
 
     /// Whether a return address is inside the function.
     pub fn holds(&self, pc: u64) -> bool {
-        let start = self.get();
-        start != 0 && (pc as usize).wrapping_sub(start) <= self.size.load(Relaxed)
+        let found = self.get() != 0;
+        found && (pc as usize).wrapping_sub(self.body.load(Relaxed)) <= self.size.load(Relaxed)
     }
 
     /// Whether it is a C++ runtime's own: its operators new and delete are malloc and free.

@@ -1,7 +1,7 @@
 //! Explanations of what is not recorded of a process image, and why.
 
 use heaptide_format as format;
-use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded};
+use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded};
 
 use crate::model::Loss;
 
@@ -40,11 +40,25 @@ pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
 pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     let nothing = reason(header).map(|reason| format!("nothing was recorded: {reason}"));
     let own_malloc = (header.image_flags & IMAGE_OWN_MALLOC != 0).then(|| {
-        "the executable defines malloc: allocations that it does not forward to the C library \
-         are not recorded"
-            .to_owned()
+        let why = NotIntercepted::from_flags(header.image_flags).map_or("", not_intercepted);
+        format!(
+            "the executable defines malloc{why}: allocations that it does not forward to the C \
+             library are not recorded"
+        )
     });
     nothing.into_iter().chain(own_malloc).collect()
+}
+
+/// Why the functions of an executable's allocator are not intercepted, as part of a sentence.
+fn not_intercepted(reason: NotIntercepted) -> &'static str {
+    match reason {
+        NotIntercepted::TurnedOff => ", and --no-intercept was given",
+        NotIntercepted::NoUsableSize => {
+            ", which does not report the size of blocks (no malloc_usable_size)"
+        }
+        NotIntercepted::Refused => ", and the system does not allow its code to be changed",
+        NotIntercepted::Unmovable => ", whose code cannot be intercepted safely",
+    }
 }
 
 /// Children that have no profile, by each reason that occurred.

@@ -76,6 +76,9 @@ pub struct RunOptions {
     /// Replace an existing recording
     #[arg(long)]
     pub force: bool,
+    /// Don't intercept an allocator that the program brings; its memory is then not recorded
+    #[arg(long)]
+    pub no_intercept: bool,
     /// Unwind every stack from its top to its end, for tests
     #[arg(long = "no-reuse", hide = true)]
     pub no_reuse: bool,
@@ -105,6 +108,7 @@ impl RunOptions {
         let all = [
             (Setting::Follow, self.no_follow.then(|| pid.to_string())),
             (Setting::Reuse, switch(self.no_reuse, OFF)),
+            (Setting::Intercept, switch(self.no_intercept, OFF)),
             (Setting::Start, switch(self.start_off, OFF)),
             (Setting::SnapshotSignal, self.snapshot_on.map(|signal| signal.to_string())),
             (Setting::Threshold, self.stacks_from.map(|bytes| bytes.to_string())),

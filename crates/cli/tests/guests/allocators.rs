@@ -1,7 +1,8 @@
-//! Exact numbers under other allocators, preloaded and linked.
+//! Exact numbers under other allocators: preloaded, linked, and part of the executable.
 
 use crate::harness::check_with;
 use heaptide_fixtures::skips::skip;
+use std::path::Path;
 
 /// The libraries, of any version.
 pub const ALLOCATORS: [&str; 4] =
@@ -44,6 +45,35 @@ fn linked(allocator: &str) {
         let variant = format!("{program}-linked-{allocator}");
         check_with(program, &variant, &["-Wl,--no-as-needed", &path], &[]);
     }
+}
+
+/// The executable has the allocator in it, and exports what libraries use of it: its functions are
+/// intercepted in place.
+fn in_the_executable(allocator: &str) {
+    let archives = DIRECTORIES.map(|directory| format!("{directory}/{allocator}.a"));
+    let Some(archive) = archives.iter().find(|archive| Path::new(archive).exists()) else {
+        return skip(&format!("{allocator}.a"));
+    };
+    let whole = ["-Wl,--whole-archive", archive, "-Wl,--no-whole-archive"];
+    for program in PROGRAMS {
+        let variant = format!("{program}-static-{allocator}");
+        check_with(
+            program,
+            &variant,
+            &[&whole[..], &["-lstdc++", "-lm", "-pthread"]].concat(),
+            &[],
+        );
+    }
+}
+
+#[test]
+fn tcmalloc_in_the_executable() {
+    in_the_executable("libtcmalloc_minimal");
+}
+
+#[test]
+fn jemalloc_in_the_executable() {
+    in_the_executable("libjemalloc");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::harness::{
     scratch, until,
 };
 use heaptide_fixtures::skips::{ROOT, is_root, may_make_namespaces, skip};
-use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, Unrecorded, UnrecordedChild};
+use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded, UnrecordedChild};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -134,7 +134,9 @@ fn an_allocator_inside_the_program() {
     let recording = place.join("a.heaptide");
     assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
     let profile = &profiles(&recording)[0];
-    assert_eq!(head(profile).image_flags, IMAGE_OWN_MALLOC);
+    let flags = head(profile).image_flags;
+    assert_eq!(flags & IMAGE_OWN_MALLOC, IMAGE_OWN_MALLOC);
+    assert_eq!(NotIntercepted::from_flags(flags), Some(NotIntercepted::NoUsableSize));
     assert_eq!(evaluate(&report(&recording, &place), "totals", "allocations"), 0);
 }
 

@@ -34,6 +34,7 @@ dangers! {
     rust_program "collections.rs"
     before_and_after_main "early.cpp"
     hooks_of_its_own "own_malloc.c"
+    an_allocator_of_the_executable "intercepted.c"
     thread_local_destructors "thread_end.cpp"
     usable_to_the_last_byte "usable.c"
     fork_without_exec "fork.c"

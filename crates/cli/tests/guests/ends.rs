@@ -127,6 +127,27 @@ fn an_own_malloc_is_said() {
     }
 }
 
+/// An executable's allocator that is intercepted is nothing to say; with `--no-intercept` it is.
+#[test]
+fn an_intercepted_malloc_is_not_said() {
+    let place = scratch("ends-intercepted");
+    let program = Guest::read("intercepted.c").build("intercepted.c", &["-rdynamic", "-pthread"]);
+    let recording = place.join("a.heaptide");
+    let start = |options: &[&str]| {
+        let mut command = heaptide();
+        command.args(["run", "--force", "-o"]).arg(&recording).args(options);
+        let outcome = run(command.arg("--").arg(&program), &place);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "1\n"), "{}", outcome.stderr);
+        outcome.stderr
+    };
+    assert_eq!(missing(&start(&[])), [""; 0]);
+    let summary = start(&["--no-intercept"]);
+    let missing = missing(&summary);
+    assert!(missing.len() == 1 && missing[0].contains("defines malloc"), "{missing:?}");
+    assert!(shown(&["info"], &recording, &place).contains("--no-intercept was given"));
+    assert_eq!(report(&recording, &place)["processes"][0]["totals"]["allocations"], 0);
+}
+
 /// With so little address space that not even the recorder's library may fit: everything is
 /// recorded, or the summary names what is not.
 #[test]

@@ -121,7 +121,9 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     if (platform.is_under_valgrind)() {
         return Err(Unrecorded::Valgrind);
     }
-    (platform.find_allocator)()?;
+    let found = (platform.find_allocator)();
+    p.header().image_flags.set((platform.image_flags)());
+    found?;
     let scarce = p.scarce.load(Relaxed);
     memory::prepare(scarce);
     create_tables(p).ok_or(Unrecorded::NoMemory)?;

@@ -186,7 +186,9 @@ impl Modules {
         if self.all().iter().filter(known).any(|m| m.base == base && m.inode == inode) {
             return;
         }
-        let Some(elf) = Elf::read(base, first_end) else {
+        let first = Range { low: base, high: first_end };
+        let other = if code.readable { (code.range, code.offset) } else { (first, 0) };
+        let Some(elf) = Elf::read(first, other) else {
             return;
         };
         let range = Range { low: base, high: elf.end.max(code.range.high) };
@@ -329,13 +331,15 @@ fn is_elf(base: u64) -> bool {
 }
 
 impl Elf {
-    fn read(base: u64, first_end: u64) -> Option<Elf> {
+    /// Reads the headers of a file that is mapped from its beginning at `first`. `other` is
+    /// another readable mapping of it, with its offset in the file.
+    fn read(first: Range, other: (Range, u64)) -> Option<Elf> {
         const PT_LOAD: u32 = 1;
         const PT_NOTE: u32 = 4;
         const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-        let headers = program_headers(base, first_end)?;
+        let headers = program_headers(first, other)?;
         let load = headers.iter().find(|h| h.kind == PT_LOAD)?;
-        let bias = base.wrapping_sub(load.vaddr & !4095);
+        let bias = first.low.wrapping_sub(load.vaddr & !4095);
         let mut elf = Elf {
             bias,
             end: 0,
@@ -400,9 +404,15 @@ impl Elf {
     }
 }
 
-fn program_headers(base: u64, first_end: u64) -> Option<&'static [ProgramHeader]> {
+/// The program headers: in the first mapping of the file, or in that of its code, where tools that
+/// rewrite finished files put them (BOLT).
+fn program_headers(
+    first: Range,
+    (other, other_offset): (Range, u64),
+) -> Option<&'static [ProgramHeader]> {
     const ELF_HEADER: u64 = 64;
-    if first_end - base < ELF_HEADER {
+    let base = first.low;
+    if first.high - base < ELF_HEADER {
         return None;
     }
     // SAFETY: an ELF64 header is in the mapping: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
@@ -411,12 +421,13 @@ fn program_headers(base: u64, first_end: u64) -> Option<&'static [ProgramHeader]
         (*(h.add(32) as *const u64), *(h.add(54) as *const u16), *(h.add(56) as *const u16))
     };
     let bytes = count as u64 * size_of::<ProgramHeader>() as u64;
-    let fits = offset < 1 << 32 && offset % 8 == 0 && base + offset + bytes <= first_end;
-    if !fits || entry as usize != size_of::<ProgramHeader>() {
+    if offset >= 1 << 32 || offset % 8 != 0 || entry as usize != size_of::<ProgramHeader>() {
         return None;
     }
-    // SAFETY: within the first mapping, aligned.
-    Some(unsafe {
-        core::slice::from_raw_parts((base + offset) as *const ProgramHeader, count as usize)
-    })
+    let at = [(first, 0), (other, other_offset)].into_iter().find_map(|(mapping, from)| {
+        let at = mapping.low + offset.checked_sub(from)?;
+        (at + bytes <= mapping.high).then_some(at)
+    })?;
+    // SAFETY: within a readable mapping, aligned.
+    Some(unsafe { core::slice::from_raw_parts(at as *const ProgramHeader, count as usize) })
 }

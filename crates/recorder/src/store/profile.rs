@@ -18,8 +18,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
 use heaptide_format::{
-    EXTENT_HEADER, EXTENT_MAGIC, IMAGE_OWN_MALLOC, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX,
-    STRING_GRANULE, STRING_MAX, StringHeader, Unrecorded, VERSION,
+    EXTENT_HEADER, EXTENT_MAGIC, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX, STRING_GRANULE,
+    STRING_MAX, StringHeader, Unrecorded, VERSION,
 };
 
 /// Address space kept for a profile. 64 GiB hold some 400 million sites.
@@ -378,9 +378,6 @@ fn write_header(
     header.file_end.set(PAGE);
     header.process_start_ticks.set(kernel::start_ticks());
     header.pid_namespace.set(kernel::pid_namespace());
-    if front::platform().is_some_and(|platform| (platform.is_bypassed)()) {
-        header.image_flags.set(IMAGE_OWN_MALLOC);
-    }
     prepare(header);
     for (byte, value) in header.magic.iter().zip(MAGIC) {
         byte.set(value);

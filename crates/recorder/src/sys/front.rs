@@ -41,8 +41,9 @@ pub struct Platform {
     pub find_allocator: fn() -> Result<(), Unrecorded>,
     /// Creates the front's own tables; whether address space is scarce. None without memory.
     pub create_tables: fn(scarce: bool) -> Option<()>,
-    /// Whether calls of malloc go to a function that the front does not replace.
-    pub is_bypassed: fn() -> bool,
+    /// The `IMAGE_` flags of the profile, once the allocator was looked for: whether calls of
+    /// malloc go to a function that the front does not replace.
+    pub image_flags: fn() -> u32,
     /// Whether the program runs under a valgrind tool that replaces the allocator.
     pub is_under_valgrind: fn() -> bool,
     /// Whether the front notices that memory is unmapped.

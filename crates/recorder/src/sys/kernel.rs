@@ -21,6 +21,7 @@ const OPEN: usize = 2;
 const CLOSE: usize = 3;
 const FSTAT: usize = 5;
 const MMAP: usize = 9;
+const MPROTECT: usize = 10;
 const MUNMAP: usize = 11;
 const RT_SIGPROCMASK: usize = 14;
 const PREAD: usize = 17;
@@ -47,6 +48,7 @@ const CLOCK_GETTIME: usize = 228;
 const EXIT_GROUP: usize = 231;
 const TGKILL: usize = 234;
 const FALLOCATE: usize = 285;
+const ARCH_PRCTL: usize = 158;
 const PRLIMIT: usize = 302;
 const MEMBARRIER: usize = 324;
 const MLOCK2: usize = 325;
@@ -74,10 +76,15 @@ pub const MADV_WIPEONFORK: usize = 18;
 pub const MADV_POPULATE_WRITE: usize = 23;
 
 const PROT_RW: usize = 3;
+/// Code.
+pub const PROT_RX: usize = 5;
+/// Code that is being changed.
+pub const PROT_RWX: usize = 7;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE: usize = 2;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
 /// # Safety
 /// The arguments are valid for the call: pointers it reads or writes are good for as long as it
@@ -314,6 +321,40 @@ fn map(bytes: usize, protection: usize, flags: usize, fd: Fd) -> *mut u8 {
         Ok(address) => address as *mut u8,
         Err(_) => core::ptr::null_mut(),
     }
+}
+
+/// Zeroed private memory at an address, a multiple of a page; none if something is there.
+pub fn map_at(address: u64, bytes: usize) -> Option<*mut u8> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    // SAFETY: a new mapping, which replaces none.
+    let got = unsafe { call(MMAP, [address as usize, bytes, PROT_RW, flags, usize::MAX, 0]) };
+    let start = got.ok()? as *mut u8;
+    if start as u64 == address {
+        return Some(start);
+    }
+    // SAFETY: an older kernel, which takes the address for a hint: fresh memory.
+    unsafe { unmap(start, bytes) };
+    None
+}
+
+/// Changes what may be done with memory. Returns false if the kernel refuses.
+///
+/// # Safety
+/// Whole pages, of which nothing is used in a way that is then forbidden.
+pub unsafe fn protect(start: u64, bytes: usize, protection: usize) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { call(MPROTECT, [start as usize, bytes, protection, 0, 0, 0]) }.is_ok()
+}
+
+/// Whether the thread has a shadow stack: return addresses that no call has pushed are refused.
+pub fn has_shadow_stack() -> bool {
+    const ARCH_SHSTK_STATUS: usize = 0x5005;
+    const ENABLED: u64 = 1;
+    let mut status = 0u64;
+    // SAFETY: the kernel writes one word.
+    let call =
+        unsafe { call(ARCH_PRCTL, [ARCH_SHSTK_STATUS, &raw mut status as usize, 0, 0, 0, 0]) };
+    call.is_ok() && status & ENABLED != 0
 }
 
 /// # Safety

@@ -31,6 +31,8 @@ pub struct Options {
     follow: Option<u64>,
     /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
     pub reuse: bool,
+    /// `HEAPTIDE_INTERCEPT=off`: change no code of allocators that preloading does not reach.
+    pub intercept: bool,
     /// `HEAPTIDE_START=off`: recording begins turned off.
     pub start_off: bool,
     /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
@@ -101,6 +103,7 @@ impl Options {
             off: false,
             follow: None,
             reuse: true,
+            intercept: true,
             start_off: false,
             threshold: None,
             trace: false,
@@ -127,6 +130,7 @@ impl Options {
             Setting::FreeStacks => self.free_stacks |= is_on,
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
             Setting::Reuse => self.reuse &= !is_off,
+            Setting::Intercept => self.intercept &= !is_off,
             Setting::Start => self.start_off |= is_off,
             Setting::Threshold => {
                 let below = value.strip_prefix(BELOW.as_bytes());

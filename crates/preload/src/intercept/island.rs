@@ -1,0 +1,93 @@
+//! Executable memory within reach of the functions that are intercepted: what an entry jumps to,
+//! and its moved beginning.
+
+use heaptide_recorder::sys::kernel;
+use heaptide_relocate::{JUMP_BYTES, MOVED_BYTES_MAX};
+
+/// Bytes of an island.
+const BYTES: usize = 16 << 10;
+/// How far an island may be from the functions that it serves: less than a jump reaches, for their
+/// object lies in between.
+const REACH: u64 = 1 << 30;
+/// Distance of the places that are tried.
+const STEP: u64 = 1 << 20;
+/// The least distance of a place above an object, whose heap may grow there.
+const ABOVE: u64 = 256 << 20;
+/// The lowest address that is tried.
+const LOWEST: u64 = 64 << 10;
+
+/// A slot: an indirect jump with its target, and a moved beginning.
+const SLOT_BYTES: usize = 16 + MOVED_BYTES_MAX;
+/// `jmp qword ptr [rip]`
+const INDIRECT_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
+
+/// Writable until [`Island::seal`].
+pub struct Island {
+    start: *mut u8,
+    used: usize,
+}
+
+/// Room for a function.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    start: *mut u8,
+}
+
+impl Island {
+    /// Maps an island within reach of an address; none if there is no room.
+    pub fn near(address: u64) -> Option<Island> {
+        let base = address & !(STEP - 1);
+        let below = (1..REACH / STEP).map(|step| base.saturating_sub(step * STEP).max(LOWEST));
+        let above = (ABOVE / STEP..REACH / STEP).map(|step| base.saturating_add(step * STEP));
+        let start = below.chain(above).find_map(|place| kernel::map_at(place, BYTES))?;
+        Some(Island { start, used: 0 })
+    }
+
+    /// Takes a slot; none if all are taken.
+    pub fn take(&mut self) -> Option<Slot> {
+        let start = self.start.wrapping_add(self.used);
+        self.used += SLOT_BYTES;
+        (self.used <= BYTES).then_some(Slot { start })
+    }
+
+    /// Makes it executable, and no longer writable. Returns false if the kernel refuses.
+    pub fn seal(&self) -> bool {
+        // SAFETY: memory of ours, of which nothing is written any more.
+        unsafe { kernel::protect(self.start as u64, BYTES, kernel::PROT_RX) }
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Safety
+    /// Nothing jumps to it.
+    pub unsafe fn release(self) {
+        // SAFETY: as the caller promises.
+        unsafe { kernel::unmap(self.start, BYTES) };
+    }
+}
+
+impl Slot {
+    /// The address that an entry jumps to.
+    pub fn jump(self) -> u64 {
+        self.start as u64
+    }
+
+    /// The address of the moved beginning.
+    pub fn moved(self) -> u64 {
+        self.start as u64 + (SLOT_BYTES - MOVED_BYTES_MAX) as u64
+    }
+
+    /// Writes both: where the entry continues, and the moved beginning.
+    pub fn write(self, target: u64, moved: &[u8]) {
+        const { assert!(INDIRECT_JUMP.len() + size_of::<u64>() <= SLOT_BYTES - MOVED_BYTES_MAX) };
+        const { assert!(JUMP_BYTES <= MOVED_BYTES_MAX) };
+        let length = moved.len().min(MOVED_BYTES_MAX);
+        let behind = self.start.wrapping_add(INDIRECT_JUMP.len());
+        // SAFETY: a slot of an island that is not sealed yet has room for both.
+        unsafe {
+            self.start.copy_from_nonoverlapping(INDIRECT_JUMP.as_ptr(), INDIRECT_JUMP.len());
+            behind.cast::<u64>().write_unaligned(target);
+            (self.moved() as *mut u8).copy_from_nonoverlapping(moved.as_ptr(), length);
+        }
+    }
+}

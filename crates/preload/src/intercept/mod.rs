@@ -1,0 +1,162 @@
+//! Interception in place: an allocator whose functions the loader finds before ours, that of an
+//! executable most often, is entered through our hooks by a jump at the beginning of each function.
+//!
+//! Such an allocator is the only one of its process. The hooks do what they do everywhere; the real
+//! functions behind them are those whose beginnings were moved. What finds our functions by
+//! `dlsym(RTLD_NEXT)`, the allocator itself perhaps, wants those of the C library: ours jump there,
+//! and the hooks are entered by their own moved beginnings.
+
+mod island;
+mod patch;
+
+use crate::next_symbol::{self, find_behind};
+use crate::own_allocator::{self, Duty, NAMES, Place};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use heaptide_format::{IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, NotIntercepted};
+use heaptide_recorder::sys::loader::{LinkMap, look_up};
+use heaptide_recorder::sys::options::Options;
+use island::Island;
+use patch::{Function, Patch, Refusal, write_all};
+
+/// The `IMAGE_` flags that describe what was done about an allocator before ours.
+static FLAGS: AtomicU32 = AtomicU32::new(0);
+/// Whether it was decided. Children inherit that, as they do the code.
+static IS_DECIDED: AtomicBool = AtomicBool::new(false);
+
+/// The `IMAGE_` flags of a profile.
+pub fn image_flags() -> u32 {
+    FLAGS.load(Relaxed)
+}
+
+/// Intercepts the allocator that comes before ours, if there is one, before the first event. Needs
+/// a stack of some 20 KiB.
+pub fn prepare() {
+    if IS_DECIDED.swap(true, Relaxed) {
+        return;
+    }
+    let Some(object) = next_symbol::object_before(b"malloc\0") else {
+        return;
+    };
+    let flags = match intercept(object) {
+        Ok(()) => IMAGE_INTERCEPTED,
+        Err(reason) => IMAGE_OWN_MALLOC | (reason as u32) << IMAGE_REASON_SHIFT,
+    };
+    FLAGS.store(flags, Relaxed);
+}
+
+fn intercept(object: &'static LinkMap) -> Result<(), NotIntercepted> {
+    if Options::known().is_some_and(|options| !options.intercept) {
+        return Err(NotIntercepted::TurnedOff);
+    }
+    if look_up(object, b"malloc_usable_size\0").is_none() {
+        return Err(NotIntercepted::NoUsableSize);
+    }
+    let own = next_symbol::own_object().ok_or(NotIntercepted::Unmovable)?;
+    let malloc = look_up(object, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
+    let ours = look_up(own, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
+    let near = |address: usize| Island::near(address as u64).ok_or(NotIntercepted::Refused);
+    let mut plan = Plan { near: near(malloc)?, own: near(ours)?, entries: [None; NAMES.len()] };
+    let done = plan.make(object, own).and_then(|()| plan.carry_out());
+    if done.is_err() {
+        // SAFETY: no jump to them was written.
+        unsafe {
+            plan.near.release();
+            plan.own.release();
+        }
+        return done;
+    }
+    for (index, entry) in plan.entries.iter().enumerate() {
+        if let Some(Entry { theirs: Some((function, patch)), .. }) = entry {
+            let Function { address, size } = *function;
+            let place = Place { call: patch.moved as usize, address: address as usize, size };
+            own_allocator::note(index, place);
+        }
+    }
+    own_allocator::set_object(object);
+    Ok(())
+}
+
+/// What is done about one function.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// That of the allocator, whose entry jumps to our hook; none if there is none, or if it is
+    /// left alone.
+    theirs: Option<(Function, Patch)>,
+    /// Our own, which jumps to the next one behind it; none if there is none.
+    ours: Option<Patch>,
+}
+
+/// All of it, before anything is changed.
+struct Plan {
+    /// Near the allocator.
+    near: Island,
+    /// Near this library.
+    own: Island,
+    /// One for each of [`NAMES`].
+    entries: [Option<Entry>; NAMES.len()],
+}
+
+impl Plan {
+    fn make(&mut self, object: &LinkMap, own: &LinkMap) -> Result<(), NotIntercepted> {
+        for (index, name) in NAMES.iter().enumerate() {
+            let theirs = look_up(object, name.symbol).map(function);
+            let Some(hook) = look_up(own, name.symbol).map(function) else { continue };
+            let next = find_behind(name.symbol);
+            if theirs.is_none() && name.is_operator() && next.is_some_and(|next| next.runtime) {
+                continue; // it is made of malloc
+            }
+            let ours = match next {
+                Some(next) => Some(
+                    Patch::plan(hook, next.address as u64, &mut self.own)
+                        .map_err(|_| NotIntercepted::Unmovable)?,
+                ),
+                None => None,
+            };
+            let entered = ours.map_or(hook.address, |patch| patch.moved);
+            let theirs = match theirs {
+                Some(theirs) => self.patch_of(theirs, entered, name.duty)?,
+                None => None,
+            };
+            self.entries[index] = Some(Entry { theirs, ours });
+        }
+        Ok(())
+    }
+
+    /// The jump from a function of the allocator to our hook. Two names of one function have one
+    /// jump, to the hook of the first.
+    fn patch_of(
+        &mut self,
+        function: Function,
+        hook: u64,
+        duty: Duty,
+    ) -> Result<Option<(Function, Patch)>, NotIntercepted> {
+        let planned = self.entries.iter().flatten().filter_map(|entry| entry.theirs);
+        let same = planned.into_iter().find(|(other, _)| other.address == function.address);
+        if same.is_some() {
+            return Ok(same);
+        }
+        match (Patch::plan(function, hook, &mut self.near), duty) {
+            (Ok(patch), _) => Ok(Some((function, patch))),
+            (Err(Refusal::Unmovable), Duty::Allocates) => Ok(None),
+            (Err(Refusal::Unmovable), Duty::Frees) => Err(NotIntercepted::Unmovable),
+            (Err(Refusal::NoRoom), _) => Err(NotIntercepted::Refused),
+        }
+    }
+
+    /// Writes all jumps, or none.
+    fn carry_out(&self) -> Result<(), NotIntercepted> {
+        let patches = self.entries.iter().flatten();
+        let patches = patches.flat_map(|entry| {
+            let theirs = entry.theirs.as_ref().map(|(_, patch)| patch);
+            [entry.ours.as_ref(), theirs].into_iter().flatten()
+        });
+        let is_done = self.near.seal() && self.own.seal() && write_all(patches);
+        if is_done { Ok(()) } else { Err(NotIntercepted::Refused) }
+    }
+}
+
+/// A function that was looked up.
+fn function((address, size): (usize, usize)) -> Function {
+    Function { address: address as u64, size }
+}

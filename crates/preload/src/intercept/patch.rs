@@ -1,0 +1,119 @@
+//! Jumps in the place of entries: planned, then written all together or not at all.
+
+use super::island::Island;
+use heaptide_recorder::sys::kernel;
+use heaptide_relocate::{JUMP_BYTES, Unmovable, jump, relocate};
+
+/// The code of a function.
+#[derive(Clone, Copy)]
+pub struct Function {
+    pub address: u64,
+    /// Bytes, as its symbol has them.
+    pub size: usize,
+}
+
+/// Why an entry is left alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no room within its reach.
+    NoRoom,
+    /// Its first instructions cannot be moved.
+    Unmovable,
+}
+
+impl From<Unmovable> for Refusal {
+    fn from(_: Unmovable) -> Refusal {
+        Refusal::Unmovable
+    }
+}
+
+/// A jump that is to be written.
+#[derive(Clone, Copy)]
+pub struct Patch {
+    /// Where.
+    at: u64,
+    before: [u8; JUMP_BYTES],
+    after: [u8; JUMP_BYTES],
+    /// The function, as it is called when the jump is in its place.
+    pub moved: u64,
+}
+
+/// Functions start at multiples of this; what is in between is padding.
+const ALIGNMENT: u64 = 16;
+/// Bytes of a function that is still looked through for jumps to its beginning.
+const SIZE_MAX: usize = 64 << 10;
+const PAGE: u64 = 4096;
+
+impl Patch {
+    /// Plans a jump from the beginning of a function to `target`, by way of an island.
+    pub fn plan(function: Function, target: u64, island: &mut Island) -> Result<Patch, Refusal> {
+        let Function { address, size } = function;
+        if size == 0 || size > SIZE_MAX {
+            return Err(Refusal::Unmovable);
+        }
+        let end = (address + size as u64).next_multiple_of(ALIGNMENT);
+        // SAFETY: code of a loaded object, and the padding behind it in the same page.
+        let code =
+            unsafe { core::slice::from_raw_parts(address as *const u8, (end - address) as usize) };
+        let slot = island.take().ok_or(Refusal::NoRoom)?;
+        let moved = relocate(code, size, address, slot.moved())?;
+        if moved.pushes_return && kernel::has_shadow_stack() {
+            return Err(Refusal::Unmovable);
+        }
+        let at = address + moved.patch_at as u64;
+        let after = jump(at, slot.jump()).ok_or(Refusal::NoRoom)?;
+        let mut before = [0; JUMP_BYTES];
+        let bytes = code.get(moved.patch_at..moved.patch_at + JUMP_BYTES);
+        before.copy_from_slice(bytes.ok_or(Refusal::Unmovable)?);
+        slot.write(target, moved.code());
+        Ok(Patch { at, before, after, moved: slot.moved() })
+    }
+}
+
+/// Writes all jumps, or none if the kernel does not allow code to be changed.
+pub fn write_all<'a>(patches: impl Iterator<Item = &'a Patch> + Clone) -> bool {
+    let written = patches.clone().take_while(|patch| write(patch.at, patch.after)).count();
+    if written == patches.clone().count() {
+        return true;
+    }
+    for patch in patches.take(written) {
+        write(patch.at, patch.before);
+    }
+    false
+}
+
+/// Writes bytes of code. Returns false if the kernel refuses.
+fn write(at: u64, bytes: [u8; JUMP_BYTES]) -> bool {
+    let first = at & !(PAGE - 1);
+    let length = ((at + JUMP_BYTES as u64).next_multiple_of(PAGE) - first) as usize;
+    // SAFETY: pages with code, which stays what it is until the bytes are written, and that is by
+    // one store where other threads could be executing it.
+    unsafe {
+        if !kernel::protect(first, length, kernel::PROT_RWX) {
+            return false;
+        }
+        store(at, bytes);
+        kernel::protect(first, length, kernel::PROT_RX);
+    }
+    true
+}
+
+/// Stores the bytes, at once where they lie in one aligned word.
+///
+/// # Safety
+/// The bytes there are writable.
+unsafe fn store(at: u64, bytes: [u8; JUMP_BYTES]) {
+    const WORD: u64 = size_of::<u64>() as u64;
+    let offset = (at % WORD) as usize;
+    let word = (at - at % WORD) as *mut u64;
+    // SAFETY: as the caller promises; an aligned word does not cross pages.
+    unsafe {
+        if offset + JUMP_BYTES > WORD as usize {
+            (at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), JUMP_BYTES);
+            return;
+        }
+        let mut whole = word.read_volatile().to_ne_bytes();
+        whole[offset..offset + JUMP_BYTES].copy_from_slice(&bytes);
+        word.write_volatile(u64::from_ne_bytes(whole));
+    }
+}
