@@ -233,6 +233,39 @@ fn names_are_demangled_and_whole() {
     }
 }
 
+/// GCC's debug info has only `operator()` for lambdas, whatever function they are in.
+#[test]
+fn lambdas_have_the_names_of_the_symbol_table() {
+    let scratch = Scratch::new("lambdas");
+    let program = "#include <functional>\n\
+        static int times(const std::function<int(int)> &f, int n) { return f(n); }\n\
+        int first(int n) { return times([](int a) { return a + 1; }, n); }\n\
+        int second(int n) { return times([](int a) { return a + 2; }, n); }\n\
+        int main(int argc, char **) { return first(argc) + second(argc); }\n";
+    fs::write(scratch.join("app.cc"), program).unwrap();
+    run(&scratch, "c++ -g -O0 -Wl,--build-id=none -o app app.cc");
+    run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
+    let symbols = run(&scratch, "nm app");
+    for function in ["first", "second"] {
+        let mangled = format!("_ZZ{}{function}iENKUliE_clEi", function.len());
+        let line = symbols.lines().find(|line| line.ends_with(&mangled)).unwrap();
+        let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+        record(&scratch, &scratch.join("app"), &[], address..address + 1);
+        let process = &Recording::open(&scratch).unwrap().processes[0];
+        let name = format!("{function}(int)::{{lambda(int)#1}}::operator()(int) const");
+        assert_eq!(process.tables.frames[0].function.as_ref().map(ToString::to_string), Some(name));
+    }
+    let invoke = symbols.lines().find(|line| line.contains("__invoke_rIiRZ5firsti")).unwrap();
+    let address = u64::from_str_radix(invoke.split(' ').next().unwrap(), 16).unwrap();
+    record(&scratch, &scratch.join("app"), &[], address..address + 1);
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    let function = process.tables.frames[0].function.as_deref().unwrap();
+    assert!(
+        function.contains("std::__invoke_r<int, first(int)::{lambda(int)#1}&, int>"),
+        "{function}"
+    );
+}
+
 #[test]
 fn a_sealed_recording_needs_no_module() {
     let scratch = Scratch::new("sealed");

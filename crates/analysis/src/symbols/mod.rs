@@ -13,8 +13,6 @@ use std::thread::Builder;
 use std::time::UNIX_EPOCH;
 
 use blazesym::helper::read_elf_build_id;
-use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +21,11 @@ use crate::files::file_names::SYMBOLS_FILE;
 use crate::files::input;
 use crate::files::json::{check_version, read_if_there, replace};
 use crate::text;
+
+mod demangle;
+mod engine;
+
+pub use engine::Blazesym;
 
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
@@ -104,87 +107,6 @@ pub trait Engine: Sync {
         addresses: &[u64],
         each: &mut dyn FnMut(u64, &[Name<'_>]),
     ) -> Result<(), String>;
-}
-
-/// The engine: debug info, separate debug files by build-id and debuglink, else symbol tables.
-#[derive(Debug, Default)]
-pub struct Blazesym;
-
-impl Engine for Blazesym {
-    fn look_up(
-        &self,
-        file: &Path,
-        addresses: &[u64],
-        each: &mut dyn FnMut(u64, &[Name<'_>]),
-    ) -> Result<(), String> {
-        let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
-        let mut elf = Elf::new(file);
-        for batch in addresses.chunks(BATCH) {
-            let mut answer =
-                symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
-            if answer.is_err() && elf.debug_syms {
-                elf.debug_syms = false; // bad debug info must not cost the symbol table
-                answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
-            }
-            let answer = answer.map_err(|e| e.to_string())?;
-            let whole = whole_names(&symbolizer, &elf, batch, &answer);
-            for (&address, symbol) in batch.iter().zip(&answer) {
-                match symbol.as_sym() {
-                    Some(symbol) => with_names(symbol, whole.get(&address), |n| each(address, n)),
-                    None => each(address, &[]),
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Debug info has the bare name where a compiler thought the whole one superfluous (functions local
-/// to a file, line tables only). The symbol table's names, for the addresses where they say more.
-fn whole_names(
-    symbolizer: &Symbolizer,
-    elf: &Elf,
-    addresses: &[u64],
-    answer: &[Symbolized<'_>],
-) -> FxHashMap<u64, String> {
-    let is_whole = |name: &str| name.contains("::") || name.contains('(');
-    let bare: FxHashMap<u64, &str> = addresses
-        .iter()
-        .zip(answer)
-        .filter_map(|(&address, symbol)| Some((address, symbol.as_sym()?)))
-        .filter(|(_, symbol)| symbol.code_info.is_some() && !is_whole(&symbol.name))
-        .map(|(address, symbol)| (address, symbol.name.as_ref()))
-        .collect();
-    let asked: Vec<u64> = bare.keys().copied().collect();
-    let table = Source::Elf(Elf { debug_syms: false, ..elf.clone() });
-    let found = symbolizer.symbolize(&table, Input::VirtOffset(&asked)).unwrap_or_default();
-    let named = asked.iter().zip(&found).filter_map(|(&a, s)| Some((a, s.as_sym()?.name.as_ref())));
-    let says_more =
-        |&(address, name): &(u64, &str)| is_whole(name) && name.contains(bare[&address]);
-    named.filter(says_more).map(|(address, name)| (address, name.to_owned())).collect()
-}
-
-/// Hands on the functions at an address; `whole` is a better name for the outermost.
-fn with_names(symbol: &Sym<'_>, whole: Option<&String>, each: impl FnOnce(&[Name<'_>])) {
-    let outermost = whole.map_or(symbol.name.as_ref(), String::as_str);
-    let inlined = symbol.inlined.iter().map(|f| (f.name.as_ref(), f.code_info.as_ref()));
-    let all: Vec<_> = std::iter::once((outermost, symbol.code_info.as_deref()))
-        .chain(inlined)
-        .map(|(name, code)| (name, code.map(|c| (source_path(c), c.line))))
-        .collect();
-    let names: Vec<_> = all
-        .iter()
-        .map(|(name, code)| Name {
-            function: Some(*name).filter(|n| !n.is_empty()),
-            file: code.as_ref().map(|(path, _)| path.as_str()),
-            line: code.as_ref().and_then(|&(_, line)| line),
-        })
-        .collect();
-    each(&names);
-}
-
-fn source_path(code: &CodeInfo<'_>) -> String {
-    text::from_bytes(code.to_path().as_os_str().as_bytes())
 }
 
 /// The names of one module's addresses.

@@ -1,0 +1,209 @@
+//! Readable names of mangled symbols: C++ (Itanium ABI) and Rust, both manglings.
+
+use std::fmt::{self, Write};
+use std::thread;
+
+use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+use rustc_hash::FxHashMap;
+
+/// Levels of recursion that fit into the stack of any thread.
+const SHALLOW: u32 = 96;
+/// Levels of recursion for deeply nested templates, and the stack that they take at most.
+const DEEP: u32 = 4096;
+const DEEP_STACK_BYTES: usize = 256 << 20;
+/// The longest readable name, in bytes: a name of 30 kB can stand for one of gigabytes.
+const LONGEST: usize = 1 << 20;
+
+/// Demangles names, each distinct one once.
+#[derive(Debug, Default)]
+pub struct Demangler {
+    known: FxHashMap<Box<str>, Option<Box<str>>>,
+}
+
+impl Demangler {
+    /// Returns the readable name of a symbol; the symbol itself if it is not mangled, or in a way
+    /// that is not understood.
+    pub fn readable(&mut self, symbol: &str) -> String {
+        self.demangled(symbol).unwrap_or(symbol).to_owned()
+    }
+
+    /// Returns the readable name of a mangled symbol; none if it is not mangled.
+    pub fn demangled(&mut self, symbol: &str) -> Option<&str> {
+        if !is_mangled(symbol) {
+            return None;
+        }
+        if !self.known.contains_key(symbol) {
+            let name = demangle(symbol).map(String::into_boxed_str);
+            self.known.insert(symbol.into(), name);
+        }
+        self.known.get(symbol)?.as_deref()
+    }
+}
+
+/// Whether a name is in one of the manglings, by its beginning.
+pub fn is_mangled(symbol: &str) -> bool {
+    ["_Z", "__Z", "_R"].iter().any(|start| symbol.starts_with(start))
+}
+
+fn demangle(symbol: &str) -> Option<String> {
+    if is_rust(symbol) {
+        let name = rustc_demangle::try_demangle(symbol).ok()?;
+        return written(|out| write!(out, "{name:#}"));
+    }
+    cpp(symbol, SHALLOW).or_else(|| with_deep_stack(symbol)).or_else(|| {
+        with_deep_stack(&std_scopes_replaced(symbol)?).map(|name| scopes_restored(&name))
+    })
+}
+
+/// Whether a symbol is Rust's: by its beginning, or by the hash at the end of a legacy one.
+fn is_rust(symbol: &str) -> bool {
+    const HASH: &str = "17h";
+    const HASH_DIGITS: usize = 16;
+    let Some(at) = symbol.rfind(HASH).filter(|_| symbol.starts_with("_ZN")) else {
+        return symbol.starts_with("_R");
+    };
+    let rest = &symbol.as_bytes()[at + HASH.len()..];
+    let digits = rest.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
+    digits == HASH_DIGITS && rest[digits..].starts_with(b"E")
+}
+
+fn cpp(symbol: &str, levels: u32) -> Option<String> {
+    let parsing = ParseOptions::default().recursion_limit(levels);
+    let writing = DemangleOptions::new().recursion_limit(levels);
+    let parsed = Symbol::new_with_options(symbol, &parsing).ok()?;
+    written(|out| parsed.structured_demangle(out, &writing))
+}
+
+/// The same by a thread with room for deep recursion.
+fn with_deep_stack(symbol: &str) -> Option<String> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(DEEP_STACK_BYTES);
+        let thread = builder.spawn_scoped(scope, || cpp(symbol, DEEP)).ok()?;
+        thread.join().ok().flatten()
+    })
+}
+
+/// An expression that GCC writes for `std::is_array<T>::value` in the return type of a template, as
+/// of `std::make_shared`: a scope `sr` that is a whole type, where the ABI has a list of names, and
+/// the demangler only reads the latter. A member of `typeid(T)` has the same parts in the same
+/// order, so that the numbers of substitutions stay right.
+fn std_scopes_replaced(symbol: &str) -> Option<String> {
+    symbol.contains(STD_SCOPE).then(|| symbol.replace(STD_SCOPE, MEMBER_OF_TYPEID))
+}
+
+const STD_SCOPE: &str = "srSt";
+const MEMBER_OF_TYPEID: &str = "dttiSt";
+
+/// Writes members of `(typeid (T))` as members of `T`.
+fn scopes_restored(name: &str) -> String {
+    const BEGIN: &str = "(typeid (";
+    const END: &str = ")).";
+    let mut restored = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find(BEGIN) {
+        let (before, inner) = (&rest[..at], &rest[at + BEGIN.len()..]);
+        let end = closing(inner).filter(|&end| inner[end..].starts_with(END));
+        restored.push_str(before);
+        let Some(end) = end else {
+            restored.push_str(BEGIN);
+            rest = inner;
+            continue;
+        };
+        restored.push_str(&scopes_restored(&inner[..end]));
+        restored.push_str("::");
+        rest = &inner[end + END.len()..];
+    }
+    restored.push_str(rest);
+    restored
+}
+
+/// Where the bracket is that ends a text which begins behind an opening one.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 1;
+    text.bytes().position(|byte| {
+        open += i32::from(byte == b'(') - i32::from(byte == b')');
+        open == 0
+    })
+}
+
+/// The text that `write` writes, if it succeeds within [`LONGEST`] bytes.
+fn written(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
+    let mut out = Bounded(String::new());
+    write(&mut out).ok()?;
+    Some(out.0)
+}
+
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readable(symbol: &str) -> String {
+        Demangler::default().readable(symbol)
+    }
+
+    #[test]
+    fn names_of_both_languages() {
+        for (symbol, name) in [
+            ("main", "main"),
+            ("_Znwm", "operator new(unsigned long)"),
+            ("_ZN2ns5localEi", "ns::local(int)"),
+            ("_ZN2ns5localEi.constprop.0", "ns::local(int) [clone .constprop.0]"),
+            ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
+            ("_ZN3foo17hnothexE", "_ZN3foo17hnothexE"),
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_Z", "_Z"),
+            ("_ZN", "_ZN"),
+            ("_R", "_R"),
+        ] {
+            assert_eq!(readable(symbol), name);
+        }
+    }
+
+    #[test]
+    fn scopes_that_are_types() {
+        let make_shared = "_ZSt11make_sharedI3FooJRiEESt10shared_ptrINSt9enable_ifIXntsrSt8is_array\
+            IT_E5valueES5_E4typeEEDpOT0_";
+        assert_eq!(
+            readable(make_shared),
+            "std::shared_ptr<std::enable_if<!(std::is_array<Foo>::value), Foo>::type> \
+             std::make_shared<Foo, int&>(int&)"
+        );
+        assert_eq!(scopes_restored("a (typeid (b<(typeid (c(d))).e>)).f"), "a b<c(d)::e>::f");
+        assert_eq!(scopes_restored("(typeid (a)) (typeid (b"), "(typeid (a)) (typeid (b");
+    }
+
+    #[test]
+    fn lambdas_and_local_functions() {
+        assert_eq!(
+            readable("_ZZ8readFilevENKUlvE_clEv"),
+            "readFile()::{lambda()#1}::operator()() const"
+        );
+    }
+
+    /// Templates nested 600 deep, and a name of 30 kB that would be endless.
+    #[test]
+    fn names_are_bounded_in_depth_and_length() {
+        let nested = format!("_Z1fI{}i{}Evv", "1AI".repeat(600), "E".repeat(600));
+        let name = readable(&nested);
+        assert!(name.starts_with("void f<A<A<A<") && name.len() > 1800, "{name}");
+        let endless = format!("_Z1fI{}i{}Evv", "1AI".repeat(9000), "E".repeat(9000));
+        assert_eq!(readable(&endless), endless);
+        // Each parameter is a pair of the one before: 2^30 of them at the end.
+        let digit = |n: usize| char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]);
+        let pairs = (0..30).map(|n| format!("S_I{0}{0}E", format!("S{}_", digit(n + 1))));
+        let wide = format!("_Z1f1AIiiE{}", pairs.collect::<String>());
+        assert!(readable(&wide).len() <= LONGEST);
+    }
+}
