@@ -3,6 +3,7 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
+use crate::intercept::families;
 use crate::next_symbol::{call_real, real};
 use crate::{confinement, mlock};
 use core::arch::naked_asm;
@@ -46,6 +47,37 @@ extern "C" fn before_dlopen() -> usize {
     }
 }
 
+/// A jump, likewise: with `RTLD_NEXT` the caller counts.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlsym() {
+    naked_asm!(
+".cfi_startproc",
+        "push rdi", ".cfi_adjust_cfa_offset 8",
+        "push rsi", ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+        "pop rsi", ".cfi_adjust_cfa_offset -8",
+        "pop rdi", ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+before = sym before_dlsym)
+}
+
+/// The program is about to find functions in what it has loaded: those of allocators are
+/// intercepted before.
+extern "C" fn before_dlsym() -> usize {
+    real! {
+        static REAL = "dlsym", ();
+    }
+    families::look_at_new();
+    match REAL.get() {
+        0 => nothing_opened as *const () as usize,
+        address => address,
+    }
+}
+
 extern "C" fn nothing_opened() -> Address {
     NULL
 }
@@ -64,6 +96,7 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::after_unloading(inside.lane());
         modules::modules().loads.fetch_add(1, Relaxed);
+        families::forget_unloaded();
         modules::modules().drop_unmapped(p, inside.lane().buffer());
     }
     status

@@ -1,15 +1,16 @@
 //! What the library provides to the recorder.
 
-use crate::{Preload, allocator, exec, intercept, next_symbol, route};
+use crate::intercept::families;
+use crate::{Preload, allocator, exec, family, intercept, next_symbol, route};
 use heaptide_recorder::sys::front::{Front, Platform};
 
 impl Front for Preload {
     const PLATFORM: Platform = Platform {
         find_function: |name| next_symbol::find(name).map_or(0, |found| found.address),
-        usable: allocator::usable,
+        usable: |block| family::size_of(block).unwrap_or_else(|| allocator::usable(block)),
         is_wanted: || true,
         find_allocator: allocator::find,
-        create_tables: |_| Some(()),
+        create_tables: families::start,
         image_flags: intercept::image_flags,
         is_under_valgrind: allocator::is_under_valgrind,
         sees_unmapping: true,

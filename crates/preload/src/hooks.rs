@@ -242,6 +242,7 @@ hooks! {
     allocate sdallocx = jemalloc::dallocx_body;
     plain dlclose = auxiliary::dlclose;
     plain dlopen = auxiliary::dlopen;
+    plain dlsym = auxiliary::dlsym;
     plain munmap = auxiliary::munmap;
     plain pthread_setname_np = auxiliary::pthread_setname_np;
     plain prctl = auxiliary::prctl;

@@ -14,6 +14,7 @@ mod exec;
 mod exec_hooks;
 mod exec_target;
 mod exports;
+mod family;
 mod front;
 mod hooks;
 mod intercept;

@@ -35,6 +35,7 @@ dangers! {
     before_and_after_main "early.cpp"
     hooks_of_its_own "own_malloc.c"
     an_allocator_of_the_executable "intercepted.c"
+    an_allocator_of_a_library "family.c"
     thread_local_destructors "thread_end.cpp"
     usable_to_the_last_byte "usable.c"
     fork_without_exec "fork.c"
@@ -113,6 +114,7 @@ const ELSEWHERE: [&str; 23] = [
     "endless.c",
     "exported.c",
     "extended.c",
+    "family_plugin.c",
     "gives_up_rights.c",
     "hungry.c",
     "late_plugin.c",

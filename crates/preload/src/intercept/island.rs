@@ -2,7 +2,7 @@
 //! and its moved beginning.
 
 use heaptide_recorder::sys::kernel;
-use heaptide_relocate::{JUMP_BYTES, MOVED_BYTES_MAX};
+use heaptide_relocate::MOVED_BYTES_MAX;
 
 /// Bytes of an island.
 const BYTES: usize = 16 << 10;
@@ -16,8 +16,12 @@ const ABOVE: u64 = 256 << 20;
 /// The lowest address that is tried.
 const LOWEST: u64 = 64 << 10;
 
-/// A slot: an indirect jump with its target, and a moved beginning.
-const SLOT_BYTES: usize = 16 + MOVED_BYTES_MAX;
+/// Bytes of what an entry jumps to.
+const STUB_BYTES: usize = 32;
+/// A slot: a stub, and a moved beginning.
+const SLOT_BYTES: usize = STUB_BYTES + MOVED_BYTES_MAX;
+/// `mov rcx, rsp; mov r8, rbp; mov r9, …`: what bodies get with the arguments of the function.
+const PASSING: [u8; 8] = [0x48, 0x89, 0xe1, 0x49, 0x89, 0xe8, 0x49, 0xb9];
 /// `jmp qword ptr [rip]`
 const INDIRECT_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
@@ -74,20 +78,41 @@ impl Slot {
 
     /// The address of the moved beginning.
     pub fn moved(self) -> u64 {
-        self.start as u64 + (SLOT_BYTES - MOVED_BYTES_MAX) as u64
+        self.start as u64 + STUB_BYTES as u64
     }
 
     /// Writes both: where the entry continues, and the moved beginning.
     pub fn write(self, target: u64, moved: &[u8]) {
-        const { assert!(INDIRECT_JUMP.len() + size_of::<u64>() <= SLOT_BYTES - MOVED_BYTES_MAX) };
-        const { assert!(JUMP_BYTES <= MOVED_BYTES_MAX) };
         let length = moved.len().min(MOVED_BYTES_MAX);
-        let behind = self.start.wrapping_add(INDIRECT_JUMP.len());
         // SAFETY: a slot of an island that is not sealed yet has room for both.
         unsafe {
-            self.start.copy_from_nonoverlapping(INDIRECT_JUMP.as_ptr(), INDIRECT_JUMP.len());
-            behind.cast::<u64>().write_unaligned(target);
-            (self.moved() as *mut u8).copy_from_nonoverlapping(moved.as_ptr(), length);
+            let end = put(self.start, &INDIRECT_JUMP);
+            put(end, &target.to_ne_bytes());
+            put(self.moved() as *mut u8, &moved[..length]);
         }
     }
+
+    /// Has the entry continue at a body that gets the stack pointer, the frame pointer and this
+    /// record as its fourth to sixth arguments.
+    pub fn pass(self, record: u64, body: u64) {
+        const WORD: usize = size_of::<u64>();
+        const { assert!(PASSING.len() + INDIRECT_JUMP.len() + 2 * WORD <= STUB_BYTES) };
+        // SAFETY: a slot of an island that is not sealed yet has room for a stub.
+        unsafe {
+            let end = put(self.start, &PASSING);
+            let end = put(end, &record.to_ne_bytes());
+            let end = put(end, &INDIRECT_JUMP);
+            put(end, &body.to_ne_bytes());
+        }
+    }
+}
+
+/// Writes bytes, and returns the address behind them.
+///
+/// # Safety
+/// There is room.
+unsafe fn put(to: *mut u8, bytes: &[u8]) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    to.wrapping_add(bytes.len())
 }

@@ -6,8 +6,10 @@
 //! `dlsym(RTLD_NEXT)`, the allocator itself perhaps, wants those of the C library: ours jump there,
 //! and the hooks are entered by their own moved beginnings.
 
+pub mod families;
 mod island;
 mod patch;
+mod symbol_table;
 
 use crate::next_symbol::{self, find_behind};
 use crate::own_allocator::{self, Duty, NAMES, Place};

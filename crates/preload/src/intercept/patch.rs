@@ -1,6 +1,6 @@
 //! Jumps in the place of entries: planned, then written all together or not at all.
 
-use super::island::Island;
+use super::island::{Island, Slot};
 use heaptide_recorder::sys::kernel;
 use heaptide_relocate::{JUMP_BYTES, Unmovable, jump, relocate};
 
@@ -36,6 +36,8 @@ pub struct Patch {
     after: [u8; JUMP_BYTES],
     /// The function, as it is called when the jump is in its place.
     pub moved: u64,
+    /// What the jump goes to.
+    pub slot: Slot,
 }
 
 /// Functions start at multiples of this; what is in between is padding.
@@ -66,7 +68,7 @@ impl Patch {
         let bytes = code.get(moved.patch_at..moved.patch_at + JUMP_BYTES);
         before.copy_from_slice(bytes.ok_or(Refusal::Unmovable)?);
         slot.write(target, moved.code());
-        Ok(Patch { at, before, after, moved: slot.moved() })
+        Ok(Patch { at, before, after, moved: slot.moved(), slot })
     }
 }
 

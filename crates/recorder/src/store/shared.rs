@@ -42,6 +42,8 @@ pub struct Store {
     pub owners: AtomicPtr<AtomicU32>,
     /// Pointer → site.
     pub shadow: shadow::Table,
+    /// Pointer → usable size, of blocks whose allocator a front cannot ask; the front creates it.
+    pub sizes: shadow::Table,
     /// Rules by pc: the newest table, and its entries in use.
     pub rules: AtomicPtr<Slot>,
     /// Counts every change of loaded code or of stack memory that kept state depends on.

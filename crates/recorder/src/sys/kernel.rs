@@ -201,7 +201,9 @@ struct Stat {
     user: u32,
     group: u32,
     pad: u32,
-    rest: [u64; 13],
+    device_of_file: u64,
+    size: u64,
+    rest: [u64; 11],
 }
 
 fn stat(fd: Fd) -> Result<Stat, Errno> {
@@ -218,6 +220,11 @@ const _: () = assert!(size_of::<Stat>() == 144);
 /// Device and inode of an open file.
 pub fn identity(fd: Fd) -> Result<(u64, u64), Errno> {
     stat(fd).map(|stat| (stat.device, stat.inode))
+}
+
+/// Bytes of an open file.
+pub fn file_size(fd: Fd) -> Option<u64> {
+    stat(fd).ok().map(|stat| stat.size)
 }
 
 /// Whether an open file is a regular one.
@@ -321,6 +328,14 @@ fn map(bytes: usize, protection: usize, flags: usize, fd: Fd) -> *mut u8 {
         Ok(address) => address as *mut u8,
         Err(_) => core::ptr::null_mut(),
     }
+}
+
+/// A part of a file, mapped to be read; `offset` is a multiple of a page.
+pub fn map_file(fd: Fd, offset: u64, bytes: usize) -> Option<*mut u8> {
+    const PROT_READ: usize = 1;
+    let a = [0, bytes, PROT_READ, MAP_PRIVATE, fd.0 as usize, offset as usize];
+    // SAFETY: without MAP_FIXED a new mapping replaces none.
+    unsafe { call(MMAP, a) }.ok().map(|address| address as *mut u8)
 }
 
 /// Zeroed private memory at an address, a multiple of a page; none if something is there.

@@ -32,6 +32,25 @@ struct Symbol {
 }
 
 impl LinkMap {
+    /// What is added to the addresses in its file.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The address of its dynamic section, which no other loaded object has.
+    pub fn dynamic_address(&self) -> usize {
+        self.dynamic as usize
+    }
+
+    /// The path of its file; empty for the executable.
+    pub fn path(&self) -> &[u8] {
+        if self.name.is_null() {
+            return b"";
+        }
+        // SAFETY: the loader's name is a C string.
+        unsafe { core::ffi::CStr::from_ptr(self.name) }.to_bytes()
+    }
+
     /// Whether its dynamic section is this one.
     pub fn has_dynamic(&self, dynamic: *const Dynamic) -> bool {
         self.dynamic == dynamic
@@ -74,11 +93,7 @@ fn first_object() -> *const LinkMap {
 
 /// The file name of an object, without its directory.
 pub fn file_name(map: &LinkMap) -> &[u8] {
-    if map.name.is_null() {
-        return b"";
-    }
-    // SAFETY: the loader's name is a C string.
-    let name = unsafe { core::ffi::CStr::from_ptr(map.name) }.to_bytes();
+    let name = map.path();
     name.rsplit(|&b| b == b'/').next().unwrap_or(name)
 }
 

@@ -1,0 +1,333 @@
+//! Families: allocators beside that of the C library, whose functions have names of their own
+//! (`_rjem_malloc`, `mi_malloc`). What their functions are called and mean, and what is recorded
+//! when they are called.
+//!
+//! The size of each live block is kept, since many programs have no function of the family that
+//! returns it: the linker leaves out what is not called.
+
+use crate::Preload;
+use crate::allocator::{Address, NULL};
+use heaptide_recorder::event::dispatch;
+use heaptide_recorder::event::inside::{Entry, Inside};
+use heaptide_recorder::event::process::process;
+use heaptide_recorder::event::record::{self, Moving, MovingNested};
+
+/// What a function does, by its arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `(size, alignment?)`
+    Allocate,
+    /// `(heap or alignment, size)`
+    AllocateSecond,
+    /// `(count, size)`
+    AllocateProduct,
+    /// `(size, flags)`: jemalloc's.
+    AllocateFlags,
+    /// `(&out, alignment, size)`
+    AllocateOut,
+    /// `(old, size)`
+    Reallocate,
+    /// `(old, size, flags)`: jemalloc's.
+    ReallocateFlags,
+    /// `(old, count, size)`
+    ReallocateProduct,
+    /// `(block)`
+    Free,
+}
+
+/// How large a block is that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sizes {
+    /// The size class of jemalloc.
+    Jemalloc,
+    /// The request.
+    Requested,
+}
+
+/// An allocator.
+pub struct Family {
+    pub prefixes: &'static [&'static str],
+    /// Names behind the prefix of functions that return the size of a block.
+    pub usable: &'static [&'static str],
+    /// Without such a function.
+    pub sizes: Sizes,
+    /// Names behind the prefix.
+    pub functions: &'static [(&'static str, Shape)],
+}
+
+macro_rules! functions {
+    ($($shape:ident: $($name:literal)*;)*) => {
+        &[$($(($name, Shape::$shape),)*)*]
+    };
+}
+
+/// All known ones.
+pub static FAMILIES: [Family; 4] = [
+    Family {
+        prefixes: &["_rjem_", "je_"],
+        usable: &["malloc_usable_size", "sallocx"],
+        sizes: Sizes::Jemalloc,
+        functions: functions! {
+            Allocate: "malloc" "valloc" "pvalloc";
+            AllocateSecond: "memalign" "aligned_alloc";
+            AllocateProduct: "calloc";
+            AllocateFlags: "mallocx";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc";
+            ReallocateFlags: "rallocx";
+            Free: "free" "cfree" "dallocx" "sdallocx" "free_sized" "free_aligned_sized";
+        },
+    },
+    Family {
+        prefixes: &["mi_"],
+        usable: &["usable_size", "malloc_usable_size"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            Allocate: "malloc" "malloc_small" "zalloc" "zalloc_small" "malloc_aligned";
+            Allocate: "zalloc_aligned" "new" "new_nothrow" "new_aligned" "new_aligned_nothrow";
+            AllocateSecond: "memalign" "aligned_alloc" "heap_malloc" "heap_zalloc";
+            AllocateSecond: "heap_malloc_aligned" "heap_zalloc_aligned" "heap_malloc_small";
+            AllocateProduct: "calloc" "mallocn" "calloc_aligned";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc" "rezalloc" "realloc_aligned" "rezalloc_aligned" "reallocf";
+            ReallocateProduct: "reallocn" "recalloc" "reallocarray";
+            Free: "free" "cfree" "free_size" "free_size_aligned" "free_aligned";
+        },
+    },
+    Family {
+        prefixes: &["tc_"],
+        usable: &["malloc_size"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            Allocate: "malloc" "valloc" "pvalloc" "new" "newarray" "new_nothrow";
+            Allocate: "newarray_nothrow" "new_aligned" "newarray_aligned";
+            AllocateSecond: "memalign";
+            AllocateProduct: "calloc";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc";
+            Free: "free" "free_sized" "cfree" "delete" "delete_sized" "delete_nothrow";
+            Free: "deletearray" "deletearray_sized" "deletearray_nothrow" "delete_aligned";
+            Free: "deletearray_aligned" "delete_sized_aligned" "deletearray_sized_aligned";
+        },
+    },
+    Family {
+        prefixes: &["rp"],
+        usable: &["malloc_usable_size"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            Allocate: "malloc" "zalloc";
+            AllocateSecond: "aligned_alloc" "memalign";
+            AllocateProduct: "calloc";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc";
+            Free: "free";
+        },
+    },
+];
+
+/// A function that is intercepted. The stub at its entry passes it to the body.
+pub struct Function {
+    /// By which it is called.
+    pub moved: extern "C" fn(usize, usize, usize) -> usize,
+    /// Returns the size of a block, if the allocator in the object has such a function.
+    pub usable: Option<extern "C" fn(Address, usize) -> usize>,
+    pub sizes: Sizes,
+    pub shape: Shape,
+}
+
+impl Function {
+    /// The body that its stub jumps to.
+    pub fn body(&self) -> u64 {
+        let body: extern "C" fn(usize, usize, usize, u64, u64, &Function) -> usize =
+            match self.shape {
+                Shape::AllocateOut => allocate_out,
+                Shape::Reallocate | Shape::ReallocateFlags | Shape::ReallocateProduct => reallocate,
+                Shape::Free => free,
+                _ => allocate,
+            };
+        body as u64
+    }
+
+    /// The size that is asked for, and the alignment where jemalloc's flags have one.
+    fn request(&self, a: usize, b: usize, c: usize) -> (usize, u32) {
+        /// The logarithm of the alignment, in jemalloc's flags.
+        const LG_ALIGN: usize = 63;
+        match self.shape {
+            Shape::Allocate | Shape::Free => (a, 0),
+            Shape::AllocateSecond | Shape::Reallocate => (b, 0),
+            Shape::AllocateProduct => (a.saturating_mul(b), 0),
+            Shape::AllocateFlags => (a, (b & LG_ALIGN) as u32),
+            Shape::AllocateOut => (c, 0),
+            Shape::ReallocateFlags => (b, (c & LG_ALIGN) as u32),
+            Shape::ReallocateProduct => (b.saturating_mul(c), 0),
+        }
+    }
+
+    /// The usable size of a new block.
+    fn usable(&self, block: Address, (size, lg_align): (usize, u32)) -> u64 {
+        match (self.usable, self.sizes) {
+            (Some(usable), _) => usable(block, 0) as u64,
+            (None, Sizes::Jemalloc) => {
+                let aligned = (size as u64).checked_next_multiple_of(1 << lg_align);
+                size_class(aligned.unwrap_or(size as u64))
+            }
+            (None, Sizes::Requested) => size as u64,
+        }
+    }
+}
+
+/// The size class of jemalloc for a request: four to each doubling, at least 16 apart, and 8
+/// (`sz_s2u_compute` there).
+fn size_class(size: u64) -> u64 {
+    const TINY: u64 = 8;
+    const QUANTUM_LG: u32 = 4;
+    const GROUP_LG: u32 = 2;
+    if size <= TINY {
+        return TINY;
+    }
+    let lg = (2 * size - 1).ilog2();
+    let step = lg.saturating_sub(GROUP_LG + 1).max(QUANTUM_LG);
+    size.checked_next_multiple_of(1 << step).unwrap_or(size)
+}
+
+/// Above this a size is kept in pages, with this bit set.
+const IN_PAGES: u32 = 1 << 31;
+const PAGE_BITS: u32 = 12;
+
+/// Keeps the size of a new block.
+fn keep_size(block: Address, usable: u64) {
+    let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
+    let number = bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32);
+    process().sizes.put(block, number.max(1));
+}
+
+fn bytes(number: u32) -> Option<u64> {
+    let pages = (number & !IN_PAGES) as u64;
+    let bytes = if number & IN_PAGES != 0 { pages << PAGE_BITS } else { pages };
+    (number != 0).then_some(bytes)
+}
+
+/// The size of a live block, if it is a family's.
+pub fn size_of(block: Address) -> Option<u64> {
+    let sizes = &process().sizes;
+    if !sizes.is_made() {
+        return None;
+    }
+    bytes(sizes.get(block as u64))
+}
+
+/// The size of a block that is no longer live; none if it was not recorded.
+fn take_size(block: Address) -> Option<u64> {
+    let sizes = &process().sizes;
+    if !sizes.is_made() {
+        return None;
+    }
+    bytes(sizes.take(block))
+}
+
+fn record_new(inside: &mut Inside, function: &Function, block: Address, request: (usize, u32)) {
+    if block.is_null() {
+        return dispatch::failed(inside);
+    }
+    let usable = function.usable(block, request);
+    keep_size(block, usable);
+    dispatch::allocated(inside, block, (request.0 as u64).min(usable), usable);
+}
+
+extern "C" fn allocate(
+    a: usize,
+    b: usize,
+    c: usize,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return (function.moved)(a, b, c);
+    };
+    let block = (function.moved)(a, b, c);
+    record_new(&mut inside, function, block as Address, function.request(a, b, c));
+    block
+}
+
+extern "C" fn allocate_out(
+    a: usize,
+    b: usize,
+    c: usize,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return (function.moved)(a, b, c);
+    };
+    let status = (function.moved)(a, b, c);
+    let block = match status as i32 {
+        // SAFETY: posix_memalign's contract: it succeeded, so the first argument holds a block.
+        0 => unsafe { *(a as *const Address) },
+        _ => NULL,
+    };
+    record_new(&mut inside, function, block, function.request(a, b, c));
+    status
+}
+
+extern "C" fn reallocate(
+    a: usize,
+    b: usize,
+    c: usize,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let old = a as Address;
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return reallocate_nested(old, || (function.moved)(a, b, c));
+    };
+    let request = function.request(a, b, c);
+    let Some(had) = take_size(old) else {
+        let block = (function.moved)(a, b, c);
+        record_new(&mut inside, function, block as Address, request);
+        return block;
+    };
+    let moving = Moving::begin(&mut inside, old, had);
+    let result = (function.moved)(a, b, c);
+    let block = result as Address;
+    if !block.is_null() {
+        let usable = function.usable(block, request);
+        keep_size(block, usable);
+        dispatch::reallocated(&mut inside, moving, block, request.0 as u64, usable);
+    } else if request.0 == 0 {
+        dispatch::reallocation_freed(&mut inside, moving);
+    } else {
+        keep_size(old, had);
+        dispatch::reallocation_failed(&mut inside, moving);
+    }
+    result
+}
+
+/// By a signal handler or the allocator itself: the new block is nobody's.
+#[cold]
+fn reallocate_nested(old: Address, call: impl FnOnce() -> usize) -> usize {
+    let Some(had) = take_size(old) else {
+        return call();
+    };
+    let moving = MovingNested::begin(old, |_| had);
+    let block = call();
+    if block == 0 {
+        keep_size(old, had);
+    }
+    moving.end(block as Address);
+    block
+}
+
+extern "C" fn free(a: usize, b: usize, c: usize, sp: u64, bp: u64, function: &Function) -> usize {
+    let block = a as Address;
+    // A block that was not recorded, or that an outer call has freed, counts nothing.
+    if let Some(usable) = take_size(block) {
+        match Inside::enter::<Preload>(Entry { sp, bp }) {
+            Some(mut inside) => dispatch::freed(&mut inside, block, usable),
+            None => record::freed_nested(block, || usable),
+        }
+    }
+    (function.moved)(a, b, c)
+}

@@ -1,0 +1,274 @@
+//! Finds allocators of their own names in executables and libraries, and intercepts them.
+
+use super::island::Island;
+use super::patch::{self, Patch, Refusal, write_all};
+use super::symbol_table::each_function;
+use crate::family::{FAMILIES, Family, Function, Shape};
+use crate::next_symbol;
+use core::cell::UnsafeCell;
+use core::mem::transmute;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use heaptide_recorder::event::process::{State, process};
+use heaptide_recorder::store::modules::modules;
+use heaptide_recorder::sys::confined;
+use heaptide_recorder::sys::kernel::Path;
+use heaptide_recorder::sys::loader::{LinkMap, look_up, objects};
+use heaptide_recorder::sys::maps::each_mapping;
+use heaptide_recorder::sys::options::Options;
+use heaptide_recorder::sys::own_stack;
+
+/// Objects that are remembered as looked at; later ones are not looked at.
+const OBJECTS_MAX: usize = 1024;
+/// Functions of one family in an object.
+const FUNCTIONS_MAX: usize = 48;
+/// Functions of all families.
+const ALL_MAX: usize = 512;
+
+/// Objects that were looked at, by their dynamic section; 0 is none.
+static LOOKED: [AtomicUsize; OBJECTS_MAX] = [const { AtomicUsize::new(0) }; OBJECTS_MAX];
+/// One look at a time.
+static IS_LOOKING: AtomicBool = AtomicBool::new(false);
+/// Whether families are looked for in this process.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// [`heaptide_recorder::store::modules::Modules::loads`] of the last look that found an object.
+static LOADS: AtomicU32 = AtomicU32::new(0);
+
+/// Functions that stubs pass to bodies. They are never changed once a stub has their address.
+struct Functions(UnsafeCell<[Option<Function>; ALL_MAX]>);
+
+// SAFETY: written by one look at a time, to places that no stub knows yet.
+unsafe impl Sync for Functions {}
+
+static FUNCTIONS: Functions = Functions(UnsafeCell::new([const { None }; ALL_MAX]));
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks at what is loaded when the recorder starts. Needs a large stack. None without memory.
+pub fn start(scarce: bool) -> Option<()> {
+    if TAKEN.load(Relaxed) > 0 {
+        return process().sizes.create(scarce); // a forked child: the code is changed already
+    }
+    if !IS_ON.load(Relaxed) && Options::known().is_some_and(|options| options.intercept) {
+        IS_ON.store(true, Relaxed);
+        look_at_all();
+    }
+    Some(())
+}
+
+/// Looks at what was loaded since the last look, before the program finds functions in it.
+#[inline(always)]
+pub fn look_at_new() {
+    if IS_ON.load(Relaxed) && LOADS.load(Relaxed) != modules().loads.load(Relaxed) {
+        look_again();
+    }
+}
+
+#[cold]
+fn look_again() {
+    if confined::may_call() && process().state() == State::Active {
+        own_stack::call(look_at_all);
+    }
+}
+
+/// Forgets objects that were unloaded: others may come to their place.
+pub fn forget_unloaded() {
+    for looked in &LOOKED {
+        let dynamic = looked.load(Relaxed);
+        if dynamic != 0 && !objects().any(|map| map.dynamic_address() == dynamic) {
+            looked.store(0, Relaxed);
+        }
+    }
+}
+
+fn look_at_all() {
+    if IS_LOOKING.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+        return;
+    }
+    let loads = modules().loads.load(Relaxed);
+    let mut is_new = false;
+    for map in objects() {
+        if note_object(map.dynamic_address()) {
+            is_new = true;
+            look_at(map);
+        }
+    }
+    if is_new {
+        LOADS.store(loads, Relaxed);
+    }
+    IS_LOOKING.store(false, Release);
+}
+
+/// Notes an object; false if it was noted before, or there is no room.
+fn note_object(dynamic: usize) -> bool {
+    if LOOKED.iter().any(|looked| looked.load(Relaxed) == dynamic) {
+        return false;
+    }
+    let free = LOOKED.iter().find(|looked| looked.load(Relaxed) == 0);
+    free.inspect(|looked| looked.store(dynamic, Relaxed)).is_some()
+}
+
+/// A function that was found.
+#[derive(Clone, Copy)]
+struct Found {
+    code: patch::Function,
+    shape: Shape,
+}
+
+/// A family in an object.
+struct Instance {
+    family: &'static Family,
+    prefix: &'static str,
+    functions: [Option<Found>; FUNCTIONS_MAX],
+    usable: u64,
+}
+
+/// Looks at one object. One that exports `malloc` is entered by that.
+fn look_at(map: &'static LinkMap) {
+    let own = next_symbol::own_object();
+    if own.is_some_and(|own| core::ptr::eq(own, map)) || look_up(map, b"malloc\0").is_some() {
+        return;
+    }
+    let mut found: [Option<Instance>; 2] = [None, None];
+    let mut name = [0u8; 4096];
+    let path = map.path();
+    let path: &[u8] = if path.is_empty() { b"/proc/self/exe" } else { path };
+    if !path.contains(&b'/') {
+        return; // the kernel's
+    }
+    let Some(room) = name.get_mut(..path.len()) else { return };
+    room.copy_from_slice(path);
+    let Some(path) = Path::new(&name) else { return };
+    let inode = each_function(path, |name, address, size| {
+        let code = patch::Function { address: map.address().wrapping_add(address), size };
+        note_function(&mut found, name, code);
+    });
+    for instance in found.iter().flatten() {
+        let is_whole = instance.has(|shape| shape == Shape::Free)
+            && instance.has(|shape| shape != Shape::Free);
+        if is_whole && inode.is_some_and(|inode| instance.is_code_of(inode)) {
+            instance.intercept();
+        }
+    }
+}
+
+/// Notes a function if it is one of a known family.
+fn note_function(found: &mut [Option<Instance>; 2], name: &[u8], code: patch::Function) {
+    let known = FAMILIES.iter().flat_map(|family| {
+        family.prefixes.iter().filter_map(move |&prefix| {
+            Some((family, prefix, name.strip_prefix(prefix.as_bytes())?))
+        })
+    });
+    for (family, prefix, rest) in known {
+        let row = family.functions.iter().find(|(name, _)| name.as_bytes() == rest);
+        let is_usable = family.usable.iter().any(|name| name.as_bytes() == rest);
+        if row.is_none() && !is_usable {
+            continue;
+        }
+        let is_it = |slot: &&mut Option<Instance>| {
+            slot.as_ref().is_none_or(|instance| instance.prefix == prefix)
+        };
+        let Some(slot) = found.iter_mut().find(is_it) else { return };
+        let instance = slot.get_or_insert(Instance {
+            family,
+            prefix,
+            functions: [None; FUNCTIONS_MAX],
+            usable: 0,
+        });
+        match row {
+            Some(&(_, shape)) => instance.add(Found { code, shape }),
+            None => instance.usable = code.address,
+        }
+    }
+}
+
+impl Instance {
+    fn has(&self, is_it: impl Fn(Shape) -> bool) -> bool {
+        self.functions.iter().flatten().any(|found| is_it(found.shape))
+    }
+
+    /// Whether all functions lie in code of this file: its path may lead to another one by now.
+    fn is_code_of(&self, inode: u64) -> bool {
+        let functions = || self.functions.iter().flatten();
+        let mut buffer = [0u8; 16 << 10];
+        let mut found = 0;
+        each_mapping(&mut buffer, |mapping| {
+            if mapping.executable && mapping.inode == inode {
+                let end = |code: patch::Function| code.address + code.size as u64;
+                let within = functions().filter(|found| {
+                    mapping.range.holds(found.code.address) && end(found.code) <= mapping.range.high
+                });
+                found += within.count();
+            }
+            true
+        });
+        found == functions().count()
+    }
+
+    /// Two names of one function have one jump, to the body of the first.
+    fn add(&mut self, found: Found) {
+        let same = |other: &Found| other.code.address == found.code.address;
+        if self.functions.iter().flatten().any(same) {
+            return;
+        }
+        if let Some(free) = self.functions.iter_mut().find(|place| place.is_none()) {
+            *free = Some(found);
+        }
+    }
+
+    /// Writes jumps at all entries, or none.
+    fn intercept(&self) {
+        let Some(first) = self.functions.iter().flatten().next() else { return };
+        let p = process();
+        if !p.sizes.is_made() && p.sizes.create(p.scarce.load(Relaxed)).is_none() {
+            return;
+        }
+        let Some(mut island) = Island::near(first.code.address) else { return };
+        let mut patches = [None; FUNCTIONS_MAX];
+        let is_done = self.plan(&mut island, &mut patches).is_some()
+            && island.seal()
+            && write_all(patches.iter().flatten());
+        if !is_done {
+            // SAFETY: no jump to it was written.
+            unsafe { island.release() };
+        }
+    }
+
+    /// Plans the jumps; none if a function that frees cannot be moved.
+    fn plan(&self, island: &mut Island, patches: &mut [Option<Patch>]) -> Option<()> {
+        // SAFETY: a function of this type, by the name that was found.
+        let usable = (self.usable != 0).then(|| unsafe {
+            transmute::<u64, extern "C" fn(*mut u8, usize) -> usize>(self.usable)
+        });
+        for (found, place) in self.functions.iter().flatten().zip(patches) {
+            let patch = match Patch::plan(found.code, 0, island) {
+                Ok(patch) => patch,
+                Err(Refusal::Unmovable) if found.shape != Shape::Free => continue,
+                Err(_) => return None,
+            };
+            // SAFETY: likewise; surplus arguments are ignored.
+            let moved = unsafe {
+                transmute::<u64, extern "C" fn(usize, usize, usize) -> usize>(patch.moved)
+            };
+            let sizes = self.family.sizes;
+            let function = keep(Function { moved, usable, sizes, shape: found.shape })?;
+            patch.slot.pass(core::ptr::from_ref(function) as u64, function.body());
+            *place = Some(patch);
+        }
+        Some(())
+    }
+}
+
+/// Keeps a function for as long as the process lives; none if there is no room.
+fn keep(function: Function) -> Option<&'static Function> {
+    let index = TAKEN.load(Relaxed);
+    if index >= ALL_MAX {
+        return None;
+    }
+    TAKEN.store(index + 1, Relaxed);
+    // SAFETY: a place in the table that nothing refers to; one look at a time takes places.
+    unsafe {
+        let place = FUNCTIONS.0.get().cast::<Option<Function>>().add(index);
+        place.write(Some(function));
+        (*place).as_ref()
+    }
+}

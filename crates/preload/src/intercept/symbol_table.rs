@@ -1,0 +1,111 @@
+//! The functions in the symbol table of a file (`.symtab`), which the loader does not map.
+
+use heaptide_recorder::sys::kernel::{self, Fd, Path};
+
+/// Sections of a file that are looked at.
+const SECTIONS_MAX: usize = 128;
+const SECTION_BYTES: usize = 64;
+const HEADER_BYTES: usize = 64;
+const SYMBOL_BYTES: usize = 24;
+const PAGE: u64 = 4096;
+
+/// A part of a file, mapped to be read.
+struct Mapped {
+    start: *mut u8,
+    length: usize,
+    skip: usize,
+}
+
+impl Mapped {
+    /// Maps `bytes` from `offset` on; none if the file does not hold them.
+    fn new(fd: Fd, offset: u64, bytes: u64) -> Option<Mapped> {
+        let end = offset.checked_add(bytes)?;
+        if bytes == 0 || end > kernel::file_size(fd)? {
+            return None;
+        }
+        let first = offset & !(PAGE - 1);
+        let length = (end - first) as usize;
+        let start = kernel::map_file(fd, first, length)?;
+        Some(Mapped { start, length, skip: (offset - first) as usize })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has that many bytes, which the file holds.
+        unsafe {
+            core::slice::from_raw_parts(self.start.wrapping_add(self.skip), self.length - self.skip)
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of ours, whose bytes are borrowed from it.
+        unsafe { kernel::unmap(self.start, self.length) };
+    }
+}
+
+/// Calls `visit` with name, address in the file and size of each function that the file's symbol
+/// table defines. A file without one costs the look at its section headers. Returns the file's
+/// inode, none if it cannot be read.
+pub fn each_function(path: Path<'_>, visit: impl FnMut(&[u8], u64, usize)) -> Option<u64> {
+    let fd = kernel::open(path, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
+    if let Some((symbols, names)) = tables(fd) {
+        visit_all(symbols.bytes(), names.bytes(), visit);
+    }
+    let identity = kernel::identity(fd);
+    kernel::close(fd);
+    identity.ok().map(|(_, inode)| inode)
+}
+
+fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usize)) {
+    const STT_FUNC: u8 = 2;
+    for symbol in symbols.chunks_exact(SYMBOL_BYTES) {
+        let is_function = symbol[4] & 15 == STT_FUNC && word(symbol, 6, 2) != 0;
+        if !is_function {
+            continue;
+        }
+        let name = names.get(word(symbol, 0, 4) as usize..).unwrap_or(&[]);
+        // Names longer than this are none of interest.
+        const NAME_MAX: usize = 40;
+        let window = &name[..name.len().min(NAME_MAX)];
+        if !matches!(window, [b'_', b'r', b'j', ..] | [b'j' | b'm' | b't' | b'r', ..]) {
+            continue;
+        }
+        if let Some(end) = window.iter().position(|&byte| byte == 0) {
+            visit(&window[..end], word(symbol, 8, 8), word(symbol, 16, 8) as usize);
+        }
+    }
+}
+
+/// The symbols and their names.
+fn tables(fd: Fd) -> Option<(Mapped, Mapped)> {
+    const SHT_SYMTAB: u64 = 2;
+    let mut header = [0u8; HEADER_BYTES];
+    let read = kernel::read_at(fd, &mut header, 0).ok()?;
+    if read < HEADER_BYTES || !header.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (offset, size) = (word(&header, 40, 8), word(&header, 58, 2) as usize);
+    let count = (word(&header, 60, 2) as usize).min(SECTIONS_MAX);
+    if size != SECTION_BYTES {
+        return None;
+    }
+    let mut sections = [0u8; SECTIONS_MAX * SECTION_BYTES];
+    let wanted = sections.get_mut(..count * SECTION_BYTES)?;
+    let read = kernel::read_at(fd, wanted, offset).ok()?;
+    let sections = wanted.get(..read)?;
+    let mut all = sections.chunks_exact(SECTION_BYTES);
+    let table = all.find(|section| word(section, 4, 4) == SHT_SYMTAB)?;
+    let names = sections.chunks_exact(SECTION_BYTES).nth(word(table, 40, 4) as usize)?;
+    let map = |section: &[u8]| Mapped::new(fd, word(section, 24, 8), word(section, 32, 8));
+    Some((map(table)?, map(names)?))
+}
+
+/// The number in `length` bytes of a head that is long enough.
+fn word(bytes: &[u8], at: usize, length: usize) -> u64 {
+    let mut word = [0; 8];
+    if let (Some(to), Some(from)) = (word.get_mut(..length), bytes.get(at..at + length)) {
+        to.copy_from_slice(from);
+    }
+    u64::from_le_bytes(word)
+}
