@@ -105,7 +105,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 24] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
