@@ -1,10 +1,8 @@
-/*
- * A member of a launch: makes as many blocks as its first word says, keeps them and exits with that
- * number. With a second word it creates the file waits-N, waits until a file of that name is there,
- * and creates the file ends-N.
- *
- * Built and run by launches.rs, with the words 0 to 9: allocations are the first word.
- */
+//! A member of a launch: makes as many blocks as its first word says, keeps them and exits with
+//! that number. With a second word it creates the file waits-N, waits until a file of that name is
+//! there, and creates the file ends-N.
+//
+// Built and run by launches.rs, with the words 0 to 9: allocations are the first word.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

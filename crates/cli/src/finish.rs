@@ -89,7 +89,7 @@ fn leave(
     member.ends = ends(end);
     members::replace(recording, number, &member)?;
     warn(recording, profiles.is_empty(), &member.unrecorded);
-    while recorded.is_last() && members::join(recording)? {
+    while recorded.is_last() && metadata::join_members(recording)? {
         // The file of a member again: while the recording is sealed, no other has the lead, and
         // those that come and end meanwhile leave the sealing to this command.
         number = members::add(recording, &member)?;

@@ -2,7 +2,8 @@
 //! ranks of `mpirun` or the jobs of `xargs -P`, write one recording together.
 //!
 //! Members of a launch find the same key. It names the launch where the launcher does (a step of
-//! Slurm, a job of Flux, a namespace of PMIx, `HEAPTIDE_JOB`), and the launcher's process otherwise.
+//! Slurm, a job of Flux, a namespace of PMIx, `HEAPTIDE_JOB`), and the launcher's process
+//! otherwise.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -85,7 +86,8 @@ fn named(environment: &Environment, ranked: Option<(&Launcher, u32)>) -> Option<
     if let Some(namespace) = text(environment, PMIX_JOB) {
         return Some(format!("pmix {namespace}"));
     }
-    // A launcher's daemon may be a task of a step itself; then its ranks are others than the task's.
+    // A launcher's daemon may be a task of a step itself; then its ranks are others than the
+    // task's.
     let slurm = &LAUNCHERS[SLURM];
     let is_task = number(environment.get(slurm.rank)) == Some(rank)
         && (launcher.of.is_empty() || environment.get(launcher.of) == environment.get(slurm.of));

@@ -47,8 +47,8 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Starts a thread that moves the events of all processes of a recording, while this command has
-    /// the lead.
+    /// Starts a thread that moves the events of all processes of a recording, while this command
+    /// has the lead.
     ///
     /// Errors: there can be no thread.
     pub fn start(recording: &Path, lead: Arc<Lead>) -> Result<Mover, Error> {

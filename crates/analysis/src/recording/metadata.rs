@@ -1,10 +1,12 @@
 //! `recording.json`: what `heaptide run` knows and no profile does.
 
+use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::members;
+pub use super::members::{ImageEnd, Launch, Member, Status, StatusKind};
 use crate::error::Error;
 use crate::files::file_names::METADATA_FILE;
 use crate::files::json;
@@ -57,15 +59,6 @@ pub struct Metadata {
     pub runs: Vec<MergedRun>,
 }
 
-/// When a process image ended, as `heaptide run` saw it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ImageEnd {
-    /// `PID-IMAGE`.
-    pub image: String,
-    /// Monotonic clock, nanoseconds: the clock of `start_monotonic_ns` in the profile.
-    pub monotonic_ns: u64,
-}
-
 /// A recording that was merged into another.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MergedRun {
@@ -92,58 +85,6 @@ pub struct MergedRun {
     /// Images that ran then: `PID-IMAGE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running: Vec<String>,
-}
-
-/// Several commands that one launcher started.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Launch {
-    /// The same for all its commands, and for no others.
-    pub key: String,
-    /// The host of those that write to the recording.
-    pub host: String,
-}
-
-/// A program that a command of a launch started.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Member {
-    /// The process.
-    pub root_pid: u32,
-    /// When the command started it, nanoseconds since 1970-01-01 UTC.
-    pub started_realtime_ns: u64,
-    /// Its number among the ranks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rank: Option<u32>,
-    /// The program and its arguments, as given.
-    #[serde(default)]
-    pub command: Vec<String>,
-    /// How it ended; none while it runs, or if its command was killed.
-    #[serde(default)]
-    pub status: Option<Status>,
-    /// When processes ended, as its command saw it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ends: Vec<ImageEnd>,
-    /// Why nothing of it was recorded; empty if it was, or if nobody knows.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unrecorded: String,
-}
-
-/// How the started process ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Status {
-    /// By itself or not.
-    pub kind: StatusKind,
-    /// Exit status or number of the signal.
-    pub code: i32,
-}
-
-/// What [`Status::code`] is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StatusKind {
-    /// An exit status.
-    Exited,
-    /// A signal.
-    Signaled,
 }
 
 impl Metadata {
@@ -181,5 +122,66 @@ impl Metadata {
         let text = serde_json::to_vec(self)
             .map_err(|source| Error::Json { path: path.clone(), source })?;
         json::replace(&path, &text)
+    }
+}
+
+/// Puts what the members know into `recording.json`, and removes their files; returns whether there
+/// were any. No member may write meanwhile.
+///
+/// Errors: it cannot be read or written; the files stay then.
+pub fn join_members(directory: &Path) -> Result<bool, Error> {
+    let files = members::files(directory);
+    if files.is_empty() {
+        return Ok(false);
+    }
+    let Some(mut metadata) = Metadata::read(directory)? else {
+        return Ok(false);
+    };
+    let first = metadata.members.iter().find(|member| member.root_pid == metadata.root_pid);
+    if let Some(first) = first {
+        metadata.status = first.status;
+        metadata.ends = first.ends.clone();
+        metadata.unrecorded = first.unrecorded.clone();
+    }
+    metadata.write(directory)?;
+    for file in files {
+        let _ = fs::remove_file(file); // one that stays is read again, with the same content
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::Scratch;
+
+    use super::*;
+
+    fn member(root_pid: u32, started_realtime_ns: u64) -> Member {
+        Member { root_pid, started_realtime_ns, ..Member::default() }
+    }
+
+    #[test]
+    fn members_are_joined_once() {
+        let place = Scratch::new("members");
+        let launch = Some(Launch { key: "process 1.2".to_owned(), host: "here".to_owned() });
+        let metadata = Metadata { version: VERSION, root_pid: 7, launch, ..Metadata::default() };
+        metadata.write(&place).expect("to write");
+        assert!(!join_members(&place).expect("nothing to join"));
+        assert_eq!(members::add(&place, &member(7, 10)).expect("a file"), 0);
+        assert_eq!(members::add(&place, &member(9, 30)).expect("a file"), 1);
+        let mut ended = member(7, 10);
+        ended.status = Some(Status { kind: StatusKind::Exited, code: 3 });
+        members::replace(&place, 0, &ended).expect("to replace");
+        fs::write(place.join("2.member"), "{\"root_pid\"").expect("a part of a file");
+        let read = || Metadata::read(&place).expect("to read").expect("metadata");
+        assert_eq!((read().members, read().status), (vec![ended.clone(), member(9, 30)], None));
+        assert!(join_members(&place).expect("to join"));
+        assert!(!place.join("0.member").exists() && !place.join("2.member").exists());
+        assert_eq!(read().status, ended.status);
+        // One that comes later, and one that is known already.
+        assert_eq!(members::add(&place, &member(8, 20)).expect("a file"), 0);
+        assert_eq!(members::add(&place, &ended).expect("a file"), 1);
+        assert!(join_members(&place).expect("to join"));
+        assert_eq!(read().members, [ended, member(8, 20), member(9, 30)]);
     }
 }
