@@ -13,7 +13,7 @@ use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
     ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample, Scope, Site,
-    StringHeader, Sums, TraceChunk, TraceHead, TraceStart, Window,
+    StringHeader, Sums, TraceChunk, TraceHead, TraceStart, UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -90,8 +90,9 @@ fn offsets_of_heads() {
         frames_stepped rules_evaluated losses stamped_peak timeline_lock resets
         control command_off command_request command_unused threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
-        process_start_ticks pid_namespace unrecorded image_flags unrecorded_children
+        process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
     );
+    record!(UnrecordedProgram: count state length path);
     record!(ExtentHeader:
         magic kind reserved lane sequence length committed pad
     );

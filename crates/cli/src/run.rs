@@ -38,7 +38,10 @@ pub fn run(options: &RunOptions) -> Outcome {
     let program = Program { file, words: options.words().to_vec() };
     match mode {
         Mode::Off => run_unrecorded(&program, environment),
-        mode => record(options, mode, &program, environment),
+        mode => {
+            settings::check_environment(&environment)?;
+            record(options, mode, &program, environment)
+        }
     }
 }
 

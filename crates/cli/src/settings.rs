@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use heaptide_command::error::Error;
-use heaptide_format::settings::Setting;
+use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::program::check_library;
 
@@ -48,6 +48,50 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
 
 fn name_of(mode: Mode) -> String {
     mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Checks the settings that the user gave the recorder by the environment: in the program it would
+/// ignore what it does not understand, without a word.
+///
+/// Errors: the first that it does not understand.
+pub fn check_environment(environment: &Environment) -> Result<(), Error> {
+    for setting in Setting::ALL {
+        let Some(value) = environment.get(setting.variable()).filter(|value| !value.is_empty())
+        else {
+            continue;
+        };
+        let text = value.to_string_lossy();
+        let (is_known, expected) = match setting {
+            Setting::Start | Setting::BySize | Setting::FreeStacks => {
+                ([ON, OFF].contains(&&*text), "on or off")
+            }
+            Setting::MaxSize
+            | Setting::SnapshotSignal
+            | Setting::Rank
+            | Setting::Ranks
+            | Setting::Follow => (is_number(&text), "a number"),
+            Setting::Threshold => (
+                is_number(text.strip_prefix(BELOW).unwrap_or(&text)),
+                "a number, or < and a number",
+            ),
+            Setting::SnapshotEvery => (
+                text.split('.').count() <= 2 && text.split('.').all(is_number),
+                "seconds, such as 0.5",
+            ),
+            _ => continue, // any text, or checked where it is used
+        };
+        if !is_known {
+            let (variable, value) = (setting.variable(), value.display());
+            return Err(Error::new(format!(
+                "{variable}={value}: expected {expected}; change or unset it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Has a program that may have the recorder in it not record.

@@ -42,7 +42,8 @@ pub use control::*;
 pub use events::*;
 pub use losses::*;
 pub use records::{
-    ExtentHeader, FileHeader, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart, Window,
+    ExtentHeader, FileHeader, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart,
+    UnrecordedProgram, Window,
 };
 pub use size_classes::*;
 pub use unrecorded::*;
@@ -296,3 +297,4 @@ const _: () = assert!(size_of::<Key>() == KEY_GRANULE as usize);
 const _: () = assert!(size_of::<Window>() == 192);
 const _: () = assert!(size_of::<Mark>() == 32);
 const _: () = assert!(size_of::<TraceStart>() == 64);
+const _: () = assert!(size_of::<UnrecordedProgram>() == 128);

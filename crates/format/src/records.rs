@@ -6,7 +6,7 @@
 use crate::control::REQUEST_TEXT;
 use crate::losses::LOSSES;
 use crate::size_classes::SIZE_CLASSES;
-use crate::unrecorded::UNRECORDED_CHILDREN;
+use crate::unrecorded::{UNRECORDED_CHILDREN, UNRECORDED_PATH, UNRECORDED_PROGRAMS};
 use crate::word::Cell;
 #[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -194,6 +194,22 @@ pub struct FileHeader {
     /// Children and exec'd images without a profile: counts by [`crate::UnrecordedChild`]. Atomic;
     /// a forked child adds itself to its parent's.
     pub unrecorded_children: [u64; UNRECORDED_CHILDREN],
+    /// Which programs these were, as far as there is room: written by this process and its forked
+    /// children at once.
+    pub unrecorded_programs: [UnrecordedProgram; UNRECORDED_PROGRAMS],
+}
+
+/// A program that was started without the recorder. An entry is never removed; a count of 0 is of a
+/// program that could not be started.
+pub struct UnrecordedProgram {
+    /// How often it was started. Atomic.
+    pub count: u64,
+    /// 0: not in use; 1: being written; 2 and more: 2 and an [`crate::UnrecordedChild`].
+    pub state: u32,
+    /// Bytes of `path` in use.
+    pub length: u32,
+    /// The path of its file, as it was given; of a longer one the end.
+    pub path: [u8; UNRECORDED_PATH],
 }
 
 /// The head of an extent.

@@ -4,6 +4,16 @@
 /// versions.
 pub const UNRECORDED_CHILDREN: usize = 8;
 
+/// Entries of [`crate::FileHeader::unrecorded_programs`]: a program that starts more different ones
+/// without the recorder is rare, and the counts by reason are of all.
+pub const UNRECORDED_PROGRAMS: usize = 12;
+/// Bytes of a path that [`crate::UnrecordedProgram`] keeps.
+pub const UNRECORDED_PATH: usize = 112;
+/// [`crate::UnrecordedProgram::state`] while an entry is written; 0 before.
+pub const UNRECORDED_WRITING: u32 = 1;
+/// [`crate::UnrecordedProgram::state`] of a whole entry: this and its [`UnrecordedChild`].
+pub const UNRECORDED_WHOLE: u32 = 2;
+
 /// [`crate::FileHeader::image_flags`]: the executable exports a `malloc` of its own. Calls that it
 /// does not hand on do not reach the recorder.
 pub const IMAGE_OWN_MALLOC: u32 = 1;

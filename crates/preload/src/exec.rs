@@ -11,8 +11,8 @@
 
 use crate::exec_target::{self, Room};
 use core::ffi::{CStr, c_char};
-use heaptide_format::UnrecordedChild;
 use heaptide_format::settings::PREFIX;
+use heaptide_format::{UNRECORDED_PATH, UnrecordedChild};
 use heaptide_recorder::event::process::{count_unrecorded, discount_unrecorded};
 use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined;
@@ -42,6 +42,8 @@ pub enum Target<'a> {
 const VARIABLES_MAX: usize = 32;
 /// Words that an environment may get longer by: these variables, two more, and the end.
 const ADDED_MAX: usize = VARIABLES_MAX + 3;
+/// Bytes of a program's path that are noted, and a zero byte.
+const NAME_MAX: usize = UNRECORDED_PATH + 1;
 /// Rights of faccessat.
 const MAY_READ: usize = 4;
 const MAY_CREATE_IN: usize = 3;
@@ -83,7 +85,9 @@ impl Plan {
         let mut memory = Memory::acquire(given.room_needed(handed_on))?;
         let unrecorded = obstacle(&mut memory, target, handed_on, &given);
         if let Some(why) = unrecorded {
-            count_unrecorded(why);
+            let Head { room, program, .. } = memory.head();
+            name(target, room, program);
+            count_unrecorded(why, program.bytes());
         }
         // SAFETY: as the caller promises.
         let environment = unsafe { given.completed(&mut memory, unrecorded, handed_on) };
@@ -91,9 +95,9 @@ impl Plan {
     }
 
     /// The program was not started.
-    pub fn failed(self) {
-        if let Some(why) = self.unrecorded {
-            discount_unrecorded(why);
+    pub fn failed(mut self) {
+        if let (Some(why), Some(memory)) = (self.unrecorded, &mut self.memory) {
+            discount_unrecorded(why, memory.head().program.bytes());
         }
         self.ended();
     }
@@ -104,6 +108,19 @@ impl Plan {
             memory.release();
         }
     }
+}
+
+/// Notes the path of a program, or the name by which it is looked for: the end of it, if it is
+/// long.
+fn name(target: &Target<'_>, room: &mut Room, program: &mut Text<NAME_MAX>) {
+    let path = match target {
+        Target::Path(file) => file.to_bytes(),
+        Target::Name(name, _) => name.to_bytes(),
+        Target::Open(fd) => exec_target::path_of(*fd, room),
+        Target::Unknown => b"",
+    };
+    program.truncate(0);
+    program.push(&path[path.len().saturating_sub(UNRECORDED_PATH)..]);
 }
 
 /// Why the program will not be recorded.
@@ -406,6 +423,8 @@ struct Head {
     user: u32,
     room: Room,
     path: Text<PATH_MAX>,
+    /// The program that is started, if it will not be recorded.
+    program: Text<NAME_MAX>,
 }
 
 impl Memory {

@@ -5,6 +5,7 @@
 
 use heaptide_format::{EMBEDDED_NOTE, UnrecordedChild};
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
+use heaptide_recorder::sys::text::Text;
 
 /// Interpreters of scripts that are scripts themselves; the kernel follows no more.
 const SCRIPTS_MAX: usize = 5;
@@ -77,6 +78,15 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
     let mut needed = entries().filter(|&(kind, _)| kind == DT_NEEDED);
     let sanitizer = needed.any(|(_, at)| is_sanitizer(fd, strings.saturating_add(at), text));
     sanitizer.then_some(UnrecordedChild::Sanitizer)
+}
+
+/// The path of an open file; empty if it is not known.
+pub fn path_of(fd: Fd, room: &mut Room) -> &[u8] {
+    let mut link: Text<32> = Text::new();
+    link.push(b"/proc/self/fd/");
+    link.push_number(fd.0 as u64);
+    let link = link.path();
+    link.and_then(|link| kernel::readlink(link, &mut room.text).ok()).unwrap_or(b"")
 }
 
 /// Opens a regular file: a pipe without a writer would hold the program up.

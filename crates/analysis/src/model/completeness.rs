@@ -16,6 +16,8 @@ pub struct Completeness {
     pub has_own_malloc: bool,
     /// Losses that happened, and children without a profile. Empty when nothing was lost.
     pub losses: Vec<Loss>,
+    /// Which programs the children without a profile executed, as far as the recorder had room.
+    pub unrecorded_programs: Vec<UnrecordedProgram>,
     /// What a person should know about how complete this is: a file cut short, a module that
     /// changed.
     pub notes: Vec<String>,
@@ -29,5 +31,16 @@ pub struct Loss {
     /// Its explanation.
     pub meaning: &'static str,
     /// How many there were.
+    pub count: u64,
+}
+
+/// A program that was started without the recorder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnrecordedProgram {
+    /// The path of its file, as it was given; of a long one `…` and the end.
+    pub path: String,
+    /// The [`Loss::name`] of the reason.
+    pub reason: &'static str,
+    /// How often it was started.
     pub count: u64,
 }

@@ -18,6 +18,8 @@ pub struct Identity {
     pub process_number: u32,
     /// Programs that this process was before, by exec.
     pub execs: u32,
+    /// Whether the process is the one that `heaptide run` started.
+    pub is_requested: bool,
     /// Whether the image began as a fork of a recorded one.
     pub forked: bool,
     /// Path of the program.

@@ -14,7 +14,7 @@ mod time;
 mod trace;
 mod walk;
 
-pub use completeness::{Completeness, Loss};
+pub use completeness::{Completeness, Loss, UnrecordedProgram};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::identity::{Identity, Lifetime};
 use super::process::Process;
 
 /// What `heaptide run` left: one profile per process image, in order of start.
@@ -22,6 +23,30 @@ pub struct Recording {
     pub processes: Vec<Process>,
     /// Files that could not be read.
     pub damaged: Vec<DamagedFile>,
+}
+
+impl Recording {
+    /// The program that `heaptide run` started: the last image of its process, and of several
+    /// commands' programs that with the highest peak. None if nothing is known of it.
+    pub fn requested(&self) -> Option<&Process> {
+        let requested = || self.processes.iter().filter(|process| process.identity.is_requested);
+        let is_last = |process: &&Process| {
+            let Identity { process_number, execs, .. } = process.identity;
+            !requested().any(|other| {
+                other.identity.process_number == process_number && other.identity.execs > execs
+            })
+        };
+        requested().filter(is_last).max_by_key(|process| process.totals.peak_bytes)
+    }
+
+    /// Nanoseconds from the start of the first image to the last known moment of any.
+    pub fn span_ns(&self) -> u64 {
+        let lifetimes = || self.processes.iter().map(|process| &process.lifetime);
+        let start = lifetimes().map(|lifetime| lifetime.start_realtime_ns).min().unwrap_or(0);
+        let end =
+            |lifetime: &Lifetime| lifetime.start_realtime_ns.saturating_add(lifetime.duration_ns);
+        lifetimes().map(end).max().unwrap_or(0).saturating_sub(start)
+    }
 }
 
 /// A file of a recording that could not be read.

@@ -14,7 +14,7 @@ use super::origin::{self, Origin};
 use crate::model::{
     Completeness, End, Entered, Frame, FrameId, Identity, Label, LabelId, Lane, LaneId, Lifetime,
     Measures, Mode, Module, ModuleId, Process, Recording, Scope, ScopeId, Site, SiteKind,
-    SizeClass, StackId, StackNode, Tables, TimeTables, UnwinderStats,
+    SizeClass, StackId, StackNode, Tables, TimeTables, UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -362,10 +362,26 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             unrecorded: common(processes, |p| &p.completeness.unrecorded).copied().flatten(),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             notes: notes(processes),
+            unrecorded_programs: unrecorded_programs(processes),
             ..Completeness::default()
         },
         unwinder: UnwinderStats::default(),
     })
+}
+
+/// The programs of all images that were started without the recorder.
+fn unrecorded_programs(processes: &[Process]) -> Vec<UnrecordedProgram> {
+    let mut all: Vec<UnrecordedProgram> = Vec::new();
+    for program in processes.iter().flat_map(|p| &p.completeness.unrecorded_programs) {
+        let same = |known: &&mut UnrecordedProgram| {
+            (known.reason, &known.path) == (program.reason, &program.path)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => known.count = known.count.saturating_add(program.count),
+            None => all.push(program.clone()),
+        }
+    }
+    all
 }
 
 /// What the joined process is called: numbers of one image only if it is alone.
@@ -379,6 +395,7 @@ fn identity(processes: &[Process], first: &Process, path: &Path) -> Identity {
         image: number(first.identity.image),
         process_number: number(first.identity.process_number),
         execs: number(first.identity.execs),
+        is_requested: alone && first.identity.is_requested,
         forked: alone && first.identity.forked,
         program: common(processes, |p| &p.identity.program).cloned().unwrap_or_default(),
         command: command(processes),

@@ -112,6 +112,7 @@ impl Process {
             file: path.to_owned(),
             run: None,
             end,
+            is_requested: false,
             became_unrecorded: false,
             lasted: ending::lasted(&profile, end, &Outside::default()),
             process_number: 0,

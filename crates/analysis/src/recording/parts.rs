@@ -110,6 +110,7 @@ impl Parts {
                 file: file.clone(),
                 run,
                 end,
+                is_requested: self.is_requested(file, profile),
                 became_unrecorded: self.became_unrecorded(file, profile, end),
                 lasted,
                 process_number,
@@ -200,6 +201,12 @@ impl Parts {
             None => self.metadata.as_ref().map(|m| (m.root_pid, m.status))?,
         };
         (members.is_empty() && root_pid == header.pid).then_some(status)
+    }
+
+    /// Whether an image is of the process that was started in its run.
+    fn is_requested(&self, file: &Path, profile: &Profile) -> bool {
+        let is_first = self.place(file, profile).is_none_or(|place| place.is_first_of_pid);
+        is_first && self.started(file, &profile.header).is_some()
     }
 
     fn end(&self, file: &Path, profile: &Profile) -> End {

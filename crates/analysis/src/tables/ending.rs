@@ -9,6 +9,8 @@ pub(crate) struct Ending {
     pub(crate) file: PathBuf,
     pub(crate) run: Option<Run>,
     pub(crate) end: End,
+    /// Its process is the one that `heaptide run` started.
+    pub(crate) is_requested: bool,
     /// It became a program that has no profile, and nobody noted why.
     pub(crate) became_unrecorded: bool,
     pub(crate) lasted: Lasted,

@@ -85,6 +85,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             unrecorded: unrecorded::reason(header),
             has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
             losses: losses(header, ending.became_unrecorded),
+            unrecorded_programs: unrecorded::programs(header, &profile.program),
             notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),
         },
         tables: Tables {
@@ -112,6 +113,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             image: header.image,
             process_number: ending.process_number,
             execs: ending.execs,
+            is_requested: ending.is_requested,
             forked: header.forked != 0,
             program: profile.program,
             command: profile.command,

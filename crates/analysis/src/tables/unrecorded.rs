@@ -3,11 +3,14 @@
 use heaptide_format as format;
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded};
 
-use crate::model::Loss;
+use crate::model::{Loss, UnrecordedProgram};
 
 /// A program that an image became by exec and that has no profile, for a reason that nobody noted.
 pub(crate) const SUCCESSOR: Loss =
     Loss { name: "child_exec", meaning: "programs started by exec without a profile", count: 1 };
+
+/// What a later version of the recorder counts.
+const LATER: (&str, &str) = ("child_other", "children without a profile, for an unknown reason");
 
 /// Why nothing of an image is recorded; none if it is.
 pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
@@ -63,12 +66,28 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
 
 /// Children that have no profile, by each reason that occurred.
 pub(crate) fn children(header: &FileHeader) -> impl Iterator<Item = Loss> {
-    const LATER: (&str, &str) =
-        ("child_other", "children without a profile, for an unknown reason");
     let counts = header.unrecorded_children.iter().enumerate();
     let named = counts.map(|(kind, &count)| {
         let (name, meaning) = format::UNRECORDED_CHILD_NAMES.get(kind).unwrap_or(&LATER);
         Loss { name, meaning, count }
     });
     named.filter(|loss| loss.count > 0)
+}
+
+/// The programs that were started without the recorder. `own` is the path of the image's program,
+/// for children that are forks of it.
+pub(crate) fn programs(header: &FileHeader, own: &str) -> Vec<UnrecordedProgram> {
+    let program = |entry: &format::UnrecordedProgram| {
+        let kind = entry.state.checked_sub(format::UNRECORDED_WHOLE)? as usize;
+        let (reason, _) = format::UNRECORDED_CHILD_NAMES.get(kind).unwrap_or(&LATER);
+        let length = (entry.length as usize).min(entry.path.len());
+        let path = String::from_utf8_lossy(&entry.path[..length]);
+        let path = match length {
+            0 => own.to_owned(),
+            format::UNRECORDED_PATH => format!("…{path}"),
+            _ => path.into_owned(),
+        };
+        (entry.count > 0).then_some(UnrecordedProgram { path, reason, count: entry.count })
+    };
+    header.unrecorded_programs.iter().filter_map(program).collect()
 }

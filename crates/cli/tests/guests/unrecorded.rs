@@ -1,6 +1,9 @@
 //! Programs that cannot be recorded run as without `heaptide run`, and one line gives the reason.
 
-use crate::harness::{Guest, Outcome, clean, profiles, recorded, run, scratch};
+use crate::harness::{
+    Guest, NOBODY, Outcome, clean, heaptide, profiles, recorded, report, run, scratch,
+};
+use crate::recording::{list, number};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use serde_json::Value;
 use std::fs;
@@ -142,4 +145,100 @@ fn children_of_an_unrecorded_program_are_recorded() {
     assert!(outcome.stderr.contains("only child processes were recorded"), "{}", outcome.stderr);
     assert!(unrecorded(&recording).contains("is statically linked"));
     assert!(!profiles(&recording).is_empty());
+}
+
+/// Entries of `unrecorded_programs` of all processes: file name, reason, count.
+fn programs(report: &Value) -> Vec<(String, String, i128)> {
+    let of = |process: &Value| list(process, "unrecorded_programs").to_vec();
+    let entry = |entry: Value| {
+        let text = |key: &str| entry[key].as_str().expect("a text").to_owned();
+        let path = text("path");
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        (name, text("reason"), number(&entry, "count"))
+    };
+    let all = list(report, "processes").iter().flat_map(of);
+    let mut entries: Vec<_> = all.map(entry).collect();
+    entries.sort();
+    entries
+}
+
+#[test]
+fn programs_that_a_recorded_one_starts_are_named_with_the_reason() {
+    let place = scratch("named-children");
+    assert!(build(&place, "static", &["-static"]).is_some());
+    let raised = build(&place, "raised", &[]).expect("a program");
+    if is_root() {
+        chown(&raised, Some(NOBODY), None).expect("another owner");
+        fs::set_permissions(&raised, fs::Permissions::from_mode(0o4755)).expect("a mode");
+    }
+    let with_asan = build(&place, "asan", &["-fsanitize=address"]).is_some();
+    let recording = place.join("a.heaptide");
+    let script =
+        "./static; PATH=$PWD:$PATH static; ./raised; env -i ./static; [ -e asan ] && ./asan
+                  ./missing; env -i /bin/true";
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(&recording).args(["--", "sh", "-c", script]);
+    let outcome = run(command.current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let report = report(&recording, &place);
+    let entry = |name: &str, why: &str, count| (name.to_owned(), why.to_owned(), count);
+    let mut expected = vec![
+        // As `./static`, by its whole path, and from `env`.
+        entry("static", "child_static", 1),
+        entry("static", "child_static", 1),
+        entry("static", "child_static", 1),
+    ];
+    if is_root() {
+        expected.push(entry("raised", "child_setuid", 1));
+    }
+    if with_asan {
+        expected.push(entry("asan", "child_sanitizer", 1));
+    }
+    expected.sort();
+    assert_eq!(programs(&report), expected);
+    let summary: Vec<&str> =
+        outcome.stderr.lines().filter(|line| line.contains("missing")).collect();
+    let has =
+        |words: &[&str]| summary.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(
+        has(&["3 programs started by exec that are statically linked", "./static"]),
+        "{summary:?}"
+    );
+    assert!(!is_root() || has(&["set-user-id", "./raised"]), "{summary:?}");
+    // What was started is the shell, whatever its children use.
+    assert!(outcome.stderr.lines().any(|line| line.contains("sh -c")), "{}", outcome.stderr);
+    let requested = list(&report, "processes").iter().filter(|p| p["requested"] == true);
+    assert!(requested.count() >= 1);
+    for words in [&["report"][..], &["info"]] {
+        let shown = run(heaptide().args(words).arg(&recording), &place).stdout;
+        assert!(shown.contains("/static"), "{words:?}: {shown}");
+    }
+}
+
+#[test]
+fn settings_of_the_environment_are_checked_before_the_program_starts() {
+    let place = scratch("settings");
+    for (name, value, expected) in [
+        ("HEAPTIDE_START", "garbage", "on or off"),
+        ("HEAPTIDE_MODE", "garbage", "expected one of"),
+        ("HEAPTIDE_BY_SIZE", "1", "on or off"),
+        ("HEAPTIDE_MAX_SIZE", "2G", "a number"),
+        ("HEAPTIDE_SNAPSHOT_EVERY", "10s", "seconds"),
+        ("HEAPTIDE_RANK", "first", "a number"),
+    ] {
+        let mut command = recorded(&place.join("a"), &[]);
+        let outcome =
+            run(command.args(["touch", "started"]).env(name, value).current_dir(&place), &place);
+        assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{}", outcome.stderr);
+        let named = format!("{name}={value}");
+        assert!(
+            outcome.stderr.contains(&named) && outcome.stderr.contains(expected),
+            "{}",
+            outcome.stderr
+        );
+    }
+    assert!(!place.join("started").exists() && !place.join("a").exists());
+    let mut command = recorded(&place.join("a"), &[]);
+    command.arg("true").env("HEAPTIDE_START", "").env("HEAPTIDE_SNAPSHOT_EVERY", "0.5");
+    assert_eq!(run(&mut command, &place).status, 0);
 }

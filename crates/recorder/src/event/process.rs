@@ -10,9 +10,10 @@ use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use heaptide_format::UnrecordedChild;
+use heaptide_format::shared::{UnrecordedProgram, Word};
+use heaptide_format::{UNRECORDED_PATH, UNRECORDED_WHOLE, UNRECORDED_WRITING, UnrecordedChild};
 
 /// The recorder's life in one process image.
 ///
@@ -84,20 +85,50 @@ impl Process {
     }
 }
 
-/// Counts a process or a program started by exec that has no profile.
-pub fn count_unrecorded(why: UnrecordedChild) {
-    change_unrecorded(why, 1);
+/// Counts a process or a program started by exec that has no profile. `path` is of its file; empty
+/// if it is a fork of this program.
+pub fn count_unrecorded(why: UnrecordedChild, path: &[u8]) {
+    let Some(header) = profile::family() else { return };
+    header.unrecorded_children[why as usize].fetch_add(1, Relaxed);
+    let path = end_of(path);
+    if let Some(entry) = header.unrecorded_programs.iter().find(|entry| is_of(entry, why, path)) {
+        entry.count.fetch_add(1, Relaxed);
+    }
 }
 
 /// Takes such a count back.
-pub fn discount_unrecorded(why: UnrecordedChild) {
-    change_unrecorded(why, u64::MAX);
+pub fn discount_unrecorded(why: UnrecordedChild, path: &[u8]) {
+    let Some(header) = profile::family() else { return };
+    header.unrecorded_children[why as usize].fetch_sub(1, Relaxed);
+    let path = end_of(path);
+    let mut entries = header.unrecorded_programs.iter();
+    if let Some(entry) = entries.find(|entry| is_whole(entry, why, path)) {
+        entry.count.fetch_sub(1, Relaxed);
+    }
 }
 
-fn change_unrecorded(why: UnrecordedChild, by: u64) {
-    if let Some(header) = profile::family() {
-        header.unrecorded_children[why as usize].fetch_add(by, Relaxed);
+/// What of a path is kept.
+fn end_of(path: &[u8]) -> &[u8] {
+    &path[path.len().saturating_sub(UNRECORDED_PATH)..]
+}
+
+/// Whether an entry is of a program, also because it was free and is so now.
+fn is_of(entry: &UnrecordedProgram, why: UnrecordedChild, path: &[u8]) -> bool {
+    // Another process may write at the same time: the loser takes the next entry.
+    if entry.state.compare_exchange(0, UNRECORDED_WRITING, Acquire, Relaxed).is_err() {
+        return is_whole(entry, why, path);
     }
+    entry.path.iter().zip(path).for_each(|(kept, &byte)| kept.set(byte));
+    entry.length.set(path.len() as u32);
+    entry.state.store(UNRECORDED_WHOLE + why as u32, Release);
+    true
+}
+
+/// Whether a whole entry is of a program.
+fn is_whole(entry: &UnrecordedProgram, why: UnrecordedChild, path: &[u8]) -> bool {
+    entry.state.load(Acquire) == UNRECORDED_WHOLE + why as u32
+        && entry.length.get() as usize == path.len()
+        && entry.path.iter().zip(path).all(|(kept, &byte)| kept.get() == byte)
 }
 
 /// The state of a process in which nothing happened yet.

@@ -33,7 +33,7 @@ pub fn start() -> bool {
     }
     let started = set_up(p, EVER_STARTED.swap(true, Relaxed));
     if started == Err(Refused::NoProfile) {
-        count_unrecorded(UnrecordedChild::NoProfile);
+        count_unrecorded(UnrecordedChild::NoProfile, b"");
     }
     let state = if started.is_ok() { State::Active } else { State::Off };
     p.state.store(state as u32, Release);

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Lane, Loss, Measure, Mode, Process, Rank, Recording, Run, Site};
+use heaptide_analysis::model::{
+    Lane, Loss, Measure, Mode, Process, Rank, Recording, Run, Site, UnrecordedProgram,
+};
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -117,6 +119,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
         &run.map(|Run { number, recording }| RunEntry { number, recording }),
     )?;
     map.serialize_entry("images", &process.identity.images)?;
+    map.serialize_entry("requested", &process.identity.is_requested)?;
     map.serialize_entry("forked", &process.identity.forked)?;
     map.serialize_entry("mode", mode_name(process.mode))?;
     map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
@@ -125,6 +128,11 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("has_own_malloc", &process.completeness.has_own_malloc)?;
     let losses = process.completeness.losses.iter().map(LossEntry::of);
     map.serialize_entry("losses", &seq(losses))?;
+    let programs = process.completeness.unrecorded_programs.iter().map(|program| {
+        let UnrecordedProgram { path, reason, count } = program;
+        UnrecordedProgramEntry { path, reason, count: *count }
+    });
+    map.serialize_entry("unrecorded_programs", &seq(programs))?;
     map.serialize_entry("part", &process.completeness.part)?;
     map.serialize_entry("notes", &process.completeness.notes)?;
     let modules = process.tables.modules.iter().map(|m| ModuleEntry {
@@ -159,6 +167,13 @@ impl TraceEntry {
     fn of(OnDisk { bytes, stopped_ns, limit_bytes }: OnDisk) -> TraceEntry {
         TraceEntry { bytes, stopped_s: stopped_ns.map(seconds), limit_bytes }
     }
+}
+
+#[derive(serde::Serialize)]
+struct UnrecordedProgramEntry<'a> {
+    path: &'a str,
+    reason: &'static str,
+    count: u64,
 }
 
 #[derive(serde::Serialize)]

@@ -1,6 +1,12 @@
 //! Events that the totals or their stacks lack.
 
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{Loss, Process, UnrecordedProgram};
+
+use super::names::printable;
+use super::quantity::count;
+
+/// Programs of one reason that a line names.
+const PROGRAMS: usize = 5;
 
 /// Losses that are events missing from the figures or from their stack; others cut stacks short.
 const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
@@ -9,4 +15,31 @@ const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
 pub(crate) fn lost_events(process: &Process) -> u64 {
     let lost = process.completeness.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
     lost.map(|l| l.count).sum()
+}
+
+/// What a loss is, with the programs that were not recorded: `MEANING: /bin/a, /bin/b (12 times)`.
+pub(crate) fn meaning<'a>(processes: impl Iterator<Item = &'a Process>, loss: &Loss) -> String {
+    let mut programs: Vec<UnrecordedProgram> = Vec::new();
+    let all = processes.flat_map(|process| &process.completeness.unrecorded_programs);
+    for program in all.filter(|program| program.reason == loss.name) {
+        match programs.iter_mut().find(|known| known.path == program.path) {
+            Some(known) => known.count = known.count.saturating_add(program.count),
+            None => programs.push(program.clone()),
+        }
+    }
+    if programs.is_empty() {
+        return loss.meaning.to_owned();
+    }
+    programs.sort_by_key(|program| std::cmp::Reverse(program.count));
+    let name = |program: &UnrecordedProgram| match program.count {
+        1 => printable(&program.path).into_owned(),
+        times => format!("{} ({} times)", printable(&program.path), count(times)),
+    };
+    let named: Vec<String> = programs.iter().take(PROGRAMS).map(name).collect();
+    let counts = programs.iter().take(PROGRAMS).map(|program| program.count);
+    let rest = match loss.count.saturating_sub(counts.fold(0, u64::saturating_add)) {
+        0 => String::new(),
+        rest => format!(", {} more", count(rest)),
+    };
+    format!("{}: {}{rest}", loss.meaning, named.join(", "))
 }

@@ -9,6 +9,7 @@ use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ended, place, trace_says};
 use crate::shared::hex::hex;
+use crate::shared::losses::meaning;
 use crate::shared::quantity::{bytes, count, counted, date, duration};
 
 /// Writes the description.
@@ -132,7 +133,8 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     }
     writeln!(out, "  losses")?;
     for loss in &p.completeness.losses {
-        writeln!(out, "    {:>12} {:<14} {}", count(loss.count), loss.name, loss.meaning)?;
+        let meaning = meaning(std::iter::once(p), loss);
+        writeln!(out, "    {:>12} {:<14} {meaning}", count(loss.count), loss.name)?;
     }
     if p.completeness.unmatched_frees > 0 {
         let (n, meaning) = (

@@ -2,6 +2,7 @@
 
 use heaptide_analysis::model::{Loss, Process, Recording};
 
+use crate::shared::losses::meaning;
 use crate::shared::quantity::{count, counted, percent};
 
 /// Losses that leave events out of the totals, or out of their stack, are reported from this part
@@ -70,7 +71,8 @@ fn losses(recording: &Recording) -> Vec<String> {
         ALWAYS.iter().any(|always| loss.name.starts_with(always))
             || loss.count >= allocations.div_ceil(part)
     };
-    let line = |&Loss { name, meaning, count: n }: &Loss| {
+    let line = |loss: &Loss| {
+        let (&Loss { name, count: n, .. }, meaning) = (loss, meaning(all.iter(), loss));
         if EVENTS.contains(&name) {
             format!("{} ({}) {meaning}", count(n), percent(n, allocations))
         } else {

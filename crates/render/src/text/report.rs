@@ -8,6 +8,7 @@ use heaptide_analysis::text::of_path;
 
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ending, figures, live_name, place, ran};
+use crate::shared::losses::meaning;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::text::annotations;
@@ -50,9 +51,11 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
     if several {
         process_table(out, recording, &chosen, page.top.unwrap_or(TABLE_ROWS))?;
     }
-    chosen.sort_by_key(|p| Reverse(p.totals.peak_bytes));
-    let largest = chosen.first().map_or(0, |p| p.totals.peak_bytes);
-    let small = |p: &&Process| p.totals.peak_bytes < largest / PAGE_PART;
+    let requested = recording.requested();
+    let is_requested = |p: &Process| requested.is_some_and(|q| std::ptr::eq(p, q));
+    chosen.sort_by_key(|p| (!is_requested(p), Reverse(p.totals.peak_bytes)));
+    let largest = chosen.iter().map(|p| p.totals.peak_bytes).max().unwrap_or(0);
+    let small = |p: &&Process| !is_requested(p) && p.totals.peak_bytes < largest / PAGE_PART;
     let pages = match page.process {
         Some(_) => chosen.len(),
         None => chosen.iter().take(PAGES).take_while(|p| !small(p)).count(),
@@ -91,9 +94,16 @@ fn process_table(
     all: &[&Process],
     rows: usize,
 ) -> io::Result<()> {
-    writeln!(out, "{}: {} process images\n", of_path(&recording.path), all.len())?;
+    let (path, span) = (of_path(&recording.path), duration(recording.span_ns()));
+    writeln!(
+        out,
+        "{path}: {} process images, {span} from the first start to the last end\n",
+        all.len()
+    )?;
+    let requested = recording.requested();
     let mut largest = all.to_vec();
-    largest.sort_by_key(|p| Reverse(p.totals.peak_bytes));
+    let is_requested = |p: &Process| requested.is_some_and(|q| std::ptr::eq(p, q));
+    largest.sort_by_key(|p| (!is_requested(p), Reverse(p.totals.peak_bytes)));
     let (shown, rest) = largest.split_at(rows.min(all.len()));
     let is_shown = |p: &&&Process| shown.iter().any(|q| std::ptr::eq(**p, *q));
     writeln!(out, "     pid       peak  at the end  allocations       time  end        command")?;
@@ -232,7 +242,8 @@ fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         writeln!(out, "\nMissing data")?;
     }
     for loss in said {
-        writeln!(out, "  {:>10} {}", count(loss.count), loss.meaning)?;
+        let meaning = meaning(std::iter::once(process), loss);
+        writeln!(out, "  {:>10} {meaning}", count(loss.count))?;
     }
     if process.completeness.unmatched_frees > 0 {
         let n = count(process.completeness.unmatched_frees);

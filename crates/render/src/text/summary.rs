@@ -14,13 +14,19 @@ use crate::shared::quantity::{bytes, count, duration, percent};
 use crate::shared::scope_path::scope_path;
 use crate::text::missing;
 
-/// Exactly five lines about the process that used most: what ran and how it ended, what it
-/// allocated, its peak and who held it, what is live, and what to type next. With a trace there is
-/// a line about what it takes, and if something that matters is missing a line for each such thing.
+/// The time from the first start to the last end is shown if it exceeds the program's own by one
+/// part in so many.
+const SPAN_PART: u64 = 20;
+
+/// Exactly five lines about the program that was started, or the process that used most if nobody
+/// knows which that is: what ran and how it ended, what it allocated, its peak and who held it,
+/// what is live, and what to type next. There is a line more if another process used more, for a
+/// trace, and for each thing that matters and is missing.
 pub fn summary(recording: &Recording, path: &Path) -> String {
-    let Some(process) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
+    let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
     };
+    let process = recording.requested().unwrap_or(largest);
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
     let mut lines = vec![
@@ -43,19 +49,29 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             count(t.live_blocks)
         ),
     ];
+    if !std::ptr::eq(process, largest) {
+        let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
+        let command = command_line(largest, 40);
+        lines.push(format!("  largest    {peak} by {command}; `--process {pid}` selects it"));
+    }
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
     lines.extend(missing::lines(recording).iter().map(|what| format!("  missing    {what}")));
     lines.push(next(path));
     lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
 }
 
+/// The command, how it ended, and what else there is. A program that starts others may end, or
+/// become another one, long before they do.
 fn first(recording: &Recording, process: &Process) -> String {
     let others = match recording.processes.len() - 1 {
         0 => String::new(),
         1 => "; 1 other process image is in the report".to_owned(),
         n => format!("; {n} other process images are in the report"),
     };
-    format!("{} {}{others}", command_line(process, 60), ended(process))
+    let (span_ns, own_ns) = (recording.span_ns(), process.lifetime.duration_ns);
+    let is_longer = !others.is_empty() && span_ns - span_ns / SPAN_PART > own_ns;
+    let span = if is_longer { format!(", {} for all", duration(span_ns)) } else { String::new() };
+    format!("{} {}{span}{others}", command_line(process, 60), ended(process))
 }
 
 fn holder(process: &Process) -> String {

@@ -185,6 +185,7 @@ fn identity() -> Identity {
         image: 0,
         process_number: 0,
         execs: 0,
+        is_requested: false,
         forked: false,
         program: "/usr/bin/app".to_owned(),
         command: ["app", "--input", "a file.txt"].map(str::to_owned).to_vec(),
