@@ -12,8 +12,8 @@ use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
-    ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample, Scope, Site,
-    StringHeader, Sums, TraceChunk, TraceHead, TraceStart, UnrecordedProgram, Window,
+    Account, AccountRange, ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample,
+    Scope, Site, StringHeader, Sums, TraceChunk, TraceHead, TraceStart, UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -135,6 +135,12 @@ fn offsets_of_records() {
     record!(Sample:
         time_ns live_bytes peak_bytes allocations frees usable_bytes resident_bytes virtual_bytes
     );
+    record!(Account:
+        number time_ns cause missing ranges ranges_left_out resident_bytes left_out_bytes swap_bytes absent_bytes statm_bytes page_table_bytes most_resident_bytes live_bytes peak_bytes requested_bytes usable_bytes arena_bytes arena_used_bytes arena_free_bytes mapped_block_bytes cost_ns number_again
+    );
+    record!(AccountRange:
+        start length resident_kib private_dirty_kib swap_kib flags name lane site account
+    );
 }
 
 #[test]
@@ -221,6 +227,20 @@ fn numbers() {
         ("TRACE_MAGIC", text(&format::TRACE_MAGIC)),
         ("TRACE_VERSION", format::TRACE_VERSION.to_string()),
         ("TRACE_CHUNK_MAGIC", text(&format::TRACE_CHUNK_MAGIC.to_le_bytes())),
+        ("ACCOUNT_RANGES", format::ACCOUNT_RANGES.to_string()),
+        ("ACCOUNT_SAMPLE", format::ACCOUNT_SAMPLE.to_string()),
+        ("ACCOUNT_PEAK", format::ACCOUNT_PEAK.to_string()),
+        ("ACCOUNT_END", format::ACCOUNT_END.to_string()),
+        ("ACCOUNT_CONFINED", format::ACCOUNT_CONFINED.to_string()),
+        ("ACCOUNT_NO_PROC", format::ACCOUNT_NO_PROC.to_string()),
+        ("RANGE_READ", format::RANGE_READ.to_string()),
+        ("RANGE_WRITE", format::RANGE_WRITE.to_string()),
+        ("RANGE_EXECUTE", format::RANGE_EXECUTE.to_string()),
+        ("RANGE_SHARED", format::RANGE_SHARED.to_string()),
+        ("RANGE_RECORDER", format::RANGE_RECORDER.to_string()),
+        ("RANGE_STACK", format::RANGE_STACK.to_string()),
+        ("RANGE_GUARDED", format::RANGE_GUARDED.to_string()),
+        ("RANGE_BLOCKS", format::RANGE_BLOCKS.to_string()),
     ];
     let found = rows(&document(), "Numbers").split_off(2);
     let found: Vec<_> = found.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();

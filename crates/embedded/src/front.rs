@@ -5,7 +5,8 @@ use crate::static_libc;
 use heaptide_format::Mode;
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::store::shadow::Table;
-use heaptide_recorder::sys::front::{self, Front, MAYBE_UNMAPPED, Platform, Route};
+use heaptide_recorder::sys::front::{self, Front, HeapState, MAYBE_UNMAPPED, Platform, Route};
+use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::tls::tls;
 use heaptide_recorder::sys::wiped::Wiped;
 
@@ -24,6 +25,8 @@ impl Front for Embedded {
         is_under_valgrind: || false,
         sees_unmapping: false,
         thread_exits: || (),
+        heap_state: HeapState::default,
+        own_code: || Range::EMPTY,
         route: |_| Route::NONE,
     };
 

@@ -28,6 +28,7 @@
 #[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod accounts;
 mod control;
 mod events;
 pub mod launchers;
@@ -38,6 +39,7 @@ mod size_classes;
 mod unrecorded;
 mod word;
 
+pub use accounts::*;
 pub use control::*;
 pub use events::*;
 pub use losses::*;
@@ -118,6 +120,8 @@ pub enum Kind {
     Marks = 11,
     /// A [`TraceStart`] and packed events; the extent's owner is their lane.
     Events = 12,
+    /// An [`Account`] and its [`AccountRange`]s.
+    Accounts = 13,
 }
 
 impl Kind {
@@ -137,6 +141,7 @@ impl Kind {
             10 => Kind::Windows,
             11 => Kind::Marks,
             12 => Kind::Events,
+            13 => Kind::Accounts,
             _ => return None,
         })
     }

@@ -125,6 +125,9 @@ settings! {
     Intercept = "INTERCEPT", ["--no-intercept"], "the library",
         "`off`: do not change the code of an allocator that the executable or a library brings (`--no-intercept`); its allocations are then not recorded",
         "on";
+    /// Whether accounts of resident memory are recorded.
+    Accounts = "ACCOUNTS", ["--no-accounts"], "the library",
+        "`off`: record no accounts of resident memory (`--no-accounts`)", "on";
     /// Whether unwound stacks are reused.
     Reuse = "REUSE", ["--no-reuse"], "the library",
         "`off`: unwind each stack from top to end; for tests, slower, the same result", "on";

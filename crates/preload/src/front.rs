@@ -15,6 +15,8 @@ impl Front for Preload {
         is_under_valgrind: allocator::is_under_valgrind,
         sees_unmapping: true,
         thread_exits: exec::give_back,
+        heap_state: allocator::state,
+        own_code: next_symbol::own_code,
         route: route::of_mode,
     };
 

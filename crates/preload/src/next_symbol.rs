@@ -7,8 +7,9 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use heaptide_recorder::sys::loader::{Dynamic, LinkMap, file_name, look_up, objects};
+use heaptide_recorder::sys::range::Range;
 
-global_asm!(".hidden _DYNAMIC");
+global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start", ".hidden _end");
 
 /// A function found, and whether the library that has it is a C++ runtime, whose operators call
 /// malloc and free.
@@ -70,6 +71,17 @@ fn own_dynamic() -> *const Dynamic {
     // SAFETY: the address of this library's own dynamic section.
     unsafe { asm!("lea {0}, [rip + _DYNAMIC]", out(reg) p, options(pure, nomem, nostack)) };
     p
+}
+
+/// The addresses of this library, its zeroed data included.
+pub fn own_code() -> Range {
+    let (low, high): (u64, u64);
+    // SAFETY: addresses that the linker defines for this library.
+    unsafe {
+        asm!("lea {0}, [rip + __ehdr_start]", "lea {1}, [rip + _end]",
+            out(reg) low, out(reg) high, options(pure, nomem, nostack));
+    }
+    Range { low, high: high.next_multiple_of(4096) }
 }
 
 fn is_runtime(map: &LinkMap) -> bool {
@@ -190,7 +202,7 @@ macro_rules! pointers {
     };
 }
 
-pointers! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E G) }
+pointers! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E G) }
 
 impl<F: Pointer> Real<F> {
     /// Returns the function; none if nothing loaded defines it.

@@ -79,6 +79,9 @@ pub struct RunOptions {
     /// Don't intercept an allocator that the program brings; its memory is then not recorded
     #[arg(long)]
     pub no_intercept: bool,
+    /// Record no accounts of resident memory, which `heaptide memory` shows
+    #[arg(long)]
+    pub no_accounts: bool,
     /// Unwind every stack from its top to its end, for tests
     #[arg(long = "no-reuse", hide = true)]
     pub no_reuse: bool,
@@ -109,6 +112,7 @@ impl RunOptions {
             (Setting::Follow, self.no_follow.then(|| pid.to_string())),
             (Setting::Reuse, switch(self.no_reuse, OFF)),
             (Setting::Intercept, switch(self.no_intercept, OFF)),
+            (Setting::Accounts, switch(self.no_accounts, OFF)),
             (Setting::Start, switch(self.start_off, OFF)),
             (Setting::SnapshotSignal, self.snapshot_on.map(|signal| signal.to_string())),
             (Setting::Threshold, self.stacks_from.map(|bytes| bytes.to_string())),

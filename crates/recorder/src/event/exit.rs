@@ -1,5 +1,6 @@
 //! How the image ended, as far as it can tell itself.
 
+use crate::event::accounts;
 use crate::event::process::{Process, State, process};
 use crate::sys::libc::Function;
 use crate::sys::{confined, kernel};
@@ -81,4 +82,5 @@ pub fn note(status: Option<i32>) {
         header.end_code.set(status & 0xff);
         header.end_kind.set(End::Exited as u32);
     }
+    accounts::take_at_end(p, now);
 }

@@ -1,5 +1,6 @@
 //! Recording of events: threads, stacks, counters, peak, trace, timeline.
 
+pub mod accounts;
 pub mod dispatch;
 pub mod exit;
 pub mod fast_path;

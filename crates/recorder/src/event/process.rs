@@ -56,6 +56,19 @@ pub fn process() -> &'static Process {
     PROCESS.get()
 }
 
+/// Whether this process, or one that it is a fork of, had several threads at a time.
+static EVER_THREADED: AtomicBool = AtomicBool::new(false);
+
+/// There are several threads.
+pub fn note_threads() {
+    EVER_THREADED.store(true, Relaxed);
+}
+
+/// Whether this process, or one that it is a fork of, had several threads at a time.
+pub fn was_ever_threaded() -> bool {
+    EVER_THREADED.load(Relaxed)
+}
+
 /// Has a forked child find a process that was not started.
 ///
 /// Errors: the kernel's.

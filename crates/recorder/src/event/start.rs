@@ -3,7 +3,9 @@
 use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
-use crate::event::{lane, monitors, regions, stacks, timeline, trace, trace_extents, windows};
+use crate::event::{
+    accounts, lane, monitors, regions, stacks, timeline, trace, trace_extents, windows,
+};
 use crate::store::control_words::set;
 use crate::store::{modules, names, profile, shared, sites};
 use crate::sys::front::{self, Front, Platform};
@@ -97,7 +99,7 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
 
 /// Has a forked child find the state of a process that was not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 14] = [
+    const STATES: [fn() -> Result<(), Errno>; 15] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -112,6 +114,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         regions::wipe_in_children,
         monitors::wipe_in_children,
         requests::wipe_in_children,
+        accounts::wipe_in_children,
     ];
     STATES.iter().try_for_each(|wipe| wipe())
 }
@@ -145,6 +148,9 @@ fn create_tables(p: &Process) -> Option<()> {
 
 /// What the environment asks for, before the first event.
 fn prepare_control(p: &Process, options: &Options) {
+    if !options.accounts {
+        accounts::turn_off();
+    }
     if options.start_off {
         p.header().command_off.store(1, Release);
     }

@@ -1,5 +1,6 @@
 //! The process over time: a sample every so many allocated bytes, fewer as the program goes on.
 
+use crate::event::accounts;
 use crate::event::lane::LaneState;
 use crate::event::marks;
 use crate::event::process::{Process, process};
@@ -61,7 +62,9 @@ pub fn sample(lane: &mut LaneState) {
             .store(TIMELINE.get().interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
     }
     lock.store(0, Release);
-    marks::snapshot_if_due(p.now(), lane.index());
+    let now = p.now();
+    marks::snapshot_if_due(now, lane.index());
+    accounts::take_if_due(p, now);
 }
 
 fn write(p: &Process, lane: &LaneState) {

@@ -1,5 +1,6 @@
 //! The profile in memory and on disk: the mapped file, its records, and the tables that find them.
 
+pub mod accounts;
 pub mod control_words;
 pub mod ids;
 pub mod index;

@@ -91,6 +91,33 @@ impl Table {
             .map_or(0, |leaf| word(leaf, block).load(Relaxed))
     }
 
+    /// Whether a block begins in a range of pages, as far as a short look tells: blocks that begin
+    /// on the first pages, or where large blocks do, just behind the start of a page.
+    pub fn has_blocks(&self, low: u64, high: u64) -> bool {
+        const PAGE: u64 = 4096;
+        const WHOLE: u64 = 4 * PAGE;
+        const PAGES: usize = 1024;
+        let begins = |cell: u64| self.get(cell) != 0 || self.get(cell | 8) != 0;
+        if (low..high.min(low + WHOLE)).step_by(16).any(begins) {
+            return true;
+        }
+        let mut page = low;
+        for _ in 0..PAGES {
+            if page >= high {
+                return false;
+            }
+            if self.entry(page).load(Acquire) == 0 {
+                page = ((page >> REGION_BITS) + 1) << REGION_BITS;
+                continue;
+            }
+            if [0, 16, 32, 64].into_iter().any(|offset| begins(page + offset)) {
+                return true;
+            }
+            page += PAGE;
+        }
+        false
+    }
+
     /// The last block that begins at or before `address` and not before `least`, and its number.
     /// Parts of the address space where no block ever began cost a look each 4 MiB.
     pub fn last_before(&self, address: u64, least: u64) -> Option<(u64, u32)> {

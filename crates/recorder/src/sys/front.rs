@@ -1,6 +1,7 @@
 //! What a front of the recorder provides. There are two: a library that is preloaded, and a crate
 //! that is part of a program.
 
+use crate::sys::range::Range;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
@@ -50,9 +51,27 @@ pub struct Platform {
     pub sees_unmapping: bool,
     /// Releases what the front keeps for the calling thread, which exits.
     pub thread_exits: fn(),
+    /// What the allocator knows about its memory. Takes the allocator's locks, and time for each of
+    /// its free chunks.
+    pub heap_state: fn() -> HeapState,
+    /// The addresses of the front's own library; empty where it is part of the program.
+    pub own_code: fn() -> Range,
     /// Where the front's entries continue with events of a thread that may take the fast path of
     /// this [`heaptide_format::Mode`]; with those of any other thread for 0.
     pub route: fn(mode: u32) -> Route,
+}
+
+/// An allocator's memory, in bytes. Zeros are: not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeapState {
+    /// Taken from the system, blocks that are mappings of their own left out.
+    pub arena: u64,
+    /// In use of that, headers included.
+    pub used: u64,
+    /// Free of that.
+    pub free: u64,
+    /// Blocks that are mappings of their own.
+    pub mapped: u64,
 }
 
 /// Functions of a front that its entries jump to. They are chosen once for each lane, because what

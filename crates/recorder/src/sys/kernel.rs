@@ -584,6 +584,8 @@ pub fn clock_ns(clock: usize) -> u64 {
 
 pub const CLOCK_REALTIME: usize = 0;
 pub const CLOCK_MONOTONIC: usize = 1;
+/// Processor time of the calling thread.
+pub const CLOCK_THREAD_CPUTIME: usize = 3;
 
 /// Ends the process; for a libc that lacks the function that was called.
 pub fn exit_group(status: i32) {

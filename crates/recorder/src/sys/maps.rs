@@ -8,7 +8,9 @@ use crate::sys::range::Range;
 pub struct Mapping<'a> {
     pub range: Range,
     pub readable: bool,
+    pub writable: bool,
     pub executable: bool,
+    pub shared: bool,
     pub offset: u64,
     pub inode: u64,
     pub path: &'a [u8],
@@ -85,7 +87,8 @@ fn read_more(fd: Fd, room: &mut [u8]) -> usize {
     kernel::read(fd, room).unwrap_or(0)
 }
 
-fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
+/// A line of maps, without its end.
+pub fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
     let mut fields = line.splitn(6, |&b| b == b' ');
     let (addresses, permissions) = (fields.next()?, fields.next()?);
     let offset = hexadecimal(fields.next()?)?;
@@ -98,7 +101,9 @@ fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
     Some(Mapping {
         range: Range { low, high },
         readable: permissions.first() == Some(&b'r'),
+        writable: permissions.get(1) == Some(&b'w'),
         executable: permissions.get(2) == Some(&b'x'),
+        shared: permissions.get(3) == Some(&b's'),
         offset,
         inode,
         path,
@@ -121,7 +126,9 @@ mod tests {
         let line = b"7f00001000-7f00003000 r-xp 00002000 fe:01 1234   /lib/a file (deleted)";
         let mapping = parse_line(line).expect("a mapping");
         assert_eq!(mapping.range, Range { low: 0x7f_0000_1000, high: 0x7f_0000_3000 });
-        assert!(mapping.readable && mapping.executable);
+        assert!(mapping.readable && mapping.executable && !mapping.writable && !mapping.shared);
+        let shared = parse_line(b"1000-2000 rw-s 00000000 00:01 7 /memfd:x").expect("a mapping");
+        assert!(shared.readable && shared.writable && shared.shared);
         assert_eq!((mapping.offset, mapping.inode), (0x2000, 1234));
         assert_eq!(mapping.path, b"/lib/a file (deleted)");
         let anonymous = parse_line(b"00400000-00401000 ---p 00000000 00:00 0").expect("a mapping");

@@ -14,6 +14,7 @@ pub mod options;
 pub mod own_stack;
 pub mod range;
 pub mod rank;
+pub mod smaps;
 pub mod text;
 pub mod tls;
 pub mod wiped;

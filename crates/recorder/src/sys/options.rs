@@ -33,6 +33,8 @@ pub struct Options {
     pub reuse: bool,
     /// `HEAPTIDE_INTERCEPT=off`: change no code of allocators that preloading does not reach.
     pub intercept: bool,
+    /// `HEAPTIDE_ACCOUNTS=off`: no accounts of resident memory.
+    pub accounts: bool,
     /// `HEAPTIDE_START=off`: recording begins turned off.
     pub start_off: bool,
     /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
@@ -104,6 +106,7 @@ impl Options {
             follow: None,
             reuse: true,
             intercept: true,
+            accounts: true,
             start_off: false,
             threshold: None,
             trace: false,
@@ -131,6 +134,7 @@ impl Options {
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
             Setting::Reuse => self.reuse &= !is_off,
             Setting::Intercept => self.intercept &= !is_off,
+            Setting::Accounts => self.accounts &= !is_off,
             Setting::Start => self.start_off |= is_off,
             Setting::Threshold => {
                 let below = value.strip_prefix(BELOW.as_bytes());
