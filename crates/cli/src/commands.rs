@@ -10,6 +10,7 @@ mod histogram;
 mod info;
 mod leaks;
 mod man;
+mod memory;
 mod merge;
 mod peak;
 mod query;
@@ -58,6 +59,8 @@ pub enum Command {
     Flamegraph(flamegraph::FlamegraphOptions),
     /// Show allocations live at peak memory usage
     Peak(peak::PeakOptions),
+    /// Show what the resident memory of a process consists of
+    Memory(memory::MemoryOptions),
     /// Show memory that was never freed; exit with status 1 if there is any
     Leaks(leaks::LeaksOptions),
     /// Show the distribution of allocation sizes
@@ -101,6 +104,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),
         Command::Peak(options) => peak::peak(&options),
+        Command::Memory(options) => memory::memory(&options),
         Command::Leaks(options) => leaks::leaks(&options),
         Command::Histogram(options) => histogram::histogram(&options),
         Command::Timeline(options) => timeline::timeline(&options),

@@ -1,6 +1,7 @@
 //! The tables that every view is made of, and sums over them. Plain data with typed ids: a view
 //! reads the tables and never the profile file.
 
+mod account;
 mod completeness;
 mod identity;
 mod ids;
@@ -14,6 +15,7 @@ mod time;
 mod trace;
 mod walk;
 
+pub use account::{Account, AccountCause, AccountMissing, AccountRange, AllocatorState};
 pub use completeness::{Completeness, Loss, UnrecordedProgram};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};

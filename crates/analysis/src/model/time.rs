@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 pub use heaptide_format::MarkKind;
 
+use super::account::Account;
 use super::ids::LaneId;
 use super::trace::Trace;
 
@@ -12,6 +13,8 @@ use super::trace::Trace;
 pub struct TimeTables {
     /// Samples in order of time.
     pub samples: Vec<Sample>,
+    /// Accounts of resident memory in order of time; none of joined processes.
+    pub accounts: Vec<Account>,
     /// Windows in order of their begin.
     pub windows: Vec<Window>,
     /// Marks in order of time.

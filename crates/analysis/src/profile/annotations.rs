@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use heaptide_format as format;
 use heaptide_format::{FileHeader, Kind};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::extents::Walk;
 use super::parents_first::parents_first;
-use super::strings::Strings;
+use super::texts::Texts;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
-use crate::text;
 
 /// An attribute and its value, as text. Equal texts of a profile are one and the same `Arc`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -99,8 +97,7 @@ impl Ids {
 }
 
 /// Reads it.
-pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Named, Ids) {
-    let mut texts = Texts::new(strings, walk.length());
+pub(crate) fn read(walk: &Walk, texts: &mut Texts, header: &FileHeader) -> (Named, Ids) {
     let mut ids = Ids {
         names: SparseArray::default(),
         scopes: SparseArray::default(),
@@ -134,7 +131,7 @@ pub(crate) fn read(walk: &Walk, strings: &Strings, header: &FileHeader) -> (Name
         .map(|(_, record, _)| Mark { name: texts.get(record.name), record })
         .collect();
     named.marks.sort_by_key(|mark| mark.record.time_ns);
-    named.mismatch = mismatch(&named, &ids, &mut texts, header);
+    named.mismatch = mismatch(&named, &ids, texts, header);
     (named, ids)
 }
 
@@ -177,39 +174,4 @@ fn mismatch(
     let name = open.and_then(|index| named.scopes[index as usize].name.get());
     let open = name.map_or("", |index| &named.names[index as usize].value);
     Some((texts.get(header.mismatch_end).to_string(), open.to_owned()))
-}
-
-/// Strings, each kept once, and all together no longer than the file that they come from.
-struct Texts<'a> {
-    strings: &'a Strings<'a>,
-    known: FxHashMap<u32, Arc<str>>,
-    kept: FxHashSet<Arc<str>>,
-    room: usize,
-}
-
-impl<'a> Texts<'a> {
-    fn new(strings: &'a Strings<'a>, room: usize) -> Texts<'a> {
-        Texts { strings, known: FxHashMap::default(), kept: FxHashSet::default(), room }
-    }
-
-    fn get(&mut self, reference: u32) -> Arc<str> {
-        if let Some(text) = self.known.get(&reference) {
-            return text.clone();
-        }
-        let bytes = self.strings.raw(reference);
-        let bytes = &bytes[..bytes.len().min(self.room)];
-        self.room -= bytes.len();
-        let text = self.keep(&text::from_bytes(bytes));
-        self.known.insert(reference, text.clone());
-        text
-    }
-
-    fn keep(&mut self, text: &str) -> Arc<str> {
-        if let Some(kept) = self.kept.get(text) {
-            return kept.clone();
-        }
-        let kept: Arc<str> = Arc::from(text);
-        self.kept.insert(kept.clone());
-        kept
-    }
 }

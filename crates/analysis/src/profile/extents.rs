@@ -238,6 +238,11 @@ impl<'a> Walk<'a> {
         self.bytes.len()
     }
 
+    /// The committed bytes of each extent of a kind.
+    pub(crate) fn committed(&self, kind: Kind) -> impl Iterator<Item = &'a [u8]> {
+        self.of(kind).map(|extent| &self.bytes[extent.range.start..extent.range.end])
+    }
+
     pub(crate) fn ranges(&self, kind: Kind) -> Vec<Range> {
         self.of(kind).map(|extent| extent.range).collect()
     }

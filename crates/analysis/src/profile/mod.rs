@@ -1,5 +1,6 @@
 //! Reading one profile file: untrusted bytes to plain tables of its records.
 
+pub mod accounts;
 pub mod annotations;
 pub(crate) mod baseline;
 pub(crate) mod extents;
@@ -10,3 +11,4 @@ mod parents_first;
 pub mod parsed;
 pub mod reader;
 mod strings;
+mod texts;

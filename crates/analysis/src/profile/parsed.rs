@@ -6,6 +6,7 @@ use heaptide_format as format;
 use heaptide_format::FileHeader;
 use rustc_hash::FxHashMap;
 
+use super::accounts::Account;
 use super::annotations::Named;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
@@ -38,6 +39,8 @@ pub struct Profile {
     pub sites: Vec<Site>,
     /// Names, scopes, windows and marks; empty in version 1.
     pub named: Named,
+    /// Accounts of resident memory in order of time.
+    pub accounts: Vec<Account>,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
     /// Indices of nodes by their id, where frees have stacks.

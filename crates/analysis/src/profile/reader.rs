@@ -16,6 +16,7 @@ use heaptide_format as format;
 use heaptide_format::{FileHeader, Kind};
 use rustc_hash::FxHashMap;
 
+use super::accounts;
 use super::annotations::{self, Ids, Named};
 use super::extents::{Contents, Extent, Walk};
 use super::header::{FILE_LIMIT, damaged, header};
@@ -23,6 +24,7 @@ use super::nodes::Nodes;
 use super::pack;
 use super::parsed::{Module, Profile, Site};
 use super::strings::Strings;
+use super::texts::Texts;
 use crate::collections::optional_index::OptionalIndex;
 use crate::error::Error;
 use crate::files::input;
@@ -105,11 +107,13 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
     let nodes = || Nodes::read(&walk, &modules, &by_index);
-    let (tree, (named, (mut sites, node_ids))) = threads::both(nodes, || {
-        let (named, ids) = annotations::read(&walk, &strings, &header);
+    let (tree, ((named, accounts), (mut sites, node_ids))) = threads::both(nodes, || {
+        let mut texts = Texts::new(&strings, walk.length());
+        let (named, ids) = annotations::read(&walk, &mut texts, &header);
+        let accounts = accounts::read(&walk, &mut texts);
         let keyed = header.version > 1;
         let sites = sites(&walk, keyed.then_some(&ids));
-        (named, sites)
+        ((named, accounts), sites)
     });
     for (site, id) in sites.iter_mut().zip(node_ids) {
         site.node = tree.by_id.get(id);
@@ -133,6 +137,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         lanes,
         sites,
         named,
+        accounts,
         timeline,
         node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
         events,

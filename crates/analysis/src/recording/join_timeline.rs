@@ -95,6 +95,7 @@ impl Joining {
         self.steps.sort_by_key(|(_, sample)| sample.time_ns);
         let timeline = sums(&self.steps, self.images);
         if self.images > 1 {
+            joined.time.accounts.clear();
             let most = timeline.iter().rev().max_by_key(|sample| sample.live_bytes);
             let (time_ns, bytes) = most.map_or((0, 0), |most| (most.time_ns, most.live_bytes));
             joined.peak_time_ns = time_ns;

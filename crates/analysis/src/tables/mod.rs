@@ -1,5 +1,6 @@
 //! The tables of one process image, built from its profile and the names of its addresses.
 
+mod accounts;
 pub(crate) mod annotation_tables;
 pub(crate) mod ending;
 pub(crate) mod process;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use heaptide_format as format;
 
+use super::accounts;
 use super::annotation_tables;
 use super::ending::Ending;
 use super::raw_site::RawSite;
@@ -50,6 +51,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
+    let accounts = accounts::accounts(&profile);
     let header = &profile.header;
     let peak = Peak::of(&profile, &totals, ending.lasted.ns);
     totals.peak_bytes = peak.bytes;
@@ -102,6 +104,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         },
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
+            accounts,
             windows,
             marks,
             traces,

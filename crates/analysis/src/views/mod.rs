@@ -4,6 +4,7 @@
 pub mod aggregate;
 pub mod diff;
 pub mod leaks;
+pub mod memory;
 pub mod peak;
 pub mod scopes;
 pub mod sizes;

@@ -6,6 +6,7 @@ mod document;
 mod entries;
 pub mod histogram;
 pub mod leaks;
+pub mod memory;
 pub mod peak;
 pub mod report;
 mod sites;

@@ -8,6 +8,7 @@ use heaptide_analysis::recording::snapshot::Snapshot;
 use crate::json::annotations::{MarkEntry, WindowEntry};
 use crate::json::document;
 use crate::json::entries::SampleEntry;
+use crate::json::memory::AccountEntry;
 use crate::shared::quantity::seconds;
 use crate::shared::views::{Moment, of_process};
 
@@ -25,6 +26,7 @@ pub fn write(
         peak_bytes: process.totals.peak_bytes,
         peak_bound_bytes: process.completeness.peak_bound_bytes,
         live_bytes: process.totals.live_bytes,
+        accounts: AccountEntry::over_time(process),
         samples: process.time.samples.iter().map(SampleEntry::of).collect(),
         windows: process.time.windows.iter().map(WindowEntry::of).collect(),
         marks: process.time.marks.iter().map(|mark| MarkEntry::of(process, mark)).collect(),
@@ -38,6 +40,7 @@ struct TimelineEntry<'a> {
     peak_bytes: u64,
     peak_bound_bytes: u64,
     live_bytes: u64,
+    accounts: Vec<AccountEntry>,
     samples: Vec<SampleEntry>,
     windows: Vec<WindowEntry<'a>>,
     marks: Vec<MarkEntry<'a>>,

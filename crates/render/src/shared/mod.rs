@@ -1,5 +1,6 @@
 //! What views of several audiences share. Nothing here writes a whole view.
 
+pub mod accounts;
 pub(crate) mod annotations;
 pub mod branches;
 pub mod change;

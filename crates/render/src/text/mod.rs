@@ -7,6 +7,7 @@ pub mod diff;
 pub mod histogram;
 pub mod info;
 pub mod leaks;
+pub mod memory;
 mod missing;
 pub mod origins;
 pub mod peak;

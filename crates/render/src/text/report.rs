@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
 use heaptide_analysis::text::of_path;
 
+use crate::shared::accounts;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ending, figures, live_name, place, ran};
 use crate::shared::losses::meaning;
@@ -224,7 +225,11 @@ fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let note = format!("{} bytes{exact}{blocks}, after {when}", count(t.peak_bytes));
     row(out, "peak", &bytes(t.peak_bytes), &note)?;
     let note = format!("{} bytes in {}", count(t.live_bytes), counted(t.live_blocks, "block"));
-    row(out, live_name(process), &bytes(t.live_bytes), &note)
+    row(out, live_name(process), &bytes(t.live_bytes), &note)?;
+    match accounts::summary(process) {
+        Some((resident, note)) => row(out, "resident", &bytes(resident), &note),
+        None => Ok(()),
+    }
 }
 
 fn row(out: &mut dyn Write, name: &str, value: &str, note: &str) -> io::Result<()> {

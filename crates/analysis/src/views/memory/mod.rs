@@ -1,0 +1,117 @@
+//! An account of resident memory as rows that add up to it.
+//!
+//! The kernel knows which pages are resident, the allocator how many bytes it has, the recorder how
+//! many of them are live. Which of the allocator's pages were never touched nobody knows, so the
+//! rows of the heap are computed: see [`heap`].
+
+mod heap;
+mod mappings;
+mod row;
+
+use std::cmp::Reverse;
+
+use crate::model::{Account, AccountCause, Process};
+use mappings::Class;
+use row::with_largest;
+
+pub use row::Row;
+
+/// Which account is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// The one nearest to peak usage.
+    Peak,
+    /// The last one.
+    End,
+    /// The one nearest to this time, nanoseconds from the start.
+    Time(u64),
+}
+
+/// The resident memory of a process at one moment, explained.
+#[derive(Clone, Debug)]
+pub struct Memory<'a> {
+    /// The account.
+    pub account: &'a Account,
+    /// Its parts, in a fixed order. With the unexplained bytes they add up to the resident memory.
+    pub rows: Vec<Row>,
+    /// Resident bytes that no row has.
+    pub unexplained_bytes: u64,
+}
+
+impl Memory<'_> {
+    /// That of a process at a moment; none without a usable account.
+    pub fn of(process: &Process, at: At) -> Option<Memory<'_>> {
+        let account = choose(process, at)?;
+        Some(Memory::explain(process, account))
+    }
+
+    /// All accounts of a process, in order of time.
+    pub fn over_time(process: &Process) -> impl Iterator<Item = Memory<'_>> {
+        usable(process).map(|account| Memory::explain(process, account))
+    }
+
+    fn explain<'a>(process: &Process, account: &'a Account) -> Memory<'a> {
+        let sorted = mappings::sort(process, account);
+        let heap = heap::Heap::of(account, &sorted);
+        let mut rows = vec![heap.row(slack_part(process, account))];
+        rows.push(sorted.mappings(heap.other_anonymous()));
+        let named = [("stacks", Class::Stack), ("modules", Class::Module)];
+        rows.extend(named.map(|(name, class)| with_largest(sorted.by_name(name, class))));
+        rows.push(Row { children: Vec::new(), ..sorted.by_name("recorder", Class::Recorder) });
+        rows.retain(|row| row.resident_bytes > 0 || row.swap_bytes > 0);
+        let explained = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.resident_bytes));
+        let unexplained_bytes = account.resident_bytes.saturating_sub(explained);
+        Memory { account, rows, unexplained_bytes }
+    }
+
+    /// Bytes that rows have.
+    pub fn accounted_bytes(&self) -> u64 {
+        self.account.resident_bytes.saturating_sub(self.unexplained_bytes)
+    }
+
+    /// The row with this name.
+    pub fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+}
+
+/// The accounts that have numbers.
+fn usable(process: &Process) -> impl Iterator<Item = &Account> {
+    process.time.accounts.iter().filter(|account| account.missing.is_none())
+}
+
+/// The account at a moment. That of peak usage is the one with the most live bytes, of equal ones
+/// the nearest.
+fn choose(process: &Process, at: At) -> Option<&Account> {
+    let away = |account: &&Account, time: u64| account.time_ns.abs_diff(time);
+    match at {
+        At::End => usable(process).last(),
+        At::Time(time) => usable(process).min_by_key(|account| away(account, time)),
+        At::Peak => usable(process).min_by_key(|account| {
+            (Reverse(account.live_bytes), away(account, process.peak_time_ns))
+        }),
+    }
+}
+
+/// The part of live bytes that nobody requested: of the blocks live at the end or at peak, as far
+/// as the averages of their sites tell, and at another time of all blocks so far.
+fn slack_part(process: &Process, account: &Account) -> f64 {
+    let at_peak = account.live_bytes == process.totals.peak_bytes;
+    let (mut live, mut slack) = (0.0, 0.0);
+    for site in &process.tables.sites {
+        let measures = &site.measures;
+        let bytes = if at_peak { measures.at_peak_bytes } else { measures.live_bytes } as f64;
+        live += bytes;
+        slack += bytes * part(measures.requested_bytes, measures.usable_bytes);
+    }
+    if live > 0.0 && (at_peak || account.cause == AccountCause::End) {
+        slack / live
+    } else {
+        part(account.requested_bytes, account.usable_bytes)
+    }
+}
+
+/// The part of usable bytes that was not requested.
+fn part(requested: u64, usable: u64) -> f64 {
+    usable.saturating_sub(requested) as f64 / usable.max(1) as f64
+}

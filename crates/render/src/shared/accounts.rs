@@ -1,0 +1,49 @@
+//! Words about accounts of resident memory.
+
+use heaptide_analysis::model::{AccountMissing, Process};
+use heaptide_analysis::views::memory::{At, Memory};
+
+use crate::shared::quantity::{bytes, duration};
+
+/// Why there are no accounts from some moment on.
+pub(crate) fn missing_says(missing: AccountMissing) -> &'static str {
+    match missing {
+        AccountMissing::Confined => {
+            "the program confined itself by seccomp, so the recorder may not read /proc/self/smaps"
+        }
+        AccountMissing::NoProc => "the recorder could not read /proc/self/smaps",
+    }
+}
+
+/// Why a process has no account that can be shown.
+pub fn absence(process: &Process) -> &'static str {
+    match process.time.accounts.iter().find_map(|account| account.missing) {
+        Some(missing) => missing_says(missing),
+        None if process.identity.images > 1 => {
+            "joined processes have none; choose one by --process PID"
+        }
+        None => {
+            "recorded with --no-accounts or by an older version, \
+             or the process was killed or called exec before the first one was due"
+        }
+    }
+}
+
+/// The resident memory nearest to peak usage: its bytes, and in words when that was and what they
+/// are.
+pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
+    let memory = Memory::of(process, At::Peak)?;
+    let mut parts: Vec<(&str, u64)> = Vec::new();
+    for row in &memory.rows {
+        let free = row.children.iter().find(|child| row.name == "heap" && child.name == "free");
+        let free = free.map_or(0, |child| child.resident_bytes);
+        parts.push((&row.name, row.resident_bytes - free.min(row.resident_bytes)));
+        parts.push(("free in allocator", free));
+    }
+    parts.push(("unexplained", memory.unexplained_bytes));
+    parts.retain(|part| part.1 > 0);
+    let parts: Vec<String> =
+        parts.iter().map(|(name, n)| format!("{name} {}", bytes(*n))).collect();
+    let after = duration(memory.account.time_ns);
+    Some((memory.account.resident_bytes, format!("after {after}: {}", parts.join(", "))))
+}

@@ -1,0 +1,123 @@
+//! What the resident memory of a process consists of, at one moment.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{Account, AccountCause, Process};
+use heaptide_analysis::views::memory::{Memory, Row};
+
+use crate::shared::accounts::missing_says;
+use crate::shared::heading::caption;
+use crate::shared::names::elide_middle;
+use crate::shared::quantity::{bytes, counted, duration, percent};
+use crate::text::columns::{Columns, last, right};
+
+/// Characters of a name.
+const NAME: usize = 64;
+
+/// Writes the page of one process.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut dyn Write, process: &Process, memory: &Memory) -> io::Result<()> {
+    let account = memory.account;
+    caption(out, process)?;
+    let (resident, time) = (bytes(account.resident_bytes), duration(account.time_ns));
+    writeln!(out, "resident {resident} after {time}, {}\n", moment(process, account))?;
+    if account.swap_bytes > 0 {
+        with_swap(out, memory)?
+    } else {
+        without_swap(out, memory)?
+    }
+    let (accounted, resident) = (memory.accounted_bytes(), account.resident_bytes);
+    let part = percent(accounted, resident);
+    writeln!(out, "\naccounted for {} of {} ({part})", bytes(accounted), bytes(resident))?;
+    if account.left_out_ranges > 0 {
+        let mappings = counted(account.left_out_ranges.into(), "mapping");
+        writeln!(out, "{} of it in {mappings} too many to record", bytes(account.left_out_bytes))?;
+    }
+    let (tables, absent) = (bytes(account.page_table_bytes), bytes(account.absent_bytes));
+    writeln!(out, "not resident: {absent} of mappings never touched; page tables take {tables}")?;
+    let highest = highest(process);
+    if highest > account.resident_bytes {
+        writeln!(out, "highest resident memory of the process: {}", bytes(highest))?;
+    }
+    let missing = process.time.accounts.iter().find_map(|account| account.missing);
+    missing.map_or(Ok(()), |missing| writeln!(out, "no later accounts: {}", missing_says(missing)))
+}
+
+/// The highest resident memory that any account knows of.
+fn highest(process: &Process) -> u64 {
+    process.time.accounts.iter().map(|account| account.most_resident_bytes).max().unwrap_or(0)
+}
+
+/// When an account was taken, in words that follow a time.
+fn moment(process: &Process, account: &Account) -> String {
+    let end = if account.cause == AccountCause::End { "at the end" } else { "" };
+    let (peak, live) = (process.totals.peak_bytes, account.live_bytes);
+    if live >= peak {
+        return if end.is_empty() { "at peak usage".to_owned() } else { format!("{end} and peak") };
+    }
+    let (at, peak_at) = (account.time_ns, process.peak_time_ns);
+    let away = match duration(at.abs_diff(peak_at)) {
+        away if at < peak_at => format!("{away} before peak usage"),
+        away => format!("{away} after peak usage"),
+    };
+    let below = bytes(peak - live);
+    let end = if end.is_empty() { String::new() } else { format!("{end}, ") };
+    format!("{end}{away} with {below} less live")
+}
+
+fn without_swap(out: &mut dyn Write, memory: &Memory) -> io::Result<()> {
+    let columns =
+        Columns([right(10, "resident"), right(7, "share"), right(10, "size"), last("memory")]);
+    columns.heading(out)?;
+    each_row(memory, |row, depth| {
+        let [resident, share, size, _, name] = cells(memory, row, depth);
+        columns.row(out, [resident, share, size, name])
+    })
+}
+
+fn with_swap(out: &mut dyn Write, memory: &Memory) -> io::Result<()> {
+    let columns = Columns([
+        right(10, "resident"),
+        right(7, "share"),
+        right(10, "size"),
+        right(10, "swap"),
+        last("memory"),
+    ]);
+    columns.heading(out)?;
+    each_row(memory, |row, depth| columns.row(out, cells(memory, row, depth)))
+}
+
+/// Visits all rows, each before its children, with their depth.
+fn each_row(
+    memory: &Memory,
+    mut write: impl FnMut(&Row, usize) -> io::Result<()>,
+) -> io::Result<()> {
+    fn visit(
+        row: &Row,
+        depth: usize,
+        write: &mut dyn FnMut(&Row, usize) -> io::Result<()>,
+    ) -> io::Result<()> {
+        write(row, depth)?;
+        row.children.iter().try_for_each(|child| visit(child, depth + 1, write))
+    }
+    memory.rows.iter().try_for_each(|row| visit(row, 0, &mut write))?;
+    let unexplained = Row {
+        name: "unexplained".to_owned(),
+        resident_bytes: memory.unexplained_bytes,
+        size_bytes: memory.unexplained_bytes,
+        ..Row::default()
+    };
+    write(&unexplained, 0)
+}
+
+fn cells(memory: &Memory, row: &Row, depth: usize) -> [String; 5] {
+    let indent = " ".repeat(2 * depth);
+    [
+        bytes(row.resident_bytes),
+        percent(row.resident_bytes, memory.account.resident_bytes),
+        bytes(row.size_bytes),
+        bytes(row.swap_bytes),
+        format!("{indent}{}", elide_middle(&row.name, NAME)),
+    ]
+}

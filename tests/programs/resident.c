@@ -1,0 +1,117 @@
+//! Memory of one kind in a known amount, still there when the program exits: the argument chooses
+//! the kind. Prints the resident memory of the process, in bytes.
+//
+// build: -pthread
+#include "guest.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { MIB = 1 << 20, BLOCKS = 32768, THREADS = 32 };
+
+static char zeroed[24 * MIB];
+static void *blocks[BLOCKS];
+static pthread_barrier_t barrier;
+
+static NOINLINE void touch(char *memory, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 4096)
+        ((volatile char *)memory)[i] = 1;
+    stay();
+}
+
+// 32768 blocks of `bytes` each, touched; then only each `kept`-th one stays.
+static NOINLINE void heap(size_t bytes, int kept)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        memset(blocks[i] = keep(malloc(bytes)), 1, bytes);
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % kept)
+            free(blocks[i]);
+}
+
+// Threads with an even number allocate, the others are not known to the recorder.
+static void *deep(void *number)
+{
+    char memory[MIB];
+    touch(memory, sizeof memory);
+    if ((long)number % 2 == 0)
+        free(keep(malloc(8)));
+    pthread_barrier_wait(&barrier);
+    pause();
+    return NULL;
+}
+
+static void stacks(void)
+{
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    for (long i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, deep, (void *)i) == 0);
+    }
+    pthread_barrier_wait(&barrier);
+}
+
+static void file(const char *name)
+{
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, 16 * MIB) == 0);
+    char *memory = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(memory != MAP_FAILED);
+    touch(memory, 16 * MIB);
+}
+
+static void shared(void)
+{
+    int flags = MAP_SHARED | MAP_ANONYMOUS;
+    char *memory = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, flags, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    touch(memory, 16 * MIB);
+}
+
+// The parent has 16 blocks of 512 KiB, its child these and 16 more.
+static void forked(void)
+{
+    for (int i = 0; i < 16; i++)
+        touch(blocks[i] = keep(malloc(MIB / 2)), MIB / 2);
+    pid_t child = fork();
+    if (child == 0)
+        for (int i = 0; i < 16; i++)
+            touch(blocks[16 + i] = keep(malloc(MIB / 2)), MIB / 2);
+    else
+        CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static long resident(void)
+{
+    char text[128] = "";
+    int fd = open("/proc/self/statm", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    long pages = 0;
+    CHECK(sscanf(text, "%*d %ld", &pages) == 1);
+    return pages * 4096;
+}
+
+int main(int argc, char **argv)
+{
+    const char *kind = argc > 1 ? argv[1] : "touched";
+    if (strcmp(kind, "touched") == 0)
+        heap(1001, 1);
+    else if (strcmp(kind, "fragmented") == 0)
+        heap(2000, 32);
+    else if (strcmp(kind, "untouched") == 0)
+        blocks[0] = keep(malloc((size_t)256 * MIB));
+    else if (strcmp(kind, "stacks") == 0)
+        stacks();
+    else if (strcmp(kind, "file") == 0)
+        file(argv[2]);
+    else if (strcmp(kind, "bss") == 0)
+        touch(zeroed, sizeof zeroed);
+    else if (strcmp(kind, "shared") == 0)
+        shared();
+    else if (strcmp(kind, "fork") == 0)
+        forked();
+    say("%ld\n", resident());
+    return 0;
+}
