@@ -65,7 +65,7 @@ pub struct Account {
     pub left_out_bytes: u64,
     /// Bytes in swap, summed over all ranges.
     pub swap_bytes: u64,
-    /// Bytes of address space of ranges without resident pages.
+    /// Bytes of address space of ranges without resident pages, the recorder's left out.
     pub absent_bytes: u64,
     /// Resident bytes by `/proc/self/statm`, which the kernel counts apart.
     pub statm_bytes: u64,

@@ -211,6 +211,9 @@ fn gather(p: &Process, mut account: Account, begin: u64, accounts: &mut Accounts
     let mut before = None;
     let any = smaps::each(|mapping| {
         add(&mut account, mapping);
+        if mapping.resident == 0 && !own.holds(p, mapping) {
+            account.absent_bytes += mapping.range.high - mapping.range.low;
+        }
         if mapping.resident > 0 {
             match room.get_mut(count) {
                 Some(range) => {
@@ -241,9 +244,6 @@ fn gather(p: &Process, mut account: Account, begin: u64, accounts: &mut Accounts
 fn add(account: &mut Account, mapping: &Resident) {
     account.resident_bytes += (mapping.resident as u64) << 10;
     account.swap_bytes += (mapping.swap as u64) << 10;
-    if mapping.resident == 0 {
-        account.absent_bytes += mapping.range.high - mapping.range.low;
-    }
 }
 
 /// Bytes of page tables, and the highest resident bytes; 0 if they are not known.
