@@ -58,10 +58,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     if peak.is_now && profile.has_sites() {
         let all = lanes.iter_mut().map(|lane| &mut lane.measures);
         let all = all.chain(sites.iter_mut().map(|site| &mut site.measures)).chain([&mut totals]);
-        all.for_each(|measures| {
-            measures.at_peak_blocks = measures.live_blocks;
-            measures.at_peak_bytes = measures.live_bytes;
-        });
+        all.for_each(take_live_as_peak);
     }
     Process {
         mode: match profile.mode {
@@ -128,6 +125,11 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
         },
         totals,
     }
+}
+
+fn take_live_as_peak(measures: &mut Measures) {
+    measures.at_peak_blocks = measures.live_blocks;
+    measures.at_peak_bytes = measures.live_bytes;
 }
 
 fn sample(record: &format::Sample) -> Sample {

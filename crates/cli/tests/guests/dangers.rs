@@ -105,7 +105,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 24] = [
+const ELSEWHERE: [&str; 25] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -126,6 +126,7 @@ const ELSEWHERE: [&str; 24] = [
     "pictures.c",
     "plain.c",
     "plugin.c",
+    "resident.c",
     "seldom.c",
     "timesteps.c",
     "trace_random.c",
