@@ -27,7 +27,19 @@ pub const IMAGE_INTERCEPTED: u32 = 2;
 /// older recorder.
 pub const IMAGE_REASON_SHIFT: u32 = 4;
 
-/// Why the allocator of an executable is not intercepted.
+/// [`crate::FileHeader::image_flags`]: the executable or a library has an allocator under names of
+/// its own, which is intercepted.
+pub const IMAGE_FAMILY: u32 = 256;
+
+/// [`crate::FileHeader::image_flags`]: the executable or a library has an allocator under names of
+/// its own, whose calls do not reach the recorder. From bit [`IMAGE_FAMILY_REASON_SHIFT`] on, four
+/// bits hold the last reason, a [`NotIntercepted`].
+pub const IMAGE_FAMILY_LEFT: u32 = 512;
+
+/// See [`IMAGE_FAMILY_LEFT`].
+pub const IMAGE_FAMILY_REASON_SHIFT: u32 = 12;
+
+/// Why an allocator that the program brings is not intercepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum NotIntercepted {
@@ -49,9 +61,14 @@ impl NotIntercepted {
         all.into_iter().find(|&reason| reason as u32 == number)
     }
 
-    /// The reason in [`crate::FileHeader::image_flags`].
+    /// The reason of [`IMAGE_OWN_MALLOC`] in [`crate::FileHeader::image_flags`].
     pub fn from_flags(flags: u32) -> Option<NotIntercepted> {
         NotIntercepted::from_number(flags >> IMAGE_REASON_SHIFT & 15)
+    }
+
+    /// The reason of [`IMAGE_FAMILY_LEFT`] there.
+    pub fn of_family(flags: u32) -> Option<NotIntercepted> {
+        NotIntercepted::from_number(flags >> IMAGE_FAMILY_REASON_SHIFT & 15)
     }
 }
 

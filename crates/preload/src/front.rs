@@ -1,7 +1,7 @@
 //! What the library provides to the recorder.
 
-use crate::intercept::families;
-use crate::{Preload, allocator, exec, family, intercept, next_symbol, route};
+use crate::intercept::{families, outcome};
+use crate::{Preload, allocator, exec, family, next_symbol, route};
 use heaptide_recorder::sys::front::{Front, Platform};
 
 impl Front for Preload {
@@ -11,7 +11,7 @@ impl Front for Preload {
         is_wanted: || true,
         find_allocator: allocator::find,
         create_tables: families::start,
-        image_flags: intercept::image_flags,
+        image_flags: outcome::image_flags,
         is_under_valgrind: allocator::is_under_valgrind,
         sees_unmapping: true,
         thread_exits: exec::give_back,

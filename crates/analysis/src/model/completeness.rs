@@ -14,6 +14,9 @@ pub struct Completeness {
     /// Whether the executable exports a `malloc` of its own: what that does not pass on to the C
     /// library is not recorded.
     pub has_own_malloc: bool,
+    /// Whether the executable or a library has an allocator under names of its own that is not
+    /// intercepted: its allocations are not recorded.
+    pub has_other_allocator: bool,
     /// Losses that happened, and children without a profile. Empty when nothing was lost.
     pub losses: Vec<Loss>,
     /// Which programs the children without a profile executed, as far as the recorder had room.

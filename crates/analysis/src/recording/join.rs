@@ -361,6 +361,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             part: first.completeness.part.clone().filter(|_| alone),
             unrecorded: common(processes, |p| &p.completeness.unrecorded).copied().flatten(),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
+            has_other_allocator: processes.iter().any(|p| p.completeness.has_other_allocator),
             notes: notes(processes),
             unrecorded_programs: unrecorded_programs(processes),
             ..Completeness::default()

@@ -83,6 +83,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             unmatched_frees: header.unmatched_frees,
             unrecorded: unrecorded::reason(header),
             has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
+            has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
             losses: losses(header, ending.became_unrecorded),
             unrecorded_programs: unrecorded::programs(header, &profile.program),
             notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),

@@ -1,7 +1,9 @@
 //! Explanations of what is not recorded of a process image, and why.
 
 use heaptide_format as format;
-use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded};
+use heaptide_format::{
+    FileHeader, IMAGE_FAMILY_LEFT, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded,
+};
 
 use crate::model::{Loss, UnrecordedProgram};
 
@@ -49,7 +51,11 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
              library are not recorded"
         )
     });
-    nothing.into_iter().chain(own_malloc).collect()
+    let family = (header.image_flags & IMAGE_FAMILY_LEFT != 0).then(|| {
+        let why = NotIntercepted::of_family(header.image_flags).map_or("", not_intercepted);
+        format!("the program has an allocator of its own{why}: its allocations are not recorded")
+    });
+    nothing.into_iter().chain(own_malloc).chain(family).collect()
 }
 
 /// Why the functions of an executable's allocator are not intercepted, as part of a sentence.

@@ -1,6 +1,7 @@
 //! When and how processes end, which images are of one process, and what is reported where
 //! something is not recorded.
 
+use crate::expectations::evaluate;
 use crate::harness::{
     Guest, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, until,
 };
@@ -146,6 +147,24 @@ fn an_intercepted_malloc_is_not_said() {
     assert!(missing.len() == 1 && missing[0].contains("defines malloc"), "{missing:?}");
     assert!(shown(&["info"], &recording, &place).contains("--no-intercept was given"));
     assert_eq!(report(&recording, &place)["processes"][0]["totals"]["allocations"], 0);
+}
+
+/// An allocator under names of its own that is not intercepted is reported.
+#[test]
+fn an_allocator_that_is_left_alone_is_said() {
+    let place = scratch("ends-family");
+    let guest = Guest::read("family.c");
+    let program = guest.build("family.c-left", &["-ldl"]);
+    let recording = place.join("a.heaptide");
+    let mut command = heaptide();
+    command.args(["run", "--no-intercept", "-o"]).arg(&recording).arg("--").arg(&program);
+    let outcome = run(clean(command).args(guest.arguments()), &place);
+    let missing = missing(&outcome.stderr);
+    assert!(missing.len() == 1 && missing[0].contains("an allocator of its own"), "{missing:?}");
+    assert!(shown(&["info"], &recording, &place).contains("--no-intercept was given"));
+    let report = report(&recording, &place);
+    assert_eq!(evaluate(&report, "function:in_library", "allocations"), 0);
+    assert_eq!(evaluate(&report, "function:in_program", "allocations"), 100);
 }
 
 /// With so little address space that not even the recorder's library may fit: everything is

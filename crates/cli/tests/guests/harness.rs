@@ -362,7 +362,7 @@ impl Guest {
     }
 
     /// The program's arguments; a plugin is named by its path.
-    fn arguments(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let words = self.values("args: ").flat_map(|line| line.split_whitespace());
         let place = directory("built");
         let place = place.to_str().expect("a path in UTF-8");

@@ -1,6 +1,7 @@
 //! Finds allocators of their own names in executables and libraries, and intercepts them.
 
 use super::island::Island;
+use super::outcome;
 use super::patch::{self, Patch, Refusal, write_all};
 use super::symbol_table::each_function;
 use crate::family::{FAMILIES, Family, Function, Shape};
@@ -9,6 +10,7 @@ use core::cell::UnsafeCell;
 use core::mem::transmute;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use heaptide_format::NotIntercepted;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::confined;
@@ -48,7 +50,7 @@ pub fn start(scarce: bool) -> Option<()> {
     if TAKEN.load(Relaxed) > 0 {
         return process().sizes.create(scarce); // a forked child: the code is changed already
     }
-    if !IS_ON.load(Relaxed) && Options::known().is_some_and(|options| options.intercept) {
+    if !IS_ON.load(Relaxed) {
         IS_ON.store(true, Relaxed);
         look_at_all();
     }
@@ -146,7 +148,7 @@ fn look_at(map: &'static LinkMap) {
         let is_whole = instance.has(|shape| shape == Shape::Free)
             && instance.has(|shape| shape != Shape::Free);
         if is_whole && inode.is_some_and(|inode| instance.is_code_of(inode)) {
-            instance.intercept();
+            outcome::note_family(instance.intercept());
         }
     }
 }
@@ -216,21 +218,27 @@ impl Instance {
     }
 
     /// Writes jumps at all entries, or none.
-    fn intercept(&self) {
-        let Some(first) = self.functions.iter().flatten().next() else { return };
-        let p = process();
-        if !p.sizes.is_made() && p.sizes.create(p.scarce.load(Relaxed)).is_none() {
-            return;
+    fn intercept(&self) -> Result<(), NotIntercepted> {
+        if Options::known().is_none_or(|options| !options.intercept) {
+            return Err(NotIntercepted::TurnedOff);
         }
-        let Some(mut island) = Island::near(first.code.address) else { return };
+        let first = self.functions.iter().flatten().next().ok_or(NotIntercepted::Unmovable)?;
+        let p = process();
+        if !p.sizes.is_made() {
+            p.sizes.create(p.scarce.load(Relaxed)).ok_or(NotIntercepted::Refused)?;
+        }
+        let mut island = Island::near(first.code.address).ok_or(NotIntercepted::Refused)?;
         let mut patches = [None; FUNCTIONS_MAX];
-        let is_done = self.plan(&mut island, &mut patches).is_some()
-            && island.seal()
-            && write_all(patches.iter().flatten());
-        if !is_done {
+        let outcome = match self.plan(&mut island, &mut patches) {
+            None => Err(NotIntercepted::Unmovable),
+            Some(()) if island.seal() && write_all(patches.iter().flatten()) => Ok(()),
+            Some(()) => Err(NotIntercepted::Refused),
+        };
+        if outcome.is_err() {
             // SAFETY: no jump to it was written.
             unsafe { island.release() };
         }
+        outcome
     }
 
     /// Plans the jumps; none if a function that frees cannot be moved.

@@ -8,28 +8,22 @@
 
 pub mod families;
 mod island;
+pub mod outcome;
 mod patch;
 mod symbol_table;
 
 use crate::next_symbol::{self, find_behind};
 use crate::own_allocator::{self, Duty, NAMES, Place};
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32};
-use heaptide_format::{IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, NotIntercepted};
+use heaptide_format::NotIntercepted;
 use heaptide_recorder::sys::loader::{LinkMap, look_up};
 use heaptide_recorder::sys::options::Options;
 use island::Island;
 use patch::{Function, Patch, Refusal, write_all};
 
-/// The `IMAGE_` flags that describe what was done about an allocator before ours.
-static FLAGS: AtomicU32 = AtomicU32::new(0);
 /// Whether it was decided. Children inherit that, as they do the code.
 static IS_DECIDED: AtomicBool = AtomicBool::new(false);
-
-/// The `IMAGE_` flags of a profile.
-pub fn image_flags() -> u32 {
-    FLAGS.load(Relaxed)
-}
 
 /// Intercepts the allocator that comes before ours, if there is one, before the first event. Needs
 /// a stack of some 20 KiB.
@@ -37,14 +31,9 @@ pub fn prepare() {
     if IS_DECIDED.swap(true, Relaxed) {
         return;
     }
-    let Some(object) = next_symbol::object_before(b"malloc\0") else {
-        return;
-    };
-    let flags = match intercept(object) {
-        Ok(()) => IMAGE_INTERCEPTED,
-        Err(reason) => IMAGE_OWN_MALLOC | (reason as u32) << IMAGE_REASON_SHIFT,
-    };
-    FLAGS.store(flags, Relaxed);
+    if let Some(object) = next_symbol::object_before(b"malloc\0") {
+        outcome::note_malloc(intercept(object));
+    }
 }
 
 fn intercept(object: &'static LinkMap) -> Result<(), NotIntercepted> {

@@ -21,6 +21,7 @@ const LINES: usize = 5;
 pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     let mut lines = unrecorded(recording);
     lines.extend(own_malloc(recording));
+    lines.extend(other_allocator(recording));
     match recording.damaged.len() as u64 {
         0 => {}
         files => lines.push(format!("{} that cannot be read", counted(files, "file"))),
@@ -44,6 +45,13 @@ fn own_malloc(recording: &Recording) -> Option<String> {
     let with =
         recording.processes.iter().filter(|process| process.completeness.has_own_malloc).count();
     let why = "the executable defines malloc; only allocations it forwards are recorded";
+    (with > 0).then(|| whose(recording, with as u64, "some memory", why))
+}
+
+fn other_allocator(recording: &Recording) -> Option<String> {
+    let has = |process: &&Process| process.completeness.has_other_allocator;
+    let with = recording.processes.iter().filter(has).count();
+    let why = "the program has an allocator of its own that is not intercepted";
     (with > 0).then(|| whose(recording, with as u64, "some memory", why))
 }
 
