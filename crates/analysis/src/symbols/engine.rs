@@ -8,7 +8,7 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
 use super::demangle::{Demangler, is_mangled};
-use super::{BATCH, Engine, Name};
+use super::name::{BATCH, Engine, Name};
 use crate::text;
 
 /// The engine: debug info, separate debug files by build-id and debuglink, else symbol tables.

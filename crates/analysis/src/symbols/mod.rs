@@ -24,8 +24,11 @@ use crate::text;
 
 mod demangle;
 mod engine;
+mod name;
 
 pub use engine::Blazesym;
+use name::BATCH;
+pub use name::{Engine, Known, Name};
 
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
@@ -33,8 +36,6 @@ pub const VERSION: u32 = 1;
 const LIMIT: u64 = 2 << 30;
 /// Modules are looked up by so many threads.
 const THREADS: usize = 2;
-/// Addresses are looked up, and progress is told, so many at a time.
-const BATCH: usize = 1024;
 /// A profile keeps so many bytes of a build-id.
 const STORED_BUILD_ID: usize = 24;
 
@@ -63,50 +64,6 @@ pub struct Wanted {
     pub since_ns: u64,
     /// Ascending, distinct.
     pub addresses: Vec<u64>,
-}
-
-/// One function at an address: the outermost is the one in the symbol table, the others are
-/// inlined.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Name<'a> {
-    /// Demangled, whole.
-    pub function: Option<&'a str>,
-    /// Source file.
-    pub file: Option<&'a str>,
-    /// Line of the call.
-    pub line: Option<u32>,
-}
-
-/// The same as it is kept: equal texts of a module are one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known<'a> {
-    /// Demangled, whole.
-    pub function: Option<&'a Arc<str>>,
-    /// Source file.
-    pub file: Option<&'a Arc<str>>,
-    /// Line of the call.
-    pub line: Option<u32>,
-}
-
-impl<'a> From<Known<'a>> for Name<'a> {
-    fn from(known: Known<'a>) -> Name<'a> {
-        let Known { function, file, line } = known;
-        Name { function: function.map(AsRef::as_ref), file: file.map(AsRef::as_ref), line }
-    }
-}
-
-/// Gives names to addresses of one file.
-pub trait Engine: Sync {
-    /// Calls `each` once for each of `addresses`, in order, with the functions there, outermost
-    /// first; none if nothing is known.
-    ///
-    /// Errors: the file cannot be read; `each` was called for the addresses before.
-    fn look_up(
-        &self,
-        file: &Path,
-        addresses: &[u64],
-        each: &mut dyn FnMut(u64, &[Name<'_>]),
-    ) -> Result<(), String>;
 }
 
 /// The names of one module's addresses.
