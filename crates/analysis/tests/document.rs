@@ -91,6 +91,7 @@ fn offsets_of_heads() {
         control command_off command_request command_unused threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
+        mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved
     );
     record!(UnrecordedProgram: count state length path);
     record!(ExtentHeader:
@@ -203,6 +204,7 @@ fn numbers() {
         ("KEY_POOL_BLOCK", format::KEY_POOL_BLOCK.to_string()),
         ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),
         ("KEY_SIZED", format::KEY_SIZED.to_string()),
+        ("KEY_MAPPING", format::KEY_MAPPING.to_string()),
         ("CONTROL_OFF", format::CONTROL_OFF.to_string()),
         ("CONTROL_MONITORS", format::CONTROL_MONITORS.to_string()),
         ("CONTROL_THRESHOLD", format::CONTROL_THRESHOLD.to_string()),

@@ -33,6 +33,7 @@ mod control;
 mod events;
 pub mod launchers;
 mod losses;
+mod mappings;
 mod records;
 pub mod settings;
 mod size_classes;
@@ -43,6 +44,7 @@ pub use accounts::*;
 pub use control::*;
 pub use events::*;
 pub use losses::*;
+pub use mappings::*;
 pub use records::{
     ExtentHeader, FileHeader, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart,
     UnrecordedProgram, Window,
@@ -122,6 +124,13 @@ pub enum Kind {
     Events = 12,
     /// An [`Account`] and its [`AccountRange`]s.
     Accounts = 13,
+    /// [`Site`] records of mappings. They have a kind of their own: readers that do not know
+    /// mappings skip them, and no figure of the heap contains them.
+    MappedSites = 14,
+    /// [`Lane`] records that count the mappings of the lane with the same index.
+    MappedLanes = 15,
+    /// [`Sample`] records of mapped bytes.
+    MappedTimeline = 16,
 }
 
 impl Kind {
@@ -142,6 +151,9 @@ impl Kind {
             11 => Kind::Marks,
             12 => Kind::Events,
             13 => Kind::Accounts,
+            14 => Kind::MappedSites,
+            15 => Kind::MappedLanes,
+            16 => Kind::MappedTimeline,
             _ => return None,
         })
     }
@@ -229,6 +241,8 @@ pub const KEY_POOL_BLOCK: u32 = 2;
 pub const KEY_POOL_CHUNK: u32 = 4;
 /// `size` is a dimension.
 pub const KEY_SIZED: u32 = 8;
+/// A mapping: `size` is a packed [`MappingKey`]. Only keys of [`Kind::MappedSites`] have it.
+pub const KEY_MAPPING: u32 = 16;
 
 /// Something that was said or done at a moment.
 #[derive(Clone, Copy, Debug)]

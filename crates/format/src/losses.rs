@@ -35,13 +35,16 @@ pub enum Loss {
     NoSnapshot = 13,
     /// Frees inside the recorder that are not in the trace: their block ends unseen there.
     NoEvent = 14,
+    /// Mappings, or parts of them, that could not be stored: no memory, or a signal handler mapped
+    /// memory while its thread was changing what the recorder shares.
+    NoMapping = 15,
 }
 
-/// Entries of [`crate::FileHeader::losses`]; more than there are kinds, for later versions.
+/// Entries of [`crate::FileHeader::losses`]; as many as there are kinds.
 pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.
-pub const LOSS_NAMES: [(&str, &str); 15] = [
+pub const LOSS_NAMES: [(&str, &str); 16] = [
     ("no_lane", "events of threads without a slot, too many at once (not in the totals)"),
     ("no_shadow", "allocations without shadow memory (not in the totals)"),
     ("no_site", "allocations recorded without their stack: no space for a site"),
@@ -60,4 +63,5 @@ pub const LOSS_NAMES: [(&str, &str); 15] = [
     ("no_region", "labels and pool blocks that could not be stored"),
     ("no_snapshot", "snapshots and resets that could not be written"),
     ("no_event", "frees counted but missing from the trace"),
+    ("no_mapping", "mappings that could not be stored (not in the mapped totals)"),
 ];

@@ -197,6 +197,16 @@ pub struct FileHeader {
     /// Which programs these were, as far as there is room: written by this process and its forked
     /// children at once.
     pub unrecorded_programs: [UnrecordedProgram; UNRECORDED_PROGRAMS],
+    /// Bytes of mappings live now, in whole pages.
+    pub mapped_bytes: u64,
+    /// Highest `mapped_bytes`. Exact: mappings change under one lock.
+    pub mapped_peak_bytes: u64,
+    /// When that was reached, nanoseconds from the start.
+    pub mapped_peak_time_ns: u64,
+    /// The number of the current peak of mapped bytes: the epoch of sites of mappings.
+    pub mapped_epoch: u32,
+    /// Reserved, zero.
+    pub mapped_reserved: u32,
 }
 
 /// A program that was started without the recorder. An entry is never removed; a count of 0 is of a
@@ -319,7 +329,8 @@ pub struct Key {
     pub flags: u32,
     /// Writer's own: the site.
     pub site: u32,
-    /// Bytes requested for each block, with [`crate::KEY_SIZED`]; else 0.
+    /// Bytes requested for each block, with [`crate::KEY_SIZED`]; a packed [`crate::MappingKey`],
+    /// with [`crate::KEY_MAPPING`]; else 0.
     pub size: u64,
     /// Blocks that came by labelling.
     pub moved_blocks: u64,
