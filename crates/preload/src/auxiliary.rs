@@ -1,19 +1,18 @@
-//! Functions that allocate nothing but change what the recorder knows: code and memory that come
-//! and go, threads that get names, processes that confine themselves, change their rights, or end.
+//! Functions that allocate nothing but change what the recorder knows: code that comes and goes,
+//! threads that get names, processes that confine themselves, change their rights, or end.
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
 use crate::intercept::families;
 use crate::next_symbol::{call_real, real};
-use crate::{confinement, mlock};
+use crate::{confinement, mappings, mlock};
 use core::arch::naked_asm;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::api::monitors;
 use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
-use heaptide_recorder::event::stacks;
 use heaptide_recorder::event::start::start_early;
-use heaptide_recorder::event::{exit, regions, threads, trace_extents};
+use heaptide_recorder::event::{exit, threads, trace_extents};
 use heaptide_recorder::store::{modules, profile};
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
@@ -103,25 +102,6 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn munmap(start: Address, bytes: usize) -> i32 {
-    real! {
-        static REAL = "munmap", extern "C" fn(Address, usize) -> i32;
-    }
-    let p = process();
-    if regions::regions().foreign.load(Relaxed)
-        && p.state() == State::Active
-        && let Some(mut inside) = Inside::enter::<Preload>(here())
-    {
-        regions::unmapped(inside.lane(), start as u64, bytes as u64);
-    }
-    let status = call_real!(REAL, (start, bytes), -1);
-    if stacks::OTHER_STACKS.load(Relaxed) {
-        p.generation.fetch_add(1, Release);
-    }
-    status
-}
-
-#[unsafe(no_mangle)]
 pub extern "C" fn pthread_setname_np(thread: u64, name: Address) -> i32 {
     real! {
         static REAL = "pthread_setname_np", extern "C" fn(u64, Address) -> i32;
@@ -199,6 +179,9 @@ real! {
     static REAL_SYSCALL = "syscall", extern "C" fn(usize, usize, usize, usize) -> isize;
 }
 
+const SYS_MMAP: usize = 9;
+const SYS_MUNMAP: usize = 11;
+const SYS_MREMAP: usize = 25;
 const SYS_MLOCKALL: usize = 151;
 const SYS_SECCOMP: usize = 317;
 /// Calls by which a process loses rights or the way to files: setuid, setgid, setreuid, setregid,
@@ -216,8 +199,12 @@ static WATCHED: [u64; SYSCALLS / 64] = {
         bits[DEPARTING[at] / 64] |= 1 << (DEPARTING[at] % 64);
         at += 1;
     }
-    bits[SYS_MLOCKALL / 64] |= 1 << (SYS_MLOCKALL % 64);
-    bits[SYS_SECCOMP / 64] |= 1 << (SYS_SECCOMP % 64);
+    let others = [SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MLOCKALL, SYS_SECCOMP];
+    let mut at = 0;
+    while at < others.len() {
+        bits[others[at] / 64] |= 1 << (others[at] % 64);
+        at += 1;
+    }
     bits
 };
 
@@ -225,6 +212,9 @@ static WATCHED: [u64; SYSCALLS / 64] = {
 extern "C" fn before_syscall(number: usize) -> usize {
     match number {
         SYS_SECCOMP => return seccomp_by_syscall as *const () as usize,
+        SYS_MMAP => return mappings::mmap_by_syscall as *const () as usize,
+        SYS_MUNMAP => return mappings::munmap_by_syscall as *const () as usize,
+        SYS_MREMAP => return mappings::mremap_by_syscall as *const () as usize,
         SYS_MLOCKALL => return mlockall_by_syscall as *const () as usize,
         number if DEPARTING.contains(&number) => departs(),
         _ => {}

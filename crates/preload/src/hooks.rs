@@ -8,7 +8,7 @@
 
 use crate::allocator::REAL_MALLOC;
 use crate::next_symbol::{Real, real};
-use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mlock, operators, route};
+use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mappings, mlock, operators, route};
 use core::arch::naked_asm;
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
@@ -138,6 +138,7 @@ const FREE: usize = LaneState::ROUTE_AT + Route::FREE_AT;
 ///   else as `throwing`. The second function counts a failure.
 /// - `free`: by the lane's route; else the block and the entry's registers go to the body.
 /// - `delete`: likewise if the real function is a C++ runtime's, else as `allocate`.
+/// - `mapping`: the body is called with the arguments and the entry's registers.
 /// - `plain`: an ordinary function.
 macro_rules! hooks {
     ($($kind:ident $symbol:ident = $($body:path),+;)*) => {
@@ -197,6 +198,9 @@ macro_rules! hooks {
             open = const Gate::OPEN, free = const FREE
         ] }
     };
+    (@ mapping $symbol:ident $body:path) => {
+        mappings::mapping_entry! { $symbol $body }
+    };
     (@ plain $symbol:ident $body:path) => {
         const _: *const () = $body as *const ();
     };
@@ -243,7 +247,14 @@ hooks! {
     plain dlclose = auxiliary::dlclose;
     plain dlopen = auxiliary::dlopen;
     plain dlsym = auxiliary::dlsym;
-    plain munmap = auxiliary::munmap;
+    mapping mmap = mappings::mmap_body;
+    mapping mmap64 = mappings::mmap64_body;
+    mapping munmap = mappings::munmap_body;
+    mapping mremap = mappings::mremap_body;
+    mapping brk = mappings::brk_body;
+    mapping sbrk = mappings::sbrk_body;
+    mapping shmat = mappings::shmat_body;
+    mapping shmdt = mappings::shmdt_body;
     plain pthread_setname_np = auxiliary::pthread_setname_np;
     plain prctl = auxiliary::prctl;
     plain syscall = auxiliary::syscall;

@@ -21,6 +21,7 @@ mod intercept;
 mod jemalloc;
 mod limits;
 mod malloc;
+mod mappings;
 mod mlock;
 mod next_symbol;
 mod operators;

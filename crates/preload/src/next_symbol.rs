@@ -202,7 +202,7 @@ macro_rules! pointers {
     };
 }
 
-pointers! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E G) }
+pointers! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E G) (A B C D E G H) }
 
 impl<F: Pointer> Real<F> {
     /// Returns the function; none if nothing loaded defines it.

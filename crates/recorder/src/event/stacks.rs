@@ -204,7 +204,7 @@ fn range_of(others: &mut Others, sp: u64) -> Range {
 }
 
 /// The guest as the unwinder sees it, and the stack tree as a lane works on it.
-struct Guest<'a> {
+pub struct Guest<'a> {
     p: &'static Process,
     bounds: Bounds,
     /// The newest table of rules when it was last looked for.
@@ -235,6 +235,31 @@ impl Guest<'_> {
             exact: false,
         };
         (&mut lane.unwinder, guest)
+    }
+
+    /// The guest of an unwinder that is no lane's, where a stack is unwound from `sp`. `stack` is
+    /// what is known of that stack's memory. Nodes are made as of the lane with index 0.
+    pub fn apart<'a>(
+        p: &'static Process,
+        (sp, stack): (u64, Range),
+        others: &'a mut Others,
+        nodes: &'a mut Cursor,
+        (own_stack, recall): (*mut u8, *mut [u64; 2]),
+    ) -> Guest<'a> {
+        others.ranges = [Range::EMPTY; RANGES];
+        others.ranges[0] = stack;
+        others.next = 1;
+        Guest {
+            p,
+            bounds: bounds_of(range_of(others, sp)),
+            rules: rules::newest(p),
+            others,
+            nodes,
+            index: 0,
+            own_stack,
+            recall,
+            exact: false,
+        }
     }
 }
 

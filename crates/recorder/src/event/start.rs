@@ -4,7 +4,7 @@ use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
-    accounts, lane, monitors, regions, stacks, timeline, trace, trace_extents, windows,
+    accounts, lane, mappings, monitors, regions, stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
 use crate::store::{modules, names, profile, shared, sites};
@@ -99,7 +99,7 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
 
 /// Has a forked child find the state of a process that was not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 15] = [
+    const STATES: [fn() -> Result<(), Errno>; 16] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -108,6 +108,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         memory::wipe_in_children,
         lane::wipe_in_children,
         windows::wipe_in_children,
+        mappings::wipe_in_children,
         marks::wipe_in_children,
         timeline::wipe_in_children,
         trace_extents::wipe_in_children,

@@ -76,6 +76,7 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         t.released.set(0);
         t.retry_sp.set(0);
         t.carried.set(0);
+        t.locks.set(0); // those of the parent, if a signal handler forked
         lane = None;
     }
     let lane = match lane {

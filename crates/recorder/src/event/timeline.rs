@@ -95,7 +95,7 @@ fn write(p: &Process, lane: &LaneState) {
 
 /// Resident and virtual bytes of the process, what the recorder has reserved taken off; 0 if
 /// unknown.
-fn memory_of_process(p: &Process) -> (u64, u64) {
+pub fn memory_of_process(p: &Process) -> (u64, u64) {
     let size = if confined::may_call() { kernel::memory_size() } else { None };
     let own = memory::reserved() + p.reserved.load(Relaxed);
     size.map_or((0, 0), |(all, resident)| (resident, all.saturating_sub(own)))

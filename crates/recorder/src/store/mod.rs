@@ -4,6 +4,8 @@ pub mod accounts;
 pub mod control_words;
 pub mod ids;
 pub mod index;
+pub mod mapping_records;
+pub mod mapping_table;
 pub mod modules;
 pub mod names;
 pub mod place;

@@ -62,6 +62,14 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// In no extent.
+    pub const NONE: Cursor = Cursor {
+        extent: None,
+        next: core::ptr::null_mut(),
+        end: core::ptr::null_mut(),
+        last_length: 0,
+    };
+
     /// Returns room for a record, zeroed and not yet visible to readers; none if there is no more.
     #[inline(always)]
     pub fn record<R: Record>(&mut self, kind: Kind, owner: u32) -> Option<&'static R> {

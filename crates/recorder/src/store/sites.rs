@@ -276,6 +276,16 @@ pub fn freed(site: &Site, usable: u64, epoch: u32, temporary: bool, rose: bool) 
     site.temporary.add(temporary as u64);
 }
 
+/// Counts bytes of a site of mappings that were unmapped, and the mappings (0 or 1) of which
+/// nothing is left. Both may be negative: an unmapping that failed is taken back.
+pub fn unmapped(site: &Site, gone: u64, bytes: u64, epoch: u32, rose: bool) {
+    if !rose && site.epoch.get() != epoch {
+        keep(site, epoch);
+    }
+    site.frees.add(gone);
+    site.freed_bytes.add(bytes);
+}
+
 /// Counts frees by another thread. Both figures may be negative: what was taken comes back.
 #[inline(never)]
 pub fn freed_remotely(site: &Site, blocks: u64, usable: u64, epoch: u32) {

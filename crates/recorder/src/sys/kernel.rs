@@ -22,6 +22,7 @@ const CLOSE: usize = 3;
 const FSTAT: usize = 5;
 const MMAP: usize = 9;
 const MPROTECT: usize = 10;
+const SHMCTL: usize = 31;
 const MUNMAP: usize = 11;
 const RT_SIGPROCMASK: usize = 14;
 const PREAD: usize = 17;
@@ -591,4 +592,23 @@ pub const CLOCK_THREAD_CPUTIME: usize = 3;
 pub fn exit_group(status: i32) {
     // SAFETY: no memory is involved.
     let _ = unsafe { call(EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// The bytes and the key of a segment of shared memory (System V); none if the
+/// kernel does not tell.
+pub fn shared_segment(id: i32) -> Option<(u64, u32)> {
+    /// As `struct shmid_ds`: `key` is the first field of its first, `shm_perm`.
+    #[repr(C)]
+    struct Segment {
+        key: u32,
+        permissions: [u32; 11],
+        bytes: u64,
+        rest: [u64; 7],
+    }
+    const IPC_STAT: usize = 2;
+    let mut segment = Segment { key: 0, permissions: [0; 11], bytes: 0, rest: [0; 7] };
+    let a = [id as isize as usize, IPC_STAT, &raw mut segment as usize, 0, 0, 0];
+    // SAFETY: the kernel fills a structure of this size.
+    unsafe { call(SHMCTL, a) }.ok()?;
+    Some((segment.bytes, segment.key))
 }

@@ -1,10 +1,12 @@
 //! Locks with a bounded wait, and the values that they guard.
 
 use crate::sys::kernel;
+use crate::sys::tls::tls;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::compiler_fence;
 
 /// A value that only the holder of its lock can reach. A thread that does not get the lock
 /// continues without it. All zero is a free lock, if zero is a valid value.
@@ -36,11 +38,17 @@ const TURNS: u32 = 1_000_000;
 impl<T> Locked<T> {
     /// Tries once, without waiting: for a signal handler, which may have interrupted the holder.
     pub fn try_acquire(&self) -> Option<Held<'_, T>> {
-        self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Held(self))
+        count_locks(1);
+        if self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            return Some(Held(self));
+        }
+        count_locks(-1);
+        None
     }
 
     /// Waits for the lock; none if another thread holds it for some seconds.
     pub fn acquire(&self) -> Option<Held<'_, T>> {
+        count_locks(1);
         for turn in 0..TURNS {
             if self.taken.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {
                 return Some(Held(self));
@@ -50,8 +58,22 @@ impl<T> Locked<T> {
             }
             core::hint::spin_loop();
         }
+        count_locks(-1);
         None
     }
+}
+
+/// Counts a lock of the calling thread: before it is taken, and after it was given back.
+fn count_locks(change: i32) {
+    let locks = &tls().locks;
+    locks.set(locks.get().saturating_add_signed(change));
+    compiler_fence(SeqCst);
+}
+
+/// Whether the calling thread holds locks of the recorder: in a signal handler, those that it held
+/// when it was interrupted.
+pub fn holds_any() -> bool {
+    tls().locks.get() != 0
 }
 
 impl<T> Deref for Held<'_, T> {
@@ -73,6 +95,7 @@ impl<T> DerefMut for Held<'_, T> {
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         self.0.taken.store(0, Release);
+        count_locks(-1);
     }
 }
 
@@ -90,8 +113,9 @@ mod tests {
         let lock = locked(7);
         let held = lock.try_acquire().expect("it is free");
         assert!(lock.try_acquire().is_none());
-        assert_eq!(*held, 7);
+        assert_eq!((*held, holds_any()), (7, true));
         drop(held);
+        assert!(!holds_any());
         assert!(lock.acquire().is_some());
     }
 

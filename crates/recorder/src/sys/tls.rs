@@ -42,6 +42,9 @@ pub struct Tls {
     pub paused: Cell<u32>,
     /// Scopes open. In a forked child, whose path was the parent's, so many ends belong to none.
     pub depth: Cell<u32>,
+    /// Locks of the recorder that the thread holds or tries to get. A signal handler that finds
+    /// any must not wait for one: the thread that it interrupted may have it.
+    pub locks: Cell<u32>,
     /// What execs of this thread have built by the hooks of exec, or null.
     pub exec_memory: Cell<*mut u8>,
     /// What the block of the event that the thread is in is taken to hold.

@@ -1,0 +1,534 @@
+//! Mappings: what programs and their allocators map and unmap through the C library. They are a
+//! kind of their own and no part of the heap's counters.
+//!
+//! These events are rare and each is a system call, so all of them share one lock, and everything
+//! is exact: which pages are mapped, how many bytes, their peak. An allocator maps memory in the
+//! middle of an allocation, when the lane of the thread is in use; so an event takes nothing of the
+//! lane but where the thread is, and has an unwinder of its own. The one case that cannot be
+//! recorded is a signal handler that interrupted a thread which holds a lock of the recorder.
+//!
+//! Ranges that are not known (mapped before the recorder began, or by direct system calls) count
+//! nothing when they are unmapped.
+
+use crate::event::inside::{Entry, Inside};
+use crate::event::lane::{self, LANES_MAX, LaneState};
+use crate::event::process::{Process, State, process};
+use crate::event::stacks::OTHER_STACKS;
+use crate::event::stacks_apart::Apart;
+use crate::event::timeline;
+use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
+use crate::store::mapping_records::{Dimensions, Records, kind_of};
+pub use crate::store::mapping_table::Known;
+use crate::store::mapping_table::{Part, Table, Taken};
+use crate::store::sites;
+use crate::sys::front::Front;
+use crate::sys::kernel::{self, Errno, Fd};
+use crate::sys::locked::{Locked, holds_any};
+use crate::sys::range::Range;
+use crate::sys::text::Text;
+use crate::sys::tls::thread_pointer;
+use crate::sys::wiped::Wiped;
+use crate::sys::{confined, locked, own_stack};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use heaptide_format::shared::{FileHeader, Lane, Word};
+use heaptide_format::{
+    Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, PAGE, Sample,
+    size_class,
+};
+
+/// Parts of an unmapping that come back if it fails; of more, the rest is counted as lost.
+const PARTS: usize = 2;
+/// Bytes mapped and unmapped between the first samples.
+const SAMPLE_INTERVAL: u64 = 256 << 10;
+/// After this many samples the interval doubles, and again after as many more.
+const PER_DOUBLING: u64 = 1024;
+
+/// What is known of the mappings of the process. Zero is: none.
+struct Mappings {
+    table: Table,
+    records: Records,
+    apart: Option<&'static mut Apart>,
+    /// The last event made a new peak, and none has lowered it since.
+    rising: bool,
+    /// Bytes mapped and unmapped since the last sample, and samples taken.
+    since_sample: u64,
+    samples: u64,
+}
+
+// SAFETY: zero is a free lock and mappings of which none is known.
+static MAPPINGS: Wiped<Locked<Mappings>> = unsafe { Wiped::new() };
+
+/// Has a forked child find no mappings: those that it inherits are from before its profile.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    MAPPINGS.wipe_in_children()
+}
+
+/// What is known of an address: the site of the live mapping there and where its range ends, or
+/// that there is none and where the next known one begins. None if the table cannot be had now.
+pub fn known(address: u64) -> Option<Known> {
+    if holds_any() {
+        return None;
+    }
+    MAPPINGS.get().acquire().map(|mappings| mappings.table.known(address))
+}
+
+/// A mapping that was made.
+#[derive(Clone, Copy)]
+pub struct Made {
+    pub start: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    pub what: What,
+}
+
+/// How it was made.
+#[derive(Clone, Copy)]
+pub enum What {
+    Mmap { protection: i32, flags: i32, fd: i32 },
+    Shmat { protection: u32, key: u32 },
+    Break,
+}
+
+/// The thread of an event: its lane, and where it is.
+struct Caller {
+    /// Closes the lane's gate, unless the event is in the middle of another one.
+    _inside: Option<Inside>,
+    lane: &'static Lane,
+    scope: ScopeId,
+    /// What is known of its stack.
+    stack: Range,
+    is_off: bool,
+    entry: Entry,
+}
+
+impl Caller {
+    /// The calling thread; none if nothing is recorded.
+    fn enter<F: Front>(entry: Entry) -> Option<Caller> {
+        let p = process();
+        if locked::holds_any() {
+            if p.has_profile() {
+                p.lost(Loss::NoMapping);
+            }
+            return None;
+        }
+        let mut inside = Inside::enter::<F>(entry);
+        if p.state() != State::Active {
+            return None;
+        }
+        let caller = match &mut inside {
+            Some(inside) => Caller::of(inside.lane(), entry),
+            None => Caller::nested(entry)?,
+        };
+        Some(Caller { _inside: inside, ..caller })
+    }
+
+    fn of(lane: &LaneState, entry: Entry) -> Caller {
+        let scope = ScopeId::of(lane.place.scope);
+        let is_root = lane.place.root_scope.is_none() || scope == lane.place.root_scope;
+        Caller {
+            _inside: None,
+            lane: lane.record,
+            scope: if is_root { ScopeId::NONE } else { scope },
+            stack: lane.stack,
+            is_off: lane.is_off(),
+            entry,
+        }
+    }
+
+    /// In the middle of another event. A thread that is about to get its lane counts as the first.
+    fn nested(entry: Entry) -> Option<Caller> {
+        if let Some(lane) = lane::of_thread().filter(|lane| !lane.gate.is_stale()) {
+            return Some(Caller::of(lane, entry));
+        }
+        let Some(lane) = lane::records().next() else {
+            process().lost(Loss::NoMapping);
+            return None;
+        };
+        let stack = Range::of_thread(entry.sp, thread_pointer());
+        let scope = ScopeId::NONE;
+        Some(Caller { _inside: None, lane, scope, stack, is_off: false, entry })
+    }
+}
+
+/// Records a mapping, which ends whatever was mapped in its range before.
+pub fn mapped<F: Front>(entry: Entry, made: Made) {
+    let Some(caller) = Caller::enter::<F>(entry) else {
+        return;
+    };
+    changed_memory();
+    let Some(mut mappings) = acquire() else {
+        return;
+    };
+    let (range, kind) = mappings.describe(&made);
+    mappings.map(&caller, range, made.requested, kind, false);
+}
+
+/// An unmapping that is about to happen: its ranges are forgotten before, for another thread may
+/// get their addresses at once.
+pub struct Unmapping {
+    entry: Entry,
+    parts: [Taken; PARTS],
+    count: usize,
+    /// The kind of what was mapped first in the range.
+    kind: Option<MappingKey>,
+}
+
+impl Unmapping {
+    /// `start..start + bytes`, rounded up to whole pages, is about to be unmapped. None if nothing
+    /// of it is known.
+    pub fn begin<F: Front>(entry: Entry, start: u64, bytes: u64) -> Option<Unmapping> {
+        if !start.is_multiple_of(PAGE) || bytes == 0 {
+            return None; // the call fails
+        }
+        let high = start.checked_add(bytes)?.checked_next_multiple_of(PAGE)?;
+        Unmapping::of::<F>(entry, |_| Some(Range { low: start, high }))
+    }
+
+    /// The shared memory that was attached at `start` is about to be detached.
+    pub fn begin_detach<F: Front>(entry: Entry, start: u64) -> Option<Unmapping> {
+        Unmapping::of::<F>(entry, |table| table.range_from(start))
+    }
+
+    fn of<F: Front>(
+        entry: Entry,
+        range: impl FnOnce(&Table) -> Option<Range>,
+    ) -> Option<Unmapping> {
+        let p = process();
+        if p.state() != State::Active || p.header().mapped_bytes.get() == 0 {
+            return None;
+        }
+        let caller = Caller::enter::<F>(entry)?;
+        let mut mappings = acquire()?;
+        let range = range(&mappings.table)?;
+        let mut unmapping = Unmapping { entry, parts: [Taken::NONE; PARTS], count: 0, kind: None };
+        mappings.unmap(&caller, range, |part| {
+            if unmapping.count == 0 {
+                unmapping.kind = kind_of(part.site);
+            }
+            let has_room = unmapping.count < PARTS;
+            if has_room {
+                unmapping.parts[unmapping.count] = part.taken;
+            }
+            unmapping.count += 1;
+            has_room
+        });
+        (unmapping.count > 0).then_some(unmapping)
+    }
+
+    /// It happened, or the call failed and all is as it was.
+    pub fn end<F: Front>(&self, done: bool) {
+        let Some(caller) = Caller::enter::<F>(self.entry) else {
+            return;
+        };
+        let Some(mut mappings) = acquire() else {
+            return;
+        };
+        for part in &self.parts[..self.count.min(PARTS)] {
+            if done {
+                mappings.table.forget(*part);
+            } else {
+                mappings.put_back(&caller, *part);
+            }
+        }
+        if !done && self.count > PARTS {
+            process().lost(Loss::NoMapping);
+        }
+    }
+}
+
+/// An mremap that is about to happen.
+pub struct Remapping {
+    entry: Entry,
+    before: Option<Unmapping>,
+    kind: MappingKey,
+}
+
+impl Remapping {
+    /// The first `bytes` from `old` on are about to be mapped elsewhere, or with another length;
+    /// with 0 bytes, what is there stays.
+    pub fn begin<F: Front>(entry: Entry, (old, bytes): (u64, u64)) -> Remapping {
+        let before = Unmapping::begin::<F>(entry, old, bytes);
+        let kind = match &before {
+            Some(before) => before.kind,
+            None => known(old).filter(|known| !known.site.is_none()).and_then(|k| kind_of(k.site)),
+        };
+        let call = MappingCall::Mremap as u32;
+        let unknown = MappingKey { call, protection: 0, flags: 0, file: 0 };
+        Remapping { entry, before, kind: MappingKey { call, ..kind.unwrap_or(unknown) } }
+    }
+
+    /// It mapped so many bytes from an address on; none if it failed.
+    pub fn end<F: Front>(&self, made: Option<(u64, u64)>) {
+        if let Some(before) = &self.before {
+            before.end::<F>(made.is_some());
+        }
+        let Some((start, bytes)) = made else {
+            return;
+        };
+        let Some(caller) = Caller::enter::<F>(self.entry) else {
+            return;
+        };
+        changed_memory();
+        if let Some(mut mappings) = acquire() {
+            let range = pages(start, bytes, page_bytes(self.kind.flags));
+            mappings.map(&caller, range, bytes, self.kind, true);
+        }
+    }
+}
+
+/// The break moved: whole pages between both were mapped or unmapped.
+pub fn break_moved<F: Front>(entry: Entry, before: u64, after: u64) {
+    let [low, high] = [before, after].map(|at| at.next_multiple_of(PAGE));
+    if low < high {
+        let requested = (after - before).min(high - low);
+        mapped::<F>(entry, Made { start: low, requested, what: What::Break });
+    } else if let Some(unmapping) = Unmapping::begin::<F>(entry, high, low - high) {
+        unmapping.end::<F>(true);
+    }
+}
+
+/// Memory that kept stacks lie in may have gone.
+pub fn changed_memory() {
+    if OTHER_STACKS.load(Relaxed) {
+        process().generation.fetch_add(1, Release);
+    }
+}
+
+fn acquire() -> Option<locked::Held<'static, Mappings>> {
+    let mappings = MAPPINGS.get().acquire();
+    if mappings.is_none() {
+        process().lost(Loss::NoMapping);
+    }
+    mappings
+}
+
+/// The pages of a mapping.
+fn pages(start: u64, bytes: u64, page: u64) -> Range {
+    let end = start.saturating_add(bytes);
+    Range { low: start, high: end.checked_next_multiple_of(page).unwrap_or(end) }
+}
+
+/// Bytes of a page of a mapping with these flags. Keys do not hold the size of huge pages, so that
+/// of a mapping that is moved is taken for the usual one.
+fn page_bytes(flags: u32) -> u64 {
+    const SHIFT_AT: u32 = 26;
+    const USUAL_SHIFT: u32 = 21;
+    match (flags & MAP_HUGETLB != 0, flags >> SHIFT_AT) {
+        (false, _) => PAGE,
+        (true, 0) => 1 << USUAL_SHIFT,
+        (true, shift) => 1 << shift,
+    }
+}
+
+impl Mappings {
+    /// The pages of a mapping and what it is.
+    fn describe(&mut self, made: &Made) -> (Range, MappingKey) {
+        let (call, protection, flags, page, file) = match made.what {
+            What::Mmap { protection, flags, fd } => {
+                let flags = flags as u32;
+                let is_file = flags & MAP_ANONYMOUS == 0;
+                let file = if is_file { self.name_of(Fd(fd)) } else { StringId::NONE };
+                (MappingCall::Mmap, protection as u32, flags, page_bytes(flags), file)
+            }
+            What::Shmat { protection, key } => {
+                (MappingCall::Shmat, protection, MAP_SHARED, PAGE, self.name_of_segment(key))
+            }
+            What::Break => (MappingCall::Break, 3, MAP_ANONYMOUS, PAGE, StringId::NONE),
+        };
+        let kind = MappingKey { call: call as u32, protection, flags, file: file.number() };
+        // As it is read again: bits that are not stored do not make another site.
+        let kind = MappingKey::unpack(kind.pack());
+        (pages(made.start, made.requested, page), kind)
+    }
+
+    /// The path of a mapped file; none if it cannot be read now.
+    #[inline(never)]
+    fn name_of(&mut self, fd: Fd) -> StringId {
+        const LENGTH: usize = 32;
+        let mut link = Text::<LENGTH>::new();
+        link.push(b"/proc/self/fd/");
+        link.push_number(fd.0.max(0) as u64);
+        let Some(apart) = unwinder(&mut self.apart, process()) else {
+            return StringId::NONE;
+        };
+        match link.path().filter(|_| confined::may_call()) {
+            Some(path) => match kernel::readlink(path, apart.buffer()) {
+                Ok(name) => {
+                    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+                    self.records.file(name)
+                }
+                Err(_) => StringId::NONE,
+            },
+            None => StringId::NONE,
+        }
+    }
+
+    /// The name that `/proc/self/maps` has for shared memory with this key.
+    fn name_of_segment(&mut self, key: u32) -> StringId {
+        const PREFIX: &[u8; 5] = b"/SYSV";
+        let mut name = [0; PREFIX.len() + 8];
+        name[..PREFIX.len()].copy_from_slice(PREFIX);
+        for (i, digit) in name[PREFIX.len()..].iter_mut().enumerate() {
+            *digit = b"0123456789abcdef"[(key >> (28 - 4 * i)) as usize & 15];
+        }
+        self.records.file(&name)
+    }
+
+    /// Maps a range in place of what was there.
+    fn map(&mut self, caller: &Caller, range: Range, requested: u64, kind: MappingKey, re: bool) {
+        self.unmap(caller, range, |_| false);
+        if caller.is_off || range.low >= range.high {
+            return;
+        }
+        let p = process();
+        let stack = self.stack(p, caller);
+        let scope =
+            if mode(p.header()) == Mode::Counters as u32 { ScopeId::NONE } else { caller.scope };
+        let of = Dimensions { stack, scope, lane: caller.lane.index.get(), kind };
+        let site = self.records.site(of);
+        if site.is_none() || !self.table.add(range, site) {
+            return p.lost(Loss::NoMapping);
+        }
+        self.charge(caller, site, (requested, range.high - range.low), re);
+    }
+
+    /// The node of the caller's stack, in the mode that has stacks.
+    fn stack(&mut self, p: &'static Process, caller: &Caller) -> NodeId {
+        if mode(p.header()) != Mode::Stacks as u32 {
+            return NodeId::NONE;
+        }
+        match unwinder(&mut self.apart, p) {
+            Some(apart) => apart.capture(p, caller.entry.registers(), caller.stack),
+            None => {
+                p.lost(Loss::NoNode);
+                NodeId::NONE
+            }
+        }
+    }
+
+    /// Counts a new mapping: its site first, then the lane.
+    fn charge(&mut self, caller: &Caller, site: SiteId, (requested, bytes): (u64, u64), re: bool) {
+        let p = process();
+        let header = p.header();
+        let rose = self.rise(p, header, bytes);
+        let record = site.record();
+        sites::allocated(record, requested, bytes, header.mapped_epoch.get(), rose);
+        record.reallocations.add(re as u64);
+        match self.records.lane(caller.lane, LANES_MAX) {
+            Some(lane) => {
+                lane.requested_classes[size_class(requested)].add(1);
+                lane.usable_classes[size_class(bytes)].add(1);
+                lane.requested_bytes.add(requested);
+                lane.usable_bytes.add(bytes);
+                lane.reallocations.add(re as u64);
+            }
+            None => p.lost(Loss::NoLane),
+        }
+        self.sample(p, caller, bytes);
+    }
+
+    /// Takes a range out; `keep` returns whether a part may come back.
+    fn unmap(&mut self, caller: &Caller, range: Range, mut keep: impl FnMut(Part) -> bool) {
+        let p = process();
+        let Mappings { table, records, rising, since_sample, .. } = self;
+        let lane = records.lane(caller.lane, LANES_MAX);
+        let is_whole = table.cut(range, |part| {
+            *rising = false;
+            *since_sample += part.bytes;
+            discharge(p.header(), lane, &part);
+            keep(part)
+        });
+        if !is_whole {
+            p.lost(Loss::NoMapping);
+        }
+    }
+
+    /// The unmapping of a part failed.
+    fn put_back(&mut self, caller: &Caller, taken: Taken) {
+        let p = process();
+        let Some(part) = self.table.put_back(taken) else {
+            return p.lost(Loss::NoMapping);
+        };
+        let header = p.header();
+        let rose = self.rise(p, header, part.bytes);
+        let (gone, bytes) = ((part.is_last as u64).wrapping_neg(), part.bytes.wrapping_neg());
+        let epoch = header.mapped_epoch.get();
+        sites::unmapped(part.site.record(), gone, bytes, epoch, rose);
+        if let Some(lane) = self.records.lane(caller.lane, LANES_MAX) {
+            lane.freed_classes[size_class(part.whole_bytes)].add(gone);
+            lane.freed_here_bytes.add(bytes);
+        }
+    }
+
+    /// So many bytes more are mapped. Whether that is a new peak.
+    fn rise(&mut self, p: &Process, header: &FileHeader, bytes: u64) -> bool {
+        header.mapped_bytes.add(bytes);
+        let mapped = header.mapped_bytes.get();
+        if mapped <= header.mapped_peak_bytes.get() {
+            return false;
+        }
+        if !self.rising {
+            header.mapped_epoch.add(1);
+            self.rising = true;
+        }
+        header.mapped_peak_bytes.set(mapped);
+        let now = p.now();
+        header.mapped_peak_time_ns.set(now);
+        p.note_time(now);
+        true
+    }
+
+    /// Takes a sample if one is due after so many more bytes.
+    fn sample(&mut self, p: &Process, caller: &Caller, bytes: u64) {
+        self.since_sample += bytes;
+        let doublings = (self.samples / PER_DOUBLING).min(32);
+        if self.since_sample < SAMPLE_INTERVAL << doublings {
+            return;
+        }
+        self.since_sample = 0;
+        self.samples += 1;
+        let header = p.header();
+        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(p);
+        let sample = Sample {
+            time_ns: p.now(),
+            live_bytes: header.mapped_bytes.get(),
+            peak_bytes: header.mapped_peak_bytes.get(),
+            allocations: 0,
+            frees: 0,
+            usable_bytes: 0,
+            resident_bytes,
+            virtual_bytes,
+        };
+        if !self.records.sample(caller.lane.index.get(), sample) {
+            p.lost(Loss::NoSample);
+        }
+    }
+}
+
+/// Counts a part that was unmapped: at the site that mapped it, and in the lane that unmaps.
+fn discharge(header: &FileHeader, lane: Option<&Lane>, part: &Part) {
+    let (gone, bytes) = (part.is_last as u64, part.bytes);
+    header.mapped_bytes.set(header.mapped_bytes.get().saturating_sub(bytes));
+    sites::unmapped(part.site.record(), gone, bytes, header.mapped_epoch.get(), false);
+    if let Some(lane) = lane {
+        lane.freed_classes[size_class(part.whole_bytes)].add(gone);
+        lane.freed_here_bytes.add(bytes);
+    }
+}
+
+fn mode(header: &FileHeader) -> u32 {
+    header.mode.get()
+}
+
+/// The unwinder, made when it is first needed.
+fn unwinder<'a>(
+    apart: &'a mut Option<&'static mut Apart>,
+    p: &Process,
+) -> Option<&'a mut &'static mut Apart> {
+    if apart.is_none() {
+        *apart = own_stack::call(|| Apart::create(p)).flatten();
+    }
+    apart.as_mut()
+}

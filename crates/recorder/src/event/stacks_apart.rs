@@ -1,0 +1,133 @@
+//! Stacks of events that are not the lane's of the thread: an allocator maps memory in the middle
+//! of an allocation, when the lane is in use. They are unwound whole, with memory of their own, and
+//! frames of the recorder's library in them are left out.
+
+use crate::event::lane::{BUFFER, Others, RANGES, RECALL};
+use crate::event::process::Process;
+use crate::event::stacks::{Guest, max_depth};
+use crate::store::ids::NodeId;
+use crate::store::modules::{Code, modules};
+use crate::store::profile::Cursor;
+use crate::sys::memory::{self, InChild};
+use crate::sys::range::Range;
+use core::slice;
+use heaptide_format::ADDRESS_BITS;
+use heaptide_unwind::Rule;
+use heaptide_unwind::kept::{Extent, Frame, Kept, Registers, Same, words_of};
+use heaptide_unwind::stack::{Bounds, Early, Machine, Stack, Walked};
+
+/// Bytes of the stack on which unwind tables are evaluated.
+const OWN_STACK: usize = 16 << 10;
+
+/// An unwinder and what it needs. One thread uses it at a time.
+pub struct Apart {
+    unwinder: Stack<'static>,
+    others: Others,
+    nodes: Cursor,
+    /// The end of [`OWN_STACK`] bytes.
+    own_stack: *mut u8,
+    /// [`RECALL`] entries.
+    recall: *mut [u64; 2],
+    /// Number of the module that the recorder's own code is in.
+    own_module: u64,
+}
+
+/// Zeroed memory for so many values; none if there is none.
+///
+/// # Safety
+/// Zeros are a value of `T`.
+unsafe fn zeroed<T>(count: usize) -> Option<&'static mut [T]> {
+    let memory = memory::take(count * size_of::<T>(), InChild::Nothing) as *mut T;
+    // SAFETY: fresh memory of that many values, as the caller promises.
+    (!memory.is_null()).then(|| unsafe { slice::from_raw_parts_mut(memory, count) })
+}
+
+impl Apart {
+    /// Makes an unwinder; none without memory.
+    pub fn create(p: &Process) -> Option<&'static mut Apart> {
+        let depth = max_depth(p);
+        // SAFETY: plain numbers; the room for the unwinder itself is written before it is used.
+        unsafe {
+            let kept = Kept {
+                frames: zeroed::<Frame>(depth)?,
+                slots: zeroed::<u32>(words_of(depth))?,
+                words: zeroed::<u64>(words_of(depth))?,
+                extent: Extent::default(),
+            };
+            let scratch = zeroed::<Walked>(depth)?;
+            let buffer = zeroed::<u8>(BUFFER)?;
+            let own_module = match modules().code_at(Apart::create as *const () as u64, buffer) {
+                Code::Module(index, _) | Code::Bare(index) => index as u64,
+                Code::Generated | Code::Nothing => 0,
+            };
+            let room = zeroed::<Apart>(1)?.as_mut_ptr();
+            room.write(Apart {
+                unwinder: Stack { kept, scratch, stepped: 0, reuse: false },
+                others: Others {
+                    ranges: [Range::EMPTY; RANGES],
+                    next: 0,
+                    buffer: buffer.as_mut_ptr(),
+                },
+                nodes: Cursor::NONE,
+                own_stack: zeroed::<u8>(OWN_STACK)?.as_mut_ptr().wrapping_add(OWN_STACK),
+                recall: zeroed::<[u64; 2]>(RECALL)?.as_mut_ptr(),
+                own_module,
+            });
+            Some(&mut *room)
+        }
+    }
+
+    /// The node of the calling thread's stack. `stack` is where it lies, as far as that is known.
+    pub fn capture(&mut self, p: &'static Process, at: Registers, stack: Range) -> NodeId {
+        self.unwinder.kept.extent.forget();
+        let memory = (self.own_stack, self.recall);
+        let guest = Guest::apart(p, (at.sp, stack), &mut self.others, &mut self.nodes, memory);
+        let mut guest = WithoutOwn { guest, own_module: self.own_module };
+        NodeId::new(self.unwinder.capture(at, Same::No, &mut guest).0)
+    }
+
+    /// [`BUFFER`] bytes for paths.
+    pub fn buffer(&mut self) -> &mut [u8] {
+        // SAFETY: memory of the unwinder, which is borrowed alone.
+        unsafe { slice::from_raw_parts_mut(self.others.buffer, BUFFER) }
+    }
+}
+
+/// A guest in whose stacks the recorder's frames have no nodes.
+struct WithoutOwn<'a> {
+    guest: Guest<'a>,
+    own_module: u64,
+}
+
+impl Machine for WithoutOwn<'_> {
+    fn bounds(&self) -> Bounds {
+        self.guest.bounds()
+    }
+
+    fn known_word(&self, address: u64) -> u64 {
+        self.guest.known_word(address)
+    }
+
+    fn enter(&mut self, sp: u64) -> bool {
+        self.guest.enter(sp)
+    }
+
+    fn rule(&mut self, pc: u64, exact: bool) -> Rule {
+        self.guest.rule(pc, exact)
+    }
+
+    fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
+        if self.own_module != 0 && key >> ADDRESS_BITS == self.own_module {
+            return parent;
+        }
+        self.guest.child(parent, key, exact)
+    }
+
+    fn too_deep(&mut self) -> u32 {
+        self.guest.too_deep()
+    }
+
+    fn ended(&mut self, why: Early) {
+        self.guest.ended(why);
+    }
+}

@@ -1,0 +1,117 @@
+//! Records of mappings: a site for each stack, scope, thread and kind of mapping, counters for each
+//! lane, and the names of mapped files. One lock guards all of it.
+
+use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
+use crate::store::index::Index;
+use crate::store::profile::{Cursor, string};
+use crate::sys::memory::{self, InChild};
+use heaptide_format::shared::{Key, Lane, Site, Word};
+use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappingKey, Sample};
+
+/// Where records of mappings are made, and how they are found again. Zero is: none yet.
+#[repr(C)]
+pub struct Records {
+    sites: Cursor,
+    keys: Cursor,
+    lanes: Cursor,
+    timeline: Cursor,
+    index: Index<5>,
+    /// Hash of a file's name to its string.
+    files: Index<2>,
+    /// By index of the lane: its counters of mappings.
+    by_lane: *mut Option<&'static Lane>,
+}
+
+/// What a site of mappings stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Dimensions {
+    pub stack: NodeId,
+    pub scope: ScopeId,
+    pub lane: u32,
+    pub kind: MappingKey,
+}
+
+impl Records {
+    /// The site for these dimensions; none if it cannot be made.
+    pub fn site(&mut self, of: Dimensions) -> SiteId {
+        let kind = of.kind.pack();
+        let [stack, scope] = [of.stack.number(), of.scope.number()];
+        let words = [stack, scope, of.lane, kind as u32, (kind >> 32) as u32];
+        let known = self.index.get(words);
+        if known != 0 {
+            return SiteId::new(known);
+        }
+        let Some(site) = self.create(of) else {
+            return SiteId::NONE;
+        };
+        // Without a place in the index the site would be made again and again.
+        if !self.index.insert(words, site.number()) {
+            return SiteId::NONE;
+        }
+        site
+    }
+
+    fn create(&mut self, of: Dimensions) -> Option<SiteId> {
+        let key = self.keys.record::<Key>(Kind::Keys, of.lane)?;
+        key.stack.set(of.stack.number());
+        key.scope.set(of.scope.number());
+        key.lane.set(of.lane);
+        key.flags.set(KEY_MAPPING);
+        key.size.set(of.kind.pack());
+        let site = self.sites.record::<Site>(Kind::MappedSites, of.lane)?;
+        site.key.set(KeyId::of(key).number() | KEY_BIT | KEY_LABELLED);
+        key.site.set(SiteId::of(site).number());
+        self.keys.commit_record(key);
+        self.sites.commit_record(site);
+        Some(SiteId::of(site))
+    }
+
+    /// The string of a file's name; none if there is no room.
+    pub fn file(&mut self, name: &[u8]) -> StringId {
+        let hash = name.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| {
+            (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3)
+        });
+        let words = [hash as u32, (hash >> 32) as u32];
+        let known = StringId::new(self.files.get(words));
+        if !known.is_none() && known.bytes() == name {
+            return known;
+        }
+        let stored = string(name);
+        if !stored.is_none() && known.is_none() {
+            self.files.insert(words, stored.number()); // without memory it is stored again
+        }
+        stored
+    }
+
+    /// The counters of a lane's mappings, of `lanes` that there may be; none if there is no room.
+    pub fn lane(&mut self, of: &Lane, lanes: usize) -> Option<&'static Lane> {
+        if self.by_lane.is_null() {
+            let bytes = lanes * size_of::<Option<&Lane>>();
+            self.by_lane = memory::take(bytes, InChild::Nothing) as *mut Option<&'static Lane>;
+        }
+        let index = of.index.get();
+        if self.by_lane.is_null() || index as usize >= lanes {
+            return None;
+        }
+        // SAFETY: an entry of the table, which is borrowed with this; zeros are none.
+        let known = unsafe { &mut *self.by_lane.add(index as usize) };
+        if known.is_none() {
+            let record = self.lanes.record::<Lane>(Kind::MappedLanes, index)?;
+            record.index.set(index);
+            self.lanes.commit_record(record);
+            *known = Some(record);
+        }
+        *known
+    }
+
+    /// Stores a sample of mapped bytes. False if there is no room.
+    pub fn sample(&mut self, lane: u32, sample: Sample) -> bool {
+        self.timeline.write(Kind::MappedTimeline, lane, sample).is_some()
+    }
+}
+
+/// What the key of a site of mappings holds of their kind.
+pub fn kind_of(site: SiteId) -> Option<MappingKey> {
+    let key = site.key()?;
+    (key.flags.get() & KEY_MAPPING != 0).then(|| MappingKey::unpack(key.size.get()))
+}
