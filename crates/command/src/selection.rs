@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
+use heaptide_analysis::selection::kind::MemoryKind;
 
 use crate::damage::Listed;
 use crate::values;
@@ -37,6 +38,12 @@ impl Origins {
 fn origin_parser() -> impl TypedValueParser<Value = Origin> {
     let names = Origin::all().iter().map(|by| by.name());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Origin>())
+}
+
+/// A kind of memory by its name.
+fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
+    let names = MemoryKind::ALL.map(MemoryKind::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<MemoryKind>())
 }
 
 /// The recording a command reads, and what of it.
@@ -80,6 +87,10 @@ pub struct Selection {
     /// Show only this process, or all processes joined into one [default: the largest]
     #[arg(long, value_name = "PID|all")]
     pub process: Option<Which>,
+    /// Show heap blocks, memory mapped by the program or its allocator, or both [default: heap]
+    #[arg(long, value_name = "heap|mapped|all", default_value = "heap", value_parser = kind_parser(),
+        hide_possible_values = true, hide_default_value = true)]
+    pub kind: MemoryKind,
     /// Collapse recursive scopes: A > B > A > B becomes A > B
     #[arg(long)]
     pub fold_recursion: bool,
@@ -136,11 +147,12 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 14] = [
+pub const OF_RECORDINGS: [&str; 15] = [
     "recordings",
     "snapshot",
     "from_start",
     "process",
+    "kind",
     "fold_recursion",
     "focus",
     "ignore",

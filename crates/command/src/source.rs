@@ -85,6 +85,7 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     let chosen = Chosen::new(selection)?;
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
+    recording.processes.iter_mut().for_each(|process| process.select_kind(selection.kind));
     if selection.fold_recursion {
         for process in &mut recording.processes {
             process.fold_scopes();

@@ -5,6 +5,8 @@ mod account;
 mod completeness;
 mod identity;
 mod ids;
+mod mapped;
+mod mapping;
 mod measure;
 mod process;
 mod recording;
@@ -19,6 +21,8 @@ pub use account::{Account, AccountCause, AccountMissing, AccountRange, Allocator
 pub use completeness::{Completeness, Loss, UnrecordedProgram};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
+pub use mapped::Mapped;
+pub use mapping::{MappedTotals, Mapping, MappingClass};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
 pub use recording::{DamagedFile, Recording};

@@ -4,6 +4,8 @@
 
 use super::completeness::Completeness;
 use super::identity::{Identity, Lifetime};
+use super::mapped::Mapped;
+use super::mapping::MappedTotals;
 use super::measure::Measures;
 use super::tables::Tables;
 use super::time::TimeTables;
@@ -26,6 +28,10 @@ pub struct Process {
     pub tables: Tables,
     /// What is known by time.
     pub time: TimeTables,
+    /// What was mapped in all, whatever is selected; none if nothing was.
+    pub mapped: Option<MappedTotals>,
+    /// Mappings, until a kind of memory is selected ([`Process::select_kind`]).
+    pub mappings: Option<Box<Mapped>>,
     /// What is missing, and how exact the numbers are.
     pub completeness: Completeness,
     /// What the unwinder did.

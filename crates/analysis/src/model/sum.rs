@@ -30,7 +30,7 @@ impl Sum {
                 at_peak_bytes: measures.at_peak_bytes,
                 ..Measures::default()
             }),
-            SiteKind::Heap | SiteKind::PoolChunk => {
+            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) => {
                 // What a label says is no request.
                 let largest_bytes =
                     if site.is_only_labelled() { 0 } else { measures.largest_bytes };

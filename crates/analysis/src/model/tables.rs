@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
+use super::mapping::Mapping;
 use super::measure::Measures;
 
 /// The tables of a process: sites, what they refer to, and counts by size class.
@@ -83,9 +84,19 @@ pub enum SiteKind {
     PoolChunk,
     /// Chunks of a pool that are not from the allocator; likewise. In no total.
     OutsidePoolChunk,
+    /// Mappings. Only where they were selected: then they are part of the totals.
+    Mapped(Mapping),
 }
 
 impl SiteKind {
+    /// What a mapping is; none of other memory.
+    pub const fn mapping(self) -> Option<Mapping> {
+        match self {
+            SiteKind::Mapped(mapping) => Some(mapping),
+            _ => None,
+        }
+    }
+
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,6 +106,7 @@ impl SiteKind {
             SiteKind::OutsidePoolBlock => "outside_pool_block",
             SiteKind::PoolChunk => "pool_chunk",
             SiteKind::OutsidePoolChunk => "outside_pool_chunk",
+            SiteKind::Mapped(_) => "mapped",
         }
     }
 }

@@ -31,9 +31,17 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
             take_off_scopes(profile, &before);
             let unmatched = &mut profile.header.unmatched_frees;
             *unmatched = unmatched.saturating_sub(before.header.unmatched_frees);
-            let sites = before.sites.into_iter().map(|site| (site.id, site)).collect();
-            let lanes = before.lanes.into_iter().map(|lane| (lane.index, lane)).collect();
-            profile.before = Some(Box::new(Before { since_s: at, sites, lanes }));
+            let mapped = before.mapped.map(|mapped| *mapped).unwrap_or_default();
+            let sites = before.sites.into_iter().chain(mapped.sites);
+            let by_index = |lanes: Vec<format::Lane>| {
+                lanes.into_iter().map(|lane| (lane.index, lane)).collect()
+            };
+            profile.before = Some(Box::new(Before {
+                since_s: at,
+                sites: sites.map(|site| (site.id, site)).collect(),
+                lanes: by_index(before.lanes),
+                mapped_lanes: by_index(mapped.lanes),
+            }));
         }
         Err(why) => profile.notes.push(format!(
             "counts are from the start: counts before the reset at {at:.3} s are unknown ({why})"

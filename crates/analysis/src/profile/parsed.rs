@@ -1,6 +1,7 @@
 //! The content of a profile file, with ids turned into indices, and the counts before a reset.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use heaptide_format as format;
 use heaptide_format::FileHeader;
@@ -49,10 +50,25 @@ pub struct Profile {
     pub(crate) events: Vec<EventExtent>,
     /// What had been counted at the last reset; none if figures are from the start.
     pub before: Option<Box<Before>>,
+    /// Mappings, if there were any.
+    pub mapped: Option<Box<MappedProfile>>,
     /// A part of the file is missing.
     pub(crate) is_cut: bool,
     /// What a person should know about how complete this is.
     pub notes: Vec<String>,
+}
+
+/// What a profile has of mappings: the records of the kinds that are theirs.
+#[derive(Debug, Default)]
+pub struct MappedProfile {
+    /// Counters of each stack, scope path, lane and kind of mapping.
+    pub sites: Vec<Site>,
+    /// Counters of lanes; a lane without mappings has none.
+    pub lanes: Vec<format::Lane>,
+    /// Samples in order of time.
+    pub timeline: Vec<format::Sample>,
+    /// Names of mapped files by their string's reference.
+    pub files: FxHashMap<u32, Arc<str>>,
 }
 
 impl Profile {
@@ -134,7 +150,8 @@ pub struct Site {
     pub owner: u32,
     /// Its key's `KEY_` flags.
     pub flags: u32,
-    /// Bytes requested for each block; with [`format::KEY_SIZED`] only.
+    /// Bytes requested for each block, with [`format::KEY_SIZED`]; the packed kind of a mapping,
+    /// with [`format::KEY_MAPPING`].
     pub size: u64,
     /// What came by labelling, in blocks, usable and requested bytes.
     pub moved: [u64; 3],
@@ -151,12 +168,21 @@ pub struct Before {
     pub(super) since_s: f64,
     pub(super) sites: FxHashMap<u32, Site>,
     pub(super) lanes: FxHashMap<u32, format::Lane>,
+    /// Lanes of mappings.
+    pub(super) mapped_lanes: FxHashMap<u32, format::Lane>,
 }
 
 impl Before {
     /// What the figures are of, for a person.
     pub(crate) fn says(&self) -> String {
         format!("since the reset at {:.3} s", self.since_s)
+    }
+
+    /// The same of mappings, whose sites have ids of their own.
+    pub(crate) fn of_mappings(&self) -> Before {
+        let lanes = self.mapped_lanes.clone();
+        let mapped_lanes = FxHashMap::default();
+        Before { since_s: self.since_s, sites: self.sites.clone(), lanes, mapped_lanes }
     }
 
     /// Takes off what a site had counted; `measures_of` makes its row of its record.

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use heaptide_format as format;
-use heaptide_format::{FileHeader, Kind};
+use heaptide_format::{FileHeader, Kind, MappingKey};
 use rustc_hash::FxHashMap;
 
 use super::accounts;
@@ -22,7 +22,7 @@ use super::extents::{Contents, Extent, Walk};
 use super::header::{FILE_LIMIT, damaged, header};
 use super::nodes::Nodes;
 use super::pack;
-use super::parsed::{Module, Profile, Site};
+use super::parsed::{MappedProfile, Module, Profile, Site};
 use super::strings::Strings;
 use super::texts::Texts;
 use crate::collections::optional_index::OptionalIndex;
@@ -107,22 +107,22 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
     let nodes = || Nodes::read(&walk, &modules, &by_index);
-    let (tree, ((named, accounts), (mut sites, node_ids))) = threads::both(nodes, || {
-        let mut texts = Texts::new(&strings, walk.length());
-        let (named, ids) = annotations::read(&walk, &mut texts, &header);
-        let accounts = accounts::read(&walk, &mut texts);
-        let keyed = header.version > 1;
-        let sites = sites(&walk, keyed.then_some(&ids));
-        ((named, accounts), sites)
-    });
-    for (site, id) in sites.iter_mut().zip(node_ids) {
+    let (tree, ((named, accounts), (mut sites, node_ids), (mut mappings, mapping_nodes))) =
+        threads::both(nodes, || {
+            let mut texts = Texts::new(&strings, walk.length());
+            let (named, ids) = annotations::read(&walk, &mut texts, &header);
+            let accounts = accounts::read(&walk, &mut texts);
+            let ids = (header.version > 1).then_some(&ids);
+            let sites_of = |kind| sites(&walk, kind, ids);
+            ((named, accounts), sites_of(Kind::Sites), sites_of(Kind::MappedSites))
+        });
+    let of_sites = sites.iter_mut().zip(node_ids);
+    for (site, id) in of_sites.chain(mappings.iter_mut().zip(mapping_nodes)) {
         site.node = tree.by_id.get(id);
     }
-    let mut timeline: Vec<_> =
-        walk.records::<format::Sample>(Kind::Timeline).map(|r| r.1).collect();
-    timeline.sort_by_key(|s| s.time_ns);
-    let mut lanes: Vec<_> = walk.records::<format::Lane>(Kind::Lanes).map(|r| r.1).collect();
-    lanes.sort_by_key(|lane| lane.index);
+    let timeline = timeline(&walk, Kind::Timeline);
+    let lanes = lanes(&walk, Kind::Lanes);
+    let mapped = mapped(&walk, &strings, mappings);
     let Walk { events, mut notes, is_cut, .. } = walk;
     notes.extend(mismatch(&named, &header));
     Ok(Profile {
@@ -142,10 +142,44 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
         events,
         before: None,
+        mapped,
         is_cut,
         notes,
         header,
     })
+}
+
+/// Samples of a kind, in order of time.
+fn timeline(walk: &Walk, kind: Kind) -> Vec<format::Sample> {
+    let mut timeline: Vec<_> = walk.records::<format::Sample>(kind).map(|r| r.1).collect();
+    timeline.sort_by_key(|s| s.time_ns);
+    timeline
+}
+
+/// Lanes of a kind, in order of their index.
+fn lanes(walk: &Walk, kind: Kind) -> Vec<format::Lane> {
+    let mut lanes: Vec<_> = walk.records::<format::Lane>(kind).map(|r| r.1).collect();
+    lanes.sort_by_key(|lane| lane.index);
+    lanes
+}
+
+/// What there is of mappings; none if there were none.
+fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<MappedProfile>> {
+    if sites.is_empty() {
+        return None;
+    }
+    let mut files = FxHashMap::default();
+    for site in &sites {
+        let file = MappingKey::unpack(site.size).file;
+        let path = strings.raw(file);
+        if site.flags & format::KEY_MAPPING != 0 && !path.is_empty() {
+            let path = &path[..path.len().min(PATH_LIMIT)];
+            files.entry(file).or_insert_with(|| text::from_bytes(path).into());
+        }
+    }
+    let lanes = lanes(walk, Kind::MappedLanes);
+    let timeline = timeline(walk, Kind::MappedTimeline);
+    Some(Box::new(MappedProfile { sites, lanes, timeline, files }))
 }
 
 /// What to say of scopes that were ended out of turn.
@@ -194,9 +228,9 @@ fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>)
     (modules, by_index)
 }
 
-/// The sites, yet without their nodes, and the id of each one's node in the file; without `ids`
-/// (version 1) each has a stack and nothing else.
-fn sites(walk: &Walk, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
+/// The sites of a kind, yet without their nodes, and the id of each one's node in the file; without
+/// `ids` (version 1) each has a stack and nothing else.
+fn sites(walk: &Walk, kind: Kind, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
     let site = |(extent, counters, offset): (&Extent, format::Site, u64)| {
         let id = (offset / format::SITE_GRANULE) as u32;
         let none = OptionalIndex::NONE;
@@ -232,5 +266,5 @@ fn sites(walk: &Walk, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
         };
         (keyed, key.stack)
     };
-    walk.records::<format::Site>(Kind::Sites).map(site).unzip()
+    walk.records::<format::Site>(kind).map(site).unzip()
 }

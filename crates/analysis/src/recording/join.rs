@@ -13,8 +13,8 @@ use super::join_timeline;
 use super::origin::{self, Origin};
 use crate::model::{
     Completeness, End, Entered, Frame, FrameId, Identity, Label, LabelId, Lane, LaneId, Lifetime,
-    Measures, Mode, Module, ModuleId, Process, Recording, Scope, ScopeId, Site, SiteKind,
-    SizeClass, StackId, StackNode, Tables, TimeTables, UnrecordedProgram, UnwinderStats,
+    MappedTotals, Measures, Mode, Module, ModuleId, Process, Recording, Scope, ScopeId, Site,
+    SiteKind, SizeClass, StackId, StackNode, Tables, TimeTables, UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -367,6 +367,8 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             ..Completeness::default()
         },
         unwinder: UnwinderStats::default(),
+        mapped: mapped(processes),
+        mappings: None,
     })
 }
 
@@ -383,6 +385,24 @@ fn unrecorded_programs(processes: &[Process]) -> Vec<UnrecordedProgram> {
         }
     }
     all
+}
+
+/// What all of them mapped: sums, of the peaks too.
+fn mapped(processes: &[Process]) -> Option<MappedTotals> {
+    let mut all = processes.iter().filter_map(|process| process.mapped.as_ref());
+    let mut joined = all.next()?.clone();
+    for mapped in all {
+        let peak_bytes = joined.totals.peak_bytes.saturating_add(mapped.totals.peak_bytes);
+        joined.totals.add(&mapped.totals);
+        joined.totals.peak_bytes = peak_bytes;
+        for (class, measures) in &mapped.classes {
+            match joined.classes.binary_search_by_key(class, |known| known.0) {
+                Ok(at) => joined.classes[at].1.add(measures),
+                Err(at) => joined.classes.insert(at, (*class, *measures)),
+            }
+        }
+    }
+    Some(joined)
 }
 
 /// What the joined process is called: numbers of one image only if it is alone.

@@ -6,6 +6,7 @@ pub(crate) mod builtin_sets;
 pub mod filter;
 pub(crate) mod fold_scopes;
 pub(crate) mod hide;
+pub mod kind;
 pub mod pattern;
 pub(crate) mod rebuild_stacks;
 pub(crate) mod rewrite;

@@ -3,6 +3,9 @@
 mod accounts;
 pub(crate) mod annotation_tables;
 pub(crate) mod ending;
+mod figures;
+mod mapped;
+mod mapping_class;
 pub(crate) mod process;
 pub(crate) mod raw_site;
 mod reconcile;

@@ -8,16 +8,16 @@ use heaptide_format as format;
 use super::accounts;
 use super::annotation_tables;
 use super::ending::Ending;
+use super::figures::{Peak, histogram, sample};
+use super::mapped::{self, Stacks};
 use super::raw_site::RawSite;
-use super::reconcile;
 use super::site_table::{self, SiteTable};
 use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
     Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures, Mode, Module, ModuleId,
-    Process, Rank, Sample, Site, SizeClass, StackId, StackNode, Sum, Tables, TimeTables,
-    UnwinderStats,
+    Process, Rank, Site, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, Profile};
@@ -52,6 +52,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
     let accounts = accounts::accounts(&profile);
+    let modules: Vec<Module> = profile.modules.iter().map(module).collect();
+    let of_stacks =
+        Stacks { frames: &frames, modules: &modules, stacks: &stacks, of_node: &stack_of_node };
+    let mapped = mapped::tables(&profile, &of, &of_stacks, ending.lasted.ns).unzip();
     let header = &profile.header;
     let peak = Peak::of(&profile, &totals, ending.lasted.ns);
     totals.peak_bytes = peak.bytes;
@@ -95,11 +99,13 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             lanes_at_once: header.lanes_at_once,
             frames,
             stacks,
-            modules: profile.modules.into_iter().map(module).collect(),
+            modules,
             scopes,
             entered,
             labels,
         },
+        mapped: mapped.1,
+        mappings: mapped.0.map(Box::new),
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
             accounts,
@@ -133,59 +139,13 @@ fn take_live_as_peak(measures: &mut Measures) {
     measures.at_peak_bytes = measures.live_bytes;
 }
 
-fn sample(record: &format::Sample) -> Sample {
-    Sample {
-        time_ns: record.time_ns,
-        live_bytes: record.live_bytes,
-        peak_bytes: record.peak_bytes,
-        allocations: record.allocations,
-        frees: record.frees,
-        usable_bytes: record.usable_bytes,
-        resident_bytes: record.resident_bytes,
-        virtual_bytes: record.virtual_bytes,
-    }
-}
-
-/// The highest live bytes.
-struct Peak {
-    bytes: u64,
-    time_ns: u64,
-    /// How exact this is, and what sites have of it.
-    bound_bytes: u64,
-    /// It is the live bytes at the end, which the recorder had not recorded as a peak.
-    is_now: bool,
-}
-
-impl Peak {
-    /// Bytes that threads had not published at the end are in no recorded peak.
-    fn of(profile: &Profile, totals: &Measures, now_ns: u64) -> Peak {
-        let header = &profile.header;
-        let bound_bytes = header.peak_bound_bytes.max(profile.unpublished_bytes());
-        if totals.live_bytes > header.peak_bytes {
-            return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
-        }
-        // Of an event that a kill cut short, the site may lack what the peak has.
-        let off = if profile.has_sites() && profile.may_be_reconciled() {
-            totals.at_peak_bytes.abs_diff(header.peak_bytes)
-        } else {
-            0
-        };
-        Peak {
-            bytes: header.peak_bytes,
-            time_ns: header.peak_time_ns,
-            bound_bytes: bound_bytes.max(off),
-            is_now: false,
-        }
-    }
-}
-
-fn module(module: parsed::Module) -> Module {
+fn module(module: &parsed::Module) -> Module {
     Module {
         path: text::from_bytes(module.path.as_os_str().as_bytes()),
         start: module.start,
         end: module.end,
         bias: module.bias,
-        build_id: module.build_id,
+        build_id: module.build_id.clone(),
         unloaded: module.unloaded,
     }
 }
@@ -200,45 +160,6 @@ fn losses(header: &format::FileHeader, became_unrecorded: bool) -> Vec<Loss> {
     let named = named.filter(|loss| loss.count > 0);
     let children = unrecorded::children(header);
     named.chain(children).chain(became_unrecorded.then_some(unrecorded::SUCCESSOR)).collect()
-}
-
-/// The size classes of all lanes.
-fn histogram(profile: &Profile, totals: &Measures) -> Vec<SizeClass> {
-    let lanes = match &profile.before {
-        Some(before) => &before.counts(&profile.lanes),
-        None => &profile.lanes,
-    };
-    let [mut requested, mut usable, mut freed] = [[0u64; format::SIZE_CLASSES]; 3];
-    let mut bytes = [0u64; 2];
-    for lane in lanes {
-        add(&mut requested, &lane.requested_classes);
-        add(&mut usable, &lane.usable_classes);
-        add(&mut freed, &lane.freed_classes);
-        add(&mut bytes, &[lane.requested_bytes, lane.usable_bytes]);
-    }
-    if profile.may_be_reconciled() {
-        let average = totals.usable_bytes / totals.allocations.max(1);
-        let fit = |classes, blocks, bytes: u64, has: u64| {
-            let lacking = i128::from(bytes) - i128::from(has);
-            reconcile::classes(classes, blocks, lacking, average);
-        };
-        fit(&mut requested, totals.allocations, totals.requested_bytes, bytes[0]);
-        fit(&mut usable, totals.allocations, totals.usable_bytes, bytes[1]);
-        let scopes = profile.named.scopes.iter().map(|scope| scope.counters.freed_here_bytes);
-        let freed_bytes = scopes.fold(0, u64::saturating_add);
-        fit(&mut freed, totals.frees, totals.freed_bytes, freed_bytes);
-    }
-    let class = |class| {
-        let (size_min, size_max) = format::class_bounds(class);
-        let (requested, usable) = (requested[class], usable[class]);
-        SizeClass { size_min, size_max, requested, usable, freed: freed[class] }
-    };
-    let occurs = |c: &SizeClass| c.requested | c.usable | c.freed != 0;
-    (0..format::SIZE_CLASSES).map(class).filter(occurs).collect()
-}
-
-fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
-    sums.iter_mut().zip(more).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
 }
 
 /// The frames of all places, and the range of each place's, outermost first.

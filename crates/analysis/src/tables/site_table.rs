@@ -87,7 +87,7 @@ impl SiteTable {
                 scope: of.scope_of_path[site.scope.slot()],
                 label: of.label_of_name[site.label.slot()],
                 lane,
-                size: (site.flags & format::KEY_SIZED != 0).then_some(site.size),
+                size: has_size(site.flags).then_some(site.size),
                 kind: kind(site.flags),
                 measures,
                 moved,
@@ -222,6 +222,11 @@ fn row(lane: LaneId, measures: Measures) -> RawSite {
         moved: Moved::default(),
         lent_bytes: 0,
     }
+}
+
+/// Whether the size of a site is a dimension, or, until its kind is known, that of a mapping.
+fn has_size(flags: u32) -> bool {
+    flags & (format::KEY_SIZED | format::KEY_MAPPING) != 0
 }
 
 fn kind(flags: u32) -> SiteKind {

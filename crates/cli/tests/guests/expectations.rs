@@ -13,6 +13,7 @@
 //! leaf:A                 sites whose innermost frame is A
 //! depth:A                count: the most frames of A in one stack
 //! lane:A                 lanes of this name
+//! class:A                mappings of this class, with `_` for a space, in the report's own sums
 //! scope:A>B              the scope path of just these values, outermost first; `entered` too
 //! scope:                 no scope
 //! scope+:A>B             the same with all paths inside it
@@ -113,6 +114,12 @@ pub fn evaluate<'a>(report: &'a Value, selector: &str, measure: &str) -> i128 {
         "lane" => {
             let lanes = processes.iter().flat_map(|p| list(p, "lanes"));
             lanes.filter(|l| l["name"] == argument).map(|l| number(l, measure)).sum()
+        }
+        "class" => {
+            let mapped = processes.iter().map(|p| &p["mapped"]).filter(|m| !m.is_null());
+            let classes = mapped.flat_map(|mapped| list(mapped, "classes"));
+            let name = argument.replace('_', " ");
+            classes.filter(|c| c["class"] == *name).map(|c| number(c, measure)).sum()
         }
         "scope" | "scope+" => {
             let path: Vec<&str> = argument.split('>').filter(|name| !name.is_empty()).collect();

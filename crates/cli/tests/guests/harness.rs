@@ -166,8 +166,14 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The report of a recording, whole and held to its own consistency.
 pub fn report(recording: &Path, scratch: &Path) -> Value {
+    report_of_kind("heap", recording, scratch)
+}
+
+/// The same of a kind of memory.
+pub fn report_of_kind(kind: &str, recording: &Path, scratch: &Path) -> Value {
     let mut command = heaptide();
-    let outcome = run(command.args(["report", "--format", "json"]).arg(recording), scratch);
+    command.args(["report", "--format", "json", "--kind", kind]);
+    let outcome = run(command.arg(recording), scratch);
     assert_eq!(outcome.status, 0, "report of {recording:?} failed: {}", outcome.stderr);
     let report = serde_json::from_str(&outcome.stdout)
         .unwrap_or_else(|e| panic!("report of {recording:?} is not JSON: {e}"));
@@ -324,6 +330,11 @@ impl Guest {
         let source = programs().join(name);
         let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
         Guest { source, text }
+    }
+
+    /// Its source.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Builds the libraries that the header names, and says where they are.

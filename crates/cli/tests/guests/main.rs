@@ -36,6 +36,7 @@ mod launches;
 mod library;
 mod limits;
 mod manners;
+mod mappings;
 mod memory;
 mod merging;
 mod odd_names;

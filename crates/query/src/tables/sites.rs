@@ -27,7 +27,8 @@ pub(super) fn of_blocks() -> Vec<Info> {
         Info::text("file", "source file of the innermost function"),
         Info::uint("line", "", "source line of the innermost function"),
         Info::text("label", "label or pool of the blocks"),
-        Info::text("kind", "kind of memory: heap, outside, pool_block, pool_chunk, …"),
+        Info::text("kind", "kind of memory: heap, mapped, outside, pool_block, pool_chunk, …"),
+        Info::text("class", "what a mapping is for: allocator, file, …; of mappings only"),
     ]
 }
 
@@ -148,6 +149,7 @@ pub(super) struct Blocks {
     line: Column,
     label: Column,
     kind: Column,
+    class: Column,
     pub(super) labels: Vec<Bits>,
 }
 
@@ -167,6 +169,7 @@ impl Blocks {
             line: column("line"),
             label: column("label"),
             kind: column("kind"),
+            class: column("class"),
             labels,
         }
     }
@@ -183,6 +186,10 @@ impl Blocks {
         if self.kind.is_some() {
             let kind = filler.table.strings.bits(site.kind.name());
             filler.set(self.kind, row, Some(kind));
+        }
+        if let (Some(_), Some(mapping)) = (self.class, site.kind.mapping()) {
+            let class = filler.table.strings.bits(mapping.class.name());
+            filler.set(self.class, row, Some(class));
         }
         self.place(filler, process, row, site.stack);
     }

@@ -56,6 +56,11 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     let label = site.label.map(|id| &*process.tables.labels[id.0 as usize].name);
     map.serialize_entry("label", &label)?;
     map.serialize_entry("kind", site.kind.name())?;
+    if let Some(mapping) = site.kind.mapping() {
+        map.serialize_entry("class", mapping.class.name())?;
+        map.serialize_entry("protection", &mapping.protection)?;
+        map.serialize_entry("flags", &mapping.flags)?;
+    }
     if let Some(size) = site.size {
         map.serialize_entry("size", &size)?;
     }

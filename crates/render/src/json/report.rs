@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{
-    Lane, Loss, Measure, Mode, Process, Rank, Recording, Run, Site, UnrecordedProgram,
+    Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process, Rank, Recording, Run,
+    Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -92,6 +93,7 @@ impl Serialize for Image<'_> {
         map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
         map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
         map.serialize_entry("totals", &Totals(process))?;
+        map.serialize_entry("mapped", &process.mapped.as_ref().map(MappedEntry::of))?;
         map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
         let lanes = process.tables.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
         map.serialize_entry("lanes", &seq(lanes))?;
@@ -142,6 +144,56 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     });
     map.serialize_entry("modules", &seq(modules))?;
     map.serialize_entry("timeline", &seq(process.time.samples.iter().map(SampleEntry::of)))
+}
+
+/// What a process mapped in all, whatever is selected.
+#[derive(serde::Serialize)]
+struct MappedEntry {
+    peak_bytes: u64,
+    peak_time_s: f64,
+    mappings: u64,
+    unmapped: u64,
+    mapped_bytes: u64,
+    unmapped_bytes: u64,
+    live_bytes: u64,
+    live_mappings: u64,
+    classes: Vec<ClassEntry>,
+}
+
+/// The part of one class.
+#[derive(serde::Serialize)]
+struct ClassEntry {
+    class: &'static str,
+    mappings: u64,
+    mapped_bytes: u64,
+    at_peak_bytes: u64,
+    live_bytes: u64,
+    live_mappings: u64,
+}
+
+impl MappedEntry {
+    fn of(mapped: &MappedTotals) -> MappedEntry {
+        let t = &mapped.totals;
+        let class = |(class, sums): &(MappingClass, Measures)| ClassEntry {
+            class: class.name(),
+            mappings: sums.allocations,
+            mapped_bytes: sums.usable_bytes,
+            at_peak_bytes: sums.at_peak_bytes,
+            live_bytes: sums.live_bytes,
+            live_mappings: sums.live_blocks,
+        };
+        MappedEntry {
+            peak_bytes: t.peak_bytes,
+            peak_time_s: seconds(mapped.peak_time_ns),
+            mappings: t.allocations,
+            unmapped: t.frees,
+            mapped_bytes: t.usable_bytes,
+            unmapped_bytes: t.freed_bytes,
+            live_bytes: t.live_bytes,
+            live_mappings: t.live_blocks,
+            classes: mapped.classes.iter().map(class).collect(),
+        }
+    }
 }
 
 #[derive(serde::Serialize)]

@@ -11,7 +11,7 @@ const MARK_NAME_CHARS: usize = 60;
 
 /// Whether memory of this kind is in the totals.
 pub(crate) fn in_totals(kind: SiteKind) -> bool {
-    matches!(kind, SiteKind::Heap | SiteKind::PoolBlock | SiteKind::PoolChunk)
+    matches!(kind, SiteKind::Heap | SiteKind::PoolBlock | SiteKind::PoolChunk | SiteKind::Mapped(_))
 }
 
 /// What memory of this kind is called.
@@ -23,6 +23,7 @@ pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
         SiteKind::OutsidePoolBlock => "other pool blocks",
         SiteKind::PoolChunk => "idle pool",
         SiteKind::OutsidePoolChunk => "other idle pool",
+        SiteKind::Mapped(mapping) => mapping.class.name(),
     }
 }
 

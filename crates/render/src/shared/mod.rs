@@ -13,6 +13,7 @@ pub mod hotspots;
 pub mod json_text;
 pub(crate) mod live_over_time;
 pub(crate) mod losses;
+pub(crate) mod mapped;
 pub mod names;
 pub(crate) mod peak_rows;
 pub mod quantity;

@@ -9,6 +9,7 @@ use crate::shared::command_line::command_line;
 use crate::shared::frames;
 use crate::shared::heading::{ended, trace_says};
 use crate::shared::hotspots::Charges;
+use crate::shared::mapped::mapped_says;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, count, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -20,8 +21,8 @@ const SPAN_PART: u64 = 20;
 
 /// Exactly five lines about the program that was started, or the process that used most if nobody
 /// knows which that is: what ran and how it ended, what it allocated, its peak and who held it,
-/// what is live, and what to type next. There is a line more if another process used more, for a
-/// trace, and for each thing that matters and is missing.
+/// what is live, and what to type next. There is a line more if another process used more, for
+/// mappings, for a trace, and for each thing that matters and is missing.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
@@ -49,6 +50,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             count(t.live_blocks)
         ),
     ];
+    lines.extend(mapped_says(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
     if !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);

@@ -137,6 +137,8 @@ pub fn process() -> Process {
     sites.iter().for_each(|s| totals.add(&s.measures));
     totals.peak_bytes = totals.at_peak_bytes;
     Process {
+        mapped: None,
+        mappings: None,
         identity: identity(),
         lifetime: Lifetime {
             start_realtime_ns: 1_700_000_000_123_456_789,

@@ -1,0 +1,269 @@
+//! The kind of memory: a process of its heap, of its mappings, or of both.
+//!
+//! The heap and the mappings of a process have totals, peaks and sites of their own. The heap is
+//! what the tables of a process hold at first. Selecting mappings puts them in its place; selecting
+//! all adds them up.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{
+    Frame, FrameId, Lane, Mapped, MappedTotals, Mode, Process, Sample, Site, SizeClass, StackId,
+    StackNode,
+};
+
+/// A kind of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryKind {
+    /// Blocks of the allocator.
+    #[default]
+    Heap,
+    /// What the program and its allocator mapped.
+    Mapped,
+    /// Both.
+    All,
+}
+
+impl MemoryKind {
+    /// All kinds, in the order of the help.
+    pub const ALL: [MemoryKind; 3] = [MemoryKind::Heap, MemoryKind::Mapped, MemoryKind::All];
+
+    /// Its name in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Heap => "heap",
+            MemoryKind::Mapped => "mapped",
+            MemoryKind::All => "all",
+        }
+    }
+}
+
+/// A name that is no kind of memory's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownMemoryKind;
+
+impl fmt::Display for UnknownMemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected heap, mapped or all")
+    }
+}
+
+impl std::error::Error for UnknownMemoryKind {}
+
+impl FromStr for MemoryKind {
+    type Err = UnknownMemoryKind;
+
+    fn from_str(name: &str) -> Result<MemoryKind, UnknownMemoryKind> {
+        MemoryKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or(UnknownMemoryKind)
+    }
+}
+
+impl Process {
+    /// Selects a kind of memory. Only the first time: what was not selected is not kept.
+    ///
+    /// Events are recorded of the heap only, so a process of another kind has no trace, and labels,
+    /// windows and marks count the heap.
+    pub fn select_kind(&mut self, kind: MemoryKind) {
+        let mapped = self.mappings.take().map(|mapped| *mapped);
+        match kind {
+            MemoryKind::Heap => {}
+            MemoryKind::Mapped => {
+                let totals = self.mapped.clone();
+                self.replace_by(mapped, totals);
+                self.say_part("mapped memory");
+            }
+            MemoryKind::All => {
+                if let (Some(mapped), Some(totals)) = (mapped, self.mapped.clone()) {
+                    self.add_mappings(mapped, &totals);
+                }
+                self.say_part("heap and mapped memory, the peak is the sum of both peaks");
+            }
+        }
+    }
+
+    fn say_part(&mut self, kind: &str) {
+        let part = &mut self.completeness.part;
+        *part = Some(match part.take() {
+            Some(part) => format!("{kind}, {part}"),
+            None => kind.to_owned(),
+        });
+    }
+
+    fn replace_by(&mut self, mapped: Option<Mapped>, totals: Option<MappedTotals>) {
+        let tables = &mut self.tables;
+        tables.sites.clear();
+        tables.histogram.clear();
+        self.time.samples.clear();
+        tables.labels.clear();
+        self.time.traces.clear();
+        for scope in &mut tables.scopes {
+            (scope.frees_here, scope.freed_here_bytes) = (0, 0);
+        }
+        self.completeness.peak_bound_bytes = 0;
+        self.completeness.unmatched_frees = 0;
+        let MappedTotals { totals, peak_time_ns, .. } = totals.unwrap_or_default();
+        (self.totals, self.peak_time_ns) = (totals, peak_time_ns);
+        if self.mode == Mode::Counters {
+            self.mode = Mode::Scopes;
+        }
+        match mapped {
+            Some(mapped) => {
+                let sites = self.with_files(mapped.sites, mapped.files);
+                let tables = &mut self.tables;
+                tables.sites = sites;
+                tables.lanes = mapped.lanes;
+                tables.histogram = mapped.histogram;
+                self.time.samples = mapped.samples;
+            }
+            None => tables.lanes.iter_mut().for_each(|lane| lane.measures = Default::default()),
+        }
+        self.count_frees_in_scopes();
+    }
+
+    fn add_mappings(&mut self, mapped: Mapped, totals: &MappedTotals) {
+        let peak_bytes = self.totals.peak_bytes.saturating_add(totals.totals.peak_bytes);
+        self.totals.add(&totals.totals);
+        self.totals.peak_bytes = peak_bytes;
+        if totals.totals.peak_bytes > self.totals.peak_bytes / 2 {
+            self.peak_time_ns = totals.peak_time_ns;
+        }
+        let sites = self.with_files(mapped.sites, mapped.files);
+        self.tables.sites.extend(sites);
+        add_lanes(&mut self.tables.lanes, &mapped.lanes);
+        add_classes(&mut self.tables.histogram, &mapped.histogram);
+        self.time.samples = added_samples(&self.time.samples, &mapped.samples);
+        self.time.traces.clear();
+        self.count_frees_in_scopes();
+    }
+
+    /// Counts frees of mappings, which are known by lane alone, outside of all scopes.
+    fn count_frees_in_scopes(&mut self) {
+        let mapped = self.tables.sites.iter().filter(|site| site.kind.mapping().is_some());
+        let (frees, bytes) = mapped.fold((0u64, 0u64), |(frees, bytes), site| {
+            let m = &site.measures;
+            (frees.saturating_add(m.frees_here), bytes.saturating_add(m.freed_here_bytes))
+        });
+        if let Some(outside) = self.tables.scopes.first_mut() {
+            outside.frees_here = outside.frees_here.saturating_add(frees);
+            outside.freed_here_bytes = outside.freed_here_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// The sites with the name of each one's file as the innermost frame of its stack.
+    fn with_files(&mut self, mut sites: Vec<Site>, files: Vec<Option<Arc<str>>>) -> Vec<Site> {
+        let tables = &mut self.tables;
+        let mut frames: FxHashMap<Arc<str>, FrameId> = FxHashMap::default();
+        let mut stacks: FxHashMap<(StackId, FrameId), StackId> = FxHashMap::default();
+        for (site, file) in sites.iter_mut().zip(files) {
+            let Some(file) = file else {
+                continue;
+            };
+            let frame = *frames.entry(file).or_insert_with_key(|file| {
+                let (module, line) = (None, None);
+                let function = Some(format!("[{file}]").into());
+                tables.frames.push(Frame {
+                    function,
+                    module,
+                    offset: 0,
+                    file: None,
+                    line,
+                    inlined: false,
+                });
+                FrameId((tables.frames.len() - 1) as u32)
+            });
+            site.stack = *stacks.entry((site.stack, frame)).or_insert_with(|| {
+                tables.stacks.push(StackNode { parent: site.stack, frame });
+                StackId((tables.stacks.len() - 1) as u32)
+            });
+        }
+        sites
+    }
+}
+
+/// Adds lanes to those of the same process.
+fn add_lanes(lanes: &mut Vec<Lane>, more: &[Lane]) {
+    for (index, lane) in more.iter().enumerate() {
+        match lanes.get_mut(index) {
+            Some(sum) => sum.measures.add(&lane.measures),
+            None => lanes.push(lane.clone()),
+        }
+    }
+}
+
+/// Adds size classes, in order of size.
+fn add_classes(classes: &mut Vec<SizeClass>, more: &[SizeClass]) {
+    for class in more {
+        match classes.binary_search_by_key(&class.size_min, |known| known.size_min) {
+            Ok(at) => {
+                let sum = &mut classes[at];
+                sum.requested = sum.requested.saturating_add(class.requested);
+                sum.usable = sum.usable.saturating_add(class.usable);
+                sum.freed = sum.freed.saturating_add(class.freed);
+            }
+            Err(at) => classes.insert(at, *class),
+        }
+    }
+}
+
+/// Samples of two kinds as those of both: at the time of each, what was last known of the other is
+/// added.
+fn added_samples(heap: &[Sample], mapped: &[Sample]) -> Vec<Sample> {
+    let (mut heap, mut mapped) = (heap.iter().peekable(), mapped.iter().peekable());
+    let [mut last_heap, mut last_mapped] = [Sample::default(); 2];
+    let mut all = Vec::new();
+    loop {
+        let now = match (heap.peek(), mapped.peek()) {
+            (None, None) => return all,
+            (Some(h), m) if m.is_none_or(|m| h.time_ns <= m.time_ns) => {
+                last_heap = **h;
+                heap.next();
+                last_heap
+            }
+            (_, Some(m)) => {
+                last_mapped = **m;
+                mapped.next();
+                last_mapped
+            }
+            (Some(_), None) => return all, // taken above
+        };
+        let sum = |of: fn(&Sample) -> u64| of(&last_heap).saturating_add(of(&last_mapped));
+        all.push(Sample {
+            live_bytes: sum(|s| s.live_bytes),
+            peak_bytes: sum(|s| s.peak_bytes),
+            allocations: sum(|s| s.allocations),
+            frees: sum(|s| s.frees),
+            usable_bytes: sum(|s| s.usable_bytes),
+            ..now
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(time_ns: u64, live_bytes: u64) -> Sample {
+        Sample { time_ns, live_bytes, peak_bytes: live_bytes, ..Sample::default() }
+    }
+
+    #[test]
+    fn samples_of_both_kinds_are_sums_of_what_is_last_known() {
+        let heap = [sample(10, 1), sample(30, 3)];
+        let mapped = [sample(5, 100), sample(30, 200), sample(40, 50)];
+        let found = added_samples(&heap, &mapped);
+        let found: Vec<_> = found.iter().map(|s| (s.time_ns, s.live_bytes)).collect();
+        assert_eq!(found, [(5, 100), (10, 101), (30, 103), (30, 203), (40, 53)]);
+        assert_eq!(added_samples(&heap, &[]).len(), 2);
+    }
+
+    #[test]
+    fn a_kind_has_the_name_that_it_is_chosen_by() {
+        for kind in MemoryKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert_eq!("heaps".parse::<MemoryKind>(), Err(UnknownMemoryKind));
+    }
+}

@@ -1,0 +1,142 @@
+//! The tables of a process's mappings, by the rules of those of its blocks: the profile is read as
+//! if mappings were blocks.
+
+use heaptide_format as format;
+use heaptide_format::{FileHeader, MappingKey};
+use zerocopy::FromZeros;
+
+use super::figures::{Peak, histogram, sample};
+use super::mapping_class::{self, Described};
+use super::site_table::{Dimensions, SiteTable};
+use crate::model::{
+    Frame, Mapped, MappedTotals, Mapping, MappingClass, Measures, Module, Site, SiteKind, StackId,
+    StackNode, Sum,
+};
+use crate::profile::annotations::{Named, Scope};
+use crate::profile::parsed::Profile;
+
+/// Frames, and the stacks that they are in.
+pub(super) struct Stacks<'a> {
+    pub(super) frames: &'a [Frame],
+    pub(super) modules: &'a [Module],
+    pub(super) stacks: &'a [StackNode],
+    /// By slot of the index of a node.
+    pub(super) of_node: &'a [StackId],
+}
+
+impl Stacks<'_> {
+    /// The frames of a stack with their modules, from the innermost one on.
+    fn frames(&self, stack: StackId) -> impl Iterator<Item = (&Frame, Option<&Module>)> + Clone {
+        let is_frame = |stack: &StackId| stack.0 != 0;
+        let parent =
+            move |stack: &StackId| Some(self.stacks[stack.0 as usize].parent).filter(is_frame);
+        std::iter::successors(Some(stack).filter(is_frame), parent).map(|stack| {
+            let frame = &self.frames[self.stacks[stack.0 as usize].frame.0 as usize];
+            (frame, frame.module.map(|module| &self.modules[module.0 as usize]))
+        })
+    }
+}
+
+/// The mappings of a profile and their totals; none if there were none. `now_ns` is when the
+/// process ended, or was read.
+pub(super) fn tables(
+    profile: &Profile,
+    of: &Dimensions,
+    stacks: &Stacks,
+    now_ns: u64,
+) -> Option<(Mapped, MappedTotals)> {
+    let of_mappings = as_blocks(profile)?;
+    let table = SiteTable::of(&of_mappings, of);
+    let files_by_id = &profile.mapped.as_deref()?.files;
+    let (mut sites, mut files): (Vec<Site>, Vec<_>) = (Vec::new(), Vec::new());
+    for site in table.sites {
+        let kind = MappingKey::unpack(site.size.unwrap_or_default());
+        let site = site.with_stack(|node| stacks.of_node[node.slot()]);
+        let file = files_by_id.get(&kind.file).cloned();
+        let bytes = site.measures.usable_bytes.checked_div(site.measures.allocations);
+        let described =
+            Described { key: kind, file: file.as_deref(), bytes: bytes.unwrap_or_default() };
+        let class = mapping_class::class(&described, stacks.frames(site.stack));
+        let mapping = Mapping { class, protection: kind.protection as u8, flags: kind.flags };
+        sites.push(Site { kind: SiteKind::Mapped(mapping), size: None, ..site });
+        files.push(file);
+    }
+    let mut totals = Sum::over(&sites);
+    let peak = Peak::of(&of_mappings, &totals, now_ns);
+    totals.peak_bytes = peak.bytes;
+    let mapped = Mapped {
+        files,
+        lanes: table.lanes,
+        histogram: histogram(&of_mappings, &totals),
+        samples: of_mappings.timeline.iter().map(sample).collect(),
+        sites,
+    };
+    let totals =
+        MappedTotals { totals, peak_time_ns: peak.time_ns, classes: by_class(&mapped.sites) };
+    Some((mapped, totals))
+}
+
+/// The profile as if its mappings were blocks, and those of the heap were not there. None without
+/// mappings.
+fn as_blocks(profile: &Profile) -> Option<Profile> {
+    let mapped = profile.mapped.as_deref()?;
+    let heap = &profile.header;
+    let header = FileHeader {
+        epoch: heap.mapped_epoch,
+        peak_bytes: heap.mapped_peak_bytes,
+        peak_time_ns: heap.mapped_peak_time_ns,
+        peak_bound_bytes: 0,
+        trace: 0,
+        ..*heap
+    };
+    // Its lanes are the process's, so that both have the same ids.
+    let lane = |lane: &format::Lane| {
+        let counters = mapped.lanes.iter().find(|counters| counters.index == lane.index);
+        let (name, threads) = (lane.name, lane.threads);
+        let nothing = format::Lane::new_zeroed();
+        format::Lane { name, threads, index: lane.index, ..*counters.unwrap_or(&nothing) }
+    };
+    Some(Profile {
+        header,
+        mode: format::Mode::Stacks,
+        program: String::new(),
+        command: Vec::new(),
+        host: String::new(),
+        job: String::new(),
+        modules: Vec::new(),
+        places: Vec::new(),
+        nodes: Vec::new(),
+        lanes: profile.lanes.iter().map(lane).collect(),
+        sites: mapped.sites.clone(),
+        named: Named { scopes: without_frees(&profile.named.scopes), ..Named::default() },
+        timeline: mapped.timeline.clone(),
+        node_ids: None,
+        events: Vec::new(),
+        before: profile.before.as_ref().map(|before| Box::new(before.of_mappings())),
+        is_cut: profile.is_cut,
+        notes: Vec::new(),
+        mapped: None,
+        accounts: Vec::new(),
+    })
+}
+
+/// Scopes that free no mappings: where in the program memory was unmapped is known by lane alone.
+fn without_frees(scopes: &[Scope]) -> Vec<Scope> {
+    let mut scopes = scopes.to_vec();
+    for scope in &mut scopes {
+        (scope.counters.frees_here, scope.counters.freed_here_bytes) = (0, 0);
+    }
+    scopes
+}
+
+/// Sums by class; only classes that occur.
+fn by_class(sites: &[Site]) -> Vec<(MappingClass, Measures)> {
+    let sum = |class| {
+        let of_class = sites.iter().filter(
+            |site| matches!(site.kind, SiteKind::Mapped(mapping) if mapping.class == class),
+        );
+        (class, Sum::over(of_class))
+    };
+    let occurs = |(_, measures): &(MappingClass, Measures)| measures.allocations > 0;
+    MappingClass::ALL.into_iter().map(sum).filter(occurs).collect()
+}

@@ -1,0 +1,114 @@
+//! Mappings: exact under everything that programs do with them, and apart from the heap.
+//!
+//! The known numbers are in the headers of the programs, on lines `// mapped SELECTOR CONDITION…`
+//! for the report of `--kind mapped`.
+
+use crate::allocators::library;
+use crate::expectations::{assert_met, parse};
+use crate::harness::{Guest, Trial, heaptide, recorded, report, report_of_kind, run, scratch};
+use crate::recording::{list, number};
+use heaptide_fixtures::skips::skip;
+use serde_json::Value;
+use std::path::Path;
+
+/// Names a test after what its program does.
+macro_rules! mappings {
+    ($($name:ident $file:literal)*) => {
+        $(#[test]
+        fn $name() {
+            check($file);
+        })*
+    };
+}
+
+mappings! {
+    unmapping_in_parts "map_partial.c"
+    every_mremap "map_remap.c"
+    replaced_by_map_fixed "map_fixed.c"
+    forked_children "map_fork.c"
+    ranges_that_are_not_known "map_before.c"
+    the_break "map_break.c"
+    shared_memory "map_shared.c"
+    classes_and_names "map_files.c"
+    threads_that_map_at_once "map_threads.c"
+    handlers_that_map "map_signals.c"
+}
+
+/// Runs a program and holds both kinds of its memory to the known numbers.
+fn check(name: &str) {
+    let trial = Trial::new(name, name, &[], &[]);
+    let recording = trial.recording(&[]).expect("a recording");
+    let mapped = report_of_kind("mapped", &recording, &trial.scratch);
+    let known = parse(Guest::read(name).text(), "// mapped ");
+    assert!(!known.is_empty(), "{name} knows no number of mappings");
+    assert_met(&mapped, &known);
+    both_kinds_add_up(&recording, &trial.scratch, &mapped);
+}
+
+/// The report of all memory is the sum of those of each kind, its peak too.
+fn both_kinds_add_up(recording: &Path, scratch: &Path, mapped: &Value) {
+    let heap = report(recording, scratch);
+    let all = report_of_kind("all", recording, scratch);
+    let totals = |report: &Value, measure: &str| -> i128 {
+        list(report, "processes").iter().map(|p| number(&p["totals"], measure)).sum()
+    };
+    for measure in ["allocations", "usable_bytes", "freed_bytes", "live_bytes", "peak_bytes"] {
+        let sum = totals(&heap, measure) + totals(mapped, measure);
+        assert_eq!(totals(&all, measure), sum, "{measure} of both kinds");
+    }
+}
+
+#[test]
+fn a_program_that_maps_nothing_has_no_line_about_mappings() {
+    let trial = Trial::new("counts.c", "map-none", &[], &[]);
+    let recording = trial.recording(&[]).expect("a recording");
+    let report = report(&recording, &trial.scratch);
+    assert!(list(&report, "processes").iter().all(|p| p["mapped"].is_null()));
+    let text = run(heaptide().arg("report").arg(&recording), &trial.scratch);
+    assert!(!text.stdout.contains("\n  mapped "), "{}", text.stdout);
+}
+
+/// The heap is as without it: what an allocator maps is no allocation.
+#[test]
+fn what_an_allocator_maps_is_its_own() {
+    let Some(jemalloc) = library("libjemalloc") else { return };
+    let environment = [("LD_PRELOAD", &*jemalloc)];
+    let trial = Trial::new("leaks.c", "map-jemalloc", &[], &environment);
+    let recording = trial.recording(&[]).expect("a recording");
+    let report = report_of_kind("mapped", &recording, &trial.scratch);
+    let processes = list(&report, "processes");
+    let classes = list(&processes[0]["mapped"], "classes");
+    let of_allocator = classes.iter().find(|class| class["class"] == "allocator");
+    let bytes = of_allocator.map_or(0, |class| number(class, "live_bytes"));
+    assert!(bytes >= 1 << 21, "{classes:?}");
+    let frames = list(&processes[0], "frames").iter();
+    let own = frames.filter(|f| f["module"].as_str().is_some_and(|m| m.contains("libheaptide")));
+    assert_eq!(own.count(), 0, "frames of the recorder");
+}
+
+/// Objects of Python lie in arenas that it maps: with them the recording explains the growth.
+#[test]
+fn arenas_of_python() {
+    const SCRIPT: &str = "rss = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096\n\
+        before = rss()\n\
+        kept = [{'a': i} for i in range(300000)]\n\
+        print(rss() - before)";
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return skip("python3");
+    }
+    let scratch = scratch("map-python");
+    let recording = scratch.join("python.heaptide");
+    let mut command = recorded(&recording, &[]);
+    command.arg(python).args(["-S", "-c", SCRIPT]);
+    let outcome = run(&mut command, &scratch);
+    let grown: i128 = outcome.stdout.trim().parse().expect("bytes");
+    let heap = report(&recording, &scratch);
+    let process = &list(&heap, "processes")[0];
+    let classes = list(&process["mapped"], "classes");
+    let arenas = classes.iter().find(|class| class["class"] == "python arena");
+    let arenas = arenas.map_or(0, |class| number(class, "at_peak_bytes"));
+    assert!(arenas > grown / 2, "{arenas} of {grown}: {classes:?}");
+    let known = arenas + number(&process["totals"], "peak_bytes");
+    assert!((known - grown).abs() < grown / 5, "{known} of {grown}");
+}

@@ -1,0 +1,31 @@
+//! One line about the mappings of a process.
+
+use std::cmp::Reverse;
+
+use heaptide_analysis::model::{MappedTotals, Process};
+
+use crate::shared::quantity::bytes;
+
+/// Classes that the line names: the largest ones.
+const NAMED: usize = 4;
+
+/// How much was mapped at the peak, and in words what for and what is left of it; none if nothing
+/// was mapped.
+pub(crate) fn mapped_says(process: &Process) -> Option<(String, String)> {
+    let MappedTotals { totals, classes, .. } = process.mapped.as_ref()?;
+    let mut at_peak: Vec<_> = classes
+        .iter()
+        .map(|(class, sums)| (class.name(), sums.at_peak_bytes))
+        .filter(|(_, at_peak)| *at_peak > 0)
+        .collect();
+    at_peak.sort_by_key(|(_, at_peak)| Reverse(*at_peak));
+    let mut named: Vec<String> =
+        at_peak.iter().take(NAMED).map(|(name, n)| format!("{name} {}", bytes(*n))).collect();
+    let rest = at_peak.iter().skip(NAMED).fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+    if rest > 0 {
+        named.push(format!("more {}", bytes(rest)));
+    }
+    let live = bytes(totals.live_bytes);
+    let says = format!("at peak ({}), {live} live at the end", named.join(", "));
+    Some((bytes(totals.peak_bytes), says))
+}
