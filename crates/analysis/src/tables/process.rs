@@ -26,7 +26,7 @@ use crate::text;
 use crate::threads;
 
 /// Builds a process image's tables.
-pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Process {
+pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -> Process {
     let (scopes, scope_of_path) = annotation_tables::scopes(&profile);
     let (labels, label_of_name) = annotation_tables::labels(&profile);
     let of =
@@ -81,17 +81,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             frames_stepped: header.frames_stepped,
             rules_evaluated: header.rules_evaluated,
         },
-        completeness: Completeness {
-            part: ending.part,
-            peak_bound_bytes: peak.bound_bytes,
-            unmatched_frees: header.unmatched_frees,
-            unrecorded: unrecorded::reason(header),
-            has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
-            has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
-            losses: losses(header, ending.became_unrecorded),
-            unrecorded_programs: unrecorded::programs(header, &profile.program),
-            notes: unrecorded::notes(header).into_iter().chain(ending.notes).collect(),
-        },
+        completeness: completeness(&profile, &mut ending, peak.bound_bytes),
         tables: Tables {
             histogram: histogram(&profile, &totals),
             sites,
@@ -131,6 +121,22 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, ending: Ending) -> Pr
             images: 1,
         },
         totals,
+    }
+}
+
+/// How much of the image the tables hold. What `ending` has to say about that is taken out of it.
+fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -> Completeness {
+    let header = &profile.header;
+    Completeness {
+        part: ending.part.take(),
+        peak_bound_bytes,
+        unmatched_frees: header.unmatched_frees,
+        unrecorded: unrecorded::reason(header),
+        has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
+        has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
+        losses: losses(header, ending.became_unrecorded),
+        unrecorded_programs: unrecorded::programs(header, &profile.program),
+        notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }
 }
 
