@@ -174,7 +174,7 @@ fn without_room_all_is_recorded_or_said() {
     let place = scratch("ends-no-room");
     let program = Guest::read("plain.c").build("plain.c", &[]);
     let mut said = 0;
-    for limit in (3000..9000).step_by(500) {
+    for limit in (4000..9000).step_by(500) {
         let recording = place.join(format!("{limit}.heaptide"));
         let script = format!("ulimit -v {limit}; exec \"$0\"");
         let mut command = heaptide();
