@@ -145,7 +145,7 @@ impl Function {
                 Shape::Free => free,
                 _ => allocate,
             };
-        body as u64
+        body as usize as u64
     }
 
     /// The size that is asked for, and the alignment where jemalloc's flags have one.
