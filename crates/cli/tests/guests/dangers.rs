@@ -105,7 +105,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 25] = [
+const ELSEWHERE: [&str; 35] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -120,6 +120,16 @@ const ELSEWHERE: [&str; 25] = [
     "late_plugin.c",
     "launch_member.c",
     "looping.c",
+    "map_before.c",
+    "map_break.c",
+    "map_files.c",
+    "map_fixed.c",
+    "map_fork.c",
+    "map_partial.c",
+    "map_remap.c",
+    "map_shared.c",
+    "map_signals.c",
+    "map_threads.c",
     "moves_away.c",
     "outlives.c",
     "over_time.c",
