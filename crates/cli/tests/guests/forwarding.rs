@@ -128,15 +128,30 @@ fn stop_signals_of_a_terminal_arrive_once() {
     assert_eq!(listener.end(), (["20", "20", "21", "21", "22", "22"].map(String::from).into(), 7));
 }
 
+/// Signals that come within 5 ms are one. On a busy machine the sender may take longer: it is asked
+/// how long it took, and sends again to another command then.
 #[test]
 fn a_process_and_then_its_group_is_one_signal() {
-    let place = scratch("process-and-group");
-    let listener = Listener::recorded(&place, &[]);
-    let id = listener.command.id();
-    let both = format!("kill -TERM {id}; kill -TERM -- -{id}");
-    assert!(Command::new("bash").args(["-c", &both]).status().expect("bash").success());
-    listener.until_got(1);
-    assert_eq!(listener.end(), (vec!["15".to_owned()], 7));
+    const AT_ONCE_US: u64 = 2_000;
+    const TRIES: usize = 50;
+    let sent_at_once = (0..TRIES).any(|number| {
+        let listener = Listener::recorded(&scratch(&format!("process-and-group-{number}")), &[]);
+        let id = listener.command.id();
+        let both = format!(
+            "from=${{EPOCHREALTIME/./}}; kill -TERM {id}; kill -TERM -- -{id}; \
+             echo $((${{EPOCHREALTIME/./}} - from))"
+        );
+        let sender = Command::new("bash").args(["-c", &both]).output().expect("bash");
+        assert!(sender.status.success());
+        let took = String::from_utf8_lossy(&sender.stdout).trim().parse::<u64>();
+        listener.until_got(1);
+        let (got, status) = listener.end();
+        assert_eq!(status, 7);
+        let at_once = took.expect("microseconds") < AT_ONCE_US;
+        assert!(!at_once || got == ["15"], "{got:?}");
+        at_once
+    });
+    assert!(sent_at_once, "the sender was never fast enough: the machine is too busy");
 }
 
 #[test]
