@@ -17,22 +17,30 @@ use heaptide_recorder::store::{modules, profile};
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
 
-/// A jump: the loader finds the caller, whose RUNPATH counts, by the return address.
+/// A hook with two arguments that calls `before` and jumps to the address that it returns: the
+/// loader finds the caller by the return address.
+macro_rules! jump_after {
+    ($before:ident) => {
+        naked_asm!(
+            ".cfi_startproc",
+            "push rdi", ".cfi_adjust_cfa_offset 8",
+            "push rsi", ".cfi_adjust_cfa_offset 8",
+            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+            "call {before}",
+            "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+            "pop rsi", ".cfi_adjust_cfa_offset -8",
+            "pop rdi", ".cfi_adjust_cfa_offset -8",
+            "jmp rax",
+            ".cfi_endproc",
+            before = sym $before)
+    };
+}
+
+/// The caller's RUNPATH counts.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen() {
-    naked_asm!(
-".cfi_startproc",
-        "push rdi", ".cfi_adjust_cfa_offset 8",
-        "push rsi", ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-        "call {before}",
-        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-        "pop rsi", ".cfi_adjust_cfa_offset -8",
-        "pop rdi", ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-before = sym before_dlopen)
+    jump_after!(before_dlopen)
 }
 
 extern "C" fn before_dlopen() -> usize {
@@ -46,22 +54,11 @@ extern "C" fn before_dlopen() -> usize {
     }
 }
 
-/// A jump, likewise: with `RTLD_NEXT` the caller counts.
+/// With `RTLD_NEXT` the caller counts.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym() {
-    naked_asm!(
-".cfi_startproc",
-        "push rdi", ".cfi_adjust_cfa_offset 8",
-        "push rsi", ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-        "call {before}",
-        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-        "pop rsi", ".cfi_adjust_cfa_offset -8",
-        "pop rdi", ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-before = sym before_dlsym)
+    jump_after!(before_dlsym)
 }
 
 /// The program is about to find functions in what it has loaded: those of allocators are

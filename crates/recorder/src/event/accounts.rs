@@ -1,8 +1,8 @@
 //! Accounts of resident memory: when one is due, and what it holds.
 //!
 //! An account is due at a sample of the timeline, where no thread of this one's is in the
-//! allocator, and at the end. What it costs is measured: samples and new peaks wait so many times
-//! as long, so that all accounts together take less than half a percent of the run.
+//! allocator, and at the end. The next one waits [`WAIT`] times as long as an account
+//! has taken, so that all of them together take less than half a percent of the run.
 
 use crate::event::lane;
 use crate::event::process::{Process, was_ever_threaded};

@@ -259,7 +259,7 @@ impl Remapping {
         Remapping { entry, before, kind: MappingKey { call, ..kind.unwrap_or(unknown) } }
     }
 
-    /// It mapped so many bytes from an address on; none if it failed.
+    /// `made` is the start and the bytes of the new mapping; none if the call failed.
     pub fn end<F: Front>(&self, made: Option<(u64, u64)>) {
         if let Some(before) = &self.before {
             before.end::<F>(made.is_some());
@@ -462,7 +462,7 @@ impl Mappings {
         }
     }
 
-    /// So many bytes more are mapped. Whether that is a new peak.
+    /// Adds mapped bytes. Returns whether that is a new peak.
     fn rise(&mut self, p: &Process, header: &FileHeader, bytes: u64) -> bool {
         header.mapped_bytes.add(bytes);
         let mapped = header.mapped_bytes.get();

@@ -32,7 +32,7 @@ pub struct Apart {
     own_module: u64,
 }
 
-/// Zeroed memory for so many values; none if there is none.
+/// Zeroed memory for `count` values; none without memory.
 ///
 /// # Safety
 /// Zeros are a value of `T`.

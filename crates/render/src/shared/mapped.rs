@@ -9,9 +9,9 @@ use crate::shared::quantity::bytes;
 /// Classes that the line names: the largest ones.
 const NAMED: usize = 4;
 
-/// How much was mapped at the peak, and in words what for and what is left of it; none if nothing
-/// was mapped.
-pub(crate) fn mapped_says(process: &Process) -> Option<(String, String)> {
+/// Returns the peak of mapped memory, and a text with its largest classes and what is still live;
+/// none if nothing was mapped.
+pub(crate) fn mapped_summary(process: &Process) -> Option<(String, String)> {
     let MappedTotals { totals, classes, .. } = process.mapped.as_ref()?;
     let mut at_peak: Vec<_> = classes
         .iter()

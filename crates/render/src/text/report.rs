@@ -10,7 +10,7 @@ use crate::shared::accounts;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ending, figures, live_name, place, ran};
 use crate::shared::losses::meaning;
-use crate::shared::mapped::mapped_says;
+use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::text::annotations;
@@ -227,7 +227,7 @@ fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     row(out, "peak", &bytes(t.peak_bytes), &note)?;
     let note = format!("{} bytes in {}", count(t.live_bytes), counted(t.live_blocks, "block"));
     row(out, live_name(process), &bytes(t.live_bytes), &note)?;
-    if let Some((peak, says)) = mapped_says(process) {
+    if let Some((peak, says)) = mapped_summary(process) {
         row(out, "mapped", &peak, &says)?;
     }
     match accounts::summary(process) {

@@ -9,7 +9,7 @@ use crate::shared::command_line::command_line;
 use crate::shared::frames;
 use crate::shared::heading::{ended, trace_says};
 use crate::shared::hotspots::Charges;
-use crate::shared::mapped::mapped_says;
+use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, count, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -50,7 +50,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             count(t.live_blocks)
         ),
     ];
-    lines.extend(mapped_says(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
+    lines.extend(mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
     if !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);
