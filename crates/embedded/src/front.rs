@@ -20,12 +20,12 @@ impl Front for Embedded {
         is_wanted: || is(Choice::Record),
         find_allocator: || Ok(()),
         create_tables,
-        image_flags: || 0,
+        describe_image: |_| {},
         // Its allocator is none that valgrind replaces.
         is_under_valgrind: || false,
         sees_unmapping: false,
         thread_exits: || (),
-        heap_state: HeapState::default,
+        heap_state: |_| HeapState::default(),
         own_code: || Range::EMPTY,
         route: |_| Route::NONE,
     };

@@ -42,6 +42,13 @@ pub const RANGE_GUARDED: u32 = 64;
 /// A recorded block begins in it.
 pub const RANGE_BLOCKS: u32 = 128;
 
+/// [`Account::source`]: glibc's `mallinfo2`.
+pub const HEAP_GLIBC: u32 = 1;
+/// jemalloc's `stats.*`.
+pub const HEAP_JEMALLOC: u32 = 2;
+/// mimalloc's `mi_process_info`.
+pub const HEAP_MIMALLOC: u32 = 3;
+
 /// The process's memory at one moment; its ranges follow. Values that are not known are 0.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -77,18 +84,26 @@ pub struct Account {
     pub live_bytes: u64,
     /// Peak usage so far, in usable bytes.
     pub peak_bytes: u64,
+    /// Bytes of recorded mappings that are live, in whole pages.
+    pub mapped_bytes: u64,
     /// Bytes requested so far.
     pub requested_bytes: u64,
     /// Usable bytes allocated so far.
     pub usable_bytes: u64,
-    /// glibc, `mallinfo2`: bytes of arenas taken from the system (`arena`).
+    /// Bytes taken from the system: of glibc those of arenas (`arena`), of jemalloc resident ones
+    /// (`stats.resident`), of mimalloc committed ones.
     pub arena_bytes: u64,
-    /// Bytes of arenas in use, headers included (`uordblks`).
+    /// Bytes of that in use: `uordblks`, headers included; `stats.allocated`; 0 of mimalloc.
     pub arena_used_bytes: u64,
-    /// Free bytes of arenas (`fordblks`).
+    /// Free bytes of that: `fordblks`; of jemalloc the rest without `stats.metadata`; 0 of
+    /// mimalloc.
     pub arena_free_bytes: u64,
-    /// Bytes of blocks that are mappings of their own (`hblkhd`).
+    /// Bytes of glibc's blocks that are mappings of their own (`hblkhd`).
     pub mapped_block_bytes: u64,
+    /// Which allocator's these four are, one of the `HEAP_` values; 0 if they are not known.
+    pub source: u32,
+    /// 0.
+    pub reserved: u32,
     /// Nanoseconds that the account took.
     pub cost_ns: u64,
     /// `number` once more.
@@ -116,11 +131,12 @@ pub struct AccountRange {
     pub name: u32,
     /// With `RANGE_STACK`: the lane, by index.
     pub lane: u32,
-    /// Site of the recorded mapping that it belongs to; 0 if there is none.
+    /// Site of the recorded mapping that it belongs to; 0 if there is none. With a site, `length`
+    /// and the numbers are those of all parts that it has of one line of `smaps`.
     pub site: u32,
     /// The low 32 bits of its account's number.
     pub account: u32,
 }
 
-const _: () = assert!(size_of::<Account>() == 168);
+const _: () = assert!(size_of::<Account>() == 184);
 const _: () = assert!(size_of::<AccountRange>() == 48);

@@ -46,7 +46,7 @@ pub use events::*;
 pub use losses::*;
 pub use mappings::*;
 pub use records::{
-    ExtentHeader, FileHeader, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart,
+    ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart,
     UnrecordedProgram, Window,
 };
 pub use size_classes::*;
@@ -317,3 +317,4 @@ const _: () = assert!(size_of::<Window>() == 192);
 const _: () = assert!(size_of::<Mark>() == 32);
 const _: () = assert!(size_of::<TraceStart>() == 64);
 const _: () = assert!(size_of::<UnrecordedProgram>() == 128);
+const _: () = assert!(size_of::<Interception>() == 192);

@@ -6,6 +6,7 @@
 use crate::control::REQUEST_TEXT;
 use crate::losses::LOSSES;
 use crate::size_classes::SIZE_CLASSES;
+use crate::unrecorded::{INTERCEPTION_NAMES, INTERCEPTIONS};
 use crate::unrecorded::{UNRECORDED_CHILDREN, UNRECORDED_PATH, UNRECORDED_PROGRAMS};
 use crate::word::Cell;
 #[cfg(feature = "views")]
@@ -207,6 +208,22 @@ pub struct FileHeader {
     pub mapped_epoch: u32,
     /// Reserved, zero.
     pub mapped_reserved: u32,
+    /// Allocators that the program brings, as far as there is room, and what was done about them.
+    pub interceptions: [Interception; INTERCEPTIONS],
+}
+
+/// An allocator that the program brings.
+pub struct Interception {
+    /// An address in the module that has it.
+    pub address: u64,
+    /// 0: not in use; [`crate::INTERCEPTED`]: its functions are intercepted; above: that and a
+    /// [`crate::NotIntercepted`].
+    pub state: u32,
+    /// Bytes of `names` in use.
+    pub length: u32,
+    /// Separated by spaces: the prefix of its functions if they have one, and the names behind it
+    /// of those that are intercepted, as far as there is room.
+    pub names: [u8; INTERCEPTION_NAMES],
 }
 
 /// A program that was started without the recorder. An entry is never removed; a count of 0 is of a

@@ -39,6 +39,13 @@ pub const IMAGE_FAMILY_LEFT: u32 = 512;
 /// See [`IMAGE_FAMILY_LEFT`].
 pub const IMAGE_FAMILY_REASON_SHIFT: u32 = 12;
 
+/// Entries of [`crate::FileHeader::interceptions`].
+pub const INTERCEPTIONS: usize = 6;
+/// Bytes of names that [`crate::Interception`] keeps.
+pub const INTERCEPTION_NAMES: usize = 176;
+/// See [`crate::Interception::state`].
+pub const INTERCEPTED: u32 = 1;
+
 /// Why an allocator that the program brings is not intercepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -51,13 +58,15 @@ pub enum NotIntercepted {
     Refused = 3,
     /// The beginning of a function cannot be moved.
     Unmovable = 4,
+    /// Other threads could be executing it.
+    Threads = 5,
 }
 
 impl NotIntercepted {
     /// The reason with this number.
     pub fn from_number(number: u32) -> Option<NotIntercepted> {
-        use NotIntercepted::{NoUsableSize, Refused, TurnedOff, Unmovable};
-        let all = [TurnedOff, NoUsableSize, Refused, Unmovable];
+        use NotIntercepted::{NoUsableSize, Refused, Threads, TurnedOff, Unmovable};
+        let all = [TurnedOff, NoUsableSize, Refused, Unmovable, Threads];
         all.into_iter().find(|&reason| reason as u32 == number)
     }
 

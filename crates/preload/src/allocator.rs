@@ -5,14 +5,13 @@ use crate::next_symbol::{self, call_real, real};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Unrecorded;
-use heaptide_recorder::sys::front::{self, HeapState, MAYBE_UNMAPPED};
+use heaptide_recorder::sys::front::{self, MAYBE_UNMAPPED};
 use heaptide_recorder::sys::loader::{file_name, objects};
 
 real! {
     pub static REAL_MALLOC = "malloc", extern "C" fn(usize) -> Address;
     pub static REAL_FREE = "free", extern "C" fn(Address);
     static REAL_USABLE = "malloc_usable_size", extern "C" fn(Address) -> usize;
-    static MALLINFO2 = "mallinfo2", extern "C" fn() -> Mallinfo;
     static NALLOCX = "nallocx", extern "C" fn(usize, i32) -> usize;
 }
 
@@ -41,34 +40,9 @@ pub fn is_under_valgrind() -> bool {
     tools.any(|tool| !tool.starts_with(b"core"))
 }
 
-/// As glibc's `struct mallinfo2`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Mallinfo {
-    arena: usize,
-    free_chunks: usize,
-    fast_chunks: usize,
-    mapped_chunks: usize,
-    mapped: usize,
-    unused: usize,
-    fast_bytes: usize,
-    used: usize,
-    free: usize,
-    releasable: usize,
-}
-
-/// What the allocator knows about its memory, if it is glibc's.
-pub fn state() -> HeapState {
-    if HEADERS.load(Relaxed) == 0 {
-        return HeapState::default();
-    }
-    let info = call_real!(MALLINFO2, (), Mallinfo::default());
-    HeapState {
-        arena: info.arena as u64,
-        used: info.used as u64,
-        free: info.free as u64,
-        mapped: info.mapped as u64,
-    }
+/// Whether the allocator is glibc's.
+pub fn is_glibc() -> bool {
+    HEADERS.load(Relaxed) != 0
 }
 
 pub type Address = *mut u8;

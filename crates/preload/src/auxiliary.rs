@@ -3,7 +3,7 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
-use crate::intercept::families;
+use crate::intercept::{families, notice};
 use crate::next_symbol::{call_real, real};
 use crate::{confinement, mappings, mlock};
 use core::arch::naked_asm;
@@ -47,6 +47,7 @@ extern "C" fn before_dlopen() -> usize {
     real! {
         static REAL = "dlopen", ();
     }
+    notice::before_loading();
     modules::modules().loads.fetch_add(1, Relaxed);
     match REAL.get() {
         0 => nothing_opened as *const () as usize,

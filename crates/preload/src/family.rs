@@ -7,6 +7,8 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
+use crate::statistics::Statistics;
+use core::arch::naked_asm;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
@@ -33,6 +35,36 @@ pub enum Shape {
     ReallocateProduct,
     /// `(block)`
     Free,
+    /// `(heap, count, size)`
+    AllocateProductSecond,
+    /// `(heap, old, size)`
+    ReallocateSecond,
+    /// `(heap, old, count, size)`
+    ReallocateProductSecond,
+    /// `(old, alignment, size, …)`
+    ReallocateThird,
+    /// `(old, alignment, old size, size)`: the layout of Rust.
+    ReallocateFourth,
+    /// `(block, size, extra, flags)`: jemalloc's. In place; returns the size.
+    Resize,
+}
+
+impl Shape {
+    /// Whether it makes blocks and does nothing to others. If such a function is left alone, its
+    /// blocks are not recorded, and all others are right.
+    pub fn only_allocates(self) -> bool {
+        use Shape::{Allocate, AllocateFlags, AllocateOut};
+        use Shape::{AllocateProduct, AllocateProductSecond, AllocateSecond};
+        let all = [
+            Allocate,
+            AllocateSecond,
+            AllocateProduct,
+            AllocateFlags,
+            AllocateOut,
+            AllocateProductSecond,
+        ];
+        all.contains(&self)
+    }
 }
 
 /// How large a block is that was asked for.
@@ -47,6 +79,8 @@ pub enum Sizes {
 /// An allocator.
 pub struct Family {
     pub prefixes: &'static [&'static str],
+    /// The name behind the prefix of a function that returns statistics.
+    pub statistics: Option<(&'static str, Statistics)>,
     /// Names behind the prefix of functions that return the size of a block.
     pub usable: &'static [&'static str],
     /// Without such a function.
@@ -62,9 +96,10 @@ macro_rules! functions {
 }
 
 /// All known ones.
-pub static FAMILIES: [Family; 4] = [
+pub static FAMILIES: [Family; 5] = [
     Family {
         prefixes: &["_rjem_", "je_"],
+        statistics: Some(("mallctl", Statistics::Jemalloc)),
         usable: &["malloc_usable_size", "sallocx"],
         sizes: Sizes::Jemalloc,
         functions: functions! {
@@ -75,11 +110,13 @@ pub static FAMILIES: [Family; 4] = [
             AllocateOut: "posix_memalign";
             Reallocate: "realloc";
             ReallocateFlags: "rallocx";
+            Resize: "xallocx";
             Free: "free" "cfree" "dallocx" "sdallocx" "free_sized" "free_aligned_sized";
         },
     },
     Family {
         prefixes: &["mi_"],
+        statistics: Some(("process_info", Statistics::Mimalloc)),
         usable: &["usable_size", "malloc_usable_size"],
         sizes: Sizes::Requested,
         functions: functions! {
@@ -88,14 +125,20 @@ pub static FAMILIES: [Family; 4] = [
             AllocateSecond: "memalign" "aligned_alloc" "heap_malloc" "heap_zalloc";
             AllocateSecond: "heap_malloc_aligned" "heap_zalloc_aligned" "heap_malloc_small";
             AllocateProduct: "calloc" "mallocn" "calloc_aligned";
+            AllocateProductSecond: "heap_calloc" "heap_mallocn" "heap_calloc_aligned";
             AllocateOut: "posix_memalign";
             Reallocate: "realloc" "rezalloc" "realloc_aligned" "rezalloc_aligned" "reallocf";
+            Reallocate: "expand";
             ReallocateProduct: "reallocn" "recalloc" "reallocarray";
+            ReallocateSecond: "heap_realloc" "heap_rezalloc" "heap_reallocf";
+            ReallocateSecond: "heap_realloc_aligned" "heap_rezalloc_aligned";
+            ReallocateProductSecond: "heap_reallocn" "heap_recalloc";
             Free: "free" "cfree" "free_size" "free_size_aligned" "free_aligned";
         },
     },
     Family {
         prefixes: &["tc_"],
+        statistics: None,
         usable: &["malloc_size"],
         sizes: Sizes::Requested,
         functions: functions! {
@@ -112,23 +155,49 @@ pub static FAMILIES: [Family; 4] = [
     },
     Family {
         prefixes: &["rp"],
+        statistics: None,
         usable: &["malloc_usable_size"],
         sizes: Sizes::Requested,
         functions: functions! {
             Allocate: "malloc" "zalloc";
             AllocateSecond: "aligned_alloc" "memalign";
             AllocateProduct: "calloc";
+            AllocateProductSecond: "aligned_calloc";
             AllocateOut: "posix_memalign";
             Reallocate: "realloc";
+            ReallocateThird: "aligned_realloc";
             Free: "free";
+        },
+    },
+    Family {
+        prefixes: &["sn_rust_"],
+        statistics: None,
+        usable: &["usable_size"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            AllocateSecond: "alloc" "alloc_zeroed";
+            ReallocateFourth: "realloc";
+            Free: "dealloc";
         },
     },
 ];
 
-/// A function that is intercepted. The stub at its entry passes it to the body.
+/// A function of any number of arguments up to six: surplus ones are ignored.
+pub type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+
+/// The registers of arguments, in their order, and rax.
+type Registers = [usize; 7];
+
+/// What is done when a function is called. Returns what is to be in rax.
+type Body = extern "C" fn(&Registers, sp: u64, bp: u64, function: &Function) -> usize;
+
+/// A function that is intercepted. The stub at its entry passes it to [`entry`].
+#[repr(C)]
 pub struct Function {
-    /// By which it is called.
-    pub moved: extern "C" fn(usize, usize, usize) -> usize,
+    /// First: [`entered`] calls it.
+    body: Body,
+    /// By which it is called, with as many arguments as it has.
+    pub moved: Moved,
     /// Returns the size of a block, if the allocator in the object has such a function.
     pub usable: Option<extern "C" fn(Address, usize) -> usize>,
     pub sizes: Sizes,
@@ -136,16 +205,30 @@ pub struct Function {
 }
 
 impl Function {
-    /// The body that its stub jumps to.
-    pub fn body(&self) -> u64 {
-        let body: extern "C" fn(usize, usize, usize, u64, u64, &Function) -> usize =
-            match self.shape {
-                Shape::AllocateOut => allocate_out,
-                Shape::Reallocate | Shape::ReallocateFlags | Shape::ReallocateProduct => reallocate,
-                Shape::Free => free,
-                _ => allocate,
-            };
-        body as usize as u64
+    pub fn new(
+        moved: Moved,
+        usable: Option<extern "C" fn(Address, usize) -> usize>,
+        sizes: Sizes,
+        shape: Shape,
+    ) -> Function {
+        let body: Body = match shape {
+            Shape::AllocateOut => allocate_out,
+            Shape::Reallocate
+            | Shape::ReallocateFlags
+            | Shape::ReallocateProduct
+            | Shape::ReallocateSecond => reallocate,
+            Shape::ReallocateProductSecond
+            | Shape::ReallocateThird
+            | Shape::ReallocateFourth
+            | Shape::Resize => long,
+            Shape::Free => free,
+            _ => allocate,
+        };
+        Function { body, moved, usable, sizes, shape }
+    }
+
+    fn call(&self, a: usize, b: usize, c: usize) -> usize {
+        (self.moved)(a, b, c, 0, 0, 0)
     }
 
     /// The size that is asked for, and the alignment where jemalloc's flags have one.
@@ -159,7 +242,13 @@ impl Function {
             Shape::AllocateFlags => (a, (b & LG_ALIGN) as u32),
             Shape::AllocateOut => (c, 0),
             Shape::ReallocateFlags => (b, (c & LG_ALIGN) as u32),
-            Shape::ReallocateProduct => (b.saturating_mul(c), 0),
+            Shape::ReallocateProduct | Shape::AllocateProductSecond => (b.saturating_mul(c), 0),
+            Shape::ReallocateSecond => (c, 0),
+            // Of all arguments: see `long`.
+            Shape::ReallocateProductSecond
+            | Shape::ReallocateThird
+            | Shape::ReallocateFourth
+            | Shape::Resize => (0, 0),
         }
     }
 
@@ -234,34 +323,27 @@ fn record_new(inside: &mut Inside, function: &Function, block: Address, request:
     dispatch::allocated(inside, block, (request.0 as u64).min(usable), usable);
 }
 
-extern "C" fn allocate(
-    a: usize,
-    b: usize,
-    c: usize,
-    sp: u64,
-    bp: u64,
-    function: &Function,
-) -> usize {
-    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
-        return (function.moved)(a, b, c);
+extern "C" fn allocate(&[a, b, c, ..]: &Registers, sp: u64, bp: u64, function: &Function) -> usize {
+    let entry = Entry { sp, bp };
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return function.call(a, b, c);
     };
-    let block = (function.moved)(a, b, c);
+    let block = function.call(a, b, c);
     record_new(&mut inside, function, block as Address, function.request(a, b, c));
     block
 }
 
 extern "C" fn allocate_out(
-    a: usize,
-    b: usize,
-    c: usize,
+    &[a, b, c, ..]: &Registers,
     sp: u64,
     bp: u64,
     function: &Function,
 ) -> usize {
-    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
-        return (function.moved)(a, b, c);
+    let entry = Entry { sp, bp };
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return function.call(a, b, c);
     };
-    let status = (function.moved)(a, b, c);
+    let status = function.call(a, b, c);
     let block = match status as i32 {
         // SAFETY: posix_memalign's contract: it succeeded, so the first argument holds a block.
         0 => unsafe { *(a as *const Address) },
@@ -272,25 +354,36 @@ extern "C" fn allocate_out(
 }
 
 extern "C" fn reallocate(
-    a: usize,
-    b: usize,
-    c: usize,
+    &[a, b, c, ..]: &Registers,
     sp: u64,
     bp: u64,
     function: &Function,
 ) -> usize {
-    let old = a as Address;
-    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
-        return reallocate_nested(old, || (function.moved)(a, b, c));
-    };
+    let entry = Entry { sp, bp };
+    let old = if function.shape == Shape::ReallocateSecond { b } else { a } as Address;
     let request = function.request(a, b, c);
+    change(old, request, entry, function, || function.call(a, b, c))
+}
+
+/// Has `call` give a block another size, most often in another place.
+#[inline(always)]
+fn change(
+    old: Address,
+    request: (usize, u32),
+    entry: Entry,
+    function: &Function,
+    call: impl FnOnce() -> usize,
+) -> usize {
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return reallocate_nested(old, call);
+    };
     let Some(had) = take_size(old) else {
-        let block = (function.moved)(a, b, c);
+        let block = call();
         record_new(&mut inside, function, block as Address, request);
         return block;
     };
     let moving = Moving::begin(&mut inside, old, had);
-    let result = (function.moved)(a, b, c);
+    let result = call();
     let block = result as Address;
     if !block.is_null() {
         let usable = function.usable(block, request);
@@ -320,14 +413,99 @@ fn reallocate_nested(old: Address, call: impl FnOnce() -> usize) -> usize {
     block
 }
 
-extern "C" fn free(a: usize, b: usize, c: usize, sp: u64, bp: u64, function: &Function) -> usize {
+extern "C" fn free(
+    &[a, b, c, .., rax]: &Registers,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let entry = Entry { sp, bp };
     let block = a as Address;
     // A block that was not recorded, or that an outer call has freed, counts nothing.
     if let Some(usable) = take_size(block) {
-        match Inside::enter::<Preload>(Entry { sp, bp }) {
+        match Inside::enter::<Preload>(entry) {
             Some(mut inside) => dispatch::freed(&mut inside, block, usable),
             None => record::freed_nested(block, || usable),
         }
     }
-    (function.moved)(a, b, c)
+    function.call(a, b, c);
+    rax
+}
+
+/// What the stubs of all functions jump to.
+pub fn entry() -> u64 {
+    entered as *const () as u64
+}
+
+/// Entered with the record of the function on the stack, above the return address. Keeps the
+/// general registers but that of the result: callers in the same file know which of them the
+/// function changes (`-fipa-ra` of GCC).
+#[unsafe(naked)]
+unsafe extern "C" fn entered() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa_offset 16",
+        "push r11",
+        "push r10",
+        "push rax",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 80",
+        "lea rdi, [rsp + 8]",
+        "lea rsi, [rsp + 88]",
+        "mov rdx, rbp",
+        "mov rcx, [rsp + 80]",
+        "call qword ptr [rcx]",
+        "add rsp, 8",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop r8",
+        "pop r9",
+        "add rsp, 8",
+        "pop r10",
+        "pop r11",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -88",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Functions with more than three arguments.
+extern "C" fn long(
+    &[a, b, c, d, e, f, _]: &Registers,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let entry = Entry { sp, bp };
+    let call = || (function.moved)(a, b, c, d, e, f);
+    let (old, size) = match function.shape {
+        Shape::Resize => return resize(a as Address, b, entry, call),
+        Shape::ReallocateProductSecond => (b, c.saturating_mul(d)),
+        Shape::ReallocateFourth => (a, d),
+        _ => (a, c),
+    };
+    change(old as Address, (size, 0), entry, function, call)
+}
+
+/// Has `call` resize a block in place, and return its size, as far as that is possible.
+fn resize(block: Address, size: usize, entry: Entry, call: impl FnOnce() -> usize) -> usize {
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return call();
+    };
+    let before = size_of(block);
+    let after = call();
+    if let Some(before) = before.filter(|&before| before != after as u64) {
+        keep_size(block, after as u64);
+        dispatch::resized(&mut inside, block, size as u64, before, after as u64);
+    }
+    after
 }

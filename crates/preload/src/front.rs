@@ -1,7 +1,7 @@
 //! What the library provides to the recorder.
 
-use crate::intercept::{families, outcome};
-use crate::{Preload, allocator, exec, family, next_symbol, route};
+use crate::intercept::{families, notice, outcome};
+use crate::{Preload, allocator, exec, family, next_symbol, route, statistics};
 use heaptide_recorder::sys::front::{Front, Platform};
 
 impl Front for Preload {
@@ -10,12 +10,12 @@ impl Front for Preload {
         usable: |block| family::size_of(block).unwrap_or_else(|| allocator::usable(block)),
         is_wanted: || true,
         find_allocator: allocator::find,
-        create_tables: families::start,
-        image_flags: outcome::image_flags,
+        create_tables,
+        describe_image: outcome::describe,
         is_under_valgrind: allocator::is_under_valgrind,
         sees_unmapping: true,
         thread_exits: exec::give_back,
-        heap_state: allocator::state,
+        heap_state: statistics::of_process,
         own_code: next_symbol::own_code,
         route: route::of_mode,
     };
@@ -34,4 +34,15 @@ impl Front for Preload {
     fn freed_at_hand(block: *mut u8) -> Option<u64> {
         allocator::usable_below_maybe_unmapped(block)
     }
+}
+
+/// Looks for allocators of their own names when the recorder starts, and has the loader give notice
+/// of later ones. None without memory.
+fn create_tables(scarce: bool) -> Option<()> {
+    let is_first = !families::is_on();
+    families::start(scarce)?;
+    if is_first {
+        notice::watch_at_start();
+    }
+    Some(())
 }

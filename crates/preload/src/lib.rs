@@ -27,6 +27,7 @@ mod next_symbol;
 mod operators;
 mod own_allocator;
 mod route;
+mod statistics;
 
 use heaptide_recorder::event::{exit, start};
 

@@ -220,15 +220,18 @@ pub extern "C" fn shmat_body(
     const SHM_RDONLY: i32 = 0o10000;
     const SHM_EXEC: i32 = 0o100000;
     let start = call_real!(SHMAT, (id, at, flags), FAILED);
-    if start != FAILED
-        && confined::may_call()
-        && let Some((bytes, key)) = kernel::shared_segment(id)
-    {
+    if start == FAILED {
+        return start;
+    }
+    let segment = if confined::may_call() { kernel::shared_segment(id) } else { None };
+    if let Some((bytes, key)) = segment {
         let write = if flags & SHM_RDONLY != 0 { 0 } else { 2 };
         let execute = if flags & SHM_EXEC != 0 { 4 } else { 0 };
         let what = What::Shmat { protection: 1 | write | execute, key };
         let made = Made { start: start as u64, requested: bytes, what };
         mappings::mapped::<Preload>(Entry { sp, bp }, made);
+    } else {
+        mappings::lost();
     }
     start
 }

@@ -50,6 +50,14 @@ names! {
 const QUERIES: [&[u8]; 2] = [b"malloc_usable_size\0", b"nallocx\0"];
 
 impl Name {
+    /// The name without the zero byte.
+    pub fn text(&self) -> &'static str {
+        core::ffi::CStr::from_bytes_with_nul(self.symbol)
+            .ok()
+            .and_then(|symbol| symbol.to_str().ok())
+            .unwrap_or_default()
+    }
+
     /// Whether it is an operator of C++. That of a C++ runtime calls malloc and free.
     pub fn is_operator(&self) -> bool {
         self.symbol.starts_with(b"_Z")

@@ -20,6 +20,8 @@ use emit::Writer;
 
 /// `endbr64`, the only place that an indirect jump may reach where the processor checks that.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// `int3`, which debuggers write over instructions, and linkers between functions.
+const BREAKPOINT: u8 = 0xcc;
 
 /// Moves the beginning of a function to the address `to`.
 ///
@@ -34,6 +36,9 @@ pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved
     while at < patch + JUMP_BYTES && !ends {
         if at >= size {
             return Err(Unmovable::TooShort);
+        }
+        if code[at] == BREAKPOINT {
+            return Err(Unmovable::Instruction); // a debugger's
         }
         let instruction = Instruction::decode(&code[at..size]).ok_or(Unmovable::Unknown)?;
         let next = address.wrapping_add((at + instruction.length()) as u64);
@@ -54,7 +59,6 @@ pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved
 
 /// Whether only instructions that are never executed lie in `from..to`.
 fn is_padding(code: &[u8], from: usize, to: usize) -> bool {
-    const BREAKPOINT: u8 = 0xcc;
     let mut at = from;
     while at < to {
         let Some(rest) = code.get(at..) else {

@@ -8,7 +8,7 @@ pub enum Unmovable {
     /// An instruction of the function is not known.
     Unknown,
     /// An instruction does something else in another place: a loop, or an indirect call, whose
-    /// return address the unwinder would not know.
+    /// return address the unwinder would not know; or it is a debugger's breakpoint.
     Instruction,
     /// The function jumps back to its beginning.
     JumpInside,

@@ -10,6 +10,8 @@ use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadRef};
 
+use crate::unseen::{Contents, contents};
+
 /// A longer table of names is not searched, in bytes: the largest of real programs have some 50 MB.
 const NAMES_BYTES_MAX: u64 = 256 << 20;
 
@@ -22,6 +24,7 @@ pub struct Elf {
     kind: Kind,
     /// Names, each ended by zero, see [`Elf::names`].
     names: Vec<u8>,
+    contents: Contents,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +88,7 @@ impl Elf {
             has_interpreter: segments.iter().any(|s| s.p_type(endian) == elf::PT_INTERP),
             kind,
             names,
+            contents: contents(header, endian, data),
         })
     }
 
@@ -101,6 +105,11 @@ impl Elf {
     /// Whether it is a program into which no library can be loaded.
     pub fn is_static_program(&self) -> bool {
         self.is_program() && !self.has_interpreter
+    }
+
+    /// What it contains that decides how much can be recorded.
+    pub fn contents(&self) -> Contents {
+        self.contents
     }
 
     /// Whether the recorder is built for the same kind of machine.

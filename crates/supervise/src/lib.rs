@@ -18,4 +18,5 @@ pub mod program;
 pub mod signals;
 pub mod start;
 pub mod supervisor;
+mod unseen;
 mod witness;

@@ -41,7 +41,7 @@ pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{}: not found in PATH; expected a program to run", file.display()))
 }
 
-/// Why a program cannot be recorded.
+/// Why a program, or a part of its memory, cannot be recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Obstacle {
     /// The file that is executed: of a script its interpreter.
@@ -55,12 +55,19 @@ pub struct Obstacle {
 pub enum Reason {
     /// No library can be loaded.
     Static,
+    /// Nor would it be of use: its allocator is that of Go.
+    StaticGo,
     /// It is for this machine, of another kind than the recorder's.
     Machine(String),
     /// It was built with this sanitizer, whose allocator tolerates none in front of it.
     Sanitizer(Sanitizer),
     /// It gets rights that its user has not.
     Privileged(Privilege),
+    /// Go's own allocator serves it. What its C code allocates is recorded.
+    Go,
+    /// It contains this allocator, whose functions cannot be found. What it allocates otherwise is
+    /// recorded.
+    Unnamed(&'static str),
 }
 
 /// A sanitizer that replaces the allocator.
@@ -121,7 +128,7 @@ pub enum Privilege {
 
 impl Obstacle {
     /// What is in the way of recording a program that is started by this file with these libraries
-    /// preloaded already; none if nothing is known to be.
+    /// preloaded already; none if nothing is known to be, or if the program has the recorder in it.
     pub fn from_program(program: &Path, preloaded: Option<&OsStr>) -> Option<Obstacle> {
         let file = executed(program)?;
         let elf = Elf::read(&file).ok()??;
@@ -129,12 +136,23 @@ impl Obstacle {
             Reason::Sanitizer(sanitizer)
         } else if !elf.is_of_this_machine() {
             Reason::Machine(elf.machine())
-        } else if elf.is_static_program() {
-            Reason::Static
+        } else if let Some(privilege) = privilege_of(&file) {
+            Reason::Privileged(privilege)
         } else {
-            Reason::Privileged(privilege_of(&file)?)
+            reason_inside(&elf)?
         };
         Some(Obstacle { file, reason })
+    }
+
+    /// Whether the program is recorded all the same, but for a part of its memory.
+    pub fn is_partial(&self) -> bool {
+        matches!(self.reason, Reason::Go | Reason::Unnamed(_))
+    }
+
+    /// What to print before the program starts.
+    pub fn announcement(&self) -> String {
+        let what = if self.is_partial() { "recorded in part" } else { "not recorded" };
+        format!("{what}: {self}")
     }
 
     /// Whether the program would break, or its loader complain, if the recorder was preloaded.
@@ -148,8 +166,28 @@ impl fmt::Display for Obstacle {
         write!(f, "{} ", self.file.display())?;
         match &self.reason {
             Reason::Static => {
-                write!(f, "is statically linked and does not have the recorder embedded")
+                write!(
+                    f,
+                    "is statically linked and does not have the recorder embedded; link it \
+                     dynamically or embed the recorder"
+                )
             }
+            Reason::StaticGo => write!(
+                f,
+                "is a Go program, statically linked: the recorder cannot be loaded, and would not \
+                 see Go's own allocator; use runtime/pprof, or GODEBUG=gctrace=1 for totals"
+            ),
+            Reason::Go => write!(
+                f,
+                "is a Go program: allocations of its C code are recorded, those of Go's own \
+                 allocator are not; use runtime/pprof for them"
+            ),
+            Reason::Unnamed(allocator) => write!(
+                f,
+                "contains {allocator}, whose functions cannot be found without a symbol table: \
+                 what it allocates is not recorded; strip the program with `strip --strip-debug` \
+                 (in Cargo.toml `strip = \"debuginfo\"`)"
+            ),
             Reason::Machine(machine) => {
                 write!(f, "is a {machine} program; the recorder supports 64-bit x86-64 only")
             }
@@ -167,6 +205,18 @@ impl fmt::Display for Obstacle {
                 write!(f, "{what}; the loader ignores LD_PRELOAD for privileged programs")
             }
         }
+    }
+}
+
+/// What in the file itself is in the way.
+fn reason_inside(elf: &Elf) -> Option<Reason> {
+    let contents = elf.contents();
+    match (elf.is_static_program(), contents.is_go) {
+        (true, _) if contents.has_recorder => None,
+        (true, true) => Some(Reason::StaticGo),
+        (true, false) => Some(Reason::Static),
+        (false, true) => Some(Reason::Go),
+        (false, false) => contents.unnamed_allocator.map(Reason::Unnamed),
     }
 }
 
@@ -328,6 +378,41 @@ mod tests {
             assert_eq!((&obstacle.file, obstacle.forbids_preloading()), (&program, false));
             assert!(obstacle.to_string().contains("program is statically linked"), "{obstacle}");
         }
+    }
+
+    #[test]
+    fn the_recorder_in_a_static_program_leaves_nothing_in_its_way() {
+        let place = Scratch::new("embedded");
+        let note = "__attribute__((section(\".note.heaptide\"), used, aligned(4)))\n\
+                    static const struct { int name, text, kind; char bytes[20]; } note =\n\
+                    { 18, 0, 1, \"Heaptide-embedded\" };\n";
+        fs::write(place.join("note.c"), note).expect("a source");
+        let source = place.join("note.c").display().to_string();
+        let program = build(&place, "program", &["-static", &source]);
+        assert_eq!(reason(&program), None);
+    }
+
+    #[test]
+    fn go_and_allocators_without_names_are_partly_in_the_way() {
+        let place = Scratch::new("partly");
+        let text = |name: &str, text: &str| {
+            fs::write(place.join(name), text).expect("a source");
+            place.join(name).display().to_string()
+        };
+        let go = "__asm__(\".section .go.buildinfo,\\\"aw\\\"\\n.quad 1\\n.previous\");\n";
+        let go = build(&place, "go", &[&text("go.c", go)]);
+        assert_eq!(reason(&go), Some(Reason::Go));
+        let obstacle = Obstacle::from_program(&go, None).expect("an obstacle");
+        assert!(obstacle.is_partial() && !obstacle.forbids_preloading());
+        assert!(obstacle.announcement().starts_with("recorded in part: "));
+        let constant = "const char *const allocator_text = \"mimalloc: error: %s\";\n";
+        let constant = text("text.c", constant);
+        assert_eq!(reason(&build(&place, "whole", &[&constant])), None, "it has symbols");
+        let stripped = build(&place, "stripped", &[&constant, "-s"]);
+        assert_eq!(reason(&stripped), Some(Reason::Unnamed("mimalloc")));
+        let python = text("python.c", "void PyMem_Malloc(void) {}\n");
+        let python = build(&place, "python", &[&constant, &python, "-s", "-rdynamic"]);
+        assert_eq!(reason(&python), None, "CPython has its own use for it");
     }
 
     #[test]

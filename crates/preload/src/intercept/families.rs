@@ -1,12 +1,13 @@
 //! Finds allocators of their own names in executables and libraries, and intercepts them.
 
 use super::island::Island;
-use super::outcome;
+use super::kept;
+use super::outcome::{self, Note};
 use super::patch::{self, Patch, Refusal, write_all};
 use super::symbol_table::each_function;
-use crate::family::{FAMILIES, Family, Function, Shape};
+use crate::family::{self, FAMILIES, Family, Function, Moved, Shape};
 use crate::next_symbol;
-use core::cell::UnsafeCell;
+use crate::statistics::{self, Statistics};
 use core::mem::transmute;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -14,18 +15,18 @@ use heaptide_format::NotIntercepted;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::confined;
-use heaptide_recorder::sys::kernel::Path;
-use heaptide_recorder::sys::loader::{LinkMap, look_up, objects};
+use heaptide_recorder::sys::kernel::{self, Path};
+use heaptide_recorder::sys::loader::{LinkMap, defines, objects};
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::options::Options;
 use heaptide_recorder::sys::own_stack;
 
 /// Objects that are remembered as looked at; later ones are not looked at.
 const OBJECTS_MAX: usize = 1024;
+/// Families in an object.
+const FAMILIES_MAX: usize = 4;
 /// Functions of one family in an object.
 const FUNCTIONS_MAX: usize = 48;
-/// Functions of all families.
-const ALL_MAX: usize = 512;
 
 /// Objects that were looked at, by their dynamic section; 0 is none.
 static LOOKED: [AtomicUsize; OBJECTS_MAX] = [const { AtomicUsize::new(0) }; OBJECTS_MAX];
@@ -35,29 +36,46 @@ static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// [`heaptide_recorder::store::modules::Modules::loads`] of the last look that found an object.
 static LOADS: AtomicU32 = AtomicU32::new(0);
+/// Whether objects were loaded and not looked at: they may be in use.
+static HAS_MISSED: AtomicBool = AtomicBool::new(false);
 
-/// Functions that stubs pass to bodies. They are never changed once a stub has their address.
-struct Functions(UnsafeCell<[Option<Function>; ALL_MAX]>);
+/// Which functions of an [`Instance`] are intercepted.
+type Which = [bool; FUNCTIONS_MAX];
 
-// SAFETY: written by one look at a time, to places that no stub knows yet.
-unsafe impl Sync for Functions {}
-
-static FUNCTIONS: Functions = Functions(UnsafeCell::new([const { None }; ALL_MAX]));
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// Whether families were looked for in this process, or in the one that it was forked from.
+pub fn is_on() -> bool {
+    IS_ON.load(Relaxed)
+}
 
 /// Looks at what is loaded when the recorder starts. Needs a large stack. None without memory.
 pub fn start(scarce: bool) -> Option<()> {
-    if TAKEN.load(Relaxed) > 0 {
+    if !kept::is_empty() {
         return process().sizes.create(scarce); // a forked child: the code is changed already
     }
     if !IS_ON.load(Relaxed) {
         IS_ON.store(true, Relaxed);
-        look_at_all();
+        look_at_all(kernel::is_alone());
     }
     Some(())
 }
 
-/// Looks at what was loaded since the last look, before the program finds functions in it.
+/// Looks at what the loader has just mapped: nothing of it was executed.
+pub fn look_at_mapped() {
+    if !IS_ON.load(Relaxed) {
+        return;
+    }
+    if !confined::may_call() || process().state() != State::Active {
+        HAS_MISSED.store(true, Relaxed);
+        return;
+    }
+    own_stack::call(|| {
+        forget_unloaded();
+        look_at_all(!HAS_MISSED.swap(false, Relaxed) || kernel::is_alone());
+    });
+}
+
+/// Looks at what was loaded since the last look, before the program finds functions in it: for
+/// loaders that give no notice.
 #[inline(always)]
 pub fn look_at_new() {
     if IS_ON.load(Relaxed) && LOADS.load(Relaxed) != modules().loads.load(Relaxed) {
@@ -68,36 +86,50 @@ pub fn look_at_new() {
 #[cold]
 fn look_again() {
     if confined::may_call() && process().state() == State::Active {
-        own_stack::call(look_at_all);
+        own_stack::call(|| look_at_all(kernel::is_alone()));
     }
 }
 
 /// Forgets objects that were unloaded: others may come to their place.
 pub fn forget_unloaded() {
-    for looked in &LOOKED {
-        let dynamic = looked.load(Relaxed);
-        if dynamic != 0 && !objects().any(|map| map.dynamic_address() == dynamic) {
-            looked.store(0, Relaxed);
+    alone(|| {
+        for looked in &LOOKED {
+            let dynamic = looked.load(Relaxed);
+            if dynamic != 0 && !objects().any(|map| map.dynamic_address() == dynamic) {
+                looked.store(0, Relaxed);
+                kept::forget(dynamic);
+            }
         }
-    }
+    });
 }
 
-fn look_at_all() {
+/// Does what one thread may do at a time; not at all while another one does.
+fn alone(work: impl FnOnce()) {
     if IS_LOOKING.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+        HAS_MISSED.store(true, Relaxed);
         return;
     }
+    work();
+    IS_LOOKING.store(false, Release);
+}
+
+/// `is_safe`: no other thread executes what was not looked at.
+fn look_at_all(is_safe: bool) {
+    alone(|| look_at_others(is_safe));
+}
+
+fn look_at_others(is_safe: bool) {
     let loads = modules().loads.load(Relaxed);
     let mut is_new = false;
     for map in objects() {
         if note_object(map.dynamic_address()) {
             is_new = true;
-            look_at(map);
+            look_at(map, is_safe);
         }
     }
     if is_new {
         LOADS.store(loads, Relaxed);
     }
-    IS_LOOKING.store(false, Release);
 }
 
 /// Notes an object; false if it was noted before, or there is no room.
@@ -112,6 +144,8 @@ fn note_object(dynamic: usize) -> bool {
 /// A function that was found.
 #[derive(Clone, Copy)]
 struct Found {
+    /// Behind the prefix.
+    name: &'static str,
     code: patch::Function,
     shape: Shape,
 }
@@ -122,15 +156,16 @@ struct Instance {
     prefix: &'static str,
     functions: [Option<Found>; FUNCTIONS_MAX],
     usable: u64,
+    statistics: Option<(Statistics, u64)>,
 }
 
 /// Looks at one object. One that exports `malloc` is entered by that.
-fn look_at(map: &'static LinkMap) {
+fn look_at(map: &'static LinkMap, is_safe: bool) {
     let own = next_symbol::own_object();
-    if own.is_some_and(|own| core::ptr::eq(own, map)) || look_up(map, b"malloc\0").is_some() {
+    if own.is_some_and(|own| core::ptr::eq(own, map)) || defines(map, b"malloc\0") {
         return;
     }
-    let mut found: [Option<Instance>; 2] = [None, None];
+    let mut found: [Option<Instance>; FAMILIES_MAX] = [const { None }; FAMILIES_MAX];
     let mut name = [0u8; 4096];
     let path = map.path();
     let path: &[u8] = if path.is_empty() { b"/proc/self/exe" } else { path };
@@ -148,13 +183,20 @@ fn look_at(map: &'static LinkMap) {
         let is_whole = instance.has(|shape| shape == Shape::Free)
             && instance.has(|shape| shape != Shape::Free);
         if is_whole && inode.is_some_and(|inode| instance.is_code_of(inode)) {
-            outcome::note_family(instance.intercept());
+            let outcome = instance.intercept(map.dynamic_address(), is_safe);
+            // A library may be unloaded while it is asked.
+            if let (true, true, Some((which, at))) =
+                (outcome.is_ok(), map.path().is_empty(), instance.statistics)
+            {
+                statistics::note(which, at);
+            }
+            instance.note(outcome);
         }
     }
 }
 
 /// Notes a function if it is one of a known family.
-fn note_function(found: &mut [Option<Instance>; 2], name: &[u8], code: patch::Function) {
+fn note_function(found: &mut [Option<Instance>], name: &[u8], code: patch::Function) {
     let known = FAMILIES.iter().flat_map(|family| {
         family.prefixes.iter().filter_map(move |&prefix| {
             Some((family, prefix, name.strip_prefix(prefix.as_bytes())?))
@@ -163,7 +205,8 @@ fn note_function(found: &mut [Option<Instance>; 2], name: &[u8], code: patch::Fu
     for (family, prefix, rest) in known {
         let row = family.functions.iter().find(|(name, _)| name.as_bytes() == rest);
         let is_usable = family.usable.iter().any(|name| name.as_bytes() == rest);
-        if row.is_none() && !is_usable {
+        let statistics = family.statistics.filter(|(name, _)| name.as_bytes() == rest);
+        if row.is_none() && !is_usable && statistics.is_none() {
             continue;
         }
         let is_it = |slot: &&mut Option<Instance>| {
@@ -175,10 +218,12 @@ fn note_function(found: &mut [Option<Instance>; 2], name: &[u8], code: patch::Fu
             prefix,
             functions: [None; FUNCTIONS_MAX],
             usable: 0,
+            statistics: None,
         });
-        match row {
-            Some(&(_, shape)) => instance.add(Found { code, shape }),
-            None => instance.usable = code.address,
+        match (row, statistics) {
+            (Some(&(name, shape)), _) => instance.add(Found { name, code, shape }),
+            (None, Some((_, which))) => instance.statistics = Some((which, code.address)),
+            (None, None) => instance.usable = code.address,
         }
     }
 }
@@ -218,9 +263,14 @@ impl Instance {
     }
 
     /// Writes jumps at all entries, or none.
-    fn intercept(&self) -> Result<(), NotIntercepted> {
+    ///
+    /// Returns which of the functions are intercepted.
+    fn intercept(&self, object: usize, is_safe: bool) -> Result<Which, NotIntercepted> {
         if Options::known().is_none_or(|options| !options.intercept) {
             return Err(NotIntercepted::TurnedOff);
+        }
+        if !is_safe {
+            return Err(NotIntercepted::Threads);
         }
         let first = self.functions.iter().flatten().next().ok_or(NotIntercepted::Unmovable)?;
         let p = process();
@@ -231,17 +281,31 @@ impl Instance {
         let mut patches = [None; FUNCTIONS_MAX];
         let outcome = match self.plan(&mut island, &mut patches) {
             None => Err(NotIntercepted::Unmovable),
-            Some(()) if island.seal() && write_all(patches.iter().flatten()) => Ok(()),
+            Some(()) if !kept::keep_island(&island, object) => Err(NotIntercepted::Refused),
+            Some(()) if island.seal() && write_all(patches.iter().flatten()) => {
+                Ok(patches.map(|patch| patch.is_some()))
+            }
             Some(()) => Err(NotIntercepted::Refused),
         };
         if outcome.is_err() {
             // SAFETY: no jump to it was written.
-            unsafe { island.release() };
+            unsafe { kept::release(island) };
         }
         outcome
     }
 
-    /// Plans the jumps; none if a function that frees cannot be moved.
+    /// Notes what was done, for the profile.
+    fn note(&self, outcome: Result<Which, NotIntercepted>) {
+        let mut note = Note::new(self.functions[0].map_or(0, |first| first.code.address));
+        note.add(self.prefix);
+        if let Ok(which) = outcome {
+            let all = self.functions.iter().flatten().zip(which);
+            all.filter(|(_, is_done)| *is_done).for_each(|(found, _)| note.add(found.name));
+        }
+        outcome::note_family(outcome.map(|_| ()), note);
+    }
+
+    /// Plans the jumps; none if a function that frees or resizes cannot be moved.
     fn plan(&self, island: &mut Island, patches: &mut [Option<Patch>]) -> Option<()> {
         // SAFETY: a function of this type, by the name that was found.
         let usable = (self.usable != 0).then(|| unsafe {
@@ -250,33 +314,18 @@ impl Instance {
         for (found, place) in self.functions.iter().flatten().zip(patches) {
             let patch = match Patch::plan(found.code, 0, island) {
                 Ok(patch) => patch,
-                Err(Refusal::Unmovable) if found.shape != Shape::Free => continue,
+                Err(Refusal::Unmovable) if found.shape.only_allocates() => continue,
                 Err(_) => return None,
             };
             // SAFETY: likewise; surplus arguments are ignored.
-            let moved = unsafe {
-                transmute::<u64, extern "C" fn(usize, usize, usize) -> usize>(patch.moved)
-            };
+            let moved = unsafe { transmute::<u64, Moved>(patch.moved) };
             let sizes = self.family.sizes;
-            let function = keep(Function { moved, usable, sizes, shape: found.shape })?;
-            patch.slot.pass(core::ptr::from_ref(function) as u64, function.body());
+            let function = Function::new(moved, usable, sizes, found.shape);
+            let function = kept::keep(function, island)?;
+            let record = core::ptr::from_ref(function) as u64;
+            patch.slot.pass(record, family::entry());
             *place = Some(patch);
         }
         Some(())
-    }
-}
-
-/// Keeps a function for as long as the process lives; none if there is no room.
-fn keep(function: Function) -> Option<&'static Function> {
-    let index = TAKEN.load(Relaxed);
-    if index >= ALL_MAX {
-        return None;
-    }
-    TAKEN.store(index + 1, Relaxed);
-    // SAFETY: a place in the table that nothing refers to; one look at a time takes places.
-    unsafe {
-        let place = FUNCTIONS.0.get().cast::<Option<Function>>().add(index);
-        place.write(Some(function));
-        (*place).as_ref()
     }
 }

@@ -20,8 +20,8 @@ const LOWEST: u64 = 64 << 10;
 const STUB_BYTES: usize = 32;
 /// A slot: a stub, and a moved beginning.
 const SLOT_BYTES: usize = STUB_BYTES + MOVED_BYTES_MAX;
-/// `mov rcx, rsp; mov r8, rbp; mov r9, …`: what bodies get with the arguments of the function.
-const PASSING: [u8; 8] = [0x48, 0x89, 0xe1, 0x49, 0x89, 0xe8, 0x49, 0xb9];
+/// `push qword ptr [rip + …]`, of the record behind the address that is jumped to.
+const PUSH_RECORD: [u8; 6] = [0xff, 0x35, 14, 0, 0, 0];
 /// `jmp qword ptr [rip]`
 const INDIRECT_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
@@ -45,6 +45,15 @@ impl Island {
         let above = (ABOVE / STEP..REACH / STEP).map(|step| base.saturating_add(step * STEP));
         let start = below.chain(above).find_map(|place| kernel::map_at(place, BYTES))?;
         Some(Island { start, used: 0 })
+    }
+
+    /// The island at an address that [`Island::address`] has returned, to release it.
+    pub fn at(address: usize) -> Island {
+        Island { start: address as *mut u8, used: BYTES }
+    }
+
+    pub fn address(&self) -> usize {
+        self.start as usize
     }
 
     /// Takes a slot; none if all are taken.
@@ -92,17 +101,17 @@ impl Slot {
         }
     }
 
-    /// Has the entry continue at a body that gets the stack pointer, the frame pointer and this
-    /// record as its fourth to sixth arguments.
+    /// Has the entry continue at a body that finds this record on the stack, above the return
+    /// address, and all registers as they were.
     pub fn pass(self, record: u64, body: u64) {
         const WORD: usize = size_of::<u64>();
-        const { assert!(PASSING.len() + INDIRECT_JUMP.len() + 2 * WORD <= STUB_BYTES) };
+        const { assert!(PUSH_RECORD.len() + INDIRECT_JUMP.len() + 2 * WORD <= STUB_BYTES) };
         // SAFETY: a slot of an island that is not sealed yet has room for a stub.
         unsafe {
-            let end = put(self.start, &PASSING);
-            let end = put(end, &record.to_ne_bytes());
+            let end = put(self.start, &PUSH_RECORD);
             let end = put(end, &INDIRECT_JUMP);
-            put(end, &body.to_ne_bytes());
+            let end = put(end, &body.to_ne_bytes());
+            put(end, &record.to_ne_bytes());
         }
     }
 }

@@ -8,6 +8,8 @@
 
 pub mod families;
 mod island;
+mod kept;
+pub mod notice;
 pub mod outcome;
 mod patch;
 mod symbol_table;
@@ -17,9 +19,11 @@ use crate::own_allocator::{self, Duty, NAMES, Place};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
+use heaptide_recorder::sys::kernel;
 use heaptide_recorder::sys::loader::{LinkMap, look_up};
 use heaptide_recorder::sys::options::Options;
 use island::Island;
+use outcome::Note;
 use patch::{Function, Patch, Refusal, write_all};
 
 /// Whether it was decided. Children inherit that, as they do the code.
@@ -32,16 +36,28 @@ pub fn prepare() {
         return;
     }
     if let Some(object) = next_symbol::object_before(b"malloc\0") {
-        outcome::note_malloc(intercept(object));
+        let (done, note) = intercept(object);
+        outcome::note_malloc(done, note);
     }
 }
 
-fn intercept(object: &'static LinkMap) -> Result<(), NotIntercepted> {
+/// Intercepts the allocator of an object, and notes which functions that are.
+fn intercept(object: &'static LinkMap) -> (Result<(), NotIntercepted>, Note) {
+    let malloc = look_up(object, b"malloc\0").map_or(0, |(address, _)| address as u64);
+    let mut note = Note::new(malloc);
+    let done = intercept_all(object, &mut note);
+    (done, note)
+}
+
+fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotIntercepted> {
     if Options::known().is_some_and(|options| !options.intercept) {
         return Err(NotIntercepted::TurnedOff);
     }
     if look_up(object, b"malloc_usable_size\0").is_none() {
         return Err(NotIntercepted::NoUsableSize);
+    }
+    if !kernel::is_alone() {
+        return Err(NotIntercepted::Threads);
     }
     let own = next_symbol::own_object().ok_or(NotIntercepted::Unmovable)?;
     let malloc = look_up(object, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
@@ -62,6 +78,7 @@ fn intercept(object: &'static LinkMap) -> Result<(), NotIntercepted> {
             let Function { address, size } = *function;
             let place = Place { call: patch.moved as usize, address: address as usize, size };
             own_allocator::note(index, place);
+            note.add(NAMES[index].text());
         }
     }
     own_allocator::set_object(object);

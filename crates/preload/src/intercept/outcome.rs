@@ -1,31 +1,88 @@
 //! What interception has come to, for the profile. Children inherit it, as they do the code.
 
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+use heaptide_format::shared::{self, Word};
 use heaptide_format::{
     IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT, IMAGE_INTERCEPTED,
-    IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, NotIntercepted,
+    IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS,
+    NotIntercepted,
 };
 use heaptide_recorder::event::process::process;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
 
-/// The `IMAGE_` flags of a profile.
-pub fn image_flags() -> u32 {
-    FLAGS.load(Relaxed)
+/// An allocator that was found, and its functions.
+#[derive(Clone, Copy)]
+pub struct Note {
+    /// In the code of its object.
+    address: u64,
+    state: u32,
+    length: usize,
+    names: [u8; INTERCEPTION_NAMES],
+}
+
+/// Written by one look at a time, below [`NOTED`] of them are read.
+struct Notes(UnsafeCell<[Note; INTERCEPTIONS]>);
+
+// SAFETY: a note is written before it is counted, and not changed afterwards.
+unsafe impl Sync for Notes {}
+
+static NOTES: Notes = Notes(UnsafeCell::new([const { Note::new(0) }; INTERCEPTIONS]));
+static NOTED: AtomicUsize = AtomicUsize::new(0);
+
+impl Note {
+    pub const fn new(address: u64) -> Note {
+        Note { address, state: 0, length: 0, names: [0; INTERCEPTION_NAMES] }
+    }
+
+    /// Adds a name; those for which there is no room are left out.
+    pub fn add(&mut self, name: &str) {
+        let start = if self.length > 0 { self.length + 1 } else { 0 };
+        let end = start + name.len();
+        if let Some(room) = self.names.get_mut(start..end) {
+            room.copy_from_slice(name.as_bytes());
+            if start > 0 {
+                self.names[start - 1] = b' ';
+            }
+            self.length = end;
+        }
+    }
+
+    fn is_like(&self, other: &Note) -> bool {
+        (self.state, self.names) == (other.state, other.names)
+    }
+
+    fn write(&self, entry: &shared::Interception) {
+        entry.address.set(self.address);
+        entry.length.set(self.length as u32);
+        entry.names.iter().zip(self.names).for_each(|(to, byte)| to.set(byte));
+        entry.state.store(self.state, Release);
+    }
+}
+
+/// Writes what is known into the head of a profile.
+pub fn describe(header: &shared::FileHeader) {
+    header.image_flags.store(FLAGS.load(Relaxed), Relaxed);
+    let noted = NOTED.load(Acquire);
+    // SAFETY: notes that are counted do not change.
+    let notes = (0..noted).map(|index| unsafe { *NOTES.0.get().cast::<Note>().add(index) });
+    notes.zip(&header.interceptions).for_each(|(note, entry)| note.write(entry));
 }
 
 /// Notes what was done about an allocator before ours.
-pub fn note_malloc(outcome: Result<(), NotIntercepted>) {
+pub fn note_malloc(outcome: Result<(), NotIntercepted>, note: Note) {
     let flags = match outcome {
         Ok(()) => IMAGE_INTERCEPTED,
         Err(reason) => IMAGE_OWN_MALLOC | (reason as u32) << IMAGE_REASON_SHIFT,
     };
     FLAGS.fetch_or(flags, Relaxed);
+    keep(outcome, note);
 }
 
 /// Notes what was done about an allocator under names of its own. The process has a profile.
-pub fn note_family(outcome: Result<(), NotIntercepted>) {
+pub fn note_family(outcome: Result<(), NotIntercepted>, note: Note) {
     match outcome {
         Ok(()) => FLAGS.fetch_or(IMAGE_FAMILY, Relaxed),
         Err(reason) => {
@@ -34,5 +91,21 @@ pub fn note_family(outcome: Result<(), NotIntercepted>) {
             FLAGS.fetch_or(IMAGE_FAMILY_LEFT | reason, Relaxed)
         }
     };
-    process().header().image_flags.store(image_flags(), Relaxed);
+    keep(outcome, note);
+    describe(process().header());
+}
+
+/// Keeps a note, unless there is no room or one like it: a library that is loaded again.
+fn keep(outcome: Result<(), NotIntercepted>, note: Note) {
+    let state = outcome.map_or_else(|reason| INTERCEPTED + reason as u32, |()| INTERCEPTED);
+    let note = Note { state, ..note };
+    let noted = NOTED.load(Relaxed);
+    let notes = NOTES.0.get().cast::<Note>();
+    // SAFETY: notes that are counted do not change.
+    let is_known = (0..noted).any(|index| unsafe { (*notes.add(index)).is_like(&note) });
+    if noted < INTERCEPTIONS && !is_known {
+        // SAFETY: a place that is not counted; one look at a time comes here.
+        unsafe { notes.add(noted).write(note) };
+        NOTED.store(noted + 1, Release);
+    }
 }

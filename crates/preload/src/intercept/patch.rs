@@ -72,7 +72,9 @@ impl Patch {
     }
 }
 
-/// Writes all jumps, or none if the kernel does not allow code to be changed.
+/// Writes all jumps, or none if the kernel does not allow code to be changed. No other thread may
+/// execute the functions meanwhile: it could be between two of the instructions that are replaced,
+/// and no store changes five bytes for a processor that fetches them.
 pub fn write_all<'a>(patches: impl Iterator<Item = &'a Patch> + Clone) -> bool {
     let written = patches.clone().take_while(|patch| write(patch.at, patch.after)).count();
     if written == patches.clone().count() {
@@ -88,34 +90,14 @@ pub fn write_all<'a>(patches: impl Iterator<Item = &'a Patch> + Clone) -> bool {
 fn write(at: u64, bytes: [u8; JUMP_BYTES]) -> bool {
     let first = at & !(PAGE - 1);
     let length = ((at + JUMP_BYTES as u64).next_multiple_of(PAGE) - first) as usize;
-    // SAFETY: pages with code, which stays what it is until the bytes are written, and that is by
-    // one store where other threads could be executing it.
+    // SAFETY: pages with code, which stays what it is until the bytes are written; no other thread
+    // executes these bytes.
     unsafe {
         if !kernel::protect(first, length, kernel::PROT_RWX) {
             return false;
         }
-        store(at, bytes);
+        (at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), JUMP_BYTES);
         kernel::protect(first, length, kernel::PROT_RX);
     }
     true
-}
-
-/// Stores the bytes, at once where they lie in one aligned word.
-///
-/// # Safety
-/// The bytes there are writable.
-unsafe fn store(at: u64, bytes: [u8; JUMP_BYTES]) {
-    const WORD: u64 = size_of::<u64>() as u64;
-    let offset = (at % WORD) as usize;
-    let word = (at - at % WORD) as *mut u64;
-    // SAFETY: as the caller promises; an aligned word does not cross pages.
-    unsafe {
-        if offset + JUMP_BYTES > WORD as usize {
-            (at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), JUMP_BYTES);
-            return;
-        }
-        let mut whole = word.read_volatile().to_ne_bytes();
-        whole[offset..offset + JUMP_BYTES].copy_from_slice(&bytes);
-        word.write_volatile(u64::from_ne_bytes(whole));
-    }
 }

@@ -103,9 +103,11 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
         let said = declared_or(label, if named.size != 0 { named.size } else { usable });
         move_block(lane, list, address, block, named, said, usable, What::Block)
     } else if bytes > 0 {
+        let declared = declared_or(label, bytes);
         let named =
             Dimensions { label: name, flags: KEY_OUTSIDE, scope: scope_here(lane), ..here(lane) };
-        outside(lane, list, address, bytes, declared_or(label, bytes), named, What::Other)
+        let named = if lane.is_by_size() { named.sized(declared) } else { named };
+        outside(lane, list, address, bytes, declared, named, What::Other)
     } else {
         return false;
     };
@@ -194,13 +196,17 @@ fn relabel(
     if what == What::Chunk {
         return number;
     }
-    let named = Dimensions { label: name, ..Dimensions::of_site(site) };
+    let of = Dimensions::of_site(site);
+    let known = if what == What::Block && of.size != 0 { of.size } else { bytes };
+    let declared = declared_or(label, known);
+    let named = Dimensions { label: name, ..of };
+    let is_sized = what == What::Other && lane.is_by_size();
+    let named = if is_sized { named.sized(declared) } else { named };
     let to = sites::of_key(&mut lane.place, named);
     if to.is_none() {
         return 0;
     }
     move_out(site, bytes, lane.index());
-    let declared = declared_or(label, bytes);
     move_in(lane, to, declared, bytes);
     list.at_mut(number).site = to;
     let now = trace_block(start, to, declared, bytes);
@@ -270,7 +276,8 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
         let usable = front::usable(chunk as *mut u8);
         let of = Dimensions::of_site(block);
         let to = Dimensions { label: pool, flags: of.flags | KEY_POOL_CHUNK, ..of };
-        move_block(lane, list, chunk, block, to, usable, usable, What::Chunk)
+        let requested = if of.size != 0 { of.size } else { usable };
+        move_block(lane, list, chunk, block, to, requested, usable, What::Chunk)
     } else {
         let flags = KEY_POOL_CHUNK | KEY_OUTSIDE;
         let of = Dimensions { label: pool, flags, scope: scope_here(lane), ..here(lane) };

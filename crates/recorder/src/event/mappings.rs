@@ -10,24 +10,23 @@
 //! Ranges that are not known (mapped before the recorder began, or by direct system calls) count
 //! nothing when they are unmapped.
 
+use crate::event::accounts;
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{self, LANES_MAX, LaneState};
+use crate::event::live_mappings::{self, Mappings, known};
 use crate::event::process::{Process, State, process};
 use crate::event::stacks::OTHER_STACKS;
 use crate::event::stacks_apart::Apart;
 use crate::event::timeline;
 use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
-use crate::store::mapping_records::{Dimensions, Records, kind_of};
-pub use crate::store::mapping_table::Known;
+use crate::store::mapping_records::{Dimensions, kind_of};
 use crate::store::mapping_table::{Part, Table, Taken};
 use crate::store::sites;
-use crate::sys::front::Front;
-use crate::sys::kernel::{self, Errno, Fd};
-use crate::sys::locked::{Locked, holds_any};
+use crate::sys::front::{Asked, Front};
+use crate::sys::kernel::{self, Fd};
 use crate::sys::range::Range;
 use crate::sys::text::Text;
 use crate::sys::tls::thread_pointer;
-use crate::sys::wiped::Wiped;
 use crate::sys::{confined, locked, own_stack};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{FileHeader, Lane, Word};
@@ -42,37 +41,6 @@ const PARTS: usize = 2;
 const SAMPLE_INTERVAL: u64 = 256 << 10;
 /// After this many samples the interval doubles, and again after as many more.
 const PER_DOUBLING: u64 = 1024;
-
-/// What is known of the mappings of the process. Zero is: none.
-struct Mappings {
-    table: Table,
-    records: Records,
-    apart: Option<&'static mut Apart>,
-    /// The last event made a new peak, and none has lowered it since.
-    rising: bool,
-    /// Bytes mapped and unmapped since the last sample, and samples taken.
-    since_sample: u64,
-    samples: u64,
-}
-
-// SAFETY: zero is a free lock and mappings of which none is known.
-static MAPPINGS: Wiped<Locked<Mappings>> = unsafe { Wiped::new() };
-
-/// Has a forked child find no mappings: those that it inherits are from before its profile.
-///
-/// Errors: the kernel's.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    MAPPINGS.wipe_in_children()
-}
-
-/// What is known of an address: the site of the live mapping there and where its range ends, or
-/// that there is none and where the next known one begins. None if the table cannot be had now.
-pub fn known(address: u64) -> Option<Known> {
-    if holds_any() {
-        return None;
-    }
-    MAPPINGS.get().acquire().map(|mappings| mappings.table.known(address))
-}
 
 /// A mapping that was made.
 #[derive(Clone, Copy)]
@@ -94,7 +62,7 @@ pub enum What {
 /// The thread of an event: its lane, and where it is.
 struct Caller {
     /// Closes the lane's gate, unless the event is in the middle of another one.
-    _inside: Option<Inside>,
+    inside: Option<Inside>,
     lane: &'static Lane,
     scope: ScopeId,
     /// What is known of its stack.
@@ -121,19 +89,27 @@ impl Caller {
             Some(inside) => Caller::of(inside.lane(), entry),
             None => Caller::nested(entry)?,
         };
-        Some(Caller { _inside: inside, ..caller })
+        Some(Caller { inside, ..caller })
     }
 
     fn of(lane: &LaneState, entry: Entry) -> Caller {
         let scope = ScopeId::of(lane.place.scope);
         let is_root = lane.place.root_scope.is_none() || scope == lane.place.root_scope;
         Caller {
-            _inside: None,
+            inside: None,
             lane: lane.record,
             scope: if is_root { ScopeId::NONE } else { scope },
             stack: lane.stack,
             is_off: lane.is_off(),
             entry,
+        }
+    }
+
+    /// Takes an account of resident memory if one is due and the thread is in no other event.
+    fn account_for(&self) {
+        if self.inside.is_some() {
+            let p = process();
+            accounts::take_if_due(p, p.now(), Asked::WhereMapping);
         }
     }
 
@@ -148,7 +124,7 @@ impl Caller {
         };
         let stack = Range::of_thread(entry.sp, thread_pointer());
         let scope = ScopeId::NONE;
-        Some(Caller { _inside: None, lane, scope, stack, is_off: false, entry })
+        Some(Caller { inside: None, lane, scope, stack, is_off: false, entry })
     }
 }
 
@@ -163,6 +139,15 @@ pub fn mapped<F: Front>(entry: Entry, made: Made) {
     };
     let (range, kind) = mappings.describe(&made);
     mappings.map(&caller, range, made.requested, kind, false);
+    drop(mappings);
+    caller.account_for();
+}
+
+/// Counts a mapping of which the size is not known as lost.
+pub fn lost() {
+    if process().state() == State::Active {
+        process().lost(Loss::NoMapping);
+    }
 }
 
 /// An unmapping that is about to happen: its ranges are forgotten before, for another thread may
@@ -275,6 +260,7 @@ impl Remapping {
             let range = pages(start, bytes, page_bytes(self.kind.flags));
             mappings.map(&caller, range, bytes, self.kind, true);
         }
+        caller.account_for();
     }
 }
 
@@ -297,7 +283,7 @@ pub fn changed_memory() {
 }
 
 fn acquire() -> Option<locked::Held<'static, Mappings>> {
-    let mappings = MAPPINGS.get().acquire();
+    let mappings = live_mappings::acquire();
     if mappings.is_none() {
         process().lost(Loss::NoMapping);
     }

@@ -1,5 +1,6 @@
 //! Recording of events: threads, stacks, counters, peak, trace, timeline.
 
+pub mod account_ranges;
 pub mod accounts;
 pub mod dispatch;
 pub mod exit;
@@ -7,6 +8,7 @@ pub mod fast_path;
 pub mod gate;
 pub mod inside;
 pub mod lane;
+pub mod live_mappings;
 pub mod mappings;
 pub mod marks;
 pub mod monitors;

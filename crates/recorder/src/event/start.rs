@@ -4,7 +4,8 @@ use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
-    accounts, lane, mappings, monitors, regions, stacks, timeline, trace, trace_extents, windows,
+    accounts, lane, live_mappings, monitors, regions, stacks, timeline, trace, trace_extents,
+    windows,
 };
 use crate::store::control_words::set;
 use crate::store::{modules, names, profile, shared, sites};
@@ -108,7 +109,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         memory::wipe_in_children,
         lane::wipe_in_children,
         windows::wipe_in_children,
-        mappings::wipe_in_children,
+        live_mappings::wipe_in_children,
         marks::wipe_in_children,
         timeline::wipe_in_children,
         trace_extents::wipe_in_children,
@@ -126,7 +127,7 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
         return Err(Unrecorded::Valgrind);
     }
     let found = (platform.find_allocator)();
-    p.header().image_flags.set((platform.image_flags)());
+    (platform.describe_image)(p.header());
     found?;
     let scarce = p.scarce.load(Relaxed);
     memory::prepare(scarce);

@@ -30,7 +30,8 @@ pub struct Accounts {
 struct Slot {
     extent: Option<&'static ExtentHeader>,
     time_ns: u64,
-    live_bytes: u64,
+    /// Live bytes of the heap, and mapped ones.
+    held_bytes: u64,
 }
 
 impl Accounts {
@@ -52,22 +53,22 @@ impl Accounts {
             core::ptr::copy_nonoverlapping(ranges.as_ptr(), to, ranges.len());
         }
         extent.committed.store(bytes as u64, Release);
-        let (time_ns, live_bytes) = (account.time_ns, account.live_bytes);
-        self.slots[at] = Slot { extent: Some(extent), time_ns, live_bytes };
+        let (time_ns, held_bytes) = (account.time_ns, account.live_bytes + account.mapped_bytes);
+        self.slots[at] = Slot { extent: Some(extent), time_ns, held_bytes };
         self.used = self.used.max(at + 1);
         self.count = number;
         true
     }
 
-    /// Live bytes of the account with the most of them.
-    pub fn highest_live(&self) -> u64 {
-        self.slots[self.highest()].live_bytes
+    /// Live and mapped bytes of the account with the most of them.
+    pub fn highest_bytes(&self) -> u64 {
+        self.slots[self.highest()].held_bytes
     }
 
-    /// The last of the accounts with the most live bytes.
+    /// The last of the accounts with the most live and mapped bytes.
     fn highest(&self) -> usize {
         let slots = self.slots[..self.used].iter().enumerate();
-        slots.max_by_key(|(_, slot)| (slot.live_bytes, slot.time_ns)).map_or(0, |(at, _)| at)
+        slots.max_by_key(|(_, slot)| (slot.held_bytes, slot.time_ns)).map_or(0, |(at, _)| at)
     }
 
     /// The account whose neighbours in time are the closest, the highest, the first and the last
@@ -170,18 +171,18 @@ mod tests {
         // SAFETY: zeros are accounts without any.
         let mut accounts: Accounts = unsafe { core::mem::zeroed() };
         for (i, slot) in accounts.slots.iter_mut().enumerate() {
-            (slot.time_ns, slot.live_bytes) = (100 * i as u64, 7);
+            (slot.time_ns, slot.held_bytes) = (100 * i as u64, 7);
         }
         accounts.used = SLOTS;
-        accounts.slots[20].live_bytes = 8;
+        accounts.slots[20].held_bytes = 8;
         accounts.slots[20].time_ns = 1950;
         accounts.slots[40].time_ns = 3950;
         // The 20th is the highest: its neighbours are 200 apart as the others, but the one before
         // it has less between them.
         assert_eq!(accounts.least_needed(), 19);
-        accounts.slots[19].live_bytes = 9;
-        accounts.slots[20].live_bytes = 7;
-        assert_eq!(accounts.highest_live(), 9);
+        accounts.slots[19].held_bytes = 9;
+        accounts.slots[20].held_bytes = 7;
+        assert_eq!(accounts.highest_bytes(), 9);
         // Now that is the 19th, and the next closest neighbours are those of the 39th.
         assert_eq!(accounts.least_needed(), 39);
     }

@@ -15,7 +15,7 @@ use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use heaptide_format::shared::{Module, Word};
-use heaptide_format::{Kind, Loss};
+use heaptide_format::{Kind, Loss, PAGE};
 use heaptide_unwind::cache;
 use heaptide_unwind::table::{self, Sections};
 
@@ -143,6 +143,12 @@ impl Modules {
     fn find(&self, pc: u64) -> Option<(usize, &'static Loaded)> {
         let modules = self.all().iter().enumerate().rev();
         modules.filter(|(_, m)| m.unloaded.load(Relaxed) == 0).find(|(_, m)| m.range.holds(pc))
+    }
+
+    /// Where the pages of the module at an address end, its zeroed data included; none if no known
+    /// module is there.
+    pub fn end_at(&self, address: u64) -> Option<u64> {
+        self.find(address).map(|(_, module)| module.range.high.next_multiple_of(PAGE))
     }
 
     fn remember_generated(&self, range: Range) {
@@ -430,4 +436,55 @@ fn program_headers(
     })?;
     // SAFETY: within a readable mapping, aligned.
     Some(unsafe { core::slice::from_raw_parts(at as *const ProgramHeader, count as usize) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+
+    impl Page {
+        fn put(&mut self, at: usize, bytes: &[u8]) {
+            self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+
+        fn range(&self) -> Range {
+            let low = self.0.as_ptr() as u64;
+            Range { low, high: low + self.0.len() as u64 }
+        }
+    }
+
+    /// A program header: kind, flags, address and length.
+    fn header(kind: u32, flags: u32, address: u64, length: u64) -> [u8; 56] {
+        let mut bytes = [0; 56];
+        bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&flags.to_le_bytes());
+        for (field, value) in [(8, address), (16, address), (32, length), (40, length)] {
+            bytes[field..field + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// BOLT leaves the ELF header at the beginning of the file and moves the program headers to its
+    /// end, into the segment of the new code.
+    #[test]
+    fn program_headers_in_the_mapping_of_the_code_are_found() {
+        const OFFSET: u64 = 0x20_0000;
+        let (mut first, mut code) = (Page([0; 4096]), Page([0; 4096]));
+        first.put(0, b"\x7fELF\x02\x01");
+        first.put(32, &(OFFSET + 0x40).to_le_bytes());
+        first.put(54, &56u16.to_le_bytes());
+        first.put(56, &2u16.to_le_bytes());
+        let note = [4u32, 8, 3, u32::from_le_bytes(*b"GNU\0"), 0x0403_0201, 0x0807_0605];
+        first.put(0x100, note.map(u32::to_le_bytes).as_flattened());
+        code.put(0x40, &header(1, 4, 0, 4096));
+        code.put(0x40 + 56, &header(4, 4, 0x100, 24));
+        let elf = Elf::read(first.range(), (code.range(), OFFSET)).expect("the headers");
+        assert_eq!((elf.bias, elf.end), (first.range().low, first.range().high));
+        assert_eq!(elf.build_id[..elf.build_id_length as usize], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(Elf::read(first.range(), (code.range(), OFFSET + 0x1000)).is_none(), "behind them");
+        assert!(Elf::read(first.range(), (code.range(), OFFSET - 0x1000)).is_none(), "before them");
+    }
 }

@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::Unrecorded;
+use heaptide_format::shared::FileHeader;
 
 /// A way of allocations into the recorder. Every entry names it, so that the sizes of blocks are
 /// read without a call.
@@ -42,9 +43,9 @@ pub struct Platform {
     pub find_allocator: fn() -> Result<(), Unrecorded>,
     /// Creates the front's own tables; whether address space is scarce. None without memory.
     pub create_tables: fn(scarce: bool) -> Option<()>,
-    /// The `IMAGE_` flags of the profile, once the allocator was looked for: whether calls of
-    /// malloc go to a function that the front does not replace.
-    pub image_flags: fn() -> u32,
+    /// Writes into the head of the profile what the front did about other allocators, once they
+    /// were looked for.
+    pub describe_image: fn(&FileHeader),
     /// Whether the program runs under a valgrind tool that replaces the allocator.
     pub is_under_valgrind: fn() -> bool,
     /// Whether the front notices that memory is unmapped.
@@ -53,7 +54,7 @@ pub struct Platform {
     pub thread_exits: fn(),
     /// What the allocator knows about its memory. Takes the allocator's locks, and time for each of
     /// its free chunks.
-    pub heap_state: fn() -> HeapState,
+    pub heap_state: fn(Asked) -> HeapState,
     /// The addresses of the front's own library; empty where it is part of the program.
     pub own_code: fn() -> Range,
     /// Where the front's entries continue with events of a thread that may take the fast path of
@@ -61,14 +62,38 @@ pub struct Platform {
     pub route: fn(mode: u32) -> Route,
 }
 
+/// Where the allocator is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// The thread is not in the allocator.
+    AtRest,
+    /// The thread has mapped memory and is in no function of the allocator that is replaced: a
+    /// thread of the allocator's own perhaps.
+    WhereMapping,
+}
+
+/// An allocator that knows about its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HeapSource {
+    #[default]
+    None = 0,
+    /// `mallinfo2`.
+    Glibc = heaptide_format::HEAP_GLIBC as isize,
+    /// `stats.allocated`, `stats.resident` and `stats.metadata`.
+    Jemalloc = heaptide_format::HEAP_JEMALLOC as isize,
+    /// `mi_process_info`.
+    Mimalloc = heaptide_format::HEAP_MIMALLOC as isize,
+}
+
 /// An allocator's memory, in bytes. Zeros are: not known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeapState {
+    pub source: HeapSource,
     /// Taken from the system, blocks that are mappings of their own left out.
     pub arena: u64,
-    /// In use of that, headers included.
+    /// In use of that, glibc's headers included.
     pub used: u64,
-    /// Free of that.
+    /// Free of that; what is neither used nor free are tables of the allocator.
     pub free: u64,
     /// Blocks that are mappings of their own.
     pub mapped: u64,

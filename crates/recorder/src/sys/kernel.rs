@@ -28,6 +28,7 @@ const RT_SIGPROCMASK: usize = 14;
 const PREAD: usize = 17;
 const PWRITE: usize = 18;
 const SCHED_YIELD: usize = 24;
+const MINCORE: usize = 27;
 const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const UNAME: usize = 63;
@@ -387,6 +388,19 @@ pub unsafe fn advise(start: *mut u8, bytes: usize, advice: usize) -> Result<(), 
     unsafe { call(MADVISE, [start as usize, bytes, advice, 0, 0, 0]) }.map(|_| ())
 }
 
+/// For each page of `start..start + bytes`, which are whole pages, a byte whose lowest bit is
+/// whether it is resident; as many as `buffer` holds. Empty if some page is not mapped.
+pub fn present_pages(start: u64, bytes: u64, buffer: &mut [u8]) -> &[u8] {
+    const PAGE: u64 = 4096;
+    let pages = ((bytes / PAGE) as usize).min(buffer.len());
+    let a = [start as usize, pages * PAGE as usize, buffer.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes a byte for each page.
+    match unsafe { call(MINCORE, a) } {
+        Ok(_) => &buffer[..pages],
+        Err(_) => &[],
+    }
+}
+
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(GETPID, [0; 6]) }.unwrap_or(0) as u32
@@ -435,15 +449,36 @@ pub fn sched_yield() {
 
 /// When the process began, in clock ticks since boot; 0 if that is not known.
 pub fn start_ticks() -> u64 {
-    /// Its place among the fields behind the name, which ends with the last bracket.
     const FIELD: usize = 19;
-    let mut buffer = [0u8; 512];
-    let Some(Ok(stat)) = Path::new(b"/proc/self/stat\0").map(|path| read_file(path, &mut buffer))
+    own_state(FIELD).unwrap_or(0)
+}
+
+/// Whether the process has no other thread. False if that is not known.
+pub fn is_alone() -> bool {
+    const FIELD: usize = 17;
+    own_state(FIELD) == Some(1)
+}
+
+/// Whether the process has a seccomp filter, its own or one that it inherited. True if that is not
+/// known.
+pub fn has_filter() -> bool {
+    const NAME: &[u8] = b"\nSeccomp:\t";
+    let mut buffer = [0u8; 4096];
+    let Some(Ok(status)) = Path::new(b"/proc/self/status\0").map(|p| read_file(p, &mut buffer))
     else {
-        return 0;
+        return true;
     };
+    let found = status.windows(NAME.len()).position(|window| window == NAME);
+    found.and_then(|at| status.get(at + NAME.len())) != Some(&b'0')
+}
+
+/// A number of `/proc/self/stat`, by its place among the fields behind the name, which ends with
+/// the last bracket; none if it cannot be read.
+fn own_state(field: usize) -> Option<u64> {
+    let mut buffer = [0u8; 512];
+    let stat = read_file(Path::new(b"/proc/self/stat\0")?, &mut buffer).ok()?;
     let behind_name = stat.rsplit(|&b| b == b')').next().unwrap_or(b"").trim_ascii_start();
-    behind_name.split(|&b| b == b' ').nth(FIELD).map_or(0, leading_number)
+    behind_name.split(|&b| b == b' ').nth(field).map(leading_number)
 }
 
 /// Inode of the process's pid namespace; 0 if that is not known.

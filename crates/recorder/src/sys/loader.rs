@@ -69,7 +69,23 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     })
 }
 
+/// Whether the loader's list is complete at this moment: it is not while objects come and go.
+pub fn is_consistent() -> bool {
+    const RT_CONSISTENT: u32 = 0;
+    // SAFETY: `r_state`, a number of 4 bytes, is behind three words.
+    !debug().is_null() && unsafe { *debug().wrapping_add(3).cast::<u32>() } == RT_CONSISTENT
+}
+
 fn first_object() -> *const LinkMap {
+    if debug().is_null() {
+        return core::ptr::null();
+    }
+    // SAFETY: `struct r_debug` has the list's head as its second word.
+    unsafe { *debug().wrapping_add(1) as *const LinkMap }
+}
+
+/// The loader's `struct r_debug`; null in a static program.
+fn debug() -> *const usize {
     let glibc: *const usize;
     let musl: *const *const usize;
     // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
@@ -79,16 +95,11 @@ fn first_object() -> *const LinkMap {
             "mov {1}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
             out(reg) glibc, out(reg) musl, options(pure, readonly, nostack));
     }
-    let debug = if !glibc.is_null() {
-        glibc
-    } else if !musl.is_null() {
+    if glibc.is_null() && !musl.is_null() {
         // SAFETY: musl's `_dl_debug_addr` points at its `struct r_debug`.
-        unsafe { *musl }
-    } else {
-        return core::ptr::null();
-    };
-    // SAFETY: `struct r_debug` has the list's head as its second word.
-    unsafe { *debug.wrapping_add(1) as *const LinkMap }
+        return unsafe { *musl };
+    }
+    glibc
 }
 
 /// The file name of an object, without its directory.
@@ -107,18 +118,30 @@ struct Tables {
     base: u64,
 }
 
-/// The address and the size of what an object defines by a name (ended by a zero byte).
-pub fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
-    let tables = tables(map)?;
+/// Whether an object, which may have just been mapped, defines a name (ended by a zero byte).
+pub fn defines(map: &LinkMap, name: &[u8]) -> bool {
+    tables(map).is_some_and(|tables| find(&tables, name).is_some())
+}
+
+fn find(tables: &Tables, name: &[u8]) -> Option<&'static Symbol> {
     // SAFETY: the tables are those of a loaded object, laid out as the ELF and GNU hash
     // specifications say.
     unsafe {
         let index = if !tables.gnu_hash.is_null() {
-            gnu_hash_find(&tables, name)?
+            gnu_hash_find(tables, name)?
         } else {
-            sysv_hash_find(&tables, name)?
+            sysv_hash_find(tables, name)?
         };
-        let symbol = &*tables.symbols.add(index);
+        Some(&*tables.symbols.add(index))
+    }
+}
+
+/// The address and the size of what an object defines by a name (ended by a zero byte).
+pub fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
+    let tables = tables(map)?;
+    let symbol = find(&tables, name)?;
+    // SAFETY: a resolver of a loaded and relocated object, of this type.
+    unsafe {
         let address = tables.base.wrapping_add(symbol.value) as usize;
         const STT_GNU_IFUNC: u8 = 10;
         if symbol.info & 15 == STT_GNU_IFUNC {

@@ -1,0 +1,100 @@
+//! The moment at which the loader has mapped new objects, and has executed nothing of them: it
+//! calls `_dl_debug_state` then, at which debuggers have a breakpoint. It holds its lock.
+//!
+//! Nothing else is in time: a hook of `dlopen` that calls the real one would change whose RUNPATH
+//! counts, and once it has returned, other threads may execute what was loaded.
+
+use super::families;
+use super::island::Island;
+use super::patch::{Function, Patch, write_all};
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+use heaptide_recorder::sys::loader::{is_consistent, look_up, objects};
+use heaptide_recorder::sys::options::Options;
+use heaptide_recorder::sys::{confined, kernel, own_stack};
+
+/// The loader's function, as it is called when the jump is in its place.
+static LOADERS_OWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the first `dlopen` is to call [`watch`].
+static IS_PUT_OFF: AtomicBool = AtomicBool::new(false);
+
+/// Has the loader's notice come here from the start. A seccomp filter that the process inherited
+/// may punish a change of code, so under one only programs that load libraries take that risk.
+pub fn watch_at_start() {
+    if Options::known().is_none_or(|options| !options.intercept) {
+        return;
+    }
+    if kernel::has_filter() {
+        IS_PUT_OFF.store(true, Relaxed);
+    } else {
+        watch();
+    }
+}
+
+/// Does what was put off, before the program loads a library.
+#[inline(always)]
+pub fn before_loading() {
+    if IS_PUT_OFF.load(Relaxed) && confined::may_call() && IS_PUT_OFF.swap(false, Relaxed) {
+        own_stack::call(watch);
+    }
+}
+
+/// Has the loader's notice come here too. Nothing changes if that is not possible.
+fn watch() {
+    let name = b"_dl_debug_state\0";
+    let found = objects().find_map(|map| look_up(map, name));
+    let Some((address, size)) = found.filter(|_| kernel::is_alone()) else { return };
+    let Some(mut island) = Island::near(address as u64) else { return };
+    let function = Function { address: address as u64, size };
+    let is_done =
+        Patch::plan(function, noticed as *const () as u64, &mut island).is_ok_and(|patch| {
+            LOADERS_OWN.store(patch.moved as usize, Relaxed);
+            island.seal() && write_all(core::iter::once(&patch))
+        });
+    if !is_done {
+        // SAFETY: no jump to it was written.
+        unsafe { island.release() };
+    }
+}
+
+/// In the place of the loader's function, which has no arguments and returns nothing. Keeps all
+/// registers but those of vectors: compilers know what functions of the same library change.
+#[unsafe(naked)]
+unsafe extern "C" fn noticed() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rax",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        ".cfi_adjust_cfa_offset 72",
+        "call {look}",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop rax",
+        ".cfi_adjust_cfa_offset -72",
+        "jmp qword ptr [rip + {own}]",
+        ".cfi_endproc",
+        look = sym look,
+        own = sym LOADERS_OWN,
+    )
+}
+
+extern "C" fn look() {
+    if is_consistent() {
+        families::look_at_mapped();
+    }
+}

@@ -1,0 +1,152 @@
+//! What allocators know about their memory: glibc's `mallinfo2`, jemalloc's `stats.*`, mimalloc's
+//! `mi_process_info`. Called where the thread is not in the allocator; see DESIGN.md.
+
+use crate::allocator::is_glibc;
+use crate::next_symbol::{self, call_real, real};
+use core::ffi::{CStr, c_void};
+use core::mem::transmute;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_recorder::sys::front::{Asked, HeapSource, HeapState};
+use heaptide_recorder::sys::loader::look_up;
+
+real! {
+    static MALLINFO2 = "mallinfo2", extern "C" fn() -> Mallinfo;
+}
+
+/// A function that returns statistics, of an allocator that stays loaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Statistics {
+    /// `mallctl` of jemalloc.
+    Jemalloc,
+    /// `mi_process_info` of mimalloc.
+    Mimalloc,
+}
+
+/// The functions in an executable that brings the allocator under names of its own; 0: none.
+static IN_EXECUTABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Notes a function of an intercepted allocator in the executable.
+pub fn note(statistics: Statistics, address: u64) {
+    IN_EXECUTABLE[statistics as usize].store(address as usize, Relaxed);
+}
+
+/// What the allocator of the process knows about its memory.
+pub fn of_process(asked: Asked) -> HeapState {
+    // The thread that maps may be the allocator's own, and hold its locks; glibc has none.
+    let may_ask_others = asked == Asked::AtRest;
+    let found = if may_ask_others { find() } else { None };
+    match found {
+        Some((Statistics::Jemalloc, address)) => {
+            // SAFETY: jemalloc's function of this name.
+            jemalloc(unsafe { transmute::<usize, Mallctl>(address) })
+        }
+        Some((Statistics::Mimalloc, address)) => {
+            // SAFETY: mimalloc's function of this name.
+            mimalloc(unsafe { transmute::<usize, ProcessInfo>(address) })
+        }
+        None if is_glibc() && !has_other() => glibc(),
+        None => HeapState::default(),
+    }
+}
+
+/// Whether the executable brings an allocator, which has most of the memory.
+fn has_other() -> bool {
+    IN_EXECUTABLE.iter().any(|address| address.load(Relaxed) != 0)
+}
+
+/// The function of the allocator of the executable, or of the one that has `malloc`.
+fn find() -> Option<(Statistics, usize)> {
+    let all = [Statistics::Jemalloc, Statistics::Mimalloc];
+    let noted = all.map(|which| (which, IN_EXECUTABLE[which as usize].load(Relaxed)));
+    if let Some(found) = noted.into_iter().find(|(_, address)| *address != 0) {
+        return Some(found);
+    }
+    if is_glibc() {
+        return None;
+    }
+    let malloc = next_symbol::find(b"malloc\0")?;
+    // SAFETY: an entry of the loader's list; the allocator of the process is not unloaded.
+    let object = unsafe { malloc.object.as_ref() }?;
+    let names: [&[u8]; 2] = [b"mallctl\0", b"mi_process_info\0"];
+    all.into_iter()
+        .zip(names)
+        .find_map(|(which, name)| look_up(object, name).map(|(address, _)| (which, address)))
+}
+
+/// As glibc's `struct mallinfo2`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Mallinfo {
+    arena: usize,
+    free_chunks: usize,
+    fast_chunks: usize,
+    mapped_chunks: usize,
+    mapped: usize,
+    unused: usize,
+    fast_bytes: usize,
+    used: usize,
+    free: usize,
+    releasable: usize,
+}
+
+fn glibc() -> HeapState {
+    let info = call_real!(MALLINFO2, (), Mallinfo::default());
+    HeapState {
+        source: HeapSource::Glibc,
+        arena: info.arena as u64,
+        used: info.used as u64,
+        free: info.free as u64,
+        mapped: info.mapped as u64,
+    }
+}
+
+/// `mallctl(name, old, old_length, new, new_length)`
+type Mallctl = extern "C" fn(*const i8, *mut c_void, *mut usize, *mut c_void, usize) -> i32;
+
+/// Statistics are of the last refresh, which writing `epoch` asks for.
+fn jemalloc(mallctl: Mallctl) -> HeapState {
+    let mut epoch = 1u64;
+    let new = (&raw mut epoch).cast();
+    let (old, length) = (core::ptr::null_mut(), core::ptr::null_mut());
+    if mallctl(c"epoch".as_ptr(), old, length, new, size_of::<u64>()) != 0 {
+        return HeapState::default();
+    }
+    let read = |name: &CStr| {
+        let (mut value, mut length) = (0usize, size_of::<usize>());
+        let old = (&raw mut value).cast();
+        let status = mallctl(name.as_ptr(), old, &raw mut length, core::ptr::null_mut(), 0);
+        (status == 0).then_some(value as u64)
+    };
+    let [used, resident, metadata] =
+        [c"stats.allocated", c"stats.resident", c"stats.metadata"].map(read);
+    // A jemalloc may be built without statistics.
+    let (Some(used), Some(arena), Some(metadata)) = (used, resident, metadata) else {
+        return HeapState::default();
+    };
+    let free = arena.saturating_sub(used).saturating_sub(metadata);
+    HeapState { source: HeapSource::Jemalloc, arena, used, free, mapped: 0 }
+}
+
+/// `mi_process_info(elapsed, user, system, rss, peak_rss, commit, peak_commit, faults)`; all but
+/// what is wanted may be null.
+type ProcessInfo = extern "C" fn(
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+);
+
+fn mimalloc(info: ProcessInfo) -> HeapState {
+    let (mut commit, none) = (0usize, core::ptr::null_mut());
+    info(none, none, none, none, none, &raw mut commit, none, none);
+    if commit == 0 {
+        return HeapState::default();
+    }
+    let arena = commit as u64;
+    HeapState { source: HeapSource::Mimalloc, arena, ..HeapState::default() }
+}
