@@ -4,6 +4,7 @@
 // expect recording lost_events=0
 // expect function:in_library allocations=420 reallocations=200 frees=400 live_blocks=20
 // expect function:in_library requested_bytes=802600 live_bytes=3104
+// expect function:at_load allocations=10 requested_bytes=5000 live_bytes=5120
 // expect function:in_program allocations=100 frees=100 requested_bytes=10000 live_blocks=0
 // plugin: family_plugin.so family_plugin.c
 // build: -ldl

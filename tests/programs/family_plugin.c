@@ -6,7 +6,7 @@
 // Blocks are taken from the end of a mapping and never reused.
 static char *memory;
 static size_t used;
-enum { MEMORY = 64 << 20 };
+enum { MEMORY = 1 << 20 };
 
 static NOINLINE void *take(size_t alignment, size_t size)
 {
@@ -50,6 +50,11 @@ static NOINLINE void in_library(void)
         CHECK(*(char *)keep(_rjem_calloc(10, 10)) == 0); // 112 each, stay live
     for (int i = 0; i < 3; i++)
         CHECK((uintptr_t)keep(_rjem_mallocx(200, 8)) % 256 == 0); // 256 each, stay live
+}
+__attribute__((constructor)) static void at_load(void)
+{
+    for (int i = 0; i < 5; i++)
+        keep(_rjem_malloc(500)); // 512 each, stay live
 }
 void work(void (*back)(void))
 {

@@ -4,8 +4,13 @@
 // build: -pthread
 #include "guest.h"
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { MIB = 1 << 20, BLOCKS = 32768, THREADS = 32 };
@@ -70,6 +75,32 @@ static void shared(void)
     touch(memory, 16 * MIB);
 }
 
+static char *map(void *at, size_t bytes, int flags)
+{
+    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+    char *memory = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    CHECK(memory != MAP_FAILED && (at == NULL || memory == at));
+    return memory;
+}
+
+// The kernel lists all of this as one mapping: 16 MiB of the program between blocks of 256 and of
+// 64 MiB that are not touched.
+static void neighbours(void)
+{
+    blocks[0] = keep(malloc((size_t)256 * MIB));
+    touch(map(NULL, 16 * MIB, 0), 16 * MIB);
+    blocks[1] = keep(malloc((size_t)64 * MIB));
+}
+
+// 16 MiB directly behind the zeroed data of the program.
+static void behind(void)
+{
+    extern char _end[];
+    size_t page = 4096;
+    char *end = (char *)(((size_t)_end + page - 1) / page * page);
+    touch(map(end, 16 * MIB, MAP_FIXED_NOREPLACE), 16 * MIB);
+}
+
 // The parent has 16 blocks of 512 KiB, its child these and 16 more.
 static void forked(void)
 {
@@ -81,6 +112,58 @@ static void forked(void)
             touch(blocks[16 + i] = keep(malloc(MIB / 2)), MIB / 2);
     else
         CHECK(waitpid(child, NULL, 0) == child);
+}
+
+// 2 MiB of the heap and 1 MiB mapped every 10 ms, for 200 ms.
+static void growing(void)
+{
+    for (int i = 0; i < 20; i++) {
+        for (int n = 0; n < 32; n++)
+            touch(blocks[32 * i + n] = keep(malloc(MIB / 16)), MIB / 16);
+        touch(map(NULL, MIB, 0), MIB);
+        usleep(10000);
+    }
+}
+
+static void refuse_open(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_open, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+// 60 MiB, and 16 MiB that are mapped some time later; then it waits.
+static void waits(void)
+{
+    growing();
+    usleep(300000);
+    touch(map(NULL, 16 * MIB, 0), 16 * MIB);
+    pause();
+}
+
+// What ends the program, or its accounts, before it exits.
+static void ends(const char *how, const char *place)
+{
+    growing();
+    if (strcmp(how, "killed") == 0) {
+        raise(SIGKILL);
+    } else if (strcmp(how, "execs") == 0) {
+        execl("/bin/true", "true", NULL);
+        CHECK(!"exec failed");
+    } else if (strcmp(how, "confined") == 0) {
+        refuse_open();
+    } else {
+        CHECK(strcmp(how, "rooted") == 0 && chroot(place) == 0);
+    }
+    growing();
+    _exit(0);
 }
 
 static long resident(void)
@@ -108,6 +191,16 @@ int main(int argc, char **argv)
         file(argv[2]);
     else if (strcmp(kind, "bss") == 0)
         touch(zeroed, sizeof zeroed);
+    else if (strcmp(kind, "neighbours") == 0)
+        neighbours();
+    else if (strcmp(kind, "behind") == 0)
+        behind();
+    else if (strcmp(kind, "growing") == 0)
+        growing();
+    else if (strcmp(kind, "waits") == 0)
+        waits();
+    else if (strcmp(kind, "ends") == 0)
+        ends(argv[2], argv[3]);
     else if (strcmp(kind, "shared") == 0)
         shared();
     else if (strcmp(kind, "fork") == 0)

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! A folder imports only from those before it: `collections`, `files`, `model`, `profile`,
-//! `tables`, `trace`, `recording`, `selection`, `views`. `cargo xtask tidy` checks that.
+//! `tables`, `trace`, `recording`, `attribution`, `selection`, `views`. `cargo xtask tidy` checks
+//! that.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)] // a failed write would end the command
 
+pub mod attribution;
 pub mod collections;
 mod error;
 pub mod files;

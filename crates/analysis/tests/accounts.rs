@@ -69,6 +69,7 @@ fn glibc(p: &mut ProfileBuilder) -> Account {
         time_ns: 5,
         cause: format::ACCOUNT_END,
         live_bytes: 100 * KIB,
+        source: format::HEAP_GLIBC,
         arena_bytes: 132 * KIB,
         arena_used_bytes: 64 * KIB,
         arena_free_bytes: 68 * KIB,
@@ -110,7 +111,7 @@ fn rows_of_all_kinds() {
     assert_eq!(
         told(&memory.rows),
         "heap 152 (live requested 90, live slack 10, free 48, overhead 4), \
-         mappings 114 (anonymous 84, files 20 (/data 20), shared memory 10 (/dev/shm/x 10)), \
+         mappings 114 (files 20 (/data 20), shared memory 10 (/dev/shm/x 10), anonymous 84), \
          stacks 28 (worker 16, other threads 12), \
          modules 388 (/bin/app 358, /lib/libx.so 30), \
          recorder 70"
@@ -144,6 +145,7 @@ fn blocks_that_were_never_touched() {
 fn an_allocator_without_numbers() {
     let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
     let account = Account {
+        source: 0,
         arena_bytes: 0,
         arena_used_bytes: 0,
         arena_free_bytes: 0,
@@ -182,6 +184,75 @@ fn an_account_that_contradicts_itself_is_left_out() {
         assert!(read(&p).time.accounts.is_empty(), "damage {at}");
         store(&mut p, 2, account, &ranges, undamaged);
         assert_eq!(read(&p).time.accounts.len(), 1, "damage {at}");
+    }
+}
+
+/// Stores a mapping's site: so many mappings of so many bytes each, made by code of a module.
+fn mapped_site(p: &mut ProfileBuilder, module: u32, count: u64, bytes: u64) -> u32 {
+    let address = 0x1000 + u64::from(module) * 0x1000_0000;
+    let stack = if module == 0 { 0 } else { p.node(0, module, address, 0) };
+    let (call, flags) = (format::MappingCall::Mmap as u32, 2 | format::MAP_ANONYMOUS);
+    let kind = format::MappingKey { call, protection: 3, flags, file: 0 };
+    let key = p.key(0, |key| {
+        (key.stack, key.flags, key.size) = (stack, format::KEY_MAPPING, kind.pack());
+    });
+    let record = site(key, count, bytes);
+    (p.record(Kind::MappedSites, 0, record.as_bytes()) as u64 / format::SITE_GRANULE) as u32
+}
+
+/// Zeroed data of a library ends where its headers say so, and at a recorded mapping.
+#[test]
+fn zeroed_data_of_a_module_is_no_other_mapping() {
+    let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
+    let account = Account { mapped_block_bytes: 0, ..glibc(&mut p) };
+    let code = format::RANGE_READ | format::RANGE_EXECUTE;
+    let python = p.module("/usr/bin/python3.11", 0x3000_0000, &[]);
+    let start = 0x7000_0000; // its module ends 1 MiB above
+    p.module("/lib/libz.so.1", start, &[]);
+    let library = p.string("/lib/libz.so.1");
+    let arenas = mapped_site(&mut p, python, 3, MIB);
+    let ranges = [
+        range(start, 96, 90, code, library),
+        range(start + 96 * KIB, 32, 32, READ_WRITE, 0),
+        AccountRange { site: arenas, ..range(start + 128 * KIB, 2048, 2000, READ_WRITE, 0) },
+        range(start + 0x20_0000, 96, 5, code, library),
+        range(start + 0x20_0000 + 96 * KIB, 64, 7, READ_WRITE, 0),
+    ];
+    store(&mut p, 1, account, &ranges, undamaged);
+    let process = read(&p);
+    let memory = Memory::of(&process, At::End).expect("an account");
+    let rows: Vec<Row> = memory.rows.into_iter().filter(|row| row.name != "heap").collect();
+    assert_eq!(
+        told(&rows),
+        "mappings 2007 (python arena 2000 (python3.11 2000), anonymous 7), \
+         modules 127 (/lib/libz.so.1 127)"
+    );
+}
+
+/// What an allocator was recorded to map is the heap if its blocks are recorded, beside glibc's.
+#[test]
+fn mappings_of_an_allocator_with_and_without_blocks() {
+    let expected = [
+        (format::RANGE_BLOCKS, "heap 240 (live requested 90, live slack 10, free 140)"),
+        (
+            0,
+            "heap 40 (live requested 36, live slack 4), \
+             mappings 200 (allocator 200 (libjemalloc.so.2 200))",
+        ),
+    ];
+    for (blocks, expected) in expected {
+        let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
+        let account = glibc(&mut p);
+        let jemalloc = p.module("/usr/lib/libjemalloc.so.2", 0x3000_0000, &[]);
+        let site = mapped_site(&mut p, jemalloc, 1, 256 * KIB);
+        let ranges = [
+            AccountRange { site, ..range(0x5000_0000, 256, 200, READ_WRITE | blocks, 0) },
+            range(0x6000_1000, 40, 40, READ_WRITE | format::RANGE_BLOCKS, 0),
+        ];
+        store(&mut p, 1, account, &ranges, undamaged);
+        let process = read(&p);
+        let memory = Memory::of(&process, At::End).expect("an account");
+        assert_eq!(told(&memory.rows), expected);
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{Process, Recording, Site};
 use heaptide_analysis::profile::{parsed, reader};
+use heaptide_analysis::selection::kind::MemoryKind;
+use heaptide_analysis::views::memory::{Memory, parts};
 use heaptide_analysis::views::scopes;
 use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format as format;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// A profile with several extents of each kind.
 fn profile() -> ProfileBuilder {
@@ -33,7 +36,58 @@ fn profile() -> ProfileBuilder {
     }
     p.window("w", |window| window.open = 1);
     p.mark(format::Mark { time_ns: 1, name: 1, kind: 1, lane: 0, number: 0, live_bytes: 0 });
+    add_mappings(&mut p);
     p
+}
+
+/// Mappings of two lanes, with samples of them, and accounts that refer to them.
+fn add_mappings(p: &mut ProfileBuilder) {
+    let file = p.string("/data");
+    for lane in 0..2 {
+        let kind = format::MappingKey { call: 1, protection: 3, flags: 2, file };
+        let key = p.key(lane, |key| {
+            (key.flags, key.size) = (format::KEY_MAPPING, kind.pack());
+        });
+        let sites: Vec<u32> = (1..100)
+            .map(|count| {
+                let record = site(key, count, 4096);
+                let at = p.record(format::Kind::MappedSites, lane, record.as_bytes());
+                (at as u64 / format::SITE_GRANULE) as u32
+            })
+            .collect();
+        let record = format::Lane { index: lane, ..format::Lane::new_zeroed() };
+        p.record(format::Kind::MappedLanes, lane, record.as_bytes());
+        let sample =
+            format::Sample { time_ns: 5, live_bytes: 4096, ..format::Sample::new_zeroed() };
+        p.record(format::Kind::MappedTimeline, lane, sample.as_bytes());
+        add_account(p, lane, file, &sites);
+    }
+}
+
+fn add_account(p: &mut ProfileBuilder, lane: u32, name: u32, sites: &[u32]) {
+    let number = lane + 1;
+    let range = |(&site, at): (&u32, u64)| format::AccountRange {
+        start: at << 20,
+        length: 1 << 20,
+        resident_kib: 64,
+        flags: 3 | (at as u32 & 0xf0),
+        name: if at % 3 == 0 { name } else { 0 },
+        site,
+        account: number,
+        ..format::AccountRange::default()
+    };
+    let ranges: Vec<_> = sites.iter().zip(1..).map(range).collect();
+    let account = format::Account {
+        number: number.into(),
+        number_again: number.into(),
+        ranges: ranges.len() as u32,
+        resident_bytes: 64 * 1024 * ranges.len() as u64,
+        live_bytes: 1 << 20,
+        source: number,
+        ..format::Account::default()
+    };
+    let bytes = [account.as_bytes(), ranges.as_bytes()].concat();
+    p.record(format::Kind::Accounts, lane, &bytes);
 }
 
 /// Reads, and if that works goes through everything that was read.
@@ -44,7 +98,7 @@ fn survives(bytes: &[u8]) -> bool {
     for (index, node) in profile.nodes.iter().enumerate() {
         assert!(node.parent.slot() <= index && (node.place as usize) < profile.places.len());
     }
-    for site in &profile.sites {
+    for site in profile.sites.iter().chain(profile.mapped.iter().flat_map(|m| &m.sites)) {
         assert!(site.node.slot() <= profile.nodes.len());
         assert!(site.scope.slot() <= profile.named.scopes.len());
         assert!(site.label.slot() <= profile.named.names.len());
@@ -56,6 +110,15 @@ fn survives(bytes: &[u8]) -> bool {
     let mut process = Process::from_bytes(bytes, Path::new("x.profile")).expect("it was read");
     process.fold_scopes();
     assert_eq!(scopes::sums(&process, None).len(), process.tables.scopes.len());
+    for memory in Memory::over_time(&process) {
+        assert_eq!(memory.parts().count(), parts::names().count());
+    }
+    for kind in MemoryKind::ALL {
+        let mut of_kind = Process::from_bytes(bytes, Path::new("x.profile")).expect("it was read");
+        of_kind.select_kind(kind);
+        let known = |site: &Site| (site.stack.0 as usize) < of_kind.tables.stacks.len();
+        assert!(of_kind.tables.sites.iter().all(known));
+    }
     for place in &profile.places {
         assert!(
             place.module == parsed::NO_MODULE || (place.module as usize) < profile.modules.len()

@@ -12,8 +12,9 @@ use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
-    Account, AccountRange, ExtentHeader, FileHeader, Key, Lane, Mark, Module, Name, Node, Sample,
-    Scope, Site, StringHeader, Sums, TraceChunk, TraceHead, TraceStart, UnrecordedProgram, Window,
+    Account, AccountRange, ExtentHeader, FileHeader, Interception, Key, Lane, Mark, Module, Name,
+    Node, Sample, Scope, Site, StringHeader, Sums, TraceChunk, TraceHead, TraceStart,
+    UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -91,9 +92,10 @@ fn offsets_of_heads() {
         control command_off command_request command_unused threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
-        mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved
+        mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved interceptions
     );
     record!(UnrecordedProgram: count state length path);
+    record!(Interception: address state length names);
     record!(ExtentHeader:
         magic kind reserved lane sequence length committed pad
     );
@@ -137,7 +139,9 @@ fn offsets_of_records() {
         time_ns live_bytes peak_bytes allocations frees usable_bytes resident_bytes virtual_bytes
     );
     record!(Account:
-        number time_ns cause missing ranges ranges_left_out resident_bytes left_out_bytes swap_bytes absent_bytes statm_bytes page_table_bytes most_resident_bytes live_bytes peak_bytes requested_bytes usable_bytes arena_bytes arena_used_bytes arena_free_bytes mapped_block_bytes cost_ns number_again
+        number time_ns cause missing ranges ranges_left_out resident_bytes left_out_bytes swap_bytes
+        absent_bytes statm_bytes page_table_bytes most_resident_bytes live_bytes peak_bytes
+        mapped_bytes requested_bytes usable_bytes arena_bytes arena_used_bytes arena_free_bytes mapped_block_bytes source reserved cost_ns number_again
     );
     record!(AccountRange:
         start length resident_kib private_dirty_kib swap_kib flags name lane site account
@@ -220,6 +224,7 @@ fn numbers() {
         ("IMAGE_FAMILY", format::IMAGE_FAMILY.to_string()),
         ("IMAGE_FAMILY_LEFT", format::IMAGE_FAMILY_LEFT.to_string()),
         ("IMAGE_FAMILY_REASON_SHIFT", format::IMAGE_FAMILY_REASON_SHIFT.to_string()),
+        ("INTERCEPTED", format::INTERCEPTED.to_string()),
         ("PEAK_BATCH", format::PEAK_BATCH.to_string()),
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),
         ("TRACE_ON", format::TRACE_ON.to_string()),
@@ -238,6 +243,9 @@ fn numbers() {
         ("ACCOUNT_END", format::ACCOUNT_END.to_string()),
         ("ACCOUNT_CONFINED", format::ACCOUNT_CONFINED.to_string()),
         ("ACCOUNT_NO_PROC", format::ACCOUNT_NO_PROC.to_string()),
+        ("HEAP_GLIBC", format::HEAP_GLIBC.to_string()),
+        ("HEAP_JEMALLOC", format::HEAP_JEMALLOC.to_string()),
+        ("HEAP_MIMALLOC", format::HEAP_MIMALLOC.to_string()),
         ("RANGE_READ", format::RANGE_READ.to_string()),
         ("RANGE_WRITE", format::RANGE_WRITE.to_string()),
         ("RANGE_EXECUTE", format::RANGE_EXECUTE.to_string()),

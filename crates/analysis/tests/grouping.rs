@@ -1,7 +1,8 @@
 //! Groups and trees of a small process whose numbers are known.
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Measure, Process, Recording};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::views::aggregate::{Group, GroupBy, Key, Order, group, top};
 use heaptide_analysis::views::tree::{Recursion, Tree};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
@@ -45,15 +46,15 @@ fn process(name: &str) -> Process {
     Recording::open(&path).unwrap().processes.remove(0)
 }
 
-fn rows(process: &Process, functions: &Functions, groups: &[Group]) -> Vec<(String, u64, u64)> {
+fn rows(process: &Process, owners: &Owners, groups: &[Group]) -> Vec<(String, u64, u64)> {
     let label = |key: Key| match key {
-        Key::Function(Some(f)) => process.label(functions.first_frame(f)).into_owned(),
+        Key::Function(Some(f)) => process.label(owners.functions.first_frame(f)).into_owned(),
         Key::Module(Some(m)) => process.tables.modules[m.0 as usize].file_name().to_owned(),
         Key::Lane(l) => process.tables.lanes[l.0 as usize].name.clone(),
         Key::Size(class) => process.tables.histogram[class as usize].size_max.to_string(),
         Key::Stack(stack) => process.path_of(stack).iter().map(|&f| process.label(f)).collect(),
         Key::Function(None) | Key::Module(None) => "none".to_owned(),
-        Key::Scope(_) | Key::Label(..) => "all".to_owned(),
+        Key::Scope(_) | Key::Label(..) | Key::Type(_) => "all".to_owned(),
     };
     let row = |g: &Group| (label(g.key), g.own.usable_bytes, g.inclusive.usable_bytes);
     groups.iter().map(row).collect()
@@ -61,9 +62,9 @@ fn rows(process: &Process, functions: &Functions, groups: &[Group]) -> Vec<(Stri
 
 fn check(by: GroupBy, order: Order, expected: &[(&str, u64, u64)]) {
     let process = process(&format!("group-{}-{order:?}", by.name()));
-    let functions = Functions::of(&process);
-    let groups = top(group(&process, &functions, by), Measure::UsableBytes, order, 9);
-    let found = rows(&process, &functions, &groups);
+    let owners = Owners::of(&process);
+    let groups = top(group(&process, &owners, by), Measure::UsableBytes, order, 9);
+    let found = rows(&process, &owners, &groups);
     let found: Vec<_> = found.iter().map(|(l, own, all)| (l.as_str(), *own, *all)).collect();
     assert_eq!(found, expected);
 }
@@ -94,7 +95,7 @@ fn stacks_modules_and_lanes() {
 #[test]
 fn sizes_come_from_the_histogram() {
     let process = process("sizes");
-    let sizes = group(&process, &Functions::of(&process), GroupBy::Size);
+    let sizes = group(&process, &Owners::of(&process), GroupBy::Size);
     assert_eq!(sizes.len(), 1);
     assert_eq!(
         (sizes[0].key, sizes[0].own.allocations, sizes[0].own.live_blocks),
@@ -105,19 +106,20 @@ fn sizes_come_from_the_histogram() {
 #[test]
 fn top_keeps_the_first_and_drops_zeros() {
     let process = process("top");
-    let functions = Functions::of(&process);
-    let groups = group(&process, &functions, GroupBy::Function);
+    let owners = Owners::of(&process);
+    let groups = group(&process, &owners, GroupBy::Function);
     assert_eq!(top(groups.clone(), Measure::UsableBytes, Order::Inclusive, 2).len(), 2);
     assert_eq!(top(groups, Measure::Temporary, Order::Inclusive, 2).len(), 0);
 }
 
 /// A tree as indented lines.
-fn draw(tree: &Tree, process: &Process, functions: &Functions) -> Vec<String> {
+fn draw(tree: &Tree, process: &Process, owners: &Owners) -> Vec<String> {
     let mut lines = Vec::new();
     let mut todo = vec![(0, 0)];
     while let Some((index, depth)) = todo.pop() {
         let node = tree.nodes[index as usize];
-        let label = node.function.map(|f| process.label(functions.first_frame(f)).into_owned());
+        let label =
+            node.function.map(|f| process.label(owners.functions.first_frame(f)).into_owned());
         let label = label.unwrap_or_else(|| "root".to_owned());
         lines.push(format!("{}{label} {} {}", " ".repeat(depth), node.own, node.inclusive));
         todo.extend(tree.children(index).iter().rev().map(|&child| (child, depth + 1)));
@@ -128,8 +130,8 @@ fn draw(tree: &Tree, process: &Process, functions: &Functions) -> Vec<String> {
 #[test]
 fn top_down_trees() {
     let process = process("down");
-    let functions = Functions::of(&process);
-    let tree = Tree::top_down(&process, &functions, Measure::UsableBytes, Recursion::Keep);
+    let owners = Owners::of(&process);
+    let tree = Tree::top_down(&process, &owners.functions, Measure::UsableBytes, Recursion::Keep);
     let expected = [
         "root 7 1137",
         " a 0 1130",
@@ -140,21 +142,21 @@ fn top_down_trees() {
         "     d 100 100",
         "    c 30 30",
     ];
-    assert_eq!(draw(&tree, &process, &functions), expected);
-    let tree = Tree::top_down(&process, &functions, Measure::UsableBytes, Recursion::Fold);
+    assert_eq!(draw(&tree, &process, &owners), expected);
+    let tree = Tree::top_down(&process, &owners.functions, Measure::UsableBytes, Recursion::Fold);
     let expected = ["root 7 1137", " a 0 1130", "  b 0 1130", "   c 1030 1030", "   d 100 100"];
-    assert_eq!(draw(&tree, &process, &functions), expected);
-    let tree = Tree::top_down(&process, &functions, Measure::LargestBytes, Recursion::Fold);
+    assert_eq!(draw(&tree, &process, &owners), expected);
+    let tree = Tree::top_down(&process, &owners.functions, Measure::LargestBytes, Recursion::Fold);
     let expected = ["root 5 998", " a 0 998", "  b 0 998", "   c 998 998", "   d 98 98"];
-    assert_eq!(draw(&tree, &process, &functions), expected);
+    assert_eq!(draw(&tree, &process, &owners), expected);
 }
 
 #[test]
 fn bottom_up_trees() {
     let process = process("up");
-    let functions = Functions::of(&process);
+    let owners = Owners::of(&process);
     let measure = Measure::UsableBytes;
-    let tree = Tree::bottom_up(&process, &functions, measure, Recursion::Keep, 0);
+    let tree = Tree::bottom_up(&process, &owners, measure, Recursion::Keep, 0);
     let expected = [
         "root 7 1137",
         " c 0 1030",
@@ -168,10 +170,10 @@ fn bottom_up_trees() {
         "    b 0 100",
         "     a 100 100",
     ];
-    assert_eq!(draw(&tree, &process, &functions), expected);
-    let tree = Tree::bottom_up(&process, &functions, measure, Recursion::Fold, 200);
+    assert_eq!(draw(&tree, &process, &owners), expected);
+    let tree = Tree::bottom_up(&process, &owners, measure, Recursion::Fold, 200);
     let expected = ["root 107 1137", " c 0 1030", "  b 0 1030", "   a 1030 1030"];
-    assert_eq!(draw(&tree, &process, &functions), expected);
+    assert_eq!(draw(&tree, &process, &owners), expected);
 }
 
 #[test]
@@ -182,9 +184,9 @@ fn what_glue_allocates_is_its_callers() {
             frame.function = Some("operator new(unsigned long)".into());
         }
     }
-    let functions = Functions::of(&process);
-    let groups = group(&process, &functions, GroupBy::Function);
-    let own = rows(&process, &functions, &top(groups, Measure::UsableBytes, Order::Own, 9));
+    let owners = Owners::of(&process);
+    let groups = group(&process, &owners, GroupBy::Function);
+    let own = rows(&process, &owners, &top(groups, Measure::UsableBytes, Order::Own, 9));
     let expected = [("b", 1030, 1130), ("d", 100, 100), ("none", 7, 7)];
     assert_eq!(own, expected.map(|(name, own, all)| (name.to_owned(), own, all)));
 }

@@ -1,9 +1,10 @@
 //! Several processes joined to one: what is the same is one, sums stay sums, clocks agree.
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{End, Process, Rank, Recording, Run, StackId, Sum};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::{Origin, groups};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, group};
+use heaptide_analysis::views::aggregate::{Group, GroupBy, Key, group};
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format::{Mark, MarkKind, Mode, Sample};
 use zerocopy::FromZeros;
@@ -114,7 +115,7 @@ fn places_are_the_outermost_frames_or_scopes() {
     let names: Vec<_> = groups_of.iter().map(|g| (&*g.name, g.rank)).collect();
     assert_eq!(names, [("rank 9", Some(9)), ("rank 10", Some(10)), ("no rank", None)]);
     let p = joined(processes(), Apart::InScopes(Origin::Process));
-    let scopes = group(&p, &Functions::of(&p), GroupBy::Scope);
+    let scopes = group(&p, &Owners::of(&p), GroupBy::Scope);
     let live = |name: &str| {
         let named = |id: usize| &*p.tables.scopes[id].value == name;
         let of = |g: &&Group| matches!(g.key, Key::Scope(id) if named(id.0 as usize));

@@ -1,8 +1,7 @@
 //! Whole recordings: which files count, how images ended, and sealing with real debug info.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::newest;
@@ -11,18 +10,15 @@ use heaptide_analysis::seal;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
+mod compiled;
+use compiled::{compile, has, metadata, record, run, stacks};
+
 fn image(pid: u32, image: u32, change: impl FnOnce(&mut format::FileHeader)) -> Vec<u8> {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, pid, image);
     p.site(0, site(0, 1, 16));
     p.lane(0, "app", |_| {});
     change(&mut p.header);
     p.finish()
-}
-
-fn metadata(root_pid: u32, status: Option<Status>) -> Metadata {
-    let command = vec!["app".to_owned()];
-    let heaptide = "0.1.0".to_owned();
-    Metadata { version: 1, heaptide, command, root_pid, status, ..Metadata::default() }
 }
 
 fn ends(directory: &Path) -> Vec<(u32, u32, End)> {
@@ -119,79 +115,6 @@ fn the_newest_recording_is_found() {
     assert!(newest(&scratch.join("gone")).unwrap_err().to_string().contains("cannot read it"));
 }
 
-/// A C program of which `outer` calls `inner`, always inlined.
-const PROGRAM: &str = "#include <stdlib.h>\n\
-    static inline __attribute__((always_inline)) char *inner(int n) {\n\
-        char *p = malloc(n);\n\
-        p[0] = 1;\n\
-        return p;\n\
-    }\n\
-    __attribute__((noinline)) char *outer(int n) {\n\
-        char *p = inner(n + 1);\n\
-        p[1] = 2;\n\
-        return p;\n\
-    }\n\
-    int main(int argc, char **argv) { return outer(argc + 1)[1]; }\n";
-
-fn run(directory: &Path, command: &str) -> String {
-    let output = Command::new("sh").args(["-ec", command]).current_dir(directory).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{command}: {errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Compiles the program and returns it with its build-id, and the addresses of `outer`.
-fn compile(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
-    fs::write(directory.join("app.c"), PROGRAM).unwrap();
-    run(directory, "cc -g -O2 -Wl,--build-id=sha1 -o app app.c");
-    let symbols = run(directory, "nm -S app");
-    let line = symbols.lines().find(|line| line.ends_with(" T outer")).unwrap();
-    let mut numbers = line.split(' ').map_while(|n| u64::from_str_radix(n, 16).ok());
-    let (start, size) = (numbers.next().unwrap(), numbers.next().unwrap());
-    let notes = run(directory, "readelf -n app");
-    let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap();
-    let byte = |i| u8::from_str_radix(&id[i..i + 2], 16).unwrap();
-    let id = (0..id.len()).step_by(2).map(byte).collect();
-    (directory.join("app"), id, start..start + size)
-}
-
-/// A recording with a stack at every address of a function.
-fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std::ops::Range<u64>) {
-    const BASE: u64 = 0x5500_0000_0000;
-    let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
-    let module = p.module(module.to_str().unwrap(), BASE, build_id);
-    for address in addresses {
-        let node = p.node(0, module, BASE + address + 1, 0);
-        p.site(0, site(node, 1, 16));
-    }
-    p.lane(0, "app", |_| {});
-    scratch.write("12-0.profile", &p.finish());
-    metadata(12, None).write(scratch).unwrap();
-}
-
-/// The distinct stacks, as `function line[ inlined]` from the outermost frame.
-fn stacks(process: &Process) -> Vec<String> {
-    let frame = |id: heaptide_analysis::model::FrameId| {
-        let frame = &process.tables.frames[id.0 as usize];
-        let file = frame.file.as_deref().unwrap_or("-").rsplit('/').next().unwrap();
-        let line = frame.line.unwrap_or(0);
-        let inlined = if frame.inlined { " inlined" } else { "" };
-        format!("{} {file}:{line}{inlined}", frame.function.as_deref().unwrap_or("?"))
-    };
-    let stack = |site: &heaptide_analysis::model::Site| {
-        let frames: Vec<_> = process.path_of(site.stack).into_iter().map(frame).collect();
-        frames.join(" / ")
-    };
-    let mut stacks: Vec<_> = process.tables.sites.iter().map(stack).collect();
-    stacks.sort();
-    stacks.dedup();
-    stacks
-}
-
-fn has(stacks: &[String], stack: &str) {
-    assert!(stacks.iter().any(|s| s == stack), "{stack} is not among {stacks:#?}");
-}
-
 #[test]
 fn inlined_calls_are_frames_of_their_own() {
     let scratch = Scratch::new("inlined");
@@ -264,6 +187,59 @@ fn lambdas_have_the_names_of_the_symbol_table() {
         function.contains("std::__invoke_r<int, first(int)::{lambda(int)#1}&, int>"),
         "{function}"
     );
+}
+
+/// GCC's debug info has no mangled names for what depends on a lambda or is local to a file, and
+/// the symbol table has none for what is inlined: `operator()`, `__invoke_r<…<lambda()>&>`,
+/// `Cache`.
+#[test]
+fn inlined_functions_have_their_scopes() {
+    let scratch = Scratch::new("scopes");
+    let program = "#include <functional>\n\
+        static char *volatile sink;\n\
+        namespace app { namespace {\n\
+        struct Cache { char *p; Cache(size_t n) : p(new char[n]) {} };\n\
+        inline char *helper(const Cache &, unsigned long n) { return new char[n]; }\n\
+        }\n\
+        template<class T> struct Box { template<class F> static void each(F f) { f(1); } };\n\
+        void run(size_t n) {\n\
+            auto a = [](int k) { sink = new char[k]; };\n\
+            auto b = [](int k) { sink = new char[k + 1]; };\n\
+            Box<long>::each(a); Box<long>::each(b);\n\
+            Cache c(n); sink = c.p; sink = helper(c, n);\n\
+            std::function<void(int)> f = b; f(2);\n\
+        } }\n\
+        extern \"C\" __attribute__((always_inline)) inline void plain() { app::run(9); }\n\
+        int main() { plain(); }\n";
+    fs::write(scratch.join("app.cc"), program).unwrap();
+    run(&scratch, "c++ -g -O2 -Wl,--build-id=none -o app app.cc");
+    run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
+    let text = run(&scratch, "readelf -SW app | grep ' \\.text'");
+    let numbers = text.split_once("PROGBITS").unwrap().1.split_ascii_whitespace();
+    let numbers: Vec<_> = numbers.map_while(|n| u64::from_str_radix(n, 16).ok()).collect();
+    record(&scratch, &scratch.join("app"), &[], numbers[0]..numbers[0] + numbers[2]);
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    let frames = process.tables.frames.iter().filter(|frame| frame.inlined);
+    let mut names: Vec<_> = frames.filter_map(|frame| frame.function.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in [
+        "app::(anonymous namespace)::Cache::Cache(unsigned long)",
+        "app::(anonymous namespace)::helper\
+         (app::(anonymous namespace)::Cache const&, unsigned long)",
+        "app::Box<long int>::each<app::run(size_t)::{lambda(int)#1}>\
+         (app::run(unsigned long)::{lambda(int)#1})",
+        "app::Box<long int>::each<app::run(size_t)::{lambda(int)#2}>\
+         (app::run(unsigned long)::{lambda(int)#2})",
+        "app::run(unsigned long)::{lambda(int)#1}::operator()(int) const",
+        "app::run(unsigned long)::{lambda(int)#2}::operator()(int) const",
+        "plain",
+    ] {
+        assert!(names.contains(&name), "{name} is not among {names:#?}");
+    }
+    let unqualified: Vec<_> =
+        names.iter().filter(|name| !name.contains("::") && **name != "plain").collect();
+    assert!(unqualified.is_empty(), "{unqualified:#?}");
 }
 
 #[test]

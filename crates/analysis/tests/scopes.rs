@@ -1,7 +1,8 @@
 //! Scopes, labels, pools, windows and marks of profiles with known numbers.
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{MarkKind, Measure, Measures, Process, ScopeId, SiteKind, Sum};
-use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, group};
+use heaptide_analysis::views::aggregate::{GroupBy, Key, group};
 use heaptide_analysis::views::scopes;
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format as format;
@@ -145,13 +146,13 @@ fn a_labelled_block_is_one_block() {
     assert_eq!((t.live_bytes, t.largest_bytes), (96, 46), "what a label says is no request");
     assert_eq!(process.tables.lanes[0].measures.allocations, 3, "they are the first lane's");
     assert_eq!(process.tables.labels.len(), 1);
-    let groups = group(&process, &Functions::of(&process), GroupBy::Label);
+    let groups = group(&process, &Owners::of(&process), GroupBy::Label);
     let rows: Vec<_> =
         groups.iter().map(|g| (g.key, g.own.allocations, g.own.frees, g.own.live_bytes)).collect();
     let label = process.tables.sites.iter().find_map(|s| s.label);
     let none = Key::Label(None, SiteKind::Heap);
     assert_eq!(rows, [(none, 3, 2, 48), (Key::Label(label, SiteKind::Heap), 2, 1, 48)]);
-    let stacks = group(&process, &Functions::of(&process), GroupBy::Stack);
+    let stacks = group(&process, &Owners::of(&process), GroupBy::Stack);
     let with_stack = stacks.iter().find(|g| g.key != Key::Stack(Default::default())).unwrap();
     assert_eq!((with_stack.own.allocations, with_stack.own.frees), (3, 1));
 }
@@ -232,7 +233,7 @@ fn memory_that_is_not_from_the_allocator_is_in_no_total() {
     assert_eq!((process.totals.largest_bytes, process.totals.at_peak_bytes), (30, 32));
     let kinds: Vec<_> = process.tables.sites.iter().map(|s| s.kind.name()).collect();
     assert_eq!(kinds, ["heap", "outside", "outside_pool_chunk", "outside_pool_block"]);
-    let groups = group(&process, &Functions::of(&process), GroupBy::Label);
+    let groups = group(&process, &Owners::of(&process), GroupBy::Label);
     assert_eq!(groups.len(), 4, "but it has a row by label");
 }
 
@@ -338,7 +339,7 @@ fn circles_and_ids_out_of_range_are_cut() {
     assert!(process.tables.scopes.iter().zip(0..).skip(1).all(|(s, i)| s.parent.0 < i));
     process.fold_scopes();
     for &by in GroupBy::all() {
-        group(&process, &Functions::of(&process), by);
+        group(&process, &Owners::of(&process), by);
     }
     assert!(Measure::Allocations.of(&process.totals) <= 4);
 }

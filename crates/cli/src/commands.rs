@@ -16,6 +16,7 @@ mod peak;
 mod query;
 mod report;
 mod sdk;
+mod seal;
 mod timeline;
 mod tree;
 
@@ -73,6 +74,8 @@ pub enum Command {
     Query(query::QueryOptions),
     /// Run SQL queries over recordings, or open a prompt (requires heaptide-sql)
     Sql(SqlOptions),
+    /// Store the names of functions in a recording, so that it can be read on other machines
+    Seal(seal::SealOptions),
     /// Merge recordings of several processes, ranks or runs into one
     Merge(merge::MergeOptions),
     /// Convert a recording to the format of another tool
@@ -111,6 +114,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Diff(options) => diff::diff(&options),
         Command::Query(options) => query::query(&options),
         Command::Sql(_) => sql::hand_over("heaptide sql"),
+        Command::Seal(options) => seal::seal(&options),
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),

@@ -2,12 +2,15 @@
 //! program has run: whatever fails here is a line and no reason for another status.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use heaptide_analysis::model::Recording;
-use heaptide_analysis::recording::members;
 use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
+use heaptide_analysis::recording::{members, seal_with};
+use heaptide_analysis::symbols::{Blazesym, Lookup};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
+use heaptide_command::missing_names;
 use heaptide_command::progress::Progress;
 use heaptide_control::Lead;
 use heaptide_format::PROFILE_SUFFIX;
@@ -16,6 +19,7 @@ use heaptide_supervise::images::ImageEnd;
 use heaptide_supervise::program::Obstacle;
 use heaptide_supervise::supervisor::Ended;
 
+use crate::options::RunOptions;
 use crate::place::{Recorded, Whereabouts};
 
 /// What a command stores in a recording.
@@ -32,16 +36,18 @@ pub struct Own {
 pub struct End<'a> {
     /// What the command saw.
     pub ended: &'a Ended,
-    /// Why the recorder could not be preloaded, if so.
+    /// What was in the way of recording, if anything. The user knows it from before the start.
     pub obstacle: Option<&'a Obstacle>,
 }
 
 /// Notes the end, and seals the recording if no other command of the launch writes to it.
-pub fn finish(recorded: &Recorded, own: Own, end: &End, quiet: bool) {
+pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) {
     let Some(recording) = find_again(recorded) else { return };
     let result = match own.number {
-        None => note_end(&recording, own.metadata, end).map(|()| seal_apart(&recording, quiet)),
-        Some(number) => leave(recorded, &recording, (number, own.member), end, quiet),
+        None => note_end(&recording, own.metadata, end)
+            .map(|has_profiles| has_profiles.then(|| seal_apart(&recording, options)))
+            .map(|_| ()),
+        Some(number) => leave(recorded, &recording, (number, own.member), end, options),
     };
     if let Err(error) = result {
         message(error);
@@ -81,14 +87,14 @@ fn leave(
     recording: &Path,
     (mut number, mut member): (u32, Member),
     end: &End,
-    quiet: bool,
+    options: &RunOptions,
 ) -> Result<(), Error> {
     let profiles = profiles(recording)?;
     member.unrecorded = unrecorded(&profiles, member.root_pid, end);
     member.status = Some(status(end));
     member.ends = ends(end);
     members::replace(recording, number, &member)?;
-    warn(recording, profiles.is_empty(), &member.unrecorded);
+    warn(recording, profiles.is_empty(), &member.unrecorded, end);
     while recorded.is_last() && metadata::join_members(recording)? {
         // The file of a member again: while the recording is sealed, no other has the lead, and
         // those that come and end meanwhile leave the sealing to this command.
@@ -97,40 +103,34 @@ fn leave(
         let _ = lead.is_ours(); // where there are no locks, there is no lead
         recorded.share();
         if !self::profiles(recording)?.is_empty() {
-            seal_apart(recording, quiet);
+            seal_apart(recording, options);
         }
         let _ = members::remove(recording, number); // one that stays is joined once more
     }
     Ok(())
 }
 
-/// Notes how the program ended, and what of it was not recorded.
+/// Notes how the program ended, and what of it was not recorded. Returns whether there is anything
+/// to seal.
 ///
-/// Errors: nothing was recorded, and why; or that cannot be noted.
-fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<(), Error> {
+/// Errors: that cannot be noted.
+fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<bool, Error> {
     let profiles = profiles(recording)?;
     metadata.unrecorded = unrecorded(&profiles, metadata.root_pid, end);
     metadata.status = Some(status(end));
     metadata.ends = ends(end);
     metadata.write(recording)?;
-    if profiles.is_empty() {
-        return Err(nothing_recorded(recording, &metadata.unrecorded));
-    }
-    warn(recording, false, &metadata.unrecorded);
-    Ok(())
+    warn(recording, profiles.is_empty(), &metadata.unrecorded, end);
+    Ok(!profiles.is_empty())
 }
 
-fn nothing_recorded(recording: &Path, why: &str) -> Error {
-    Error::new(format!("{}: nothing was recorded: {why}", recording.display()))
-}
-
-fn warn(recording: &Path, is_empty: bool, unrecorded: &str) {
-    if is_empty {
-        message(nothing_recorded(recording, unrecorded));
-    } else if !unrecorded.is_empty() {
-        let shown = recording.display();
-        message(format_args!("{shown}: only child processes were recorded: {unrecorded}"));
+/// Prints why nothing of the program was recorded, unless that was printed before it started.
+fn warn(recording: &Path, is_empty: bool, unrecorded: &str, end: &End) {
+    if unrecorded.is_empty() || end.obstacle.is_some_and(|obstacle| !obstacle.is_partial()) {
+        return;
     }
+    let what = if is_empty { "nothing was recorded" } else { "only child processes were recorded" };
+    message(format_args!("{}: {what}: {unrecorded}", recording.display()));
 }
 
 /// Why the program itself has no profile; empty if it has one.
@@ -138,8 +138,8 @@ fn unrecorded(profiles: &[String], root_pid: u32, end: &End) -> String {
     let of_program = format!("{root_pid}-");
     match end.obstacle {
         _ if profiles.iter().any(|name| name.starts_with(&of_program)) => String::new(),
-        Some(obstacle) => obstacle.to_string(),
-        None => "the recorder was not loaded, or could not write to the recording".to_owned(),
+        Some(obstacle) if !obstacle.is_partial() => obstacle.to_string(),
+        _ => "the recorder was not loaded, or could not write to the recording".to_owned(),
     }
 }
 
@@ -162,12 +162,12 @@ fn ends(end: &End) -> Vec<metadata::ImageEnd> {
 
 /// Seals in a process of its own: if that dies, of a lack of memory or a mistake of ours, this one
 /// still has the status of the program to return.
-fn seal_apart(recording: &Path, quiet: bool) {
+fn seal_apart(recording: &Path, options: &RunOptions) {
     use std::os::unix::process::ExitStatusExt;
     let sealer = exec::fork(|| {
         exec::die_with_parent();
         exec::lift_limits();
-        u8::from(seal(recording, quiet).map_err(message).is_err())
+        u8::from(seal(recording, options).map_err(message).is_err())
     });
     let shown = recording.display();
     let killed = match sealer.map(exec::wait_for) {
@@ -191,23 +191,29 @@ fn from_here(path: &Path) -> PathBuf {
 }
 
 /// Seals the recording and prints the summary.
-fn seal(recording: &Path, quiet: bool) -> Result<(), Error> {
-    let progress = (!quiet).then(|| Progress::start("looking up symbols"));
-    heaptide_analysis::seal(recording, &mut |done, total| {
+fn seal(recording: &Path, options: &RunOptions) -> Result<(), Error> {
+    let progress = (!options.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
+    let sources = options.names.sources(progress.clone())?;
+    let lookup = Lookup { engine: &Blazesym, sources: &sources, again: false };
+    seal_with(recording, &lookup, &mut |done, total| {
         if let Some(progress) = &progress {
             progress.at("looking up symbols", done, total);
         }
     })?;
-    drop(progress);
-    if quiet {
+    drop((sources, progress));
+    if options.quiet {
         return Ok(());
     }
     let progress = Progress::start(format!("reading {}", recording.display()));
     let read = Recording::open(recording);
     drop(progress);
-    let summary = heaptide_render::text::summary::summary(&read?, &from_here(recording));
+    let (read, shown) = (read?, from_here(recording));
+    let summary = heaptide_render::text::summary::summary(&read, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));
+    }
+    if let Some(line) = missing_names::line(&read, &shown) {
+        message(format_args!("  {line}"));
     }
     Ok(())
 }

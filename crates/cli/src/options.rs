@@ -1,10 +1,12 @@
 //! Options that several commands have, and those of `heaptide run`.
 
 mod format;
+mod names;
 mod picture;
 mod run;
 
 pub use format::{Format, metric_parser};
+pub use names::NameOptions;
 pub use picture::{Frames, Picture};
 pub use run::{Mode, RunOptions};
 

@@ -40,6 +40,7 @@ pub fn run(options: &RunOptions) -> Outcome {
         Mode::Off => run_unrecorded(&program, environment),
         mode => {
             settings::check_environment(&environment)?;
+            options.names.check()?;
             record(options, mode, &program, environment)
         }
     }
@@ -66,7 +67,8 @@ fn record(
     if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
         settings.without_libraries();
     }
-    let Started { supervisor, recorded, own } = start(options, &settings, program, environment)?;
+    let Started { supervisor, recorded, own } =
+        start(options, &settings, program, environment, obstacle.as_ref())?;
     let lead = Arc::new(match own.number {
         Some(_) => Lead::among(recorded.path()),
         None => Lead::alone(),
@@ -86,7 +88,7 @@ fn record(
         message(format_args!("{e}; reading the remaining events from the profile"));
     }
     let end = End { ended: &ended, obstacle: obstacle.as_ref() };
-    finish(&recorded, own, &end, options.quiet);
+    finish(&recorded, own, &end, options);
     outcome::exit(exit_status(ended.status))
 }
 
@@ -97,12 +99,14 @@ struct Started {
     own: Own,
 }
 
-/// Starts the program in the recording's place. If that is not possible all is as it was.
+/// Starts the program in the recording's place, and prints before what will be missing. If it
+/// cannot be started all is as it was.
 fn start(
     options: &RunOptions,
     settings: &Settings,
     program: &Program,
     mut environment: Environment,
+    obstacle: Option<&Obstacle>,
 ) -> Result<Started, Error> {
     let refused = |error| cannot_be_run(program, &error);
     let signals = Signals::block().map_err(refused)?;
@@ -110,7 +114,11 @@ fn start(
     let mut supervisor = Supervisor::new(&held, signals, program.words.len());
     let launch = Launch::new(&environment);
     let path = recording(options, program, &launch, &environment, held.own_pid)?;
-    let (metadata, member) = descriptions(options, program, &launch, held.own_pid);
+    let (mut metadata, mut member) = descriptions(options, program, &launch, held.own_pid);
+    if let Some(partial) = obstacle.filter(|obstacle| obstacle.is_partial()) {
+        metadata.in_part = partial.to_string();
+        member.in_part = partial.to_string();
+    }
     let Entered { seat, number, elsewhere } = enter(&path, options.force, &metadata, &member)?;
     if let Some(host) = elsewhere {
         let (shown, there) = (path.display(), seat.path().display());
@@ -125,6 +133,9 @@ fn start(
         supervisor.note_ends(images);
     }
     settings.apply(&mut environment, seat.path(), held.own_pid);
+    if let Some(obstacle) = obstacle {
+        message(obstacle.announcement());
+    }
     if let Err(error) = held.release(&environment.finish()) {
         if let Seat::Later(recorded) = seat {
             withdraw(&recorded, number);

@@ -4,13 +4,14 @@ use std::io;
 use std::path::Path;
 
 use heaptide_analysis::files::input;
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{Attribution, OwnPattern, Process, Recording};
 use heaptide_analysis::selection::filter::{Filter, Only};
 use heaptide_analysis::selection::pattern::Pattern;
 use heaptide_analysis::selection::rules::{Rules, SETS};
 
 use crate::error::Error;
 use crate::outcome::Stop;
+use crate::project::Project;
 use crate::selection::Selection;
 
 /// The largest file of rules that is read, in bytes.
@@ -23,6 +24,7 @@ pub struct Chosen {
     /// The filters as they were typed.
     words: String,
     hide: Vec<Pattern>,
+    attribution: Attribution,
 }
 
 impl Chosen {
@@ -41,12 +43,14 @@ impl Chosen {
         };
         let hide = patterns("--hide", &selection.hide)?;
         let words = words(selection, &rules);
-        Ok(Chosen { rules, filter, words, hide })
+        let attribution = Attribution { is_raw: selection.raw, own: own(&selection.own)? };
+        Ok(Chosen { rules, filter, words, hide, attribution })
     }
 
     /// Applies them to every process.
     pub fn apply(&self, recording: &mut Recording) {
         for process in &mut recording.processes {
+            process.attribution.clone_from(&self.attribution);
             if !self.rules.is_empty() {
                 process.rewrite(&self.rules);
             }
@@ -83,6 +87,24 @@ fn patterns(option: &str, texts: &[String]) -> Result<Vec<Pattern>, Error> {
         text.parse::<Pattern>().map_err(|error| Error::new(format!("{option} {error}")))
     };
     texts.iter().map(parse).collect()
+}
+
+/// The program's own code, as the options and the project say.
+fn own(texts: &[String]) -> Result<Vec<OwnPattern>, Error> {
+    let mut own = Vec::new();
+    let project = Project::here()?;
+    let of_project = project.own.iter().map(|text| (project.name(), text));
+    for (place, text) in texts.iter().map(|text| ("--own".to_owned(), text)).chain(of_project) {
+        let pattern: Pattern =
+            text.parse().map_err(|error| Error::new(format!("{place}: {error}")))?;
+        let pattern = pattern.into_own().ok_or_else(|| {
+            let what = "own code has functions, modules and files; expected `function:REGEX`, \
+                        `module:REGEX` or `file:REGEX`";
+            Error::new(format!("{place}: `{text}`: {what}"))
+        })?;
+        own.push(pattern);
+    }
+    Ok(own)
 }
 
 /// Files and built-in sets, one after the other.

@@ -58,6 +58,11 @@ impl Progress {
         self.bar.set_message(format!("{what} {done}/{total}"));
     }
 
+    /// Shows what is being done: `fetching debug information of libc.so.6, 2.1 MiB`.
+    pub fn show(&self, what: &str) {
+        self.bar.set_message(printable(what).into_owned());
+    }
+
     /// A writer that says how much was written; to a terminal it ends the line, which stands where
     /// the text is to go.
     pub fn of<'a>(&'a mut self, out: &'a mut dyn Write, goes: Goes) -> impl Write + 'a {

@@ -122,6 +122,13 @@ pub struct Selection {
     /// cpython regex cling mallocprofiler
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
     pub rules: Vec<String>,
+    /// Mark matching functions, modules or files as the program's own code, which stays when stacks
+    /// are shortened; also `own` in heaptide.toml
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    pub own: Vec<String>,
+    /// Put each allocation down to its innermost frame, whatever that is
+    #[arg(long, help_heading = FILTERS)]
+    pub raw: bool,
 }
 
 const FILTERS: &str = "Filters and names";
@@ -147,7 +154,7 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 15] = [
+pub const OF_RECORDINGS: [&str; 17] = [
     "recordings",
     "snapshot",
     "from_start",
@@ -163,6 +170,8 @@ pub const OF_RECORDINGS: [&str; 15] = [
     "temporary_only",
     "depth",
     "rules",
+    "own",
+    "raw",
 ];
 
 impl Selection {

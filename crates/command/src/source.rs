@@ -5,6 +5,7 @@ use std::path::Path;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::selection::rules::Rules;
 use heaptide_analysis::selection::scope_frames::Inside;
 
 use crate::chosen::Chosen;
@@ -27,6 +28,18 @@ pub struct View {
     pub depth: Depth,
     /// What happens if filters leave nothing.
     pub empty: Empty,
+    /// For whom names and stacks are.
+    pub reader: Reader,
+}
+
+/// For whom names and stacks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// For people: internals of languages and their libraries are left out, unless the selection
+    /// has other rules or shows frames as they are.
+    Person,
+    /// For programs: everything as it was recorded.
+    Program,
 }
 
 /// What `--depth` applies to.
@@ -49,7 +62,13 @@ pub enum Empty {
 
 impl Default for View {
     fn default() -> View {
-        View { apart: Apart::Nowhere, inside: None, depth: Depth::Stacks, empty: Empty::Negative }
+        View {
+            apart: Apart::Nowhere,
+            inside: None,
+            depth: Depth::Stacks,
+            empty: Empty::Negative,
+            reader: Reader::Program,
+        }
     }
 }
 
@@ -99,7 +118,14 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     if view.empty == Empty::Negative {
         chosen.drop_empty(&mut recording, selection.pid())?;
     }
+    let is_rewritten =
+        view.reader == Reader::Person && selection.rules.is_empty() && !selection.raw;
     for process in &mut recording.processes {
+        // After the filters, which name functions as they are.
+        let rules = if is_rewritten { Rules::of_languages(process) } else { Rules::default() };
+        if !rules.is_empty() {
+            process.rewrite(&rules);
+        }
         if let Some(inside) = view.inside {
             process.scopes_to_frames(inside);
         }

@@ -43,7 +43,7 @@ pub struct SqlOptions {
 
 const EXAMPLE: &str = "\
 Example:
-  heaptide sql 'SELECT allocator, sum(allocations) AS n FROM sites GROUP BY 1 ORDER BY n DESC'
+  heaptide sql 'SELECT owner, sum(allocations) AS n FROM sites GROUP BY 1 ORDER BY n DESC'
   heaptide sql \"SELECT sum(live_bytes) FROM sites WHERE stack_contains(stack, '^parse')\" app.heaptide
   heaptide sql 'SELECT * FROM sites WHERE live_blocks > 0' app.heaptide -o live.parquet
 

@@ -51,6 +51,11 @@ impl Query {
         Some(names)
     }
 
+    /// Whether its conditions leave nothing but memory with a label.
+    pub fn is_labelled(&self) -> bool {
+        self.filter.iter().any(Condition::needs_label)
+    }
+
     /// Those that it computes with.
     pub fn read_names(&self) -> Vec<&Word> {
         let mut names: Vec<&Word> = self.group_by.iter().flatten().collect();
@@ -287,6 +292,22 @@ impl Condition {
             }
             Condition::Not(part) => part.names(names),
             Condition::Test(test) => names.push(&test.attribute),
+        }
+    }
+
+    /// Whether nothing without a label holds it, as far as its form tells.
+    fn needs_label(&self) -> bool {
+        match self {
+            Condition::All(parts) => parts.iter().any(Condition::needs_label),
+            Condition::Any(parts) => parts.iter().all(Condition::needs_label),
+            Condition::Not(_) => false,
+            Condition::Test(test) => {
+                let is_of_value = matches!(
+                    test.relation,
+                    Relation::Exists | Relation::Equal(_) | Relation::Matches(_)
+                );
+                test.attribute.text == "label" && is_of_value
+            }
         }
     }
 }

@@ -78,8 +78,9 @@ fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Er
             .ok_or_else(|| Error::new(format!("unknown table `{}`", word.text)))?,
         None => &Source::all()[0],
     };
-    let columns = Columns::new(source, &Wanted::of(query, format), query);
-    let reader = Arc::new(Reader::new(session, source, &columns)?);
+    let wanted = Wanted::of(query, format);
+    let columns = Columns::new(source, &wanted, query);
+    let reader = Arc::new(Reader::new(session, source, &columns, &wanted)?);
     for word in tables::unknown(query, &reader.template) {
         message(format_args!("query: unknown column `{}` in the dataset", word.text));
     }
@@ -147,7 +148,12 @@ struct Reader {
 
 impl Reader {
     /// Reads all texts and paths there are.
-    fn new(session: &Session, source: &Source, columns: &Columns) -> Result<Reader, Error> {
+    fn new(
+        session: &Session,
+        source: &Source,
+        columns: &Columns,
+        wanted: &Wanted,
+    ) -> Result<Reader, Error> {
         let schema = crate::columns::schema(source);
         let shared = |name: &str| {
             let field = schema.field_with_name(name);
@@ -169,7 +175,7 @@ impl Reader {
             found.sort();
         }
         let pairs = found.iter().map(|(attribute, value)| (&**attribute, &**value));
-        let (mut template, scopes) = source.bare(pairs);
+        let (mut template, scopes) = source.bare(pairs, wanted);
         if let Some(run) = template.named(RUN) {
             template.of_mut(run).kind = Kind::Text;
         }

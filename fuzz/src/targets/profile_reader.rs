@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Measure, Measures, Process, Sum};
-use heaptide_analysis::views::aggregate::{Functions, GroupBy, group};
+use heaptide_analysis::views::aggregate::{GroupBy, group};
 use heaptide_analysis::views::scopes;
 use heaptide_analysis::views::tree::{Recursion, Tree};
 use heaptide_format::{FileHeader, MAGIC, Mode, VERSION};
@@ -50,12 +51,12 @@ pub(super) fn check(process: &Process) {
     for (scope, index) in process.tables.scopes.iter().zip(0u32..).skip(1) {
         assert!(scope.parent.0 < index);
     }
-    let functions = Functions::of(process);
+    let owners = Owners::of(process);
     for &by in GroupBy::all() {
-        group(process, &functions, by);
+        group(process, &owners, by);
     }
     assert_eq!(scopes::sums(process, None).len(), process.tables.scopes.len());
     let measure = Measure::UsableBytes;
-    Tree::top_down(process, &functions, measure, Recursion::Fold);
-    Tree::bottom_up(process, &functions, measure, Recursion::Keep, 1);
+    Tree::top_down(process, &owners.functions, measure, Recursion::Fold);
+    Tree::bottom_up(process, &owners, measure, Recursion::Keep, 1);
 }

@@ -5,3 +5,4 @@ pub mod draft;
 pub mod file_names;
 pub mod input;
 pub(crate) mod json;
+pub mod packages;

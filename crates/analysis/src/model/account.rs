@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::mapping::MappingClass;
+
 /// The memory of a process at one moment. Bytes; what is not known is 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
@@ -29,6 +31,8 @@ pub struct Account {
     pub live_bytes: u64,
     /// Peak usage so far.
     pub peak_bytes: u64,
+    /// Live bytes of recorded mappings, in whole pages.
+    pub mapped_bytes: u64,
     /// Requested so far, in all.
     pub requested_bytes: u64,
     /// Usable bytes allocated so far, in all.
@@ -49,6 +53,8 @@ pub enum AccountCause {
     Peak,
     /// At the end of the process.
     End,
+    /// When a command looked at the process, which runs.
+    Now,
 }
 
 /// Why an account has no numbers.
@@ -60,17 +66,42 @@ pub enum AccountMissing {
     NoProc,
 }
 
-/// What glibc's `mallinfo2` returns, in bytes.
+/// What an allocator returns about its memory, in bytes; what it does not know is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AllocatorState {
-    /// Arenas.
+    /// Where the numbers are from.
+    pub source: AllocatorSource,
+    /// Arenas; of jemalloc resident memory, of mimalloc committed memory.
     pub arena_bytes: u64,
-    /// In use in arenas, headers included.
+    /// In use of that, glibc's headers included.
     pub used_bytes: u64,
-    /// Free in arenas.
+    /// Free of that. What is neither used nor free are tables of the allocator.
     pub free_bytes: u64,
-    /// Blocks that are mappings of their own.
+    /// glibc's blocks that are mappings of their own.
     pub mapped_bytes: u64,
+}
+
+/// Where numbers of an allocator are from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AllocatorSource {
+    /// glibc's `mallinfo2`.
+    #[default]
+    Glibc,
+    /// jemalloc's `stats.*`.
+    Jemalloc,
+    /// mimalloc's `mi_process_info`.
+    Mimalloc,
+}
+
+impl AllocatorSource {
+    /// Its name in JSON and in texts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AllocatorSource::Glibc => "mallinfo2",
+            AllocatorSource::Jemalloc => "jemalloc",
+            AllocatorSource::Mimalloc => "mimalloc",
+        }
+    }
 }
 
 /// A mapping with resident pages.
@@ -90,6 +121,25 @@ pub struct AccountRange {
     pub name: Arc<str>,
     /// The name of the thread whose stack it is.
     pub thread: Option<Arc<str>>,
+    /// The recorded mappings of one site that it consists of; none if they were not recorded.
+    pub mapping: Option<RangeMapping>,
+}
+
+/// What is known of recorded mappings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RangeMapping {
+    /// What they are for.
+    pub class: MappingClass,
+    /// The function that made them, allocators left out, with its module in brackets; without names
+    /// the module alone. None without a stack.
+    pub caller: Option<Arc<str>>,
+}
+
+impl Account {
+    /// The numbers of glibc's allocator, if it is the one of the process.
+    pub fn glibc(&self) -> Option<AllocatorState> {
+        self.allocator.filter(|state| state.source == AllocatorSource::Glibc)
+    }
 }
 
 impl AccountRange {

@@ -11,12 +11,16 @@ pub struct Completeness {
     pub unmatched_frees: u64,
     /// Why nothing of the image is recorded; none if it is.
     pub unrecorded: Option<&'static str>,
+    /// What of the program is not recorded, and why, as `heaptide run` saw in its file.
+    pub in_part: Option<String>,
     /// Whether the executable exports a `malloc` of its own: what that does not pass on to the C
     /// library is not recorded.
     pub has_own_malloc: bool,
     /// Whether the executable or a library has an allocator under names of its own that is not
     /// intercepted: its allocations are not recorded.
     pub has_other_allocator: bool,
+    /// Allocators that the program brings, and what the recorder did about them.
+    pub interceptions: Vec<Interception>,
     /// Losses that happened, and children without a profile. Empty when nothing was lost.
     pub losses: Vec<Loss>,
     /// Which programs the children without a profile executed, as far as the recorder had room.
@@ -35,6 +39,18 @@ pub struct Loss {
     pub meaning: &'static str,
     /// How many there were.
     pub count: u64,
+}
+
+/// An allocator that the program brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interception {
+    /// The path of the executable or library that has it; empty if that is not known.
+    pub module: String,
+    /// The functions that are intercepted, as far as the recorder had room; of one that is left
+    /// alone the prefix of its functions. Separated by spaces.
+    pub functions: String,
+    /// Why it is left alone, as the second part of a sentence; none if it is intercepted.
+    pub left_alone: Option<&'static str>,
 }
 
 /// A program that was started without the recorder.

@@ -2,6 +2,7 @@
 //! reads the tables and never the profile file.
 
 mod account;
+mod attribution;
 mod completeness;
 mod identity;
 mod ids;
@@ -17,8 +18,12 @@ mod time;
 mod trace;
 mod walk;
 
-pub use account::{Account, AccountCause, AccountMissing, AccountRange, AllocatorState};
-pub use completeness::{Completeness, Loss, UnrecordedProgram};
+pub use account::{
+    Account, AccountCause, AccountMissing, AccountRange, AllocatorSource, AllocatorState,
+    RangeMapping,
+};
+pub use attribution::{Attribution, OwnName, OwnPattern};
+pub use completeness::{Completeness, Interception, Loss, UnrecordedProgram};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 pub use mapped::Mapped;

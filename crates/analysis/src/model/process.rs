@@ -2,6 +2,7 @@
 //!
 //! Everything is plain data with typed ids; a view reads the tables and never the profile file.
 
+use super::attribution::Attribution;
 use super::completeness::Completeness;
 use super::identity::{Identity, Lifetime};
 use super::mapped::Mapped;
@@ -36,6 +37,8 @@ pub struct Process {
     pub completeness: Completeness,
     /// What the unwinder did.
     pub unwinder: UnwinderStats,
+    /// How its allocations are put down to functions.
+    pub attribution: Attribution,
 }
 
 /// How much was recorded.

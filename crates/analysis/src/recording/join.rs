@@ -12,9 +12,10 @@ use rustc_hash::FxHashMap;
 use super::join_timeline;
 use super::origin::{self, Origin};
 use crate::model::{
-    Completeness, End, Entered, Frame, FrameId, Identity, Label, LabelId, Lane, LaneId, Lifetime,
-    MappedTotals, Measures, Mode, Module, ModuleId, Process, Recording, Scope, ScopeId, Site,
-    SiteKind, SizeClass, StackId, StackNode, Tables, TimeTables, UnrecordedProgram, UnwinderStats,
+    Attribution, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
+    LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId, Process,
+    Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode, Tables, TimeTables,
+    UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -360,16 +361,30 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         completeness: Completeness {
             part: first.completeness.part.clone().filter(|_| alone),
             unrecorded: common(processes, |p| &p.completeness.unrecorded).copied().flatten(),
+            in_part: processes.iter().find_map(|p| p.completeness.in_part.clone()),
+            interceptions: interceptions(processes),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             has_other_allocator: processes.iter().any(|p| p.completeness.has_other_allocator),
             notes: notes(processes),
             unrecorded_programs: unrecorded_programs(processes),
             ..Completeness::default()
         },
+        attribution: Attribution::default(),
         unwinder: UnwinderStats::default(),
         mapped: mapped(processes),
         mappings: None,
     })
+}
+
+/// The interceptions of all images, equal ones once.
+fn interceptions(processes: &[Process]) -> Vec<Interception> {
+    let mut joined: Vec<Interception> = Vec::new();
+    for interception in processes.iter().flat_map(|p| &p.completeness.interceptions) {
+        if !joined.contains(interception) {
+            joined.push(interception.clone());
+        }
+    }
+    joined
 }
 
 /// The programs of all images that were started without the recorder.

@@ -49,6 +49,9 @@ pub struct Member {
     /// Why nothing of it was recorded; empty if it was, or if nobody knows.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unrecorded: String,
+    /// What of it was not recorded although it has a profile, and why; empty if nothing is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub in_part: String,
 }
 
 /// How the started process ended.

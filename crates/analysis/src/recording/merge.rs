@@ -167,6 +167,7 @@ impl Input {
                 status: metadata.and_then(|m| m.status),
                 ends: metadata.map_or_else(Vec::new, |m| m.ends.clone()),
                 members: metadata.map_or_else(Vec::new, |m| m.members.clone()),
+                in_part: metadata.map_or_else(String::new, |m| m.in_part.clone()),
                 ..MergedRun::default()
             }],
         }

@@ -38,6 +38,9 @@ pub struct Metadata {
     /// Why nothing of the started process was recorded; empty if it was, or if nobody knows.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unrecorded: String,
+    /// What of it was not recorded although it has a profile, and why; empty if nothing is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub in_part: String,
     /// The launch of which any command writes to the recording; none if one command alone does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
@@ -79,6 +82,9 @@ pub struct MergedRun {
     /// The programs that were started, if a launch recorded it, as in [`Metadata::members`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
+    /// As [`Metadata::in_part`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub in_part: String,
     /// When it was copied, nanoseconds since 1970-01-01 UTC.
     #[serde(default)]
     pub copied_realtime_ns: u64,
@@ -142,6 +148,7 @@ pub fn join_members(directory: &Path) -> Result<bool, Error> {
         metadata.status = first.status;
         metadata.ends = first.ends.clone();
         metadata.unrecorded = first.unrecorded.clone();
+        metadata.in_part = first.in_part.clone();
     }
     metadata.write(directory)?;
     for file in files {

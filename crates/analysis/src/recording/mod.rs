@@ -3,7 +3,9 @@
 
 pub(crate) mod directory;
 pub(crate) mod ending;
+pub mod fresh_account;
 pub(crate) mod identity;
+mod jit_names;
 pub mod join;
 pub mod join_timeline;
 pub mod members;
@@ -18,4 +20,4 @@ pub mod snapshot;
 
 pub use directory::newest;
 pub use parts::Choice;
-pub use seal::{Sealed, seal, seal_with};
+pub use seal::{Sealed, SealedModule, seal, seal_with};

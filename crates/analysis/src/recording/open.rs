@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::ending::{self, Outside};
-use super::parts::{Choice, Parts, wanted};
+use super::parts::{Choice, Parts};
 use crate::error::Error;
 use crate::model::{End, Process, Recording};
 use crate::profile::reader;
-use crate::symbols::{Blazesym, Engine, Symbols};
+use crate::symbols::{Blazesym, Engine, Lookup, Sources, Symbols};
 use crate::tables::ending::Ending;
 use crate::tables::process;
 
@@ -69,7 +69,11 @@ impl Recording {
         engine: &dyn Engine,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Recording, Error> {
-        let changed = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
+        let sources = &Sources::default();
+        let changed = parts.look_up(&Lookup { engine, sources, again: false }, progress);
+        if !parts.sealed {
+            parts.look_up_jit(sources);
+        }
         let endings = parts.endings(&changed);
         let ran_after_sealing = parts.ran_after_sealing();
         let processes = parts
@@ -114,6 +118,7 @@ impl Process {
             end,
             is_requested: false,
             became_unrecorded: false,
+            in_part: None,
             lasted: ending::lasted(&profile, end, &Outside::default()),
             process_number: 0,
             execs: 0,

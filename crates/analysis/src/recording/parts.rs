@@ -1,5 +1,6 @@
 //! The files of a recording, read together: profiles, metadata and names.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,15 +11,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::directory::profiles_in;
 use super::ending::{self, Outside, now_ns, seen_ns};
 use super::identity::{self, Begun, Place};
+use super::jit_names;
 use super::metadata::{ImageEnd, Member, MergedRun, Metadata, Status, StatusKind};
-use super::running::{anyone_maps_file, maps_file};
+use super::running::{anyone_maps_file, maps_file, other_roots};
 use super::snapshot;
 use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, SYMBOLS_FILE};
 use crate::model::{DamagedFile, End, Run};
 use crate::profile::parsed::{self, NO_MODULE, Profile};
 use crate::profile::{baseline, reader};
-use crate::symbols::{ModuleKey, Symbols, Wanted};
+use crate::symbols::{Lookup, ModuleKey, Sources, Symbols, Wanted};
 use crate::tables::ending::{Ending, Lasted};
 use crate::threads;
 use crate::trace::file::{TraceFile, path_of};
@@ -30,6 +32,15 @@ pub struct Choice {
     pub snapshot: Option<u32>,
     /// Figures count from the start of the program, also where they were reset.
     pub from_start: bool,
+}
+
+/// What is noted of a process that `heaptide run` started.
+#[derive(Clone, Copy)]
+struct Started<'a> {
+    /// How it ended, if that is known.
+    status: Option<Status>,
+    /// See [`Metadata::in_part`].
+    in_part: &'a str,
 }
 
 /// The files of a recording, read and not yet put together.
@@ -91,6 +102,28 @@ impl Parts {
         Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, places })
     }
 
+    /// Looks up the names of all addresses in files; returns a line for each file that is missing
+    /// or is another one.
+    pub(super) fn look_up(
+        &mut self,
+        lookup: &Lookup<'_>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Vec<(ModuleKey, String)> {
+        let known = OnceCell::new();
+        let directory = &self.directory;
+        let roots = || known.get_or_init(|| other_roots(directory)).clone();
+        self.symbols.complete(wanted(&self.profiles), lookup, &roots, progress)
+    }
+
+    /// Looks up the names of code that JIT compilers made.
+    pub(super) fn look_up_jit(&mut self, sources: &Sources) {
+        let known: OnceCell<Vec<PathBuf>> = OnceCell::new();
+        let directory = &self.directory;
+        let others = || sources.sysroot.iter().cloned().chain(other_roots(directory)).collect();
+        let roots = || known.get_or_init(others).clone();
+        jit_names::complete(&mut self.symbols, &self.profiles, &roots);
+    }
+
     pub(super) fn endings(&self, changed: &[(ModuleKey, String)]) -> Vec<Ending> {
         let mut numbers: FxHashMap<usize, u32> = FxHashMap::default();
         let ending = |(file, profile): &(PathBuf, Profile)| {
@@ -116,6 +149,7 @@ impl Parts {
                 process_number,
                 execs,
                 part,
+                in_part: self.in_part(file, profile),
                 notes,
             }
         };
@@ -186,21 +220,30 @@ impl Parts {
         run.running.iter().any(|ran| ran == image).then_some(run.copied_realtime_ns)
     }
 
-    /// How the process of an image ended, if it was started in the run of its file; none of other
-    /// processes.
-    fn started(&self, file: &Path, header: &FileHeader) -> Option<Option<Status>> {
+    /// What is noted of the process of an image, if it was started in the run of its file; none of
+    /// other processes.
+    fn started(&self, file: &Path, header: &FileHeader) -> Option<Started<'_>> {
         let members = match self.merged(file) {
             Some(run) => &run.members,
             None => &self.metadata.as_ref()?.members,
         };
         if let Some(member) = member_of(members, header) {
-            return Some(member.status);
+            return Some(Started { status: member.status, in_part: &member.in_part });
         }
-        let (root_pid, status) = match self.merged(file) {
-            Some(run) => (run.root_pid, run.status),
-            None => self.metadata.as_ref().map(|m| (m.root_pid, m.status))?,
+        let (root_pid, status, in_part) = match self.merged(file) {
+            Some(run) => (run.root_pid, run.status, &*run.in_part),
+            None => self.metadata.as_ref().map(|m| (m.root_pid, m.status, &*m.in_part))?,
         };
-        (members.is_empty() && root_pid == header.pid).then_some(status)
+        let is_it = members.is_empty() && root_pid == header.pid;
+        is_it.then_some(Started { status, in_part })
+    }
+
+    /// What is missing of the file that was started, of which this is the first image.
+    fn in_part(&self, file: &Path, profile: &Profile) -> Option<String> {
+        let place = self.place(file, profile);
+        let is_first = place.is_none_or(|place| place.is_first_of_pid && place.execs == 0);
+        let started = self.started(file, &profile.header).filter(|_| is_first)?;
+        (!started.in_part.is_empty()).then(|| started.in_part.to_owned())
     }
 
     /// Whether an image is of the process that was started in its run.
@@ -219,7 +262,8 @@ impl Parts {
             return End::Exec;
         }
         let is_first = place.is_none_or(|place| place.is_first_of_pid);
-        let status = self.started(file, header).filter(|_| is_first).flatten();
+        let started = self.started(file, header).filter(|_| is_first);
+        let status = started.and_then(|started| started.status);
         match (status, ending::noted(header)) {
             (Some(Status { kind: StatusKind::Exited, code }), _) => End::Exited(code),
             (Some(Status { kind: StatusKind::Signaled, code }), _) => End::Signaled(code),
@@ -254,7 +298,7 @@ impl Parts {
     /// enough: handlers run after `exit`, and an exec may fail.
     pub(super) fn is_over(&self, file: &Path, profile: &Profile) -> bool {
         let header = &profile.header;
-        if self.started(file, header).flatten().is_some() {
+        if self.started(file, header).is_some_and(|started| started.status.is_some()) {
             return true;
         }
         match self.end(file, profile) {

@@ -107,6 +107,26 @@ pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
     Ok(files.next().map(|file| Running { pid, file }))
 }
 
+/// The root directories, as `/proc/PID/root`, of those processes that write to a recording and see
+/// other files than this one, as in a container.
+pub(crate) fn other_roots(recording: &Path) -> Vec<PathBuf> {
+    let view = |process: &str| {
+        let root = fs::metadata(Path::new("/proc").join(process).join("root").join(".")).ok()?;
+        let namespace = fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?;
+        Some((root.dev(), root.ino(), namespace))
+    };
+    let mut seen = vec![view("self")];
+    let mut roots = Vec::new();
+    for running in of_recording(recording).unwrap_or_default() {
+        let view = view(&running.pid.to_string());
+        if view.is_some() && !seen.contains(&view) {
+            seen.push(view);
+            roots.push(PathBuf::from(format!("/proc/{}/root", running.pid)));
+        }
+    }
+    roots
+}
+
 /// The mappings of a process. A file of any of them may have a name that is no UTF-8.
 fn maps(pid: u32) -> io::Result<String> {
     let maps = fs::read(format!("/proc/{pid}/maps"))?;

@@ -1,6 +1,6 @@
 //! Sealing a recording: storing its names with it, and packing the profiles of finished processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::ending::now_ns;
 use super::parts::{Choice, Parts, wanted};
@@ -8,7 +8,7 @@ use super::snapshot;
 use crate::error::Error;
 use crate::files::{draft, file_names};
 use crate::profile::{pack, reader};
-use crate::symbols::{Blazesym, Engine, Symbols};
+use crate::symbols::{Blazesym, Engine, Lookup, Sources, Symbols, Wanted};
 use crate::trace::live;
 
 /// What sealing did.
@@ -18,8 +18,21 @@ pub struct Sealed {
     pub addresses: usize,
     /// How many of them have a name.
     pub named: usize,
-    /// A line for each module without names because its file is gone or is another one.
+    /// A line for each file that is missing or is another one.
     pub notes: Vec<String>,
+    /// Each module, in order of path.
+    pub modules: Vec<SealedModule>,
+}
+
+/// How much of a module is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SealedModule {
+    /// The module.
+    pub path: PathBuf,
+    /// Distinct addresses of it in the recording.
+    pub addresses: usize,
+    /// How many of them have a name.
+    pub named: usize,
 }
 
 /// Stores the names of all addresses with a recording, so that it can be read on another machine,
@@ -33,18 +46,20 @@ pub struct Sealed {
 /// assert!(heaptide_analysis::seal("missing.heaptide".as_ref(), show).is_err());
 /// ```
 pub fn seal(directory: &Path, progress: &mut dyn FnMut(usize, usize)) -> Result<Sealed, Error> {
-    seal_with(directory, &Blazesym, progress)
+    let lookup = Lookup { engine: &Blazesym, sources: &Sources::default(), again: false };
+    seal_with(directory, &lookup, progress)
 }
 
-/// The same with an engine for names.
+/// The same with names from other sources.
 pub fn seal_with(
     directory: &Path,
-    engine: &dyn Engine,
+    lookup: &Lookup<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
     draft::sweep(directory);
     let mut parts = Parts::read(directory, Choice { snapshot: None, from_start: true })?;
-    let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
+    let refused = parts.look_up(lookup, progress);
+    parts.look_up_jit(lookup.sources);
     parts.symbols.write(&parts.directory)?;
     let running = parts.running();
     if let Some(metadata) = &mut parts.metadata {
@@ -63,9 +78,23 @@ pub fn seal_with(
             let _ = reader::read_header(&copy).map(|head| pack::pack(&copy, head.file_end));
         }
     }
-    let (addresses, named) = parts.symbols.counts();
+    let modules = modules(&parts);
+    let addresses = modules.iter().map(|module| module.addresses).sum();
+    let named = modules.iter().map(|module| module.named).sum();
     let notes = refused.into_iter().map(|(_, line)| line).collect();
-    Ok(Sealed { addresses, named, notes })
+    Ok(Sealed { addresses, named, notes, modules })
+}
+
+fn modules(parts: &Parts) -> Vec<SealedModule> {
+    let count = |want: Wanted| {
+        let known = parts.symbols.module(&want.module);
+        let is_named =
+            |&&address: &&u64| known.and_then(|known| Some(known.get(address)?.next().is_some()));
+        let named = want.addresses.iter().filter(|a| is_named(a) == Some(true)).count();
+        SealedModule { path: want.module.path, addresses: want.addresses.len(), named }
+    };
+    let all = wanted(&parts.profiles).into_iter().filter(|want| !want.addresses.is_empty());
+    all.map(count).collect()
 }
 
 /// The names of all addresses of a recording, those stored with it and others looked up; and a line
@@ -76,6 +105,8 @@ pub(crate) fn names(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Symbols, Vec<String>), Error> {
     let mut parts = Parts::read(path, Choice { snapshot: None, from_start: true })?;
-    let refused = parts.symbols.complete(wanted(&parts.profiles), engine, progress);
+    let lookup = Lookup { engine, sources: &Sources::default(), again: false };
+    let refused = parts.look_up(&lookup, progress);
+    parts.look_up_jit(lookup.sources);
     Ok((parts.symbols, refused.into_iter().map(|(_, line)| line).collect()))
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
-use crate::model::{Frame, FrameId, Process, Scope};
+use crate::model::{Frame, FrameId, OwnName, OwnPattern, Process, Scope};
 
 /// What a regex is held against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +116,24 @@ fn is_word(text: &str) -> bool {
 }
 
 impl Pattern {
+    /// The same as a name of own code; none if it is of something else than functions, modules or
+    /// source files.
+    ///
+    /// ```
+    /// use heaptide_analysis::selection::pattern::Pattern;
+    /// let own = |text: &str| text.parse::<Pattern>().unwrap().into_own();
+    /// assert!(own("module:libapp").is_some() && own("thread:worker").is_none());
+    /// ```
+    pub fn into_own(self) -> Option<OwnPattern> {
+        let of = match self.kind {
+            Kind::Function => OwnName::Function,
+            Kind::Module => OwnName::Module,
+            Kind::File => OwnName::File,
+            Kind::Scope | Kind::Label | Kind::Lane => return None,
+        };
+        Some(OwnPattern { of, regex: self.regex })
+    }
+
     /// What it is held against.
     pub fn kind(&self) -> Kind {
         self.kind

@@ -9,6 +9,19 @@ use regex::Regex;
 use super::brackets;
 pub use super::builtin_sets::SETS;
 use super::pattern::{self, Pattern};
+use crate::attribution::names::qualified;
+use crate::model::Process;
+
+/// Sets of rules that apply where nobody says otherwise: what functions of each begin with.
+const LANGUAGES: [(&str, &[&str]); 7] = [
+    ("std", &["std::__", "std::vector<", "std::basic_", "__gnu_cxx::", "operator new"]),
+    ("boost", &["boost::"]),
+    ("tbb", &["tbb::"]),
+    ("tokio", &["tokio::runtime::"]),
+    ("rust", &["core::ops::", "core::ptr::", "alloc::vec::", "alloc::raw_vec::", "std::rt::"]),
+    ("qt", &["QMetaObject::", "QCoreApplication::", "QObject::"]),
+    ("cpython", &["_PyEval_", "Py_BytesMain", "pymain_"]),
+];
 
 /// Rules in order.
 #[derive(Clone, Debug, Default)]
@@ -155,6 +168,34 @@ impl Rules {
         let (_, text) = SETS.into_iter().find(|(set, _)| *set == name)?;
         // Each is read in a test.
         Rules::parse(text).ok()
+    }
+
+    /// The built-in sets of the languages and libraries that a process has functions of.
+    ///
+    /// ```
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// use heaptide_analysis::selection::rules::Rules;
+    /// assert!(Rules::of_languages(&process).is_empty()); // no frames at all
+    /// ```
+    pub fn of_languages(process: &Process) -> Rules {
+        let mut all = Rules::default();
+        for (set, parts) in LANGUAGES {
+            let is_of = |function: &str| {
+                let name = qualified(function);
+                let name = name.strip_prefix('<').unwrap_or(name);
+                parts.iter().any(|part| name.starts_with(part))
+            };
+            let mut functions =
+                process.tables.frames.iter().filter_map(|frame| frame.function.as_deref());
+            if functions.any(is_of) {
+                Rules::built_in(set).into_iter().for_each(|rules| all.append(rules));
+            }
+        }
+        all
     }
 
     /// Adds rules after these.

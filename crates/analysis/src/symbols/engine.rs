@@ -1,5 +1,6 @@
 //! Functions at addresses of a file, by blazesym; names by [`super::demangle`].
 
+use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -7,11 +8,15 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
+use super::debug_info::DebugInfo;
 use super::demangle::{Demangler, is_mangled};
+use super::elf::ElfFile;
 use super::name::{BATCH, Engine, Name};
+use super::qualified;
+use super::symbol_table::SymbolTable;
 use crate::text;
 
-/// The engine: debug info, separate debug files by build-id and debuglink, else symbol tables.
+/// The engine: debug info, else symbol tables and MiniDebugInfo.
 #[derive(Debug, Default)]
 pub struct Blazesym;
 
@@ -22,10 +27,16 @@ impl Engine for Blazesym {
         addresses: &[u64],
         each: &mut dyn FnMut(u64, &[Name<'_>]),
     ) -> Result<(), String> {
+        let table = ElfFile::open(file).ok().and_then(|elf| SymbolTable::read(&elf));
+        if let Some(table) = table {
+            from_table(&table, addresses, each);
+            return Ok(());
+        }
         let builder = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false);
         let symbolizer = builder.build();
         let mut elf = Elf::new(file);
         let mut demangler = Demangler::default();
+        let info = OnceCell::new();
         for batch in addresses.chunks(BATCH) {
             let mut answer =
                 symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
@@ -35,16 +46,35 @@ impl Engine for Blazesym {
             }
             let answer = answer.map_err(|e| e.to_string())?;
             let whole = whole_names(&symbolizer, &elf, batch, &answer, &mut demangler);
+            let bare = with_bare_names(batch, &answer, &whole);
+            let qualified = if bare.is_empty() {
+                FxHashMap::default()
+            } else {
+                let read = || DebugInfo::read(&ElfFile::open(file).ok()?);
+                let info = info.get_or_init(read).as_ref();
+                info.map(|info| qualified::names(info, &bare, &mut demangler)).unwrap_or_default()
+            };
             for (&address, symbol) in batch.iter().zip(&answer) {
                 let Some(symbol) = symbol.as_sym() else {
                     each(address, &[]);
                     continue;
                 };
-                let outermost = whole.get(&address).map_or(symbol.name.as_ref(), String::as_str);
-                with_names(symbol, outermost, &mut demangler, |names| each(address, names));
+                let functions = functions(symbol, whole.get(&address), qualified.get(&address));
+                with_names(&functions, &mut demangler, |names| each(address, names));
             }
         }
         Ok(())
+    }
+}
+
+/// Names of a stripped module that has MiniDebugInfo, which blazesym reads only with liblzma.
+fn from_table(table: &SymbolTable, addresses: &[u64], each: &mut dyn FnMut(u64, &[Name<'_>])) {
+    let mut demangler = Demangler::default();
+    for &address in addresses {
+        match table.name(address).map(|name| demangler.readable(name)) {
+            Some(name) => each(address, &[Name { function: Some(&name), ..Name::default() }]),
+            None => each(address, &[]),
+        }
     }
 }
 
@@ -86,17 +116,63 @@ fn identifier(name: &str) -> &str {
     name.split('<').next().unwrap_or(name)
 }
 
+/// Whether debug information knows more of a function: the scopes around it, where this is a bare
+/// name, or the types that a function of Rust's libraries is for, which older names lack.
+fn is_incomplete(name: &str) -> bool {
+    const LIBRARIES: [&str; 4] = ["_ZN5alloc", "_ZN4core", "_ZN3std", "_ZN9hashbrown"];
+    !is_mangled(name)
+        || (name.contains("17h") && LIBRARIES.iter().any(|library| name.starts_with(library)))
+}
+
+/// The addresses at which a function has less than its whole name.
+fn with_bare_names(
+    addresses: &[u64],
+    answer: &[Symbolized<'_>],
+    whole: &FxHashMap<u64, String>,
+) -> Vec<u64> {
+    let has_bare = |&(address, symbol): &(u64, &Sym<'_>)| {
+        let outermost = symbol.code_info.is_some() && !whole.contains_key(&address);
+        (outermost && is_incomplete(&symbol.name))
+            || symbol.inlined.iter().any(|function| is_incomplete(&function.name))
+    };
+    let symbols = addresses.iter().zip(answer).filter_map(|(&a, s)| Some((a, s.as_sym()?)));
+    symbols.filter(has_bare).map(|(address, _)| address).collect()
+}
+
+/// The functions at an address, outermost first: names, mangled or not, and source.
+type Functions<'a> = Vec<(&'a str, Option<&'a CodeInfo<'a>>)>;
+
+/// Puts together what is known of an address: `whole` is the name of the outermost function in the
+/// symbol table, `qualified` the names of all of them in debug info.
+fn functions<'a>(
+    symbol: &'a Sym<'_>,
+    whole: Option<&'a String>,
+    qualified: Option<&'a Vec<Option<String>>>,
+) -> Functions<'a> {
+    let outermost =
+        (whole.map_or(symbol.name.as_ref(), String::as_str), symbol.code_info.as_deref());
+    let inlined = symbol.inlined.iter().map(|f| (f.name.as_ref(), f.code_info.as_ref()));
+    let mut functions: Functions<'a> = std::iter::once(outermost).chain(inlined).collect();
+    let Some(names) = qualified.filter(|names| names.len() == functions.len()) else {
+        return functions;
+    };
+    for (function, name) in functions.iter_mut().zip(names) {
+        if let Some(name) = name.as_ref().filter(|_| is_incomplete(function.0)) {
+            function.0 = name;
+        }
+    }
+    functions
+}
+
 /// Hands on the functions at an address.
 fn with_names(
-    symbol: &Sym<'_>,
-    outermost: &str,
+    functions: &Functions<'_>,
     demangler: &mut Demangler,
     each: impl FnOnce(&[Name<'_>]),
 ) {
-    let inlined = symbol.inlined.iter().map(|f| (f.name.as_ref(), f.code_info.as_ref()));
-    let all: Vec<_> = std::iter::once((outermost, symbol.code_info.as_deref()))
-        .chain(inlined)
-        .map(|(name, code)| (demangler.readable(name), code.map(|c| (source_path(c), c.line))))
+    let all: Vec<_> = functions
+        .iter()
+        .map(|&(name, code)| (demangler.readable(name), code.map(|c| (source_path(c), c.line))))
         .collect();
     let names: Vec<_> = all
         .iter()

@@ -10,25 +10,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::Builder;
-use std::time::UNIX_EPOCH;
 
-use blazesym::helper::read_elf_build_id;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::files::file_names::SYMBOLS_FILE;
-use crate::files::input;
 use crate::files::json::{check_version, read_if_there, replace};
-use crate::text;
 
+mod debug_info;
 mod demangle;
+mod elf;
 mod engine;
+pub(crate) mod jit;
 mod name;
+mod qualified;
+mod sources;
+mod symbol_table;
+mod wanted;
 
 pub use engine::Blazesym;
 use name::BATCH;
 pub use name::{Engine, Known, Name};
+pub use sources::{DebugFiles, Sources};
+use wanted::hex;
+pub use wanted::{ModuleKey, Wanted};
 
 /// The version of its layout; larger ones are refused.
 pub const VERSION: u32 = 1;
@@ -36,35 +42,6 @@ pub const VERSION: u32 = 1;
 const LIMIT: u64 = 2 << 30;
 /// Modules are looked up by so many threads.
 const THREADS: usize = 2;
-/// A profile keeps so many bytes of a build-id.
-const STORED_BUILD_ID: usize = 24;
-
-/// A module, whichever process had it and wherever it was mapped.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ModuleKey {
-    /// Its path, byte for byte.
-    pub path: PathBuf,
-    /// Its GNU build-id, empty if it has none.
-    pub build_id: Vec<u8>,
-}
-
-impl ModuleKey {
-    /// The path for people.
-    fn shown(&self) -> String {
-        text::of_path(&self.path)
-    }
-}
-
-/// The link-time addresses of a module to look up.
-#[derive(Debug)]
-pub struct Wanted {
-    /// The module.
-    pub module: ModuleKey,
-    /// Earliest start of a process that had it, nanoseconds since 1970-01-01 UTC.
-    pub since_ns: u64,
-    /// Ascending, distinct.
-    pub addresses: Vec<u64>,
-}
 
 /// The names of one module's addresses.
 #[derive(Debug, Default)]
@@ -99,6 +76,15 @@ impl ModuleSymbols {
         }))
     }
 
+    /// Whether more is known of an address than these names: a function, or its source.
+    fn knows_more(&self, address: u64, names: &[Name<'_>]) -> bool {
+        let old: Vec<_> = self.get(address).into_iter().flatten().collect();
+        let has_source = |file: Option<&str>| file.is_some();
+        let old_source = old.iter().any(|name| has_source(name.file.map(AsRef::as_ref)));
+        let new_source = names.iter().any(|name| has_source(name.file));
+        (names.is_empty() && !old.is_empty()) || (old_source && !new_source)
+    }
+
     fn string(&mut self, text: Option<&str>) -> u32 {
         let Some(text) = text else { return 0 };
         if let Some(&id) = self.string_ids.get(text) {
@@ -114,6 +100,16 @@ impl ModuleSymbols {
     fn text(&self, id: u32) -> Option<&Arc<str>> {
         self.strings.get((id as usize).checked_sub(1)?)
     }
+}
+
+/// How names are looked up.
+pub struct Lookup<'a> {
+    /// Reads a file.
+    pub engine: &'a dyn Engine,
+    /// Finds the files.
+    pub sources: &'a Sources,
+    /// Whether addresses are looked up that were before. What is known stays where less is found.
+    pub again: bool,
 }
 
 /// What is known about names, over all modules of a recording.
@@ -176,45 +172,61 @@ impl Symbols {
         self.modules.get(key)
     }
 
-    /// Addresses that were looked up, and those of them that have a name.
-    pub fn counts(&self) -> (usize, usize) {
-        let all = self.modules.values().map(|m| m.places.len()).sum();
-        let named = |m: &ModuleSymbols| m.places.values().filter(|place| place.1 > 0).count();
-        (all, self.modules.values().map(named).sum())
-    }
-
-    /// Looks up what is wanted and not yet known, telling `progress` the addresses done and their
-    /// number. Returns a line for each module that gave no names because its file is gone or is
-    /// another one.
+    /// Looks up what is wanted, telling `progress` the addresses done and their number. `roots`
+    /// returns the root directories of processes in containers. Returns a line for each file that
+    /// is missing or is another one.
     pub fn complete(
         &mut self,
-        mut wanted: Vec<Wanted>,
-        engine: &dyn Engine,
+        wanted: Vec<Wanted>,
+        lookup: &Lookup<'_>,
+        roots: &dyn Fn() -> Vec<PathBuf>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Vec<(ModuleKey, String)> {
-        let mut refused = Vec::new();
-        wanted.retain_mut(|want| {
-            if let Some(known) = self.modules.get(&want.module) {
+        let mut problems = Vec::new();
+        let mut tasks = Vec::new();
+        for mut want in wanted {
+            if let Some(known) = self.modules.get(&want.module).filter(|_| !lookup.again) {
                 want.addresses.retain(|address| !known.places.contains_key(address));
             }
-            !want.addresses.is_empty() && admit(want, &mut refused)
-        });
-        wanted.sort_by_key(|want| std::cmp::Reverse(want.addresses.len()));
-        let total = wanted.iter().map(|want| want.addresses.len()).sum();
+            if want.addresses.is_empty() {
+                continue;
+            }
+            let found = lookup.sources.find(&want, roots);
+            problems.extend(found.problems.into_iter().map(|line| (want.module.clone(), line)));
+            if !found.files.is_empty() {
+                tasks.push(Task { want, files: found.files });
+            }
+        }
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.want.addresses.len()));
+        let total = tasks.iter().map(|task| task.want.addresses.len()).sum();
         let mut done = 0;
-        in_parallel(&wanted, engine, &mut |message| match message {
+        in_parallel(&tasks, lookup.engine, &mut |message| match message {
             Message::Progress(addresses) => {
                 done += addresses;
                 progress(done, total);
             }
             Message::Found(index, found, failure) => {
-                let module = &wanted[index].module;
+                let module = &tasks[index].want.module;
                 self.merge(module, found);
                 let line = |why| (module.clone(), format!("{}: {why}", module.shown()));
-                refused.extend(failure.map(line));
+                problems.extend(failure.map(line));
             }
         });
-        refused
+        problems
+    }
+
+    /// Looks up the addresses of code that a JIT compiler made; those that have no name are looked
+    /// up again the next time.
+    pub(crate) fn complete_jit(&mut self, module: ModuleKey, addresses: &[u64], code: &jit::Code) {
+        let mut found = ModuleSymbols::default();
+        for &address in addresses {
+            if let Some(name) = code.name(address) {
+                found.insert(address, &[Name { function: Some(name), ..Name::default() }]);
+            }
+        }
+        if !found.places.is_empty() {
+            self.merge(&module, found);
+        }
     }
 
     /// Adds what others know and these do not.
@@ -234,50 +246,10 @@ impl Symbols {
         };
         for &address in found.places.keys() {
             let names: Vec<_> = found.get(address).into_iter().flatten().map(Name::from).collect();
-            known.insert(address, &names);
+            if !known.knows_more(address, &names) {
+                known.insert(address, &names);
+            }
         }
-    }
-}
-
-/// Whether a module's file can be asked; says why not where a person can do something about it.
-fn admit(want: &Wanted, refused: &mut Vec<(ModuleKey, String)>) -> bool {
-    match trusted(want) {
-        Ok(()) => true,
-        Err(None) => false,
-        Err(Some(why)) => {
-            let line = format!("{}: {why}; its frames have no names", want.module.shown());
-            refused.push((want.module.clone(), line));
-            false
-        }
-    }
-}
-
-fn trusted(want: &Wanted) -> Result<(), Option<String>> {
-    let ModuleKey { path, build_id } = &want.module;
-    if !path.is_absolute() {
-        return Err(None); // the vdso and the like: no file, nothing to be done
-    }
-    let opened = input::open(path).and_then(|file| file.metadata());
-    let metadata = opened.map_err(|e| Some(format!("cannot read it: {e}")))?;
-    let found = read_elf_build_id(path).map_err(|e| Some(format!("cannot read it: {e}")))?;
-    let found = found.map(|id| id.into_owned()).unwrap_or_default();
-    if build_id.is_empty() && found.is_empty() {
-        let changed = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-        let changed_ns = changed.map_or(u128::MAX, |t| t.as_nanos());
-        return if changed_ns > u128::from(want.since_ns) {
-            Err(Some("the file changed after the recording".to_owned()))
-        } else {
-            Ok(())
-        };
-    }
-    if build_id == &found[..found.len().min(STORED_BUILD_ID)] {
-        Ok(())
-    } else {
-        Err(Some(format!(
-            "its build id is {}, recorded was {}",
-            hex_or_none(&found),
-            hex_or_none(build_id)
-        )))
     }
 }
 
@@ -286,14 +258,20 @@ enum Message {
     Found(usize, ModuleSymbols, Option<String>),
 }
 
+/// A module to look up, and its files, of which there is one at least.
+struct Task {
+    want: Wanted,
+    files: Vec<PathBuf>,
+}
+
 /// Looks modules up by a few threads and hands what they find to `sink`, on this thread.
-fn in_parallel(wanted: &[Wanted], engine: &dyn Engine, sink: &mut dyn FnMut(Message)) {
+fn in_parallel(tasks: &[Task], engine: &dyn Engine, sink: &mut dyn FnMut(Message)) {
     let next = AtomicUsize::new(0);
     let work = |sender: mpsc::Sender<Message>| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(want) = wanted.get(index) else { break };
-            let (found, failure) = look_up(want, engine, &sender);
+            let Some(task) = tasks.get(index) else { break };
+            let (found, failure) = look_up(task, engine, &sender);
             if sender.send(Message::Found(index, found, failure)).is_err() {
                 break; // the receiver ends only with the scope
             }
@@ -305,7 +283,7 @@ fn in_parallel(wanted: &[Wanted], engine: &dyn Engine, sink: &mut dyn FnMut(Mess
             let sender = sender.clone();
             Builder::new().spawn_scoped(scope, || work(sender)).ok()
         };
-        if (0..THREADS.min(wanted.len())).map_while(start).count() == 0 {
+        if (0..THREADS.min(tasks.len())).map_while(start).count() == 0 {
             work(sender.clone()); // no room for a thread: what is found waits for the receiver
         }
         drop(sender);
@@ -313,23 +291,35 @@ fn in_parallel(wanted: &[Wanted], engine: &dyn Engine, sink: &mut dyn FnMut(Mess
     });
 }
 
+/// Looks up the addresses of a module in its files, in their order; of each only those without a
+/// name in the ones before. Returns why the last one could not be read, if so.
 fn look_up(
-    want: &Wanted,
+    task: &Task,
     engine: &dyn Engine,
     sender: &mpsc::Sender<Message>,
 ) -> (ModuleSymbols, Option<String>) {
     let mut found = ModuleSymbols::default();
-    let mut untold = 0;
-    let answer = engine.look_up(&want.module.path, &want.addresses, &mut |address, names| {
-        found.insert(address, names);
-        untold += 1;
-        if untold == BATCH {
-            let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
-            untold = 0;
+    let mut failure = None;
+    let mut addresses = task.want.addresses.clone();
+    for (index, file) in task.files.iter().enumerate() {
+        let is_first = index == 0;
+        let mut untold = 0;
+        let answer = engine.look_up(file, &addresses, &mut |address, names| {
+            found.insert(address, names);
+            untold += 1;
+            if untold == BATCH && is_first {
+                let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
+                untold = 0;
+            }
+        });
+        let _ = sender.send(Message::Progress(if is_first { untold } else { 0 }));
+        failure = answer.err();
+        addresses.retain(|address| found.places.get(address).is_none_or(|place| place.1 == 0));
+        if addresses.is_empty() {
+            break;
         }
-    });
-    let _ = sender.send(Message::Progress(untold));
-    (found, answer.err())
+    }
+    (found, failure)
 }
 
 impl StoredModule {
@@ -373,14 +363,6 @@ impl StoredModule {
         };
         (ModuleKey { path, build_id: unhex(&self.build_id) }, symbols)
     }
-}
-
-fn hex_or_none(bytes: &[u8]) -> String {
-    if bytes.is_empty() { "none".to_owned() } else { hex(bytes) }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Vec<u8> {

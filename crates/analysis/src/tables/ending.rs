@@ -17,6 +17,8 @@ pub(crate) struct Ending {
     pub(crate) process_number: u32,
     pub(crate) execs: u32,
     pub(crate) part: Option<String>,
+    /// What of it was not recorded, as known before it started.
+    pub(crate) in_part: Option<String>,
     pub(crate) notes: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ use crate::model::{
     StackNode, Sum,
 };
 use crate::profile::annotations::{Named, Scope};
-use crate::profile::parsed::Profile;
+use crate::profile::parsed::{MappedProfile, Profile};
 
 /// Frames, and the stacks that they are in.
 pub(super) struct Stacks<'a> {
@@ -25,8 +25,23 @@ pub(super) struct Stacks<'a> {
 }
 
 impl Stacks<'_> {
+    /// The class of mappings of a kind, made at a stack, of so many bytes each.
+    pub(super) fn class(
+        &self,
+        of: &MappedProfile,
+        key: MappingKey,
+        bytes: u64,
+        stack: StackId,
+    ) -> MappingClass {
+        let file = of.files.get(&key.file).map(|name| &**name);
+        mapping_class::class(&Described { key, file, bytes }, self.frames(stack))
+    }
+
     /// The frames of a stack with their modules, from the innermost one on.
-    fn frames(&self, stack: StackId) -> impl Iterator<Item = (&Frame, Option<&Module>)> + Clone {
+    pub(super) fn frames(
+        &self,
+        stack: StackId,
+    ) -> impl Iterator<Item = (&Frame, Option<&Module>)> + Clone {
         let is_frame = |stack: &StackId| stack.0 != 0;
         let parent =
             move |stack: &StackId| Some(self.stacks[stack.0 as usize].parent).filter(is_frame);
@@ -47,19 +62,16 @@ pub(super) fn tables(
 ) -> Option<(Mapped, MappedTotals)> {
     let of_mappings = as_blocks(profile)?;
     let table = SiteTable::of(&of_mappings, of);
-    let files_by_id = &profile.mapped.as_deref()?.files;
+    let parsed = profile.mapped.as_deref()?;
     let (mut sites, mut files): (Vec<Site>, Vec<_>) = (Vec::new(), Vec::new());
     for site in table.sites {
         let kind = MappingKey::unpack(site.size.unwrap_or_default());
         let site = site.with_stack(|node| stacks.of_node[node.slot()]);
-        let file = files_by_id.get(&kind.file).cloned();
         let bytes = site.measures.usable_bytes.checked_div(site.measures.allocations);
-        let described =
-            Described { key: kind, file: file.as_deref(), bytes: bytes.unwrap_or_default() };
-        let class = mapping_class::class(&described, stacks.frames(site.stack));
+        let class = stacks.class(parsed, kind, bytes.unwrap_or_default(), site.stack);
         let mapping = Mapping { class, protection: kind.protection as u8, flags: kind.flags };
         sites.push(Site { kind: SiteKind::Mapped(mapping), size: None, ..site });
-        files.push(file);
+        files.push(parsed.files.get(&kind.file).cloned());
     }
     let mut totals = Sum::over(&sites);
     let peak = Peak::of(&of_mappings, &totals, now_ns);

@@ -1,5 +1,7 @@
 //! What mappings are for: a table of the code that makes them, and of their flags.
 
+use std::sync::Arc;
+
 use heaptide_format as format;
 use heaptide_format::MappingKey;
 
@@ -57,6 +59,10 @@ const ALLOCATING: [&str; 9] = [
     "valloc",
     "mallocx",
 ];
+
+/// Functions that map memory for others, beside allocators: the name begins with one of these.
+const ALLOCATING_PREFIXES: [&str; 6] =
+    ["mmap", "mremap", "PyMem_", "_PyMem_", "PyObject_Malloc", "_PyObject_Malloc"];
 
 /// Functions of CPython that take and give back arenas.
 const ARENA_FUNCTIONS: [&str; 6] = [
@@ -127,6 +133,27 @@ pub(super) fn class<'a>(
         _ if of.key.protection & format::PROT_EXEC != 0 => MappingClass::Library,
         _ => MappingClass::File,
     }
+}
+
+/// The innermost function that is not an allocator's, with the file of its module; without names
+/// the file alone. None without a stack.
+pub(super) fn caller<'a>(
+    stack: impl Iterator<Item = (&'a Frame, Option<&'a Module>)> + Clone,
+) -> Option<Arc<str>> {
+    let is_plumbing = |name: &str| {
+        let prefixes = ARENA_FUNCTIONS.iter().chain(&ALLOCATOR_PREFIXES);
+        prefixes.chain(&ALLOCATING_PREFIXES).any(|prefix| name.starts_with(prefix))
+            || ALLOCATING.contains(&name)
+    };
+    let is_allocator = |file: &str| ALLOCATOR_FILES.iter().any(|name| file.starts_with(name));
+    let mut named = stack.clone().filter_map(|(frame, module)| {
+        let file = module.map(file_name).unwrap_or_default();
+        Some((frame.function.as_deref()?, file)).filter(|_| !is_allocator(file))
+    });
+    if let Some((function, file)) = named.find(|(function, _)| !is_plumbing(function)) {
+        return Some(format!("{function} [{file}]").into());
+    }
+    stack.into_iter().find_map(|(_, module)| module.map(|module| file_name(module).into()))
 }
 
 fn is_break(key: MappingKey) -> bool {

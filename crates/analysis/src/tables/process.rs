@@ -16,12 +16,13 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures, Mode, Module, ModuleId,
-    Process, Rank, Site, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
+    Attribution, Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures, Mode,
+    Module, ModuleId, Process, Rank, Site, StackId, StackNode, Sum, Tables, TimeTables,
+    UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, Profile};
-use crate::symbols::{ModuleKey, Symbols};
+use crate::symbols::{ModuleKey, Symbols, jit};
 use crate::text;
 use crate::threads;
 
@@ -51,10 +52,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
-    let accounts = accounts::accounts(&profile);
     let modules: Vec<Module> = profile.modules.iter().map(module).collect();
     let of_stacks =
         Stacks { frames: &frames, modules: &modules, stacks: &stacks, of_node: &stack_of_node };
+    let accounts = accounts::accounts(&profile, &of_stacks);
     let mapped = mapped::tables(&profile, &of, &of_stacks, ending.lasted.ns).unzip();
     let header = &profile.header;
     let peak = Peak::of(&profile, &totals, ending.lasted.ns);
@@ -77,6 +78,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             end: ending.end,
         },
         peak_time_ns: peak.time_ns,
+        attribution: Attribution::default(),
         unwinder: UnwinderStats {
             frames_stepped: header.frames_stepped,
             rules_evaluated: header.rules_evaluated,
@@ -132,8 +134,10 @@ fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -
         peak_bound_bytes,
         unmatched_frees: header.unmatched_frees,
         unrecorded: unrecorded::reason(header),
+        in_part: ending.in_part.take(),
         has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
         has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
+        interceptions: unrecorded::interceptions(header, &profile.modules),
         losses: losses(header, ending.became_unrecorded),
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
@@ -175,13 +179,15 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
         .iter()
         .map(|m| symbols.module(&ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() }))
         .collect();
+    let header = &profile.header;
+    let jit = symbols.module(&jit::module(header.pid, header.start_realtime_ns));
     let mut frames = Vec::with_capacity(profile.places.len());
     let mut ranges = Vec::with_capacity(profile.places.len());
     for place in &profile.places {
         let start = frames.len();
         let offset = place.offset;
         let module = (place.module != NO_MODULE).then_some(ModuleId(place.module));
-        let known = module.and_then(|id| names[id.0 as usize]).and_then(|m| m.get(offset));
+        let known = module.map_or(jit, |id| names[id.0 as usize]).and_then(|m| m.get(offset));
         frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
             function: name.function.cloned(),
             module,

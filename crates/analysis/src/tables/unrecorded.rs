@@ -1,11 +1,15 @@
 //! Explanations of what is not recorded of a process image, and why.
 
+use std::os::unix::ffi::OsStrExt;
+
 use heaptide_format as format;
 use heaptide_format::{
     FileHeader, IMAGE_FAMILY_LEFT, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded,
 };
 
-use crate::model::{Loss, UnrecordedProgram};
+use crate::model::{Interception, Loss, UnrecordedProgram};
+use crate::profile::parsed;
+use crate::text;
 
 /// A program that an image became by exec and that has no profile, for a reason that nobody noted.
 pub(crate) const SUCCESSOR: Loss =
@@ -67,7 +71,27 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
         }
         NotIntercepted::Refused => ", and the system does not allow its code to be changed",
         NotIntercepted::Unmovable => ", whose code cannot be intercepted safely",
+        NotIntercepted::Threads => ", whose code other threads could execute when it was found",
     }
+}
+
+/// What was done about allocators that the program brings.
+pub(crate) fn interceptions(header: &FileHeader, modules: &[parsed::Module]) -> Vec<Interception> {
+    let interception = |entry: &format::Interception| {
+        let left = entry.state.checked_sub(format::INTERCEPTED)?;
+        let holds = |module: &&parsed::Module| (module.start..module.end).contains(&entry.address);
+        let module = modules.iter().filter(holds).min_by_key(|module| module.unloaded);
+        let length = (entry.length as usize).min(entry.names.len());
+        let left_alone = NotIntercepted::from_number(left).map(not_intercepted);
+        Some(Interception {
+            module: module
+                .map(|module| text::from_bytes(module.path.as_os_str().as_bytes()))
+                .unwrap_or_default(),
+            functions: String::from_utf8_lossy(&entry.names[..length]).into_owned(),
+            left_alone: left_alone.or((left > 0).then_some(", for an unknown reason")),
+        })
+    };
+    header.interceptions.iter().filter_map(interception).collect()
 }
 
 /// Children that have no profile, by each reason that occurred.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::event::{Event, LiveBlock, Operation};
 use super::lanes::{Kind, Step};
 use super::table::{Addressed, Table};
-use crate::model::{LaneId, ScopeId, StackId, Trace};
+use crate::model::{LaneId, ScopeId, Site, SiteKind, StackId, Trace};
 
 /// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
 /// after the next allocation at its address.
@@ -72,7 +72,43 @@ struct Overdue {
 pub(super) struct Counts {
     pub(super) events: u64,
     pub(super) uids: u64,
-    pub(super) live_bytes: u64,
+    pub(super) live: LiveBytes,
+}
+
+/// Usable bytes that are live.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LiveBytes {
+    /// Blocks of the allocator.
+    pub(super) heap: u64,
+    /// Memory with a name: labels and blocks of pools, in the heap and outside it.
+    pub(super) labelled: u64,
+}
+
+impl LiveBytes {
+    pub(super) fn add(&mut self, other: LiveBytes) {
+        self.heap = self.heap.saturating_add(other.heap);
+        self.labelled = self.labelled.saturating_add(other.labelled);
+    }
+
+    pub(super) fn remove(&mut self, other: LiveBytes) {
+        self.heap = self.heap.saturating_sub(other.heap);
+        self.labelled = self.labelled.saturating_sub(other.labelled);
+    }
+}
+
+/// What a replay asks of a site.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SiteFacts {
+    scope: ScopeId,
+    /// Its memory has a name. Chunks of pools are left out: their blocks have it.
+    is_labelled: bool,
+}
+
+impl SiteFacts {
+    pub(super) fn of(site: &Site) -> SiteFacts {
+        let is_chunk = matches!(site.kind, SiteKind::PoolChunk | SiteKind::OutsidePoolChunk);
+        SiteFacts { scope: site.scope, is_labelled: site.label.is_some() && !is_chunk }
+    }
 }
 
 /// What does not fit together in a trace.
@@ -98,7 +134,7 @@ pub(super) struct Blocks {
     /// Events before this are not given.
     since_ns: u64,
     /// By index of the site.
-    scopes: Arc<[ScopeId]>,
+    sites: Arc<[SiteFacts]>,
     live: Table<Block>,
     /// Memory that is no block of the allocator's, by address and site.
     known: FxHashMap<(u64, u32), Block>,
@@ -128,7 +164,7 @@ impl Blocks {
     /// Those of a trace with these lanes, by their index in the profile, in order of their places.
     pub(super) fn of(
         trace: Trace,
-        scopes: Arc<[ScopeId]>,
+        sites: Arc<[SiteFacts]>,
         lanes: impl Iterator<Item = u32>,
     ) -> Blocks {
         let since_ns = match trace.since_ns {
@@ -139,7 +175,7 @@ impl Blocks {
         Blocks {
             trace,
             since_ns,
-            scopes,
+            sites,
             live: Table::new(),
             known: FxHashMap::default(),
             doing,
@@ -198,23 +234,41 @@ impl Blocks {
             Kind::Relabelled | Kind::Unlabelled => self.relabel(to),
             Kind::Opened => {
                 let known = Block::of(to);
+                to.counts.live.add(self.outside(&known));
                 if self.known.insert((address, site), known).is_some() {
                     self.unpaired.blocks += 1;
                 }
                 self.tell(&known, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
             }
             Kind::Closed => match self.known.remove(&(address, site)) {
-                Some(block) => self.tell(&block, Told::free(false), to),
+                Some(block) => {
+                    to.counts.live.remove(self.outside(&block));
+                    self.tell(&block, Told::free(false), to);
+                }
                 None => self.unpaired.frees += 1,
             },
         }
     }
 
-    /// Usable bytes that are live.
-    pub(super) fn live_bytes(&self) -> u64 {
+    /// What is live.
+    pub(super) fn live_bytes(&self) -> LiveBytes {
         let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
-        let all = self.live.iter().chain(moving);
-        all.fold(0, |sum, block| sum.saturating_add(block.usable))
+        let mut sum = LiveBytes::default();
+        self.live.iter().chain(moving).for_each(|block| sum.add(self.heap(block)));
+        self.known.values().for_each(|block| sum.add(self.outside(block)));
+        sum
+    }
+
+    /// What a block of the allocator adds to what is live.
+    fn heap(&self, block: &Block) -> LiveBytes {
+        LiveBytes { heap: block.usable, ..self.outside(block) }
+    }
+
+    /// What other memory adds: to that with a name alone.
+    fn outside(&self, block: &Block) -> LiveBytes {
+        let facts = self.trace.site(block.site).and_then(|site| self.sites.get(site as usize));
+        let is_labelled = facts.is_some_and(|facts| facts.is_labelled);
+        LiveBytes { heap: 0, labelled: if is_labelled { block.usable } else { 0 } }
     }
 
     /// What is live, of sites that are there.
@@ -241,8 +295,7 @@ impl Blocks {
 
     fn allocate(&mut self, to: &mut Sink) {
         let new = Block::of(to);
-        let live_bytes = &mut to.counts.live_bytes;
-        *live_bytes = live_bytes.saturating_add(new.usable);
+        to.counts.live.add(self.heap(&new));
         if let Some(old) = self.live.insert(new) {
             let until_ns = to.step.time_ns.saturating_add(SKEW_NS);
             self.overdue.push_back(Overdue { block: old, lane: to.step.who.lane, until_ns });
@@ -281,8 +334,7 @@ impl Blocks {
     }
 
     fn free(&mut self, block: &Block, told: Told, to: &mut Sink) {
-        let live_bytes = &mut to.counts.live_bytes;
-        *live_bytes = live_bytes.saturating_sub(block.usable);
+        to.counts.live.remove(self.heap(block));
         self.tell(block, told, to);
     }
 
@@ -299,12 +351,15 @@ impl Blocks {
             self.unpaired.frees += 1;
             return;
         };
-        let site_before = std::mem::replace(&mut block.site, site);
+        let before = *block;
+        block.site = site;
         let (now, operation) = match kind {
             Kind::Relabelled => (Block { requested, usable, ..*block }, Operation::Relabel),
             _ => (*block, Operation::Unlabel),
         };
-        self.tell(&now, Told { site_before, ..Told::plain(operation) }, to);
+        to.counts.live.remove(self.heap(&before));
+        to.counts.live.add(self.heap(&Block { site, ..before }));
+        self.tell(&now, Told { site_before: before.site, ..Told::plain(operation) }, to);
     }
 
     /// Blocks whose end did not come in time did end.
@@ -315,7 +370,7 @@ impl Blocks {
             && let Some(overdue) = self.overdue.pop_front()
         {
             self.unpaired.blocks += 1;
-            counts.live_bytes = counts.live_bytes.saturating_sub(overdue.block.usable);
+            counts.live.remove(self.heap(&overdue.block));
         }
     }
 
@@ -339,7 +394,7 @@ impl Blocks {
             thread: who.thread,
             scope: match operation {
                 // A lane does not say where it is where the site does.
-                Operation::Allocate => self.scopes[site as usize],
+                Operation::Allocate => self.sites[site as usize].scope,
                 _ => self.trace.scope(who.scope),
             },
             site,
@@ -354,7 +409,8 @@ impl Blocks {
                 Operation::Free => self.trace.stack(who.node),
                 _ => StackId(0),
             },
-            live_bytes: to.counts.live_bytes,
+            live_bytes: to.counts.live.heap,
+            labelled_bytes: to.counts.live.labelled,
         });
     }
 }

@@ -86,6 +86,8 @@ pub struct Event {
     /// Usable bytes of the process that are live after it: of blocks from the allocator, of all
     /// sites. Of joined processes those that have not ended.
     pub live_bytes: u64,
+    /// The same of memory that has a label or is a pool's block, in the heap or outside it.
+    pub labelled_bytes: u64,
 }
 
 /// A block that was never freed.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::ahead::Ahead;
-use super::blocks::{Blocks, Counts, Unpaired};
+use super::blocks::{Blocks, Counts, LiveBytes, SiteFacts, Unpaired};
 use super::chunks::{Chunk, Files};
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
@@ -12,7 +12,7 @@ use super::lanes::{self, Lanes, Lost, Span};
 use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
-use crate::model::{Process, ScopeId, Trace};
+use crate::model::{Process, Trace};
 
 /// Events that are given at once, about.
 const BATCH: usize = 2048;
@@ -29,8 +29,8 @@ pub struct Replay {
     /// Those that have events.
     open: Vec<Image>,
     /// Those whose events are over, and which end later: when, and what they hold until then.
-    ending: Vec<(u64, u64)>,
-    scopes: Arc<[ScopeId]>,
+    ending: Vec<(u64, LiveBytes)>,
+    sites: Arc<[SiteFacts]>,
     counts: Counts,
     /// What was not given yet to who takes one after the other, the next one last.
     ready: Vec<Event>,
@@ -76,13 +76,13 @@ impl Process {
         }
         let mut waiting = self.time.traces.clone();
         waiting.sort_by_key(|trace| Reverse(trace.after_ns));
-        let scopes: Arc<[ScopeId]> = self.tables.sites.iter().map(|site| site.scope).collect();
-        let first = waiting.pop().map(|trace| Image::open(trace, scopes.clone()));
+        let sites: Arc<[SiteFacts]> = self.tables.sites.iter().map(SiteFacts::of).collect();
+        let first = waiting.pop().map(|trace| Image::open(trace, sites.clone()));
         Ok(Replay {
             waiting,
             open: first.transpose()?.into_iter().collect(),
             ending: Vec::new(),
-            scopes,
+            sites,
             counts: Counts::default(),
             ready: Vec::new(),
             live: Vec::new(),
@@ -129,9 +129,11 @@ impl Replay {
             return false;
         };
         let counts = &mut self.counts;
-        self.ending.retain(|&(end_ns, bytes)| {
+        self.ending.retain(|&(end_ns, live)| {
             let ended = end_ns < first_ns;
-            counts.live_bytes = counts.live_bytes.saturating_sub(if ended { bytes } else { 0 });
+            if ended {
+                counts.live.remove(live);
+            }
             !ended
         });
         let ends = self.ending.iter().map(|&(end_ns, _)| end_ns);
@@ -147,7 +149,7 @@ impl Replay {
 
     /// Opens the next image.
     fn begin(&mut self) {
-        let next = self.waiting.pop().map(|trace| Image::open(trace, self.scopes.clone()));
+        let next = self.waiting.pop().map(|trace| Image::open(trace, self.sites.clone()));
         match next {
             Some(Ok(image)) => self.open.push(image),
             Some(Err(error)) => self.notes.push(error.to_string()),
@@ -232,7 +234,7 @@ fn known_until(files: &mut Files, newest: &[(Chunk, usize)]) -> u64 {
 }
 
 impl Image {
-    fn open(trace: Trace, scopes: Arc<[ScopeId]>) -> Result<Image, Error> {
+    fn open(trace: Trace, sites: Arc<[SiteFacts]>) -> Result<Image, Error> {
         let (mut files, contents) = Files::open(&trace)?;
         let mut clock = Clock::default();
         trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
@@ -243,7 +245,7 @@ impl Image {
         let path = trace.file.clone();
         let span = Span { after_ns, stopped_ns: stopped_ns.unwrap_or(u64::MAX), stopped_ticks };
         let lanes = Lanes::of(contents.lanes, files, clock, span);
-        let blocks = Blocks::of(trace, scopes, lanes.indices());
+        let blocks = Blocks::of(trace, sites, lanes.indices());
         let ahead = Ahead::of(lanes).map_err(|source| Error::Io {
             path,
             doing: "start reading",

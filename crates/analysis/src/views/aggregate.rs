@@ -3,10 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rustc_hash::FxHashMap;
-
 use super::scopes::{self, ScopeSums};
-use super::wrappers::is_wrapper;
+use crate::attribution::{FunctionId, Owners, TypeId, Types};
 use crate::model::{
     FrameId, LabelId, LaneId, Measure, Measures, ModuleId, Process, ScopeId, Site, SiteKind,
     SizeClass, StackId, Sum,
@@ -25,6 +23,8 @@ pub enum GroupBy {
     Scope,
     /// A label or a pool.
     Label,
+    /// An allocated type.
+    Type,
     /// A lane.
     Lane,
     /// A class of usable sizes.
@@ -37,8 +37,8 @@ impl GroupBy {
 
     /// Every way to group.
     pub const fn all() -> &'static [GroupBy] {
-        use GroupBy::{Function, Label, Lane, Module, Scope, Size, Stack};
-        &[Function, Stack, Module, Scope, Label, Lane, Size]
+        use GroupBy::{Function, Label, Lane, Module, Scope, Size, Stack, Type};
+        &[Function, Stack, Module, Scope, Label, Type, Lane, Size]
     }
 
     /// Its name in options.
@@ -49,6 +49,7 @@ impl GroupBy {
             GroupBy::Module => "module",
             GroupBy::Scope => "scope",
             GroupBy::Label => "label",
+            GroupBy::Type => "type",
             GroupBy::Lane => "thread",
             GroupBy::Size => "size",
         }
@@ -78,68 +79,6 @@ impl FromStr for GroupBy {
     }
 }
 
-/// Index into a process's [`Functions`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct FunctionId(pub u32);
-
-/// The distinct functions of a process: frames of one name in one file are of one function; a frame
-/// without a name is a function of its own.
-#[derive(Debug)]
-pub struct Functions {
-    of_frame: Vec<FunctionId>,
-    /// Of each function, the frame seen first.
-    first_frame: Vec<FrameId>,
-    /// Of each function, whether it only hands allocations on.
-    wrappers: Vec<bool>,
-}
-
-impl Functions {
-    /// Finds them.
-    pub fn of(process: &Process) -> Functions {
-        let mut ids = FxHashMap::default();
-        let mut functions =
-            Functions { of_frame: Vec::new(), first_frame: Vec::new(), wrappers: Vec::new() };
-        for (frame, index) in process.tables.frames.iter().zip(0..) {
-            let module = frame.module.map(|m| process.tables.modules[m.0 as usize].path.as_str());
-            let offset = if frame.function.is_some() { 0 } else { frame.offset };
-            let id = *ids.entry((frame.function.as_deref(), module, offset)).or_insert_with(|| {
-                functions.first_frame.push(FrameId(index));
-                functions.wrappers.push(frame.function.as_deref().is_some_and(is_wrapper));
-                FunctionId((functions.first_frame.len() - 1) as u32)
-            });
-            functions.of_frame.push(id);
-        }
-        functions
-    }
-
-    /// The function of a frame.
-    pub fn of_frame(&self, frame: FrameId) -> FunctionId {
-        self.of_frame[frame.0 as usize]
-    }
-
-    /// A frame of a function, for its name, module and file.
-    pub fn first_frame(&self, function: FunctionId) -> FrameId {
-        self.first_frame[function.0 as usize]
-    }
-
-    /// The frame that a stack's allocations are put down to: the innermost of a function that does
-    /// more than hand allocations on, or the innermost. None without a stack.
-    pub fn allocator_of(&self, process: &Process, stack: StackId) -> Option<FrameId> {
-        let more = |&frame: &FrameId| !self.wrappers[self.of_frame(frame).0 as usize];
-        process.frames_of(stack).find(more).or_else(|| process.frames_of(stack).next())
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.first_frame.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.first_frame.is_empty()
-    }
-}
-
 /// What one group is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Key {
@@ -153,6 +92,8 @@ pub enum Key {
     Scope(ScopeId),
     /// A label or a pool, and what memory it names.
     Label(Option<LabelId>, SiteKind),
+    /// A type of those that [`Types`] finds; none where it is not known.
+    Type(Option<TypeId>),
     /// A lane.
     Lane(LaneId),
     /// Index into `Tables::histogram`.
@@ -164,8 +105,7 @@ pub enum Key {
 pub struct Group {
     /// What that is.
     pub key: Key,
-    /// Sums over the sites that allocate there: the innermost frame is the function's or module's,
-    /// functions left out that only hand allocations on ([`Functions::allocator_of`]).
+    /// Sums over the sites that it owns: whose owner is the function or in the module.
     pub own: Measures,
     /// Sums over the sites that go through it, each once however often it does.
     pub inclusive: Measures,
@@ -174,24 +114,25 @@ pub struct Group {
 /// Groups the sites of a process, in order of key.
 ///
 /// ```
-/// use heaptide_analysis::views::aggregate::{Functions, GroupBy, Order, group, top};
+/// use heaptide_analysis::views::aggregate::{GroupBy, Order, group, top};
+/// use heaptide_analysis::attribution::Owners;
 /// use heaptide_analysis::model::Measure;
 /// # let mut bytes = vec![0; 4096];
 /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
 /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
 /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
-/// let functions = Functions::of(&process);
-/// let groups = group(&process, &functions, GroupBy::Function);
+/// let owners = Owners::of(&process);
+/// let groups = group(&process, &owners, GroupBy::Function);
 /// for row in top(groups, Measure::AtPeakBytes, Order::Own, 10) {
 ///     println!("{:?} {}", row.key, row.own.at_peak_bytes);
 /// }
 /// ```
-pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group> {
+pub fn group(process: &Process, owners: &Owners, by: GroupBy) -> Vec<Group> {
     match by {
         GroupBy::Function => {
-            let of = |frame| functions.of_frame(frame).0;
+            let of = |frame| owners.functions.of_frame(frame).0;
             let key = |function: Option<u32>| Key::Function(function.map(FunctionId));
-            through(process, functions, functions.len(), of, key)
+            through(process, owners, owners.functions.len(), of, key)
         }
         GroupBy::Module => {
             let nowhere = process.tables.modules.len() as u32;
@@ -199,18 +140,12 @@ pub fn group(process: &Process, functions: &Functions, by: GroupBy) -> Vec<Group
                 process.tables.frames[frame.0 as usize].module.map_or(nowhere, |module| module.0)
             };
             let key = |m: Option<u32>| Key::Module(m.filter(|&m| m != nowhere).map(ModuleId));
-            through(process, functions, process.tables.modules.len() + 1, of, key)
+            through(process, owners, process.tables.modules.len() + 1, of, key)
         }
         GroupBy::Stack => stacks(process),
-        GroupBy::Scope => {
-            let of = |(sums, id): (ScopeSums, u32)| Group {
-                key: Key::Scope(ScopeId(id)),
-                own: sums.own,
-                inclusive: sums.inclusive,
-            };
-            scopes::sums(process, None).into_iter().zip(0..).map(of).collect()
-        }
-        GroupBy::Label => labels(process),
+        GroupBy::Scope => by_scope(process),
+        GroupBy::Label => by_label(process),
+        GroupBy::Type => by_type(process, &Types::of(process, owners)),
         GroupBy::Lane => {
             let lane = |(lane, id): (&crate::model::Lane, u32)| Group {
                 key: Key::Lane(LaneId(id)),
@@ -258,7 +193,7 @@ fn size((class, id): (&SizeClass, u32)) -> Group {
 
 /// What a label names, with the blocks that came by labelling: the row is one label. The row of no
 /// label has them too, as freed.
-fn labels(process: &Process) -> Vec<Group> {
+pub fn by_label(process: &Process) -> Vec<Group> {
     let key = |site: &Site| (site.label, site.kind);
     let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
     sites.sort_by_key(|site| key(site));
@@ -270,7 +205,33 @@ fn labels(process: &Process) -> Vec<Group> {
     sites.chunk_by(|a, b| key(a) == key(b)).map(group).collect()
 }
 
-fn stacks(process: &Process) -> Vec<Group> {
+/// Scope paths, in order of their ids.
+pub fn by_scope(process: &Process) -> Vec<Group> {
+    let of = |(sums, id): (ScopeSums, u32)| Group {
+        key: Key::Scope(ScopeId(id)),
+        own: sums.own,
+        inclusive: sums.inclusive,
+    };
+    scopes::sums(process, None).into_iter().zip(0..).map(of).collect()
+}
+
+/// Allocated types.
+pub fn by_type(process: &Process, types: &Types) -> Vec<Group> {
+    let mut sums = vec![Measures::default(); types.names.len() + 1];
+    for (stack, measures) in by_stack(process) {
+        let place = types.of_stack(stack).map_or(0, |id| id.0 as usize + 1);
+        sums[place].add(&measures);
+    }
+    let of = |(own, place): (Measures, u32)| {
+        let key = Key::Type(place.checked_sub(1).map(TypeId));
+        Group { key, own, inclusive: own }
+    };
+    let groups = sums.into_iter().zip(0..).map(of);
+    groups.filter(|group| group.own != Measures::default()).collect()
+}
+
+/// Stacks, in order of their ids.
+pub fn stacks(process: &Process) -> Vec<Group> {
     let group = |(stack, own)| Group { key: Key::Stack(stack), own, inclusive: own };
     by_stack(process).map(group).collect()
 }
@@ -309,7 +270,7 @@ pub fn by_stack(process: &Process) -> impl Iterator<Item = (StackId, Measures)> 
 /// none.
 fn through(
     process: &Process,
-    functions: &Functions,
+    owners: &Owners,
     count: usize,
     of: impl Fn(FrameId) -> u32,
     key: impl Fn(Option<u32>) -> Key,
@@ -321,7 +282,7 @@ fn through(
         if stack == StackId(0) {
             without = Some(measures);
         }
-        if let Some(frame) = functions.allocator_of(process, stack) {
+        if let Some(frame) = owners.frame(process, stack) {
             sums[of(frame) as usize].0.add(&measures);
         }
         for frame in process.frames_of(stack) {

@@ -2,6 +2,7 @@
 //! the timeline, and the difference between two processes.
 
 pub mod aggregate;
+pub mod coverage;
 pub mod diff;
 pub mod leaks;
 pub mod memory;
@@ -11,4 +12,4 @@ pub mod sizes;
 pub mod suppressions;
 pub mod timeline;
 pub mod tree;
-pub mod wrappers;
+pub mod unnamed;

@@ -1,6 +1,7 @@
 //! The call tree for one measure, merged by function, down or bottom-up.
 
-use super::aggregate::{FunctionId, Functions, by_stack};
+use super::aggregate::by_stack;
+use crate::attribution::{FunctionId, Functions, Owners, Role, owners_in_tree};
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{Measure, Process, StackId};
 
@@ -47,7 +48,7 @@ impl Tree {
     /// Callers above their callees. No value is counted twice: each site is on one way down.
     ///
     /// ```
-    /// use heaptide_analysis::views::aggregate::Functions;
+    /// use heaptide_analysis::attribution::Functions;
     /// use heaptide_analysis::model::Measure;
     /// use heaptide_analysis::views::tree::{Recursion, Tree};
     /// # let mut bytes = vec![0; 4096];
@@ -91,20 +92,23 @@ impl Tree {
         Tree::finish(nodes, measure)
     }
 
-    /// Allocating functions at the top, their callers below. A node of a value below `least` is
-    /// left out with all below it, so that a tree of hundreds of thousands of stacks stays as small
-    /// as its reader wants.
+    /// The owners of allocations at the top, their callers below. A node of a value below `least`
+    /// is left out with all below it, so that a tree of hundreds of thousands of stacks stays as
+    /// small as its reader wants.
     pub fn bottom_up(
         process: &Process,
-        functions: &Functions,
+        owners: &Owners,
         measure: Measure,
         recursion: Recursion,
         least: u64,
     ) -> Tree {
-        let down = Tree::top_down(process, functions, measure, recursion);
+        let down = Tree::top_down(process, &owners.functions, measure, recursion);
+        let role = |node: &TreeNode| node.function.map_or(Role::Owner, |id| owners.role(id));
+        let owner_of =
+            owners_in_tree(down.nodes.iter().skip(1).map(|node| (node.parent, role(node))));
         let mut nodes = vec![ROOT];
         nodes[0].own = down.nodes[0].own;
-        let leaves = down.nodes.iter().zip(0..).skip(1).filter(|(node, _)| node.own > 0);
+        let leaves = down.nodes.iter().zip(owner_of).skip(1).filter(|(node, _)| node.own > 0);
         let mut ways: Vec<Way> = leaves.map(|(node, at)| Way { at, value: node.own }).collect();
         let mut todo = vec![(0, 0..ways.len())];
         while let Some((parent, range)) = todo.pop() {

@@ -34,7 +34,7 @@ pub struct DiffOptions {
     /// Recording to compare with it, in the same form
     #[arg(value_name = "B")]
     pub after: PathBuf,
-    /// Metric to compare [default: at_peak_bytes]
+    /// Metric to compare [default: live_bytes for snapshots of one run, otherwise at_peak_bytes]
     #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
         hide_possible_values = true)]
     pub metric: Option<Measure>,
@@ -67,6 +67,20 @@ pub struct DiffOptions {
     pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,
+}
+
+impl DiffOptions {
+    /// The measure to compare, and why it is that one if nobody asked for it.
+    fn measure(&self) -> (Measure, Option<&'static str>) {
+        let recording = |given: &Path| source_of(given, self.from_start).recording;
+        match self.metric {
+            Some(measure) => (measure, None),
+            None if recording(&self.before) == recording(&self.after) => {
+                (Measure::LiveBytes, Some("two times of one run; --metric selects another"))
+            }
+            None => (Measure::AtPeakBytes, Some("--metric selects another")),
+        }
+    }
 }
 
 const DIFF_EXAMPLE: &str = "\
@@ -117,14 +131,15 @@ pub fn diff(options: &DiffOptions) -> Outcome {
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
     let program = file_name(&before.identity.program).to_owned();
-    let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
+    let (measure, chosen) = options.measure();
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
     let after = open(options, &options.after, Some(&program))?;
     let mut difference = half.after(after);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
-    let view = difference::View { before: &names[0], after: &names[1], rows, top: options.top };
+    let (before, after) = (names[0].as_str(), names[1].as_str());
+    let view = difference::View { before, after, rows, top: options.top, chosen };
     if options.format == DiffFormat::Svg {
         require_drawable(options, &difference, &view)?;
     }
@@ -158,7 +173,7 @@ fn open(options: &DiffOptions, given: &Path, program: Option<&str>) -> Result<Pr
     let view = View { empty: Empty::Shown, ..View::default() };
     let selected = source::open_view(&source, &options.selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
-    let measure = options.metric.unwrap_or(Measure::AtPeakBytes);
+    let (measure, _) = options.measure();
     let is_same =
         |p: &Process| program.is_some_and(|program| file_name(&p.identity.program) == program);
     let (process, all) = selected.into_largest(measure, is_same)?;
@@ -204,7 +219,9 @@ fn suit_counters(options: &DiffOptions, difference: &mut Difference) -> Result<(
         }
         Some(_) => Ok(()),
         None => {
-            difference.measure = Measure::PeakBytes;
+            if difference.measure == Measure::AtPeakBytes {
+                difference.measure = Measure::PeakBytes;
+            }
             Ok(())
         }
     }

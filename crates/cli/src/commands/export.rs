@@ -11,7 +11,7 @@ use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
-use heaptide_command::source::View;
+use heaptide_command::source::{Reader, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
@@ -104,7 +104,11 @@ pub fn export(options: &ExportOptions) -> Outcome {
     // The tree of scopes says more of them than their frames would.
     let tree = options.format == ExportFormat::Dot && frames.scopes;
     let inside = frames.in_scopes().filter(|_| !tree);
-    let view = View { inside, apart, ..View::default() };
+    let reader = match options.format {
+        ExportFormat::Html | ExportFormat::Flamegraph => Reader::Person,
+        _ => Reader::Program,
+    };
+    let view = View { inside, apart, reader, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     let process =
         if is_of_all(options.format) { selected.first() } else { selected.largest(options.metric) };

@@ -8,7 +8,7 @@ use heaptide_analysis::model::Measure;
 use heaptide_analysis::text::of_path;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
-use heaptide_command::source::View;
+use heaptide_command::source::{Reader, View};
 use heaptide_command::{output, source};
 use heaptide_render::export::flamegraph;
 use heaptide_render::shared::branches::Lanes;
@@ -52,7 +52,8 @@ Example:
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     let (inside, apart) = (options.frames.in_scopes(), options.frames.apart(&options.origins));
-    let view = View { inside, apart, ..View::default() };
+    let reader = Reader::Person;
+    let view = View { inside, apart, reader, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     let process = selected.largest(options.metric)?;
     match inside {

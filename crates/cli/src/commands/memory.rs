@@ -1,9 +1,12 @@
 //! `heaptide memory`: what the resident memory of a process consists of.
 
 use clap::Args;
-use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::model::{End, Measure, Process, Recording};
+use heaptide_analysis::recording::fresh_account;
+use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::views::memory::{At, Memory};
 use heaptide_command::error::Error;
+use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::{output, source, values};
@@ -18,9 +21,10 @@ use crate::options::Format;
 pub struct MemoryOptions {
     #[command(flatten)]
     pub source: Source,
-    /// Show the account nearest to peak usage, the last one, or the one nearest to a time
-    #[arg(long, value_name = "peak|end|TIME", default_value = "peak", value_parser = at)]
-    pub at: At,
+    /// Show the account nearest to peak usage, the last one, or the one nearest to a time [default:
+    /// peak; of a running process end, which is now]
+    #[arg(long, value_name = "peak|end|TIME", value_parser = at)]
+    pub at: Option<At>,
     /// Output format: text for reading, json for scripts
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
@@ -52,17 +56,46 @@ pub fn memory(options: &MemoryOptions) -> Outcome {
         let reason = "filters do not apply to resident memory, which is of the whole process";
         return Err(Error::new(reason.to_owned()).into());
     }
-    let selected = source::open(&options.source, &options.selection)?;
+    let mut selected = source::open(&options.source, &options.selection)?;
+    if options.source.snapshot.is_none() {
+        look_at_running(&mut selected.recording);
+    }
+    let at = options.at.unwrap_or(At::Usual);
     if options.format == Format::Json {
         let (recording, pid) = (&selected.recording, selected.pid);
-        output::print(|out| json::memory::write(out, recording, pid, options.at))?;
+        output::print(|out| json::memory::write(out, recording, pid, at))?;
         return Ok(());
     }
     let process = selected.largest(Measure::PeakBytes)?;
     let path = selected.recording.path.display();
-    let shown = Memory::of(process, options.at).ok_or_else(|| nothing(path, process))?;
+    let shown = Memory::of(process, at).ok_or_else(|| nothing(path, process))?;
     output::print_page(|out| text::memory::write(out, process, &shown))?;
     Ok(())
+}
+
+/// Adds a fresh account to each process that runs. Where that fails its last stored one is shown,
+/// and a line gives the reason.
+fn look_at_running(recording: &mut Recording) {
+    let runs = |process: &Process| process.lifetime.end == End::Running;
+    if !recording.processes.iter().any(runs) {
+        return;
+    }
+    let running = running::of_recording(&recording.path).unwrap_or_default();
+    for process in recording.processes.iter_mut().filter(|process| runs(process)) {
+        let name = process.identity.file.file_name();
+        let is_its = |running: &&Running| running.file.file_name() == name;
+        let fresh = match running.iter().find(is_its) {
+            Some(running) => fresh_account::take(process, running).map_err(|e| e.to_string()),
+            None => Err("its pid here is not known".to_owned()),
+        };
+        match fresh {
+            Ok(account) => process.time.accounts.push(account),
+            Err(reason) => message(format_args!(
+                "cannot look at {} now ({reason}); its last recorded account is used",
+                process.who()
+            )),
+        }
+    }
 }
 
 /// There is no account.

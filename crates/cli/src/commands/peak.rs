@@ -3,8 +3,9 @@
 use clap::Args;
 use heaptide_analysis::model::Measure;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::output;
 use heaptide_command::selection::{Selection, Source};
-use heaptide_command::{output, source};
+use heaptide_command::source::{self, View};
 use heaptide_render::{json, text};
 
 use crate::options::Format;
@@ -27,7 +28,8 @@ pub struct PeakOptions {
 
 /// Prints the peak.
 pub fn peak(options: &PeakOptions) -> Outcome {
-    let selected = source::open(&options.source, &options.selection)?;
+    let view = View { reader: options.format.reader(), ..View::default() };
+    let selected = source::open_view(&options.source, &options.selection, view)?;
     match options.format {
         Format::Json => output::print(|out| {
             json::peak::write(out, &selected.recording, selected.pid, options.top)

@@ -10,8 +10,9 @@ use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::select::{self, Selected};
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::source::View;
-use heaptide_command::{output, source};
+use heaptide_command::{missing_names, output, source};
 use heaptide_render::json;
+use heaptide_render::shared::names::printable;
 use heaptide_render::text::{self, origins, table};
 
 use crate::options::{Format, HELP_COLUMNS, metric_parser};
@@ -94,7 +95,8 @@ pub fn report(options: &ReportOptions) -> Outcome {
         None => options.source.listing_damage(),
         Some(_) => options.source.clone(),
     };
-    let recording = source::apply(&source, &options.selection, View::default())?;
+    let reader = options.format.reader();
+    let recording = source::apply(&source, &options.selection, View { reader, ..View::default() })?;
     let (sort, top, process) = (options.sort, options.top, options.selection.pid());
     if options.format == Format::Json {
         let sort = sort.unwrap_or(Measure::AtPeakBytes);
@@ -120,7 +122,12 @@ pub fn report(options: &ReportOptions) -> Outcome {
         }
         None => {
             let page = text::report::Page { sort, top, process };
-            output::print_page(|out| text::report::write(out, &selected.recording, &page))?;
+            let recording = &selected.recording;
+            let names = missing_names::line(recording, &recording.path);
+            output::print_page(|out| {
+                text::report::write(out, recording, &page)?;
+                names.iter().try_for_each(|line| writeln!(out, "\n{}", printable(line)))
+            })?;
         }
     }
     Ok(())

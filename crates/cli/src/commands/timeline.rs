@@ -28,6 +28,9 @@ pub struct TimelineOptions {
     /// Output format: text with a chart, json or csv with the samples
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TimelineFormat,
+    /// With --format csv, write the accounts of resident memory instead of the samples
+    #[arg(long, conflicts_with = "site")]
+    pub accounts: bool,
     /// Plot live bytes of matching sites across snapshots
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub site: Option<String>,
@@ -60,6 +63,10 @@ const DEFAULT_COLUMNS: usize = 100;
 
 /// Prints the charts or the numbers.
 pub fn timeline(options: &TimelineOptions) -> Outcome {
+    if options.accounts && options.format != TimelineFormat::Csv {
+        let reason = "--accounts needs --format csv; the JSON of the timeline has accounts already";
+        return Err(Error::new(reason.to_owned()).into());
+    }
     let site = Site::from_options(options)?;
     let selected = source::open(&options.source, &options.selection)?;
     let snapshots = readable_snapshots(&options.source, &selected.recording)?;
@@ -73,7 +80,9 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
     }
     let process = selected.largest(Measure::PeakBytes)?;
     if options.format == TimelineFormat::Csv {
-        output::print(|out| timeline_csv::write(out, process))?;
+        let write =
+            if options.accounts { timeline_csv::write_accounts } else { timeline_csv::write };
+        output::print(|out| write(out, process))?;
         return Ok(());
     }
     let own: Vec<Snapshot> = of_process(&snapshots, process).cloned().collect();

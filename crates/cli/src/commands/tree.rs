@@ -7,7 +7,7 @@ use heaptide_analysis::model::Measure;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
-use heaptide_command::source::{Depth, View};
+use heaptide_command::source::{Depth, Reader, View};
 use heaptide_command::{output, source};
 use heaptide_render::text::{scope_tree, tree};
 
@@ -56,7 +56,7 @@ pub fn tree(options: &TreeOptions) -> Outcome {
         if options.scopes { options.origins.in_scopes() } else { options.origins.in_stacks() };
     let cuts_itself = options.bottom_up || options.scopes;
     let depth = if cuts_itself { Depth::Output } else { Depth::Stacks };
-    let view = View { apart, depth, ..View::default() };
+    let view = View { apart, depth, reader: Reader::Person, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     let process = selected.largest(options.metric)?;
     let depth = options.selection.depth.map_or(usize::MAX, NonZeroUsize::get);

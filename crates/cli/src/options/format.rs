@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::model::Measure;
+use heaptide_command::source::Reader;
 
 /// Output formats of views without a format of their own.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +12,16 @@ pub enum Format {
     Text,
     /// All data, for scripts
     Json,
+}
+
+impl Format {
+    /// For whom it is.
+    pub fn reader(self) -> Reader {
+        match self {
+            Format::Text => Reader::Person,
+            Format::Json => Reader::Program,
+        }
+    }
 }
 
 /// Parses a metric by its name.

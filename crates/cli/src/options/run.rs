@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum};
 use heaptide_command::values;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 
+use super::names::NameOptions;
+
 /// How much `run` records.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -82,6 +84,8 @@ pub struct RunOptions {
     /// Record no accounts of resident memory, which `heaptide memory` shows
     #[arg(long)]
     pub no_accounts: bool,
+    #[command(flatten)]
+    pub names: NameOptions,
     /// Unwind every stack from its top to its end, for tests
     #[arg(long = "no-reuse", hide = true)]
     pub no_reuse: bool,
@@ -138,8 +142,16 @@ mod tests {
     use super::*;
 
     /// Options that give the recorder nothing: the command performs them itself.
-    const OF_THE_COMMAND: [&str; 5] =
-        ["--force", "--help", "--no-preload", "--quiet", "--snapshot-every"];
+    const OF_THE_COMMAND: [&str; 8] = [
+        "--debuginfod",
+        "--force",
+        "--help",
+        "--no-preload",
+        "--quiet",
+        "--snapshot-every",
+        "--symbols",
+        "--sysroot",
+    ];
 
     #[test]
     fn each_option_is_in_the_table_of_settings_or_performed_by_the_command() {

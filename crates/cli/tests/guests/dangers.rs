@@ -35,7 +35,11 @@ dangers! {
     before_and_after_main "early.cpp"
     hooks_of_its_own "own_malloc.c"
     an_allocator_of_the_executable "intercepted.c"
+    an_allocator_of_the_executable_in_constructors "intercepted_early.c"
     an_allocator_of_a_library "family.c"
+    functions_that_resize "family_resizes.c"
+    libraries_that_come_and_go_among_threads "family_reload.c"
+    signals_in_an_intercepted_allocator "family_signals.c"
     thread_local_destructors "thread_end.cpp"
     usable_to_the_last_byte "usable.c"
     fork_without_exec "fork.c"
@@ -105,12 +109,13 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 35] = [
+const ELSEWHERE: [&str; 41] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
     "by_size.c",
     "churning.c",
+    "early_plugin.c",
     "endless.c",
     "exported.c",
     "extended.c",
@@ -122,22 +127,27 @@ const ELSEWHERE: [&str; 35] = [
     "looping.c",
     "map_before.c",
     "map_break.c",
+    "map_confined.c",
     "map_files.c",
     "map_fixed.c",
     "map_fork.c",
     "map_partial.c",
     "map_remap.c",
+    "map_reset.c",
     "map_shared.c",
     "map_signals.c",
     "map_threads.c",
     "moves_away.c",
     "outlives.c",
     "over_time.c",
+    "owners.cpp",
+    "owners.rs",
     "pictures.c",
     "plain.c",
     "plugin.c",
     "resident.c",
     "seldom.c",
+    "starts_confined.c",
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",

@@ -42,7 +42,7 @@ pub const QUESTIONS: &[(&str, &[i32])] = &[
 ];
 
 pub const QUERIES: &[&str] = &[
-    "SELECT allocator,count(),sum(live_bytes) GROUP BY allocator ORDER BY count DESC LIMIT 5",
+    "SELECT owner,count(),sum(live_bytes) GROUP BY owner ORDER BY count DESC LIMIT 5",
     "SELECT stack,inclusive_sum(at_peak_bytes) GROUP BY stack FORMAT tree",
     "SELECT * FROM timeline FORMAT json",
     "SELECT * FROM processes FORMAT expand",
@@ -54,7 +54,7 @@ pub const OF_EVENTS: &[&str] = &[
     "SELECT function,count() FROM events WHERE mem.alloc GROUP BY function FORMAT tree",
     "SELECT * FROM events LIMIT 20 FORMAT json",
     "SELECT * FROM lifetimes ORDER BY lifetime_ns DESC LIMIT 20 FORMAT expand",
-    "SELECT allocator,count(),avg(lifetime_ns) FROM lifetimes GROUP BY allocator",
+    "SELECT owner,count(),avg(lifetime_ns) FROM lifetimes GROUP BY owner",
 ];
 
 /// Formats of `export`, as the command itself lists them, but for the one that heaptide-sql writes:

@@ -32,6 +32,7 @@ mappings! {
     classes_and_names "map_files.c"
     threads_that_map_at_once "map_threads.c"
     handlers_that_map "map_signals.c"
+    confined_by_seccomp "map_confined.c"
 }
 
 /// Runs a program and holds both kinds of its memory to the known numbers.
@@ -56,6 +57,80 @@ fn both_kinds_add_up(recording: &Path, scratch: &Path, mapped: &Value) {
         let sum = totals(&heap, measure) + totals(mapped, measure);
         assert_eq!(totals(&all, measure), sum, "{measure} of both kinds");
     }
+}
+
+/// Shared memory of a program that is confined counts as lost.
+#[test]
+fn shared_memory_of_unknown_size_is_counted() {
+    let trial = Trial::new("map_confined.c", "map-confined-loss", &[], &[]);
+    let recording = trial.recording(&[]).expect("a recording");
+    let report = report(&recording, &trial.scratch);
+    let losses = list(&list(&report, "processes")[0], "losses");
+    let found = losses.iter().find(|loss| loss["name"] == "no_mapping").expect("a loss");
+    assert_eq!(number(found, "count"), 1);
+}
+
+/// A snapshot has the mappings of its moment, and after a reset there is what came later. Such a
+/// report does not add up as others do: what was live at the reset is freed in it.
+#[test]
+fn mappings_of_a_snapshot_and_after_a_reset() {
+    let trial = Trial::new("map_reset.c", "map-snapshot", &[], &[]);
+    let recording = trial.recording(&[]).expect("a recording");
+    let read = |options: &[&str]| {
+        let mut command = heaptide();
+        command.args(["report", "--format", "json", "--kind", "mapped"]).args(options);
+        let outcome = run(command.arg(&recording), &trial.scratch);
+        serde_json::from_str::<Value>(&outcome.stdout).expect("JSON")
+    };
+    let known = parse(Guest::read("map_reset.c").text(), "// mapped ");
+    assert!(!known.is_empty());
+    assert_met(&read(&[]), &known);
+    let report = read(&["--snapshot", "1"]);
+    let totals = &list(&report, "processes")[0]["totals"];
+    let known = ["allocations", "live_bytes", "peak_bytes"].map(|name| number(totals, name));
+    assert_eq!(known, [1, 3 * 4096, 3 * 4096]);
+}
+
+/// Sums do not depend on the mode; in mode counters frees count in the lane that unmaps.
+#[test]
+fn totals_without_stacks() {
+    for mode in ["counters", "scopes"] {
+        let trial = Trial::new("map_partial.c", "map-modes", &[], &[]);
+        let recording = trial.recording(&["--mode", mode]).expect("a recording");
+        let report = report_of_kind("mapped", &recording, &trial.scratch);
+        let totals = &list(&report, "processes")[0]["totals"];
+        let of = |name| number(totals, name);
+        let found = ["allocations", "frees", "usable_bytes", "live_bytes", "peak_bytes"].map(of);
+        assert_eq!(found, [4, 2, 131072, 57344, 73728], "{mode}");
+    }
+}
+
+/// Differences are of the selected kind: of mappings what each maps more, of the heap nothing.
+#[test]
+fn differences_of_mappings() {
+    let scratch = scratch("map-diff");
+    let recordings = ["early", "late"].map(|name| scratch.join(format!("{name}.heaptide")));
+    let program = Guest::read("resident.c").build("resident.c", &[]);
+    for (recording, kind) in recordings.iter().zip(["behind", "neighbours"]) {
+        run(recorded(recording, &[]).arg(&program).arg(kind), &scratch);
+    }
+    let change = |kind: &str, metric: &str| {
+        let mut command = heaptide();
+        command.args(["diff", "--format", "json", "--metric", metric, "--kind", kind]);
+        let outcome = run(command.args(&recordings), &scratch);
+        let document: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        (number(&document["totals"]["usable_bytes"], "change"), document["rows"].clone())
+    };
+    let (bytes, rows) = change("mapped", "usable_bytes");
+    assert_eq!(bytes, 0, "both map 16 MiB");
+    let callers = ["behind", "neighbours"].map(|function| {
+        let rows = rows.as_array().expect("rows").iter();
+        let row = rows.clone().find(|row| row["function"] == function).expect(function);
+        number(&row["inclusive"], "change")
+    });
+    assert_eq!(callers, [-(16 << 20), 16 << 20]);
+    let (heap, _) = change("heap", "usable_bytes");
+    assert!((320 << 20..321 << 20).contains(&heap), "{heap}");
 }
 
 #[test]

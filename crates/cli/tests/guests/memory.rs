@@ -1,9 +1,12 @@
 //! Accounts of resident memory: programs whose memory is of one kind, in an amount that is known.
 
-use crate::harness::{Guest, heaptide, recorded, run, scratch};
+use crate::allocators::library;
+use crate::harness::{Guest, heaptide, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
+use heaptide_fixtures::skips::{is_root, skip};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 
 const MIB: i128 = 1 << 20;
 
@@ -118,6 +121,56 @@ fn a_large_bss() {
     assert!((24 * MIB..25 * MIB).contains(&found), "{found}");
 }
 
+/// A line of smaps is divided where recorded mappings end, by the pages that are resident.
+#[test]
+fn a_mapping_between_blocks_that_are_not_touched() {
+    let processes = processes("neighbours", &[]);
+    let account = closed(&processes[0]);
+    assert_resident(account, &["mappings", "other"], 16 * MIB, 0);
+    let site = &list(row(account, &["mappings", "other"]), "children")[0];
+    assert_eq!(site["name"], "map [resident-c]");
+    assert_resident(account, &["heap"], 0, MIB);
+    let size = number(row(account, &["heap", "live requested"]), "size_bytes");
+    assert!((size - 320 * MIB).abs() < MIB, "{size}");
+}
+
+#[test]
+fn a_mapping_behind_a_bss_is_none() {
+    let processes = processes("behind", &[]);
+    let account = closed(&processes[0]);
+    assert_resident(account, &["mappings", "other"], 16 * MIB, 0);
+    assert_resident(account, &["modules"], 0, 8 * MIB);
+}
+
+/// Objects of Python lie in arenas that it maps: heap and arenas are what RSS has grown by.
+#[test]
+fn dictionaries_of_python() {
+    const SCRIPT: &str = "import os\n\
+        rss = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096\n\
+        before = rss()\n\
+        kept = [{'a': i} for i in range(300000)]\n\
+        print(rss() - before, flush=True)\n\
+        os._exit(0)";
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return skip("python3");
+    }
+    let place = scratch("memory-python");
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(python).args(["-S", "-c", SCRIPT]), &place);
+    let grown: i128 = outcome.stdout.trim().parse().expect("bytes");
+    let processes = memory(&recording, &place, "peak");
+    let account = closed(&processes[0]);
+    let resident = |path: &[&str]| number(row(account, path), "resident_bytes");
+    let arenas = resident(&["mappings", "python arena"]);
+    let known = arenas + resident(&["heap", "live requested"]);
+    assert!((known - grown).abs() < grown / 20 + 2 * MIB, "{known} of {grown}: {account:#}");
+    assert!(arenas > grown / 2, "{arenas} of {grown}");
+    let sites = list(row(account, &["mappings", "python arena"]), "children");
+    let of_sites: i128 = sites.iter().map(|site| number(site, "resident_bytes")).sum();
+    assert_eq!(of_sites, arenas, "the sites add up");
+}
+
 #[test]
 fn shared_memory() {
     let processes = processes("shared", &[]);
@@ -139,6 +192,151 @@ fn counters_alone() {
     let processes = processes("touched", &["--mode", "counters"]);
     let bytes = 32768 * 1001;
     assert_resident(closed(&processes[0]), &["heap", "live requested"], bytes - MIB / 4, MIB / 2);
+}
+
+/// Statistics of an allocator in the place of glibc's: what is known of it, and how.
+#[test]
+fn other_allocators() {
+    let known = [
+        ("libjemalloc", "jemalloc", "mapped by jemalloc minus live and its stats.metadata"),
+        ("libmimalloc", "mimalloc", "committed by mimalloc minus live"),
+        ("libtcmalloc_minimal", "", "mapped by the allocator minus live"),
+    ];
+    for (name, source, free_from) in known {
+        let Some(allocator) = library(name) else { continue };
+        let place = scratch(&format!("memory-{name}"));
+        let program = Guest::read("resident.c").build("resident.c", &[]);
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, &[]);
+        command.arg(program).arg("fragmented").env("LD_PRELOAD", &allocator);
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{name}");
+        let processes = memory(&recording, &place, "end");
+        let account = closed(&processes[0]);
+        assert_eq!(account["allocator"]["source"].as_str().unwrap_or_default(), source, "{name}");
+        assert_eq!(account["free_from"], free_from);
+        assert_resident(account, &["heap", "live requested"], 1024 * 2000 - MIB / 4, MIB / 2);
+        // Free memory may have been given back in part.
+        let size = number(row(account, &["heap", "free"]), "size_bytes");
+        assert!((20 * MIB..110 * MIB).contains(&size), "{name}: {size} free");
+        let losses = list(&report(&recording, &place)["processes"][0], "losses").len();
+        assert_eq!(losses, 0, "{name}");
+    }
+}
+
+/// Every account as a line: parts add up to the resident memory, which grows.
+#[test]
+fn over_time_as_csv() {
+    let place = scratch("memory-csv");
+    let program = Guest::read("resident.c").build("resident.c", &[]);
+    let recording = place.join("a.heaptide");
+    run(recorded(&recording, &[]).arg(program).arg("growing"), &place);
+    let timeline = |options: &[&str]| {
+        let mut command = heaptide();
+        run(command.arg("timeline").args(options).arg(&recording), &place)
+    };
+    let csv = timeline(&["--format", "csv", "--accounts"]).stdout;
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let (names, accounts) = lines.split_first().expect("a line of names");
+    let number = |text: &&str| text.parse::<i128>().expect("bytes");
+    let mut resident = Vec::new();
+    for account in accounts {
+        let (all, parts) = (number(&account[1]), account[2..].iter().map(number));
+        assert_eq!(parts.sum::<i128>(), all, "{account:?}");
+        resident.push(all);
+    }
+    assert!(accounts.len() >= 2 && resident.is_sorted(), "{resident:?}");
+    let last = |name: &str| {
+        let at = names.iter().position(|&other| other == name).expect(name);
+        number(&accounts[accounts.len() - 1][at])
+    };
+    assert!((last("live_requested_bytes") - 40 * MIB).abs() < MIB, "{csv}");
+    assert!((last("other_mappings_bytes") - 20 * MIB).abs() < MIB, "{csv}");
+    let refused = timeline(&["--accounts"]);
+    assert_eq!(refused.status, 2);
+    assert!(refused.stderr.contains("--format csv"), "{}", refused.stderr);
+}
+
+/// Of a process that runs, the account is of now: it has what the last recorded one has not.
+#[test]
+fn a_process_that_runs() {
+    let place = scratch("memory-runs");
+    let program = Guest::read("resident.c").build("resident.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    let mut running = command.arg(program).arg("waits").spawn().expect("a process");
+    let look = |options: &[&str]| {
+        let mut command = heaptide();
+        command.args(["memory", "--format", "json"]).args(options).arg(&recording);
+        let outcome = run(&mut command, &place);
+        let document: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+        (document["processes"][0].clone(), outcome.stderr)
+    };
+    let mut last = Value::Null;
+    until("76 MiB", || {
+        let (process, stderr) = look(&[]);
+        assert!(!stderr.contains("cannot look"), "{stderr}");
+        let enough = process["account"]["resident_bytes"].as_i64() > Some(76 << 20);
+        last = process;
+        enough
+    });
+    let text = run(heaptide().arg("memory").arg(&recording), &place);
+    let (recorded, _) = look(&["--at", "0s"]);
+    let pid = last["pid"].as_u64().expect("a pid").to_string();
+    run(Command::new("kill").arg(pid), &place);
+    running.wait().expect("it ends");
+    let account = closed(&last);
+    assert_eq!(account["cause"], "now");
+    assert_resident(account, &["heap", "live requested"], 40 * MIB - MIB, 2 * MIB);
+    let mapped = number(row(account, &["mappings"]), "resident_bytes");
+    assert!((35 * MIB..39 * MIB).contains(&mapped), "{mapped}: {account:#}");
+    assert!(text.stdout.contains(", now and peak\n"), "{}", text.stdout);
+    assert_ne!(recorded["account"]["cause"], "now", "that is the first recorded one");
+}
+
+/// The account nearest to the end, of a process that has none of its end; with its last lines.
+fn account_of_what_ends(how: &str) -> (Value, String) {
+    let place = scratch(&format!("memory-{how}"));
+    let program = Guest::read("resident.c").build("resident.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    run(command.arg(program).args(["ends", how]).arg(&place), &place);
+    let text = run(heaptide().args(["memory", "--at", "end"]).arg(&recording), &place);
+    assert_eq!(text.status, 0, "{how}: {}", text.stderr);
+    let account = closed(&memory(&recording, &place, "end")[0]).clone();
+    assert_ne!(account["cause"], "end", "{how}");
+    // One of the first 200 ms, in which 60 MiB are mapped and allocated.
+    let resident = number(&account, "resident_bytes");
+    assert!((10 * MIB..80 * MIB).contains(&resident), "{how}: {resident}");
+    (account, text.stdout)
+}
+
+#[test]
+fn killed_it_has_the_accounts_up_to_then() {
+    let (account, _) = account_of_what_ends("killed");
+    let mapped = number(row(&account, &["mappings", "other"]), "resident_bytes");
+    assert!(mapped >= 3 * MIB && mapped % MIB == 0, "{mapped}");
+}
+
+#[test]
+fn before_an_exec_it_has_the_accounts_up_to_then() {
+    account_of_what_ends("execs");
+}
+
+/// A filter that forbids open: the recorder calls nothing any more.
+#[test]
+fn confined_by_seccomp_it_has_the_accounts_up_to_then() {
+    let (_, text) = account_of_what_ends("confined");
+    assert!(text.contains("no later accounts: the program confined itself by seccomp"), "{text}");
+}
+
+#[test]
+fn without_proc_it_has_the_accounts_up_to_then() {
+    if !is_root() {
+        return skip("chroot");
+    }
+    let (_, text) = account_of_what_ends("rooted");
+    assert!(text.contains("no later accounts: the recorder could not read"), "{text}");
 }
 
 #[test]

@@ -86,6 +86,11 @@ fn events_of_labels() {
     check("trace-labels");
 }
 
+#[test]
+fn labelled_memory_has_its_size_in_sites() {
+    check("labels-by-size");
+}
+
 /// What sites say, events say too.
 #[test]
 fn events_of_time_steps() {

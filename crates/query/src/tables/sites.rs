@@ -1,7 +1,7 @@
 //! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
 
+use heaptide_analysis::attribution::{Owners, Types};
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
-use heaptide_analysis::views::aggregate::Functions;
 
 use super::info::{Info, measure};
 use super::source::{Filler, Records, Source};
@@ -22,19 +22,20 @@ pub(super) fn of_blocks() -> Vec<Info> {
             .form(Form::Stack)
             .also("function"),
         Info::text("frame", "innermost function"),
-        Info::text("allocator", "innermost function that is not an allocator wrapper"),
+        Info::text("owner", "function that the allocation is put down to").also("allocator"),
+        Info::text("type", "allocated type, where names of C++ or Rust functions have it"),
         Info::text("module", "path of the file with the innermost function"),
         Info::text("file", "source file of the innermost function"),
         Info::uint("line", "", "source line of the innermost function"),
         Info::text("label", "label or pool of the blocks"),
         Info::text("kind", "kind of memory: heap, mapped, outside, pool_block, pool_chunk, …"),
-        Info::text("class", "what a mapping is for: allocator, file, …; of mappings only"),
     ]
 }
 
 fn columns() -> Vec<Info> {
     let mut all = of_blocks();
     all.extend([
+        Info::text("class", "what a mapping is for: allocator, file, …; of mappings only"),
         Info::text("mem.alloc", "label, or `malloc`; only with allocations"),
         Info::text("lane", "name of the threads").also("thread"),
         Info::uint("size", "bytes", "request size, in recordings made with --by-size")
@@ -140,10 +141,12 @@ type Column = Option<AttributeId>;
 
 /// The columns of what blocks have of their site, and the texts in them.
 pub(super) struct Blocks {
-    functions: Functions,
+    owners: Option<Owners>,
+    types: Types,
     stacks: Vec<NodeId>,
     frame: Column,
-    allocator: Column,
+    owner: Column,
+    of_type: Column,
     module: Column,
     file: Column,
     line: Column,
@@ -159,11 +162,17 @@ impl Blocks {
         let strings = &mut filler.table.strings;
         let labels = process.tables.labels.iter().map(|label| strings.bits(&label.name)).collect();
         let column = |name| filler.column(name);
+        let (owner, of_type) = (column("owner"), column("type"));
+        let owners = owner.or(of_type).map(|_| Owners::of(process));
+        let types = owners.as_ref().filter(|_| of_type.is_some());
+        let types = types.map_or(Types::default(), |owners| Types::of(process, owners));
         Blocks {
-            functions: Functions::of(process),
+            owners,
+            types,
             stacks,
             frame: column("frame"),
-            allocator: column("allocator"),
+            owner,
+            of_type,
             module: column("module"),
             file: column("file"),
             line: column("line"),
@@ -209,10 +218,11 @@ impl Blocks {
         if self.frame.is_some() {
             text(self.frame, Some(&process.label(id)));
         }
-        if self.allocator.is_some() {
-            let allocator = self.functions.allocator_of(process, stack);
-            text(self.allocator, allocator.map(|id| process.label(id)).as_deref());
+        if let (Some(_), Some(owners)) = (self.owner, &self.owners) {
+            let owner = owners.frame(process, stack);
+            text(self.owner, owner.map(|id| process.label(id)).as_deref());
         }
+        text(self.of_type, self.types.of_stack(stack).map(|id| self.types.name(id)));
         let module = frame.module.map(|id| process.tables.modules[id.0 as usize].path.as_str());
         text(self.module, module);
         text(self.file, frame.file.as_deref());

@@ -80,6 +80,7 @@ impl Source {
     pub fn bare<'a>(
         &self,
         scopes: impl Iterator<Item = (&'a str, &'a str)>,
+        wanted: &Wanted,
     ) -> (Table, FxHashMap<String, AttributeId>) {
         let mut table = Table::default();
         let infos = self.columns();
@@ -89,6 +90,8 @@ impl Source {
         }
         let scopes = scope_attributes(&mut table, scopes);
         // A scope of that name is what the name stands for.
+        let labelled = table.named(LABELLED).filter(|_| wanted.is_labelled);
+        labelled.into_iter().for_each(|id| table.also_called(id, ACTIVE));
         for info in &infos {
             let id = table.named(info.name);
             id.zip(info.also).into_iter().for_each(|(id, also)| table.also_called(id, also));
@@ -178,14 +181,25 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Live bytes of what a query asks about: of the process, or of labelled memory if it asks for no
+/// other, as Caliper has them of annotated allocations.
+const ACTIVE: &str = "mem.active";
+/// The column of the latter.
+const LABELLED: &str = "labelled_bytes";
+
 /// The columns that a query needs.
-pub struct Wanted(Option<FxHashSet<String>>);
+pub struct Wanted {
+    /// None for all.
+    names: Option<FxHashSet<String>>,
+    /// Only labelled memory is asked for.
+    is_labelled: bool,
+}
 
 impl Wanted {
     /// Those of a query and of how it is shown.
     pub fn of(query: &Query, format: &Format) -> Wanted {
         let Some(words) = query.names().filter(|_| format.layout != Layout::Format) else {
-            return Wanted(None);
+            return Wanted { names: None, is_labelled: query.is_labelled() };
         };
         let mut names: FxHashSet<String> = words.iter().map(|word| word.text.clone()).collect();
         let counts = |operator| matches!(operator, Aggregation::Count | Aggregation::ScaleCount);
@@ -195,22 +209,26 @@ impl Wanted {
         if let Some(path) = format.arguments.get("path-attributes") {
             names.extend(path.split(',').map(|name| name.trim().to_owned()));
         }
-        Wanted(Some(names))
+        let is_labelled = query.is_labelled();
+        if is_labelled && names.contains(ACTIVE) {
+            names.insert(LABELLED.to_owned());
+        }
+        Wanted { names: Some(names), is_labelled }
     }
 
     /// Those of these names.
     pub fn of_names(names: impl IntoIterator<Item = String>) -> Wanted {
-        Wanted(Some(names.into_iter().collect()))
+        Wanted { names: Some(names.into_iter().collect()), is_labelled: false }
     }
 
     /// All there are.
     pub const fn all() -> Wanted {
-        Wanted(None)
+        Wanted { names: None, is_labelled: false }
     }
 
     /// Whether a column of this name is among them.
     pub fn has(&self, name: &str) -> bool {
-        self.0.as_ref().is_none_or(|names| names.contains(name))
+        self.names.as_ref().is_none_or(|names| names.contains(name))
     }
 }
 
@@ -249,7 +267,7 @@ impl Filler {
     pub(super) fn of(source: &Source, recordings: &[Recording], wanted: &Wanted) -> Filler {
         let processes = recordings.iter().flat_map(|recording| &recording.processes);
         let all = processes.flat_map(|process| process.tables.scopes.iter().skip(1));
-        let (table, mut scopes) = source.bare(all.map(|of| (&*of.attribute, &*of.value)));
+        let (table, mut scopes) = source.bare(all.map(|of| (&*of.attribute, &*of.value)), wanted);
         scopes.retain(|_, id| {
             let of = table.of(*id);
             of.form == Form::Nested || wanted.has(&of.name)

@@ -88,6 +88,15 @@ const OF_EVENTS: &[Field] = &[
             .also("mem.active"),
         |event, _| Some(Bits(event.live_bytes)),
     ),
+    field(
+        Info::uint(
+            "labelled_bytes",
+            "bytes",
+            "live bytes with a label or of pool blocks, in the heap and outside; mem.active with \
+             `WHERE label`",
+        ),
+        |event, _| Some(Bits(event.labelled_bytes)),
+    ),
     field(Info::text("lane", "name of the thread").also("thread"), |event, known| {
         known.lane(event.lane?)
     }),
@@ -472,5 +481,6 @@ fn never_freed(block: LiveBlock) -> Event {
         allocated_number: block.allocated_number,
         free_stack: StackId(0),
         live_bytes: 0,
+        labelled_bytes: 0,
     }
 }

@@ -7,8 +7,9 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::{FunctionId, Functions};
 use heaptide_analysis::model::{FrameId, Measure, Measures, Process, StackId};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions, by_stack};
+use heaptide_analysis::views::aggregate::by_stack;
 use rustc_hash::FxHashMap;
 
 use crate::shared::command_line::command_line;

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{FrameId, Measure, Process, Site};
-use heaptide_analysis::views::aggregate::Functions;
 
 use crate::shared::frames::module_path;
 use crate::shared::names::printable;
@@ -24,9 +24,9 @@ const COLUMNS: [&str; 17] = [
     "file",
     "line",
     "module",
-    "allocator",
-    "allocator_file",
-    "allocator_line",
+    "owner",
+    "owner_file",
+    "owner_line",
     "depth",
 ];
 /// Columns after them.
@@ -42,7 +42,7 @@ const MOVED: [&str; 4] =
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let functions = Functions::of(process);
+    let owners = Owners::of(process);
     let mut rows = csv::Writer::from_writer(out);
     let names = measures().map(Measure::name);
     rows.write_record(COLUMNS.into_iter().chain(names).chain(MOVED))?;
@@ -53,7 +53,7 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         let moved =
             [moved.blocks, moved.usable_bytes, moved.requested_bytes, site.lent_bytes].into_iter();
         let numbers = measures().map(|measure| measure.of(&site.measures)).chain(moved);
-        let texts = texts(process, &functions, site).map(|text| cell(&text));
+        let texts = texts(process, &owners, site).map(|text| cell(&text));
         let texts = pid.iter().cloned().chain(texts);
         rows.write_record(texts.chain(numbers.map(|number| number.to_string())))?;
     }
@@ -66,7 +66,7 @@ fn measures() -> impl Iterator<Item = Measure> {
 }
 
 /// The columns from the lane to the depth.
-fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] {
+fn texts(process: &Process, owners: &Owners, site: &Site) -> [String; 14] {
     let path = process.path_of(site.stack);
     let stack = path.iter().map(|&frame| part(&process.label(frame))).collect::<Vec<_>>();
     let scopes = process.scope_path(site.scope);
@@ -75,8 +75,7 @@ fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] 
     let [function, file, line] = place(process, path.last().copied());
     let module =
         path.last().map(|frame| module_path(process, &process.tables.frames[frame.0 as usize]));
-    let [allocator, its_file, its_line] =
-        place(process, functions.allocator_of(process, site.stack));
+    let [owner, its_file, its_line] = place(process, owners.frame(process, site.stack));
     [
         process.tables.lanes[site.lane.0 as usize].name.clone(),
         scopes.join(";"),
@@ -88,7 +87,7 @@ fn texts(process: &Process, functions: &Functions, site: &Site) -> [String; 14] 
         file,
         line,
         module.unwrap_or_default().to_owned(),
-        allocator,
+        owner,
         its_file,
         its_line,
         path.len().to_string(),

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::Functions;
 use heaptide_analysis::model::{LaneId, Measure, Process};
-use heaptide_analysis::views::aggregate::Functions;
 
 use crate::shared::branches::Lanes;
 use crate::shared::branches::{Branch, Branches, What, lanes_by};

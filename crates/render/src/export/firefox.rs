@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::{FunctionId, Functions};
 use heaptide_analysis::model::{
     Frame, LaneId, Measure, Measures, Module, Process, Site, StackId, Sum,
 };
-use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};

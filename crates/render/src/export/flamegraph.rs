@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::{FunctionId, Owners};
 use heaptide_analysis::model::{Frame, Lane, LaneId, Measure, Process};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use inferno::flamegraph;
 
 use crate::export::folded_lines::{LEAST_PARTS, NAME, plain};
@@ -115,11 +115,12 @@ fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
 
 /// Lines of functions.
 fn folded(process: &Process, measure: Measure, order: Order, lane: Option<LaneId>) -> Vec<String> {
-    let functions = Functions::of(process);
-    let calls = Branches::calls(process, &functions, lane, [measure]);
+    let owners = Owners::of(process);
+    let functions = &owners.functions;
+    let calls = Branches::calls(process, functions, lane, [measure]);
     let tree = match order {
         Order::Calls => calls.cut(LEAST_PARTS, usize::MAX),
-        Order::Callers => calls.callers(process, &functions, LEAST_PARTS),
+        Order::Callers => calls.callers(&owners, LEAST_PARTS),
     };
     let names: Vec<String> = (0..functions.len() as u32)
         .map(|id| {

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
+use heaptide_analysis::attribution::{FunctionId, Functions};
 use heaptide_analysis::model::{LaneId, Measure, Process};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 
 use crate::export::folded_lines::plain;
 use crate::shared::branches::Lanes;

@@ -14,9 +14,10 @@ use crate::shared::command_line::command_line;
 /// The page, with names in braces where the parts go.
 const PAGE: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
-const SCRIPT: [&str; 5] = [
+const SCRIPT: [&str; 6] = [
     include_str!("html/base.js"),
     include_str!("html/timeline.js"),
+    include_str!("html/memory.js"),
     include_str!("html/flames.js"),
     include_str!("html/tables.js"),
     include_str!("html/start.js"),

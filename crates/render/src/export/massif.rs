@@ -4,9 +4,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Frame, FrameId, Measure, Mode, Process, StackId};
 use heaptide_analysis::views::aggregate::by_stack;
-use heaptide_analysis::views::wrappers::is_wrapper;
 
 use crate::shared::command_line::command_line;
 use crate::shared::frames::file_name;
@@ -126,9 +126,9 @@ struct Branch {
 
 impl<'a> Trunk<'a> {
     fn of(process: &'a Process, measure: Measure) -> Trunk<'a> {
+        let owners = Owners::of(process);
         let rows = by_stack(process);
-        let way =
-            |(stack, row)| Way { at: below_wrappers(process, stack), bytes: measure.of(&row) };
+        let way = |(stack, row)| Way { at: owners.stack(stack), bytes: measure.of(&row) };
         let ways: Vec<Way> = rows.map(way).filter(|way| way.bytes > 0).collect();
         let total = ways.iter().map(|way| way.bytes).fold(0, u64::saturating_add);
         Trunk { process, ways, total }
@@ -208,18 +208,4 @@ impl<'a> Trunk<'a> {
         };
         printable(&format!("{address:#X}: {name}{place}")).replacen("0X", "0x", 1)
     }
-}
-
-/// The stack without the functions that only hand allocations on; whole if there are no others.
-fn below_wrappers(process: &Process, stack: StackId) -> StackId {
-    let mut at = stack;
-    while at != StackId(0) {
-        let node = &process.tables.stacks[at.0 as usize];
-        let function = &process.tables.frames[node.frame.0 as usize].function;
-        if !function.as_deref().is_some_and(is_wrapper) {
-            return at;
-        }
-        at = node.parent;
-    }
-    stack
 }

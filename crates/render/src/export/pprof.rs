@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackNode, Sum};
 use rustc_hash::FxHashMap;
 
@@ -59,8 +60,9 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     writer.head()?;
     writer.mappings()?;
     let calls = writer.locations()?;
+    let owners = Owners::of(process);
     for site in &process.tables.sites {
-        writer.sample(site, &calls)?;
+        writer.sample(site, &calls, &owners)?;
     }
     writer.out.finish()?;
     Ok(())
@@ -253,7 +255,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(of_frame)
     }
 
-    fn sample(&mut self, site: &Site, calls: &[Call]) -> io::Result<()> {
+    fn sample(&mut self, site: &Site, calls: &[Call], owners: &Owners) -> io::Result<()> {
         let measures = Sum::over([site]);
         let values: Vec<u64> = self.columns.iter().map(|column| column.1.of(&measures)).collect();
         if values.iter().all(|&value| value == 0) {
@@ -268,21 +270,23 @@ impl<'a, W: Write> Writer<'a, W> {
         }
         let mut sample = Message::new();
         sample.numbers(1, &stack).numbers(2, &values);
-        for label in self.labels(site)? {
+        for label in self.labels(site, owners)? {
             sample.message(3, &label);
         }
         self.field(profile::SAMPLE, &sample)
     }
 
-    fn labels(&mut self, site: &Site) -> io::Result<Vec<Message>> {
+    fn labels(&mut self, site: &Site, owners: &Owners) -> io::Result<Vec<Message>> {
         let process = self.process;
         let scope = (site.scope != ScopeId(0))
             .then(|| Cow::Owned(scope_path(process, site.scope, usize::MAX)));
         let label = site.label.map(|id| Cow::Borrowed(&*process.tables.labels[id.0 as usize].name));
         let lane = process.tables.lanes.get(site.lane.0 as usize);
         let lane = lane.map(|lane| Cow::Borrowed(&*lane.name));
+        let owner = owners.frame(process, site.stack).map(|frame| process.label(frame));
+        let texts = [("scope", scope), ("label", label), ("lane", lane), ("owner", owner)];
         let mut labels = Vec::new();
-        for (key, value) in [("scope", scope), ("label", label), ("lane", lane)] {
+        for (key, value) in texts {
             if let Some(value) = value {
                 let mut label = Message::new();
                 label.number(1, self.string(key)?).number(2, self.string(value)?);

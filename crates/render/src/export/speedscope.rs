@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::{FunctionId, Functions};
 use heaptide_analysis::model::{FrameId, Measure, Process};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use serde::Serialize;
 
 use crate::shared::branches::Lanes;

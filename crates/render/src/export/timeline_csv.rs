@@ -1,8 +1,9 @@
-//! The process over time as CSV: its samples, or what matches a site.
+//! The process over time as CSV: its samples, its resident memory, or what matches a site.
 
 use std::io::{self, Write};
 
 use heaptide_analysis::model::Process;
+use heaptide_analysis::views::memory::{Memory, parts};
 
 use crate::shared::quantity::seconds;
 use crate::shared::views::Moment;
@@ -28,6 +29,25 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
             s.resident_bytes,
             s.virtual_bytes
         )?;
+    }
+    Ok(())
+}
+
+/// Writes the accounts of resident memory of a process as lines of comma-separated values, after a
+/// line of names: bytes of each part, which add up to the resident ones.
+///
+/// Errors: those of `out`.
+pub fn write_accounts(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    write!(out, "time_s,resident_bytes")?;
+    for name in parts::names() {
+        write!(out, ",{}_bytes", name.replace(' ', "_"))?;
+    }
+    writeln!(out)?;
+    for memory in Memory::over_time(process) {
+        let account = memory.account;
+        write!(out, "{},{}", seconds(account.time_ns), account.resident_bytes)?;
+        memory.parts().try_for_each(|bytes| write!(out, ",{bytes}"))?;
+        writeln!(out)?;
     }
     Ok(())
 }

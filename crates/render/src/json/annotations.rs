@@ -3,7 +3,7 @@
 use heaptide_analysis::model::{
     Label, Mark, Measures, Mode, Process, Scope, ScopeId, Site, SiteKind, Window,
 };
-use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, group};
+use heaptide_analysis::views::aggregate::{Key, by_label};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -26,7 +26,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
     let rows = process.tables.scopes.iter().zip(&sums).zip(0..);
     let rows = rows.map(|((scope, sums), id)| ScopeEntry { scope, sums, id, mode: process.mode });
     map.serialize_entry("scopes", &seq(rows))?;
-    let groups = group(process, &Functions::of(process), GroupBy::Label);
+    let groups = by_label(process);
     let lent = lent(process);
     let rows = groups.iter().filter_map(|group| match group.key {
         Key::Label(Some(id), kind) => {

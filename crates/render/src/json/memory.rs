@@ -6,7 +6,7 @@ use heaptide_analysis::model::{Account, AccountCause, AllocatorState, Process, R
 use heaptide_analysis::views::memory::{At, Memory, Row};
 
 use crate::json::document;
-use crate::shared::accounts::absence;
+use crate::shared::accounts::{absence, free_from};
 use crate::shared::quantity::seconds;
 
 /// Writes the account of each chosen process as JSON.
@@ -51,12 +51,15 @@ pub(crate) struct AccountEntry {
     page_table_bytes: u64,
     most_resident_bytes: u64,
     live_bytes: u64,
+    mapped_bytes: u64,
+    free_from: &'static str,
     allocator: Option<AllocatorEntry>,
     rows: Vec<RowEntry>,
 }
 
 #[derive(serde::Serialize)]
 struct AllocatorEntry {
+    source: &'static str,
     arena_bytes: u64,
     used_bytes: u64,
     free_bytes: u64,
@@ -81,6 +84,7 @@ impl AccountEntry {
                 AccountCause::Sample => "sample",
                 AccountCause::Peak => "peak",
                 AccountCause::End => "end",
+                AccountCause::Now => "now",
             },
             resident_bytes,
             accounted_bytes: memory.accounted_bytes(),
@@ -90,6 +94,8 @@ impl AccountEntry {
             page_table_bytes: memory.account.page_table_bytes,
             most_resident_bytes: memory.account.most_resident_bytes,
             live_bytes: memory.account.live_bytes,
+            mapped_bytes: memory.account.mapped_bytes,
+            free_from: free_from(memory.account),
             allocator: memory.account.allocator.map(AllocatorEntry::of),
             rows: memory.rows.iter().map(RowEntry::of).collect(),
         }
@@ -108,8 +114,9 @@ impl AccountEntry {
 
 impl AllocatorEntry {
     fn of(state: AllocatorState) -> AllocatorEntry {
-        let AllocatorState { arena_bytes, used_bytes, free_bytes, mapped_bytes } = state;
-        AllocatorEntry { arena_bytes, used_bytes, free_bytes, mapped_bytes }
+        let AllocatorState { source, arena_bytes, used_bytes, free_bytes, mapped_bytes } = state;
+        let source = source.name();
+        AllocatorEntry { source, arena_bytes, used_bytes, free_bytes, mapped_bytes }
     }
 }
 

@@ -76,7 +76,8 @@ impl PeakEntry<'_> {
             (Reverse(s.measures.at_peak_bytes), s.stack, s.scope, s.label, s.lane)
         });
         sites.truncate(top);
-        let mut functions = Charges::of(process).hotspots(Measure::AtPeakBytes);
+        let charges = Charges::of(process);
+        let mut functions = charges.hotspots(Measure::AtPeakBytes);
         functions.truncate(top);
         let stacks = sites.iter().map(|site| site.stack);
         let of_functions = functions.iter().map(|hotspot| hotspot.stacks[0].0);
@@ -94,7 +95,7 @@ impl PeakEntry<'_> {
         map.serialize_entry("lanes", &lanes)?;
         let frames: Vec<FrameEntry> = numbers.entries(process);
         map.serialize_entry("frames", &frames)?;
-        let site = |site| SiteEntry { process, site, numbers: &numbers };
+        let site = |site| SiteEntry { process, site, numbers: &numbers, owners: &charges.owners };
         map.serialize_entry("sites", &sites.into_iter().map(site).collect::<Vec<_>>())
     }
 }

@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process, Rank, Recording, Run,
-    Site, UnrecordedProgram,
+    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process, Rank,
+    Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -82,6 +83,7 @@ impl Serialize for Image<'_> {
         let process = self.process;
         let sites = chosen_sites(process, self.choice);
         let numbers = frame_numbers(process, &sites, self.choice);
+        let owners = Owners::of(process);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("pid", &process.identity.pid)?;
         map.serialize_entry("ppid", &process.identity.ppid)?;
@@ -98,7 +100,12 @@ impl Serialize for Image<'_> {
         let lanes = process.tables.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
-        let sites = sites.iter().map(|site| SiteEntry { process, site, numbers: &numbers });
+        let sites = sites.iter().map(|site| SiteEntry {
+            process,
+            site,
+            numbers: &numbers,
+            owners: &owners,
+        });
         map.serialize_entry("sites", &seq(sites))?;
         annotations::serialize_lists(process, &mut map)?;
         serialize_details(process, &mut map)?;
@@ -127,6 +134,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
     map.serialize_entry("unmatched_frees", &process.completeness.unmatched_frees)?;
     map.serialize_entry("unrecorded", &process.completeness.unrecorded)?;
+    map.serialize_entry("in_part", &process.completeness.in_part)?;
     map.serialize_entry("has_own_malloc", &process.completeness.has_own_malloc)?;
     let losses = process.completeness.losses.iter().map(LossEntry::of);
     map.serialize_entry("losses", &seq(losses))?;
@@ -135,6 +143,9 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
         UnrecordedProgramEntry { path, reason, count: *count }
     });
     map.serialize_entry("unrecorded_programs", &seq(programs))?;
+    let interceptions = process.completeness.interceptions.iter();
+    let interceptions = interceptions.map(InterceptionEntry::of);
+    map.serialize_entry("interceptions", &seq(interceptions))?;
     map.serialize_entry("part", &process.completeness.part)?;
     map.serialize_entry("notes", &process.completeness.notes)?;
     let modules = process.tables.modules.iter().map(|m| ModuleEntry {
@@ -226,6 +237,20 @@ struct UnrecordedProgramEntry<'a> {
     path: &'a str,
     reason: &'static str,
     count: u64,
+}
+
+#[derive(serde::Serialize)]
+struct InterceptionEntry<'a> {
+    module: &'a str,
+    functions: &'a str,
+    is_intercepted: bool,
+}
+
+impl InterceptionEntry<'_> {
+    fn of(interception: &Interception) -> InterceptionEntry<'_> {
+        let Interception { module, functions, left_alone } = interception;
+        InterceptionEntry { module, functions, is_intercepted: left_alone.is_none() }
+    }
 }
 
 #[derive(serde::Serialize)]

@@ -1,6 +1,7 @@
 //! Sites and frames as JSON: a site lists its frames by their numbers.
 
-use heaptide_analysis::model::{Frame, Process, Site, StackId};
+use heaptide_analysis::attribution::{Owners, is_own};
+use heaptide_analysis::model::{Frame, FrameId, Process, Site, StackId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations;
@@ -15,13 +16,14 @@ impl Serialize for FrameEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let FrameEntry { process, frame } = self;
         let module = frame.module.map_or("", |id| &process.tables.modules[id.0 as usize].path);
-        let mut map = serializer.serialize_map(Some(6))?;
+        let mut map = serializer.serialize_map(Some(7))?;
         map.serialize_entry("function", &frame.function.as_deref())?;
         map.serialize_entry("module", module)?;
         map.serialize_entry("offset", &frame.offset)?;
         map.serialize_entry("file", &frame.file.as_deref())?;
         map.serialize_entry("line", &frame.line)?;
         map.serialize_entry("inlined", &frame.inlined)?;
+        map.serialize_entry("own", &is_own(process, frame))?;
         map.end()
     }
 }
@@ -30,14 +32,17 @@ pub(crate) struct SiteEntry<'a> {
     pub(crate) process: &'a Process,
     pub(crate) site: &'a Site,
     pub(crate) numbers: &'a FrameNumbers,
+    pub(crate) owners: &'a Owners,
 }
 
 impl Serialize for SiteEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let SiteEntry { process, site, numbers } = self;
+        let SiteEntry { process, site, numbers, owners } = self;
         let lane = process.tables.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("stack", &numbers.stack(process, site.stack))?;
+        let owner = owners.frame(process, site.stack);
+        map.serialize_entry("owner", &owner.map(|frame| numbers.of(frame)))?;
         annotations::serialize_site(process, site, &mut map)?;
         map.serialize_entry("lane", lane)?;
         serialize_part(&site.measures, process.mode, &mut map)?;
@@ -81,9 +86,14 @@ impl FrameNumbers {
         self.shown.iter().map(entry).collect()
     }
 
+    /// The number of a frame that is written.
+    fn of(&self, frame: FrameId) -> u32 {
+        self.number[frame.0 as usize]
+    }
+
     /// The numbers of a stack's frames, outermost first.
     pub(crate) fn stack(&self, process: &Process, stack: StackId) -> Vec<u32> {
         let path = process.path_of(stack);
-        path.into_iter().map(|frame| self.number[frame.0 as usize]).collect()
+        path.into_iter().map(|frame| self.of(frame)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Words about accounts of resident memory.
 
-use heaptide_analysis::model::{AccountMissing, Process};
+use heaptide_analysis::model::{Account, AccountMissing, AllocatorSource, Process};
 use heaptide_analysis::views::memory::{At, Memory};
 
 use crate::shared::quantity::{bytes, duration};
@@ -46,4 +46,14 @@ pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
         parts.iter().map(|(name, n)| format!("{name} {}", bytes(*n))).collect();
     let after = duration(memory.account.time_ns);
     Some((memory.account.resident_bytes, format!("after {after}: {}", parts.join(", "))))
+}
+
+/// How the free memory of the heap is known.
+pub(crate) fn free_from(account: &Account) -> &'static str {
+    match account.allocator.map(|state| state.source) {
+        Some(AllocatorSource::Glibc) => "by mallinfo2 of glibc",
+        Some(AllocatorSource::Jemalloc) => "mapped by jemalloc minus live and its stats.metadata",
+        Some(AllocatorSource::Mimalloc) => "committed by mimalloc minus live",
+        None => "mapped by the allocator minus live",
+    }
 }

@@ -3,10 +3,9 @@
 
 use std::cmp::Reverse;
 
+use heaptide_analysis::attribution::{Functions, Owners, Role, owners_in_tree};
 use heaptide_analysis::collections::trie::Trie;
 use heaptide_analysis::model::{FrameId, Lane, LaneId, Measure, Process, ScopeId, Site, Sum};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions};
-use heaptide_analysis::views::wrappers::is_wrapper;
 
 /// Levels of a picture; what is deeper counts as too small to see.
 pub(crate) const LEVELS: usize = 300;
@@ -96,28 +95,24 @@ impl<const N: usize> Branches<N> {
         tree
     }
 
-    /// The functions that allocate, with their callers inside: a tree of calls turned round.
-    /// Functions that only hand allocations on are left out. What is below a part of the whole by
-    /// every measure is put together on the way, so that the tree stays small.
-    pub(crate) fn callers(&self, process: &Process, functions: &Functions, parts: u64) -> Self {
-        let wrappers: Vec<bool> = (0..functions.len() as u32)
-            .map(|id| &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize])
-            .map(|frame| frame.function.as_deref().is_some_and(is_wrapper))
-            .collect();
+    /// The owners of allocations, with their callers inside: a tree of calls turned round. What is
+    /// below a part of the whole by every measure is put together on the way, so that the tree
+    /// stays small.
+    pub(crate) fn callers(&self, owners: &Owners, parts: u64) -> Self {
         let function = |at: u32| match self.all[at as usize].what {
-            What::Call(frame) => functions.of_frame(frame).0,
+            What::Call(frame) => owners.functions.of_frame(frame).0,
             _ => u32::MAX,
         };
+        let role = |branch: &Branch<N>| match branch.what {
+            What::Call(frame) => owners.role(owners.functions.of_frame(frame)),
+            _ => Role::Owner,
+        };
+        let nodes = self.all.iter().skip(1).map(|branch| (branch.parent, role(branch)));
+        let owner_of = owners_in_tree(nodes);
         let mut ways = Vec::new();
-        for (branch, start) in self.all.iter().zip(0..).skip(1) {
-            let value = branch.own;
-            let mut at = start;
-            while at != 0 && wrappers[function(at) as usize] {
-                at = self.all[at as usize].parent;
-            }
-            let at = if at == 0 { start } else { at };
-            let way = Way { at, function: function(at), value };
-            ways.extend((value != [0; N]).then_some(way));
+        for (branch, &at) in self.all.iter().zip(&owner_of).skip(1) {
+            let way = Way { at, function: function(at), value: branch.own };
+            ways.extend((branch.own != [0; N]).then_some(way));
         }
         let mut up = Branches::new(self.measures);
         up.all[0].own = self.all[0].own;
@@ -398,9 +393,9 @@ mod tests {
     #[test]
     fn callers_start_where_more_is_done_than_handing_on() {
         let process = process();
-        let functions = Functions::of(&process);
-        let calls = Branches::calls(&process, &functions, None, [Measure::LiveBytes]);
-        let callers = calls.callers(&process, &functions, 1000);
+        let owners = Owners::of(&process);
+        let calls = Branches::calls(&process, &owners.functions, None, [Measure::LiveBytes]);
+        let callers = calls.callers(&owners, 1000);
         let mut found = lines(&callers);
         found.sort_unstable();
         let expected = [
@@ -412,7 +407,7 @@ mod tests {
             "work;other 298 298",
         ];
         assert_eq!(found, expected);
-        let few = lines(&calls.callers(&process, &functions, 100));
+        let few = lines(&calls.callers(&owners, 100));
         assert!(
             few.contains(&"+ 1 1".to_owned()) && !few.contains(&"tiny 0 1".to_owned()),
             "{few:?}"

@@ -5,11 +5,24 @@ use heaptide_analysis::model::Process;
 use crate::shared::frames::file_name;
 use crate::shared::names::printable;
 
+/// What a process wrote over its arguments to show as its title (nginx, chromium), without the
+/// directory of the program; none if it is the name of the program. It is one word with spaces.
+fn title<'a>(word: &'a str, program: &str) -> Option<&'a str> {
+    let first = word.split(' ').next().filter(|first| first.len() < word.len())?;
+    let name = file_name(first);
+    let is_title = name.starts_with(file_name(program)) && !program.is_empty();
+    is_title.then(|| &word[first.len() - name.len()..])
+}
+
 /// The command as one would type it, as far as it fits.
 pub(crate) fn command_line(process: &Process, width: usize) -> String {
     let joined = process.identity.images > 1;
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
     let quoted = process.identity.command.iter().enumerate().map(|(i, word)| {
+        let title = (i == 0).then(|| title(word, &process.identity.program)).flatten();
+        if let Some(title) = title {
+            return title.to_owned();
+        }
         let word = if i == 0 { file_name(word) } else { word };
         if joined || !word.is_empty() && word.chars().all(plain) {
             word.to_owned()
@@ -24,5 +37,21 @@ pub(crate) fn command_line(process: &Process, width: usize) -> String {
         line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
     } else {
         line.into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::title;
+
+    #[test]
+    fn titles_have_no_directory_cut_out_of_them() {
+        let master = "nginx: master process nginx -c /tmp/a/nginx.conf";
+        assert_eq!(title(master, "/usr/sbin/nginx"), Some(master));
+        let renderer = "/usr/lib/chromium/chromium --type=renderer --user-data-dir=/tmp/p";
+        let shown = "chromium --type=renderer --user-data-dir=/tmp/p";
+        assert_eq!(title(renderer, "/usr/lib/chromium/chromium"), Some(shown));
+        assert_eq!(title("/opt/My App/app", "/opt/My App/app"), None, "a path with a space");
+        assert_eq!(title("/usr/bin/app", "/usr/bin/app"), None);
     }
 }

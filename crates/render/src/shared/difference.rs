@@ -44,6 +44,8 @@ pub struct View<'a> {
     pub rows: Rows,
     /// Rows at most.
     pub top: Option<usize>,
+    /// Why the measure is the one compared, if nobody asked for it.
+    pub chosen: Option<&'static str>,
 }
 
 impl View<'_> {

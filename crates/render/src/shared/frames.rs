@@ -2,42 +2,10 @@
 
 use std::borrow::Cow;
 
+use heaptide_analysis::attribution::{Role, is_own, known};
 use heaptide_analysis::model::{Frame, FrameId, Process};
-use heaptide_analysis::views::wrappers::is_wrapper;
 
 use crate::shared::names::{elide_middle, printable, shorten};
-
-/// Outermost frames that every stack has and nobody asks about.
-const STARTERS: [&str; 12] = [
-    "_start",
-    "__libc_start_main",
-    "__libc_start_call_main",
-    "__libc_start_main_impl",
-    "__libc_start_main_alias_2",
-    "libc_start_main_stage2",
-    "start_thread",
-    "_dl_start_user",
-    "clone",
-    "clone3",
-    "__clone",
-    "__clone3",
-];
-
-/// Libraries that allocate for their caller, by the start of their names: naming them says little.
-const PLUMBING: [&str; 9] = [
-    "std::",
-    "__gnu_cxx::",
-    "core::",
-    "alloc::",
-    "<alloc::",
-    "<core::",
-    "<std::",
-    "hashbrown::",
-    "<hashbrown::",
-];
-
-/// C functions that return a copy to their caller.
-const COPIERS: [&str; 6] = ["strdup", "strndup", "__strdup", "__strndup", "xstrdup", "xmemdup"];
 
 /// The last component of a path.
 pub fn file_name(path: &str) -> &str {
@@ -94,47 +62,9 @@ pub fn place(process: &Process, frame: &Frame) -> String {
     }
 }
 
-/// Whether a frame only allocates for its caller: container and allocator code of the standard
-/// libraries, and the usual wrappers of malloc.
-pub fn is_plumbing(frame: &Frame) -> bool {
-    let Some(function) = &frame.function else {
-        return false;
-    };
-    let own = without_return_type(function);
-    COPIERS.contains(&&**function)
-        || is_wrapper(function)
-        || is_blanket(function)
-        || PLUMBING.iter().any(|library| own.starts_with(library))
-}
-
-/// Whether it is what Rust's libraries do for every type: `<T as alloc::slice::Join>::join`.
-fn is_blanket(function: &str) -> bool {
-    let Some((kind, rest)) = function.strip_prefix('<').and_then(|f| f.split_once(" as ")) else {
-        return false;
-    };
-    let generic = kind.len() == 1 && kind.starts_with(|c: char| c.is_ascii_uppercase());
-    generic && ["alloc::", "core::", "std::"].iter().any(|library| rest.starts_with(library))
-}
-
 /// Whether a frame starts a program or a thread.
 pub fn is_starter(frame: &Frame) -> bool {
-    frame.function.as_deref().is_some_and(|f| STARTERS.contains(&f))
-}
-
-/// The function's own qualified name: what comes after a return type, if there is one.
-fn without_return_type(name: &str) -> &str {
-    let (mut depth, mut start) = (0usize, 0);
-    for (i, byte) in name.bytes().enumerate() {
-        match byte {
-            b'<' | b'{' => depth += 1,
-            b'>' | b'}' => depth = depth.saturating_sub(1),
-            b'(' if depth == 0 && i > start => break,
-            b' ' if depth == 0 && !name[start..i].ends_with("operator") => start = i + 1,
-            b'o' if depth == 0 && name[i..].starts_with("operator") => break,
-            _ => {}
-        }
-    }
-    &name[start..]
+    frame.function.as_deref().is_some_and(|f| known().role(f) == Role::Starter)
 }
 
 /// One line of a printed stack.
@@ -148,9 +78,10 @@ pub struct Line {
     pub place: String,
 }
 
-/// Frames, innermost first, as at most `limit` lines: runs of recursion are folded, frames that
-/// start the program are left out, and of a long stack the inner part and the outermost function
-/// remain.
+/// Frames, innermost first, as at most `limit` lines, three at least: runs of recursion are folded,
+/// frames that start the program are left out. Of a long stack the innermost and the outermost
+/// function remain, then those of the program's own code, then the other inner ones; lines in
+/// between state how many frames are left out.
 pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
     let frames: Vec<&Frame> =
         frames.iter().map(|id| &process.tables.frames[id.0 as usize]).collect();
@@ -165,16 +96,48 @@ pub(crate) fn lines_of(
     width: usize,
 ) -> Vec<Line> {
     let runs = fold(&frames[..without_starters(frames)]);
-    let shown = runs.len().min(limit.max(3));
-    let cut = if runs.len() > shown { shown - 2 } else { runs.len() };
-    let mut lines: Vec<Line> = runs[..cut].iter().map(|r| r.line(process, width)).collect();
-    if cut < runs.len() {
-        let (first, last) = (&runs[cut], &runs[runs.len() - 1]);
-        let label = format!("… {} more frames", last.at - first.at);
-        lines.push(Line { at: first.at, label, place: String::new() });
-        lines.push(last.line(process, width));
+    let own: Vec<bool> = runs.iter().map(|run| run.is_own(process)).collect();
+    let chosen = chosen(&own, limit.max(3));
+    let mut lines = Vec::new();
+    let mut index = 0;
+    while let Some(run) = runs.get(index) {
+        if chosen[index] {
+            lines.push(run.line(process, width));
+            index += 1;
+            continue;
+        }
+        let end = (index..runs.len()).find(|&at| chosen[at]).unwrap_or(runs.len());
+        let left_out = &runs[index..end];
+        let frames: usize = left_out.iter().map(Run::len).sum();
+        let of = if own[index..end].contains(&true) { "more" } else { "library" };
+        let label = format!("… {frames} {of} {}", if frames == 1 { "frame" } else { "frames" });
+        lines.push(Line { at: run.at, label, place: String::new() });
+        index = end;
     }
     lines
+}
+
+/// Which of some runs are shown in so many lines, by whether each is of own code. One line stands
+/// for all that are left out side by side.
+fn chosen(own: &[bool], limit: usize) -> Vec<bool> {
+    if own.len() <= limit {
+        return vec![true; own.len()];
+    }
+    let mut chosen = vec![false; own.len()];
+    (chosen[0], chosen[own.len() - 1]) = (true, true);
+    let lines = |chosen: &[bool]| {
+        let gaps = chosen.windows(2).filter(|pair| pair[0] && !pair[1]).count();
+        chosen.iter().filter(|&&chosen| chosen).count() + gaps
+    };
+    for own_first in [true, false] {
+        for index in (1..own.len() - 1).filter(|&index| own[index] == own_first) {
+            chosen[index] = true;
+            if lines(&chosen) > limit {
+                chosen[index] = false;
+            }
+        }
+    }
+    chosen
 }
 
 /// How many frames remain without those that start the program. A nameless frame or two outside of
@@ -199,6 +162,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    fn len(&self) -> usize {
+        self.frames.len() * self.times
+    }
+
+    fn is_own(&self, process: &Process) -> bool {
+        self.frames.iter().any(|frame| is_own(process, frame))
+    }
+
     fn line(&self, process: &Process, width: usize) -> Line {
         let first = self.frames[0];
         if self.times == 1 {
@@ -286,29 +257,20 @@ mod tests {
     }
 
     #[test]
-    fn plumbing_is_known_by_its_own_name_and_not_by_its_arguments() {
-        for name in [
-            "std::vector<int, std::allocator<int> >::push_back(int const&)",
-            "void std::vector<Foo>::_M_realloc_insert<Foo const&>(Foo const&)",
-            "std::__detail::_Hash_node<int>* std::__detail::make<int>()",
-            "alloc::raw_vec::finish_grow",
-            "<alloc::vec::Vec<T,A> as core::clone::Clone>::clone",
-            "<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
-            "operator new(unsigned long)",
-            "xmalloc",
-        ] {
-            assert!(is_plumbing(&frame(name)), "{name}");
-        }
-        for name in [
-            "make_tree(std::vector<int>&)",
-            "std::vector<int> parse(std::string const&)",
-            "app::<impl core::clone::Clone for app::Tree>::clone",
-            "<T as app::Join>::join",
-            "xmalloc_statistics",
-            "stdlib_init",
-            "",
-        ] {
-            assert!(!is_plumbing(&frame(name)), "{name}");
-        }
+    fn own_code_stays_when_a_stack_is_shortened() {
+        let kept = |own: &str, limit| {
+            let own: Vec<bool> = own.bytes().map(|b| b == b'o').collect();
+            chosen(&own, limit).into_iter().map(|kept| if kept { 'x' } else { '-' }).collect()
+        };
+        let same = |own, limit, expected: &str| {
+            let found: String = kept(own, limit);
+            assert_eq!(found, expected, "{own} in {limit} lines");
+        };
+        same("lllll", 5, "xxxxx");
+        same("llllllll", 5, "xxx----x");
+        same("llllollll", 6, "xx--x---x");
+        same("llloolll", 5, "x--x---x");
+        same("looooool", 6, "xxxx---x");
+        same("lllllloll", 3, "x-------x");
     }
 }

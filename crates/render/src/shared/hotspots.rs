@@ -2,11 +2,10 @@
 
 use std::cmp::Reverse;
 
+use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
 use heaptide_analysis::model::{FrameId, Measure, Measures, ModuleId, Process, StackId};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions, by_stack};
+use heaptide_analysis::views::aggregate::by_stack;
 use rustc_hash::FxHashMap;
-
-use crate::shared::frames::is_plumbing;
 
 /// A way is followed as long as it carries at least this part of the hotspot …
 const WAY_PART: u64 = 10;
@@ -24,36 +23,17 @@ pub struct Hotspot {
     pub stacks: Vec<(StackId, u64)>,
 }
 
-/// Whom allocations are put down to, whatever the measure. Standard containers and allocation
-/// wrappers are charged to whoever called them.
+/// The owners of a process's allocations, whatever the measure.
 pub struct Charges<'a> {
     process: &'a Process,
-    /// The functions of the process.
-    pub functions: Functions,
-    /// Of every stack its innermost frame that is not plumbing; its innermost if all are.
-    responsible: Vec<Option<FrameId>>,
+    /// Who they are.
+    pub owners: Owners,
 }
 
 impl<'a> Charges<'a> {
     /// Finds out.
     pub fn of(process: &'a Process) -> Charges<'a> {
-        let functions = Functions::of(process);
-        let first = |id| &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize];
-        let plumbing: Vec<bool> =
-            (0..functions.len() as u32).map(|id| is_plumbing(first(id))).collect();
-        let mut serious: Vec<Option<FrameId>> = Vec::with_capacity(process.tables.stacks.len());
-        serious.push(None);
-        for node in process.tables.stacks.iter().skip(1) {
-            serious.push(if !plumbing[functions.of_frame(node.frame).0 as usize] {
-                Some(node.frame)
-            } else {
-                serious[node.parent.0 as usize]
-            });
-        }
-        for (frame, node) in serious.iter_mut().zip(&process.tables.stacks).skip(1) {
-            frame.get_or_insert(node.frame);
-        }
-        Charges { process, functions, responsible: serious }
+        Charges { process, owners: Owners::of(process) }
     }
 
     /// The functions with a value of the measure, largest first.
@@ -66,7 +46,7 @@ impl<'a> Charges<'a> {
             if value == 0 {
                 continue;
             }
-            let frame = self.responsible[stack.0 as usize];
+            let frame = self.owners.frame(self.process, stack);
             let index = *of_key.entry(self.key(frame)).or_insert_with(|| {
                 hotspots.push(Hotspot { frame, measures: Measures::default(), stacks: Vec::new() });
                 hotspots.len() - 1
@@ -76,7 +56,7 @@ impl<'a> Charges<'a> {
         }
         for hotspot in &mut hotspots {
             hotspot.stacks.sort_unstable_by_key(|&(stack, value)| (Reverse(value), stack));
-            hotspot.frame = self.responsible[hotspot.stacks[0].0.0 as usize];
+            hotspot.frame = self.owners.frame(self.process, hotspot.stacks[0].0);
         }
         hotspots.sort_by_key(|h| (Reverse(measure.of(&h.measures)), h.stacks[0].0));
         hotspots
@@ -88,7 +68,7 @@ impl<'a> Charges<'a> {
         };
         let frame = &self.process.tables.frames[id.0 as usize];
         match (&frame.function, frame.module) {
-            (Some(_), _) => Key::Function(self.functions.of_frame(id)),
+            (Some(_), _) => Key::Function(self.owners.functions.of_frame(id)),
             (None, Some(module)) => Key::Module(module),
             (None, None) => Key::Nothing,
         }

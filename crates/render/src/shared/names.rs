@@ -68,11 +68,27 @@ pub fn shorten(name: &str, width: usize) -> String {
     if bare.chars().count() <= width {
         return bare;
     }
+    if let Some(short) = without_paths(&bare).filter(|short| short.chars().count() <= width) {
+        return short;
+    }
     // A path without its outer modules is the better half of a name.
     let fits = |path: &&str| path.chars().count() < width;
     let paths = bare.rmatch_indices("::").map(|(at, _)| &bare[at..]);
     let inner = paths.take_while(fits).filter(|path| is_balanced(path)).last();
     inner.map_or_else(|| elide_middle(&bare, width), |path| format!("…{path}"))
+}
+
+/// A method of a trait in Rust, its type and trait without their modules: `<Vec<…> as
+/// Clone>::clone`.
+fn without_paths(name: &str) -> Option<String> {
+    let (head, method) = name.rsplit_once(">::")?;
+    let (kind, of) = head.strip_prefix('<')?.split_once(" as ")?;
+    let last = |path: &str| {
+        let end = path.find('<').unwrap_or(path.len());
+        let start = path[..end].rfind("::").map_or(0, |at| at + 2);
+        path[start..].to_owned()
+    };
+    Some(format!("<{} as {}>::{method}", last(kind), last(of)))
 }
 
 /// Whether brackets that close in it also open in it.
@@ -471,6 +487,8 @@ mod tests {
         let path = "regex_automata::nfa::thompson::compiler::Compiler::c_alt_iter";
         assert_eq!(shorten(path, 40), "…::compiler::Compiler::c_alt_iter");
         assert_eq!(shorten("a_function_of_a_long_name", 10), "a_f…g_name");
+        let method = "<alloc::vec::Vec<T, A> as core::clone::Clone>::clone";
+        assert_eq!(shorten(method, 36), "<Vec<…> as Clone>::clone");
     }
 
     #[test]

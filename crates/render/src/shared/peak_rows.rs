@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use heaptide_analysis::model::{LabelId, Measures, Process, ScopeId, SiteKind};
-use heaptide_analysis::views::aggregate::{Functions, GroupBy, Key, group};
+use heaptide_analysis::views::aggregate::{self, Key};
 
 use crate::shared::annotations::in_totals;
 
@@ -31,7 +31,7 @@ fn ordered<K>(rows: impl Iterator<Item = Row<K>>) -> Vec<Row<K>> {
 
 /// What scopes held.
 pub(crate) fn by_scope(process: &Process) -> Vec<Row<ScopeId>> {
-    let groups = group(process, &Functions::of(process), GroupBy::Scope).into_iter();
+    let groups = aggregate::by_scope(process).into_iter();
     ordered(groups.filter_map(|g| match g.key {
         Key::Scope(id) => Some(Row::of(id, &g.own)),
         _ => None,
@@ -43,7 +43,7 @@ pub(crate) type Labelled = (Option<LabelId>, SiteKind);
 
 /// What labels held, by kind of memory.
 pub(crate) fn by_label(process: &Process) -> Vec<Row<Labelled>> {
-    let groups = group(process, &Functions::of(process), GroupBy::Label).into_iter();
+    let groups = aggregate::by_label(process).into_iter();
     ordered(groups.filter_map(|g| match g.key {
         Key::Label(label, kind) => {
             Some(Row { counts: in_totals(kind), ..Row::of((label, kind), &g.own) })

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, SiteKind, Window};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::views::aggregate::{Group, Key, Order, by_label, by_scope, top};
 
 use crate::shared::annotations::lent;
 use crate::shared::annotations::{in_totals, kind_name, mark_says};
@@ -23,7 +23,7 @@ pub(crate) fn scope_rows(
     measure: Measure,
     rows: usize,
 ) -> io::Result<usize> {
-    let groups = group(process, &Functions::of(process), GroupBy::Scope);
+    let groups = by_scope(process);
     let whole = measure.of(&process.totals);
     let mut shown = top(groups, measure, Order::Inclusive, usize::MAX);
     shown.retain(|g| g.key != Key::Scope(ScopeId(0)) || measure.of(&g.own) > 0);
@@ -72,7 +72,7 @@ pub(crate) fn label_rows(
     rows: usize,
     pools: bool,
 ) -> io::Result<usize> {
-    let mut groups = group(process, &Functions::of(process), GroupBy::Label);
+    let mut groups = by_label(process);
     groups.retain(|g| match g.key {
         Key::Label(Some(id), _) => pools || !process.tables.labels[id.0 as usize].pool,
         _ => false,
@@ -161,7 +161,7 @@ struct Pool<'a> {
 fn pools(process: &Process) -> Vec<Pool<'_>> {
     let lent = lent(process);
     let mut pools: Vec<Pool> = Vec::new();
-    let groups = group(process, &Functions::of(process), GroupBy::Label);
+    let groups = by_label(process);
     let of_kind = |g: &&Group, chunks: bool| match g.key {
         Key::Label(Some(_), SiteKind::PoolChunk | SiteKind::OutsidePoolChunk) => chunks,
         Key::Label(Some(_), SiteKind::PoolBlock | SiteKind::OutsidePoolBlock) => !chunks,

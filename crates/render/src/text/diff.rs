@@ -22,6 +22,8 @@ const ROWS: usize = 20;
 const NAME: usize = 64;
 /// Lines a stack may have.
 const STACK_LINES: usize = 24;
+/// Lines of callers below a function.
+const CALLER_LINES: usize = 4;
 /// Scopes of a path that are looked at for its name, in which few have room.
 const PATH: usize = 100;
 
@@ -36,10 +38,13 @@ pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::R
     if let Some(why) = view.without_rows(difference) {
         return writeln!(out, "\n{why}");
     }
+    let chosen = view.chosen.map_or(String::new(), |why| format!(" ({why})"));
     let found = match view.rows {
         Rows::Functions => {
-            let rows = difference.functions();
-            let heading = format!("{name} by function: itself, and with its callees");
+            let mut rows = difference.functions();
+            // What only passes a change on says less than who made it.
+            rows.retain(|row| row.own.amount() != 0);
+            let heading = format!("{name} by function: itself, and with its callees{chosen}");
             functions(out, difference, &rows, view, &heading)?;
             rows.len()
         }
@@ -50,7 +55,7 @@ pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::R
         }
         Rows::Scopes => {
             let rows = difference.paths();
-            let heading = format!("{name} by scope: itself, and with inner scopes");
+            let heading = format!("{name} by scope: itself, and with inner scopes{chosen}");
             scopes(out, difference, &rows, view, &heading)?;
             rows.len()
         }
@@ -196,6 +201,18 @@ fn functions(
             Some(name) => shorten(&name.called(), NAME),
         };
         row(out, measure, change.own, change.inclusive, &name)?;
+        callers(out, difference, change.path)?;
+    }
+    Ok(())
+}
+
+/// The callers of a function on a path to it.
+fn callers(out: &mut dyn Write, difference: &Difference, path: PathId) -> io::Result<()> {
+    let names = difference.paths.names_of(path).skip(1);
+    let frames: Vec<Frame> = names.map(|name| frame(difference, name)).collect();
+    let frames: Vec<&Frame> = frames.iter().collect();
+    for line in frames::lines_of(&difference.after, &frames, CALLER_LINES, NAME) {
+        writeln!(out, "{:70}{}", "", line.label)?;
     }
     Ok(())
 }

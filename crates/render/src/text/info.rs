@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Mode, Process, Recording};
+use heaptide_analysis::model::{Interception, Mode, Process, Recording};
 use heaptide_analysis::text::{of_path, printable};
 
 use crate::shared::annotations::mark_says;
@@ -109,6 +109,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         (count(p.unwinder.frames_stepped), count(p.unwinder.rules_evaluated));
     row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
     marks(out, p)?;
+    interceptions(out, p)?;
     losses(out, p)?;
     modules(out, p)
 }
@@ -128,6 +129,7 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     if p.completeness.losses.is_empty()
         && p.completeness.unmatched_frees == 0
         && p.completeness.notes.is_empty()
+        && p.completeness.in_part.is_none()
     {
         return writeln!(out, "  losses     none");
     }
@@ -143,8 +145,25 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
         );
         writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
     }
-    for note in &p.completeness.notes {
+    for note in p.completeness.in_part.iter().chain(&p.completeness.notes) {
         writeln!(out, "    {}", printable(note))?;
+    }
+    Ok(())
+}
+
+/// Allocators that the program brings.
+fn interceptions(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+    if p.completeness.interceptions.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  allocators")?;
+    for Interception { module, functions, left_alone } in &p.completeness.interceptions {
+        let module = if module.is_empty() { "a module without stacks" } else { module };
+        let what = match left_alone {
+            None => format!("intercepted in {module}: {functions}"),
+            Some(why) => format!("not intercepted in {module}: {functions}{why}"),
+        };
+        writeln!(out, "    {}", printable(&what))?;
     }
     Ok(())
 }

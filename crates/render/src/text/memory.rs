@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Account, AccountCause, Process};
 use heaptide_analysis::views::memory::{Memory, Row};
 
-use crate::shared::accounts::missing_says;
+use crate::shared::accounts::{free_from, missing_says};
 use crate::shared::heading::caption;
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, counted, duration, percent};
@@ -36,6 +36,7 @@ pub fn write(out: &mut dyn Write, process: &Process, memory: &Memory) -> io::Res
     }
     let (tables, absent) = (bytes(account.page_table_bytes), bytes(account.absent_bytes));
     writeln!(out, "not resident: {absent} of mappings never touched; page tables take {tables}")?;
+    writeln!(out, "free memory of the heap: {}", free_from(account))?;
     let highest = highest(process);
     if highest > account.resident_bytes {
         writeln!(out, "highest resident memory of the process: {}", bytes(highest))?;
@@ -51,7 +52,11 @@ fn highest(process: &Process) -> u64 {
 
 /// When an account was taken, in words that follow a time.
 fn moment(process: &Process, account: &Account) -> String {
-    let end = if account.cause == AccountCause::End { "at the end" } else { "" };
+    let end = match account.cause {
+        AccountCause::End => "at the end",
+        AccountCause::Now => "now",
+        AccountCause::Sample | AccountCause::Peak => "",
+    };
     let (peak, live) = (process.totals.peak_bytes, account.live_bytes);
     if live >= peak {
         return if end.is_empty() { "at peak usage".to_owned() } else { format!("{end} and peak") };

@@ -1,9 +1,10 @@
 //! What a recording lacks, as far as it matters: for the summary of a run.
 
 use heaptide_analysis::model::{Loss, Process, Recording};
+use heaptide_analysis::views::coverage::{Uncovered, uncovered};
 
 use crate::shared::losses::meaning;
-use crate::shared::quantity::{count, counted, percent};
+use crate::shared::quantity::{bytes, count, counted, percent};
 
 /// Losses that leave events out of the totals, or out of their stack, are reported from this part
 /// of the allocations on, …
@@ -20,8 +21,10 @@ const LINES: usize = 5;
 /// A line for each thing that is missing; none if nothing is.
 pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     let mut lines = unrecorded(recording);
+    lines.extend(in_part(recording));
     lines.extend(own_malloc(recording));
     lines.extend(other_allocator(recording));
+    lines.extend(nearly_all(recording));
     match recording.damaged.len() as u64 {
         0 => {}
         files => lines.push(format!("{} that cannot be read", counted(files, "file"))),
@@ -35,24 +38,80 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     lines
 }
 
+const OWN_MALLOC: &str = "the executable defines malloc; only allocations it forwards are recorded";
+const OTHER_ALLOCATOR: &str = "the program has an allocator of its own that is not intercepted";
+
+/// A line for each kind of memory of a process that is not recorded; none if all is.
+pub(crate) fn of_process(process: &Process) -> Vec<String> {
+    let completeness = &process.completeness;
+    let everything = completeness.unrecorded.map(|why| format!("everything: {why}"));
+    let in_part = completeness.in_part.as_ref().map(|why| format!("some memory: {why}"));
+    let own_malloc = completeness.has_own_malloc.then(|| format!("some memory: {OWN_MALLOC}"));
+    let other = completeness.has_other_allocator.then(|| format!("some memory: {OTHER_ALLOCATOR}"));
+    let nearly_all = unexplained(process).map(|uncovered| {
+        let (what, why) = nearly_all_of(uncovered);
+        format!("{what}: {why}")
+    });
+    [everything, in_part, own_malloc, other, nearly_all].into_iter().flatten().collect()
+}
+
 /// Processes of which nothing is recorded, by reason.
 fn unrecorded(recording: &Recording) -> Vec<String> {
     let reasons = recording.processes.iter().filter_map(|process| process.completeness.unrecorded);
-    grouped(reasons).map(|(reason, n)| whose(recording, n, "everything", reason)).collect()
+    let lines = grouped(reasons).map(|(reason, n)| whose(recording, n, "everything", reason));
+    let started = Some(&recording.unrecorded).filter(|why| !why.is_empty());
+    let started = started.map(|why| format!("everything of the program that was started: {why}"));
+    started.into_iter().chain(lines).collect()
+}
+
+fn in_part(recording: &Recording) -> Vec<String> {
+    let reasons = recording.processes.iter().filter_map(|p| p.completeness.in_part.as_deref());
+    grouped(reasons).map(|(reason, n)| whose(recording, n, "some memory", reason)).collect()
 }
 
 fn own_malloc(recording: &Recording) -> Option<String> {
     let with =
         recording.processes.iter().filter(|process| process.completeness.has_own_malloc).count();
-    let why = "the executable defines malloc; only allocations it forwards are recorded";
-    (with > 0).then(|| whose(recording, with as u64, "some memory", why))
+    (with > 0).then(|| whose(recording, with as u64, "some memory", OWN_MALLOC))
 }
 
 fn other_allocator(recording: &Recording) -> Option<String> {
     let has = |process: &&Process| process.completeness.has_other_allocator;
     let with = recording.processes.iter().filter(has).count();
-    let why = "the program has an allocator of its own that is not intercepted";
-    (with > 0).then(|| whose(recording, with as u64, "some memory", why))
+    (with > 0).then(|| whose(recording, with as u64, "some memory", OTHER_ALLOCATOR))
+}
+
+/// Processes that hardly allocated through the recorder, and the numbers of that with most memory.
+fn nearly_all(recording: &Recording) -> Option<String> {
+    let found: Vec<Uncovered> = recording.processes.iter().filter_map(unexplained).collect();
+    let most = *found.iter().max_by_key(|uncovered| uncovered.other_bytes)?;
+    let (what, why) = nearly_all_of(most);
+    Some(whose(recording, found.len() as u64, what, &why))
+}
+
+/// What a process used beside the recorder, if no other line has the reason.
+fn unexplained(process: &Process) -> Option<Uncovered> {
+    let completeness = &process.completeness;
+    let is_explained = completeness.in_part.is_some()
+        || completeness.has_own_malloc
+        || completeness.has_other_allocator;
+    uncovered(process).filter(|_| !is_explained)
+}
+
+/// What is missing, and why.
+fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
+    let Uncovered { heap_bytes, other_bytes } = uncovered;
+    let resident = match other_bytes {
+        0 => String::new(),
+        most => format!(", while {} of anonymous memory were resident", bytes(most)),
+    };
+    let (what, heap) = match heap_bytes {
+        0 => ("all allocations", "none was made through the recorder".to_owned()),
+        peak => ("most memory", format!("{} were allocated through the recorder", bytes(peak))),
+    };
+    let why = "the program allocates with functions that the recorder cannot find (keep its symbol \
+               table), or from the kernel (see --kind mapped), or not at all";
+    (what, format!("{heap}{resident}; {why}"))
 }
 
 /// `WHAT: WHY`, and of how many processes if there are several.

@@ -14,6 +14,7 @@ use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::text::annotations;
+use crate::text::missing;
 use crate::text::sections;
 
 /// Characters a line may have.
@@ -183,6 +184,9 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     if let Some(place) = place(process) {
         let place = format!("{place}, on {}", process.identity.host);
         writeln!(out, "  rank     {}", printable(&place))?;
+    }
+    for what in missing::of_process(process) {
+        writeln!(out, "  missing  {}", printable(&what))?;
     }
     figures(out, process)
 }

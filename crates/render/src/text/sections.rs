@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::Functions;
 use heaptide_analysis::model::{End, FrameId, Measure, Process};
-use heaptide_analysis::views::aggregate::Functions;
 
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
@@ -72,7 +72,7 @@ pub(crate) fn section(
         return writeln!(out, "  none");
     }
     let whole = measure.of(&process.totals);
-    let functions = &charges.functions;
+    let functions = &charges.owners.functions;
     let columns = Columns([
         right(6, "share"),
         right(10, measure.heading()),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use heaptide_analysis::model::{End, Measure, Mode, Process, Recording, ScopeId};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
 
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
@@ -95,7 +95,7 @@ fn holder(process: &Process) -> String {
 
 /// The scope that held most.
 fn scope_holder(process: &Process) -> String {
-    let groups = group(process, &Functions::of(process), GroupBy::Scope);
+    let groups = by_scope(process);
     let Some(Group { key: Key::Scope(id), own, .. }) =
         top(groups, Measure::AtPeakBytes, Order::Own, 1).first().copied()
     else {

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::{Functions, Owners, Types};
 use heaptide_analysis::model::{Measure, Mode, Process, StackId};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, group, top};
 
 use crate::shared::frames;
 use crate::shared::heading::caption;
-use crate::shared::names::printable;
+use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, bytes, counted, percent, short_count};
 use crate::shared::views::HistogramView;
 use crate::text::annotations;
@@ -64,6 +65,7 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
             writeln!(out, "  recorded with --mode scopes: no stacks; see --by scope and --by label")
         }
         GroupBy::Stack => stacks(out, process, measure.of_sites(), rows),
+        GroupBy::Type => types(out, process, measure.of_sites(), rows),
         by => names(out, process, by, measure.of_sites(), rows),
     }
 }
@@ -76,8 +78,8 @@ fn names(
     measure: Measure,
     rows: usize,
 ) -> io::Result<()> {
-    let functions = Functions::of(process);
-    let groups = group(process, &functions, by);
+    let owners = Owners::of(process);
+    let groups = group(process, &owners, by);
     let found = groups.iter().filter(|g| measure.of(&g.inclusive) > 0).count();
     let whole = measure.of(&process.totals);
     writeln!(out, "{} by {}: itself, and with its callees\n", measure.name(), by.name())?;
@@ -89,8 +91,38 @@ fn names(
     for g in shown.iter().take(rows) {
         let (own_share, own) = cells(measure, measure.of(&g.own), whole);
         let (share, inclusive) = cells(measure, measure.of(&g.inclusive), whole);
-        let name = name(process, &functions, g);
+        let name = name(process, &owners.functions, g);
         writeln!(out, "  {own_share:>6} {own:>10}  {share:>6} {inclusive:>10}  {name}")?;
+    }
+    more(out, found, rows)
+}
+
+/// Allocated types, where they are known.
+fn types(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    let types = Types::of(process, &Owners::of(process));
+    let groups = aggregate::by_type(process, &types);
+    let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
+    let whole = measure.of(&process.totals);
+    let second = if measure.is_bytes() { Measure::Allocations } else { Measure::UsableBytes };
+    writeln!(
+        out,
+        "{} by allocated type, where names of C++ or Rust functions have it\n",
+        measure.name()
+    )?;
+    let columns = Columns([
+        right(6, "share"),
+        right(10, measure.heading()),
+        right(10, second.heading()),
+        last("type"),
+    ]);
+    columns.heading(out)?;
+    for g in top(groups, measure, Order::Own, rows) {
+        let name = match g.key {
+            Key::Type(Some(id)) => elide_middle(types.name(id), NAME),
+            _ => "(type not known)".to_owned(),
+        };
+        let [value, of_second] = [measure, second].map(|of| amount(of, of.of(&g.own)));
+        columns.row(out, [percent(measure.of(&g.own), whole), value, of_second, name])?;
     }
     more(out, found, rows)
 }
@@ -119,7 +151,7 @@ fn name(process: &Process, functions: &Functions, group: &Group) -> String {
 }
 
 fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
-    let groups = group(process, &Functions::of(process), GroupBy::Stack);
+    let groups = aggregate::stacks(process);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
     let whole = measure.of(&process.totals);
     writeln!(out, "{} by stack, innermost function first", measure.name())?;

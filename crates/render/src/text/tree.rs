@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::attribution::{Functions, Owners};
 use heaptide_analysis::model::{Measure, Mode, Process};
-use heaptide_analysis::views::aggregate::Functions;
 use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
 
 use crate::shared::frames;
@@ -38,14 +38,15 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
     }
-    let functions = Functions::of(process);
+    let owners = Owners::of(process);
+    let functions = &owners.functions;
     let measure = view.measure.of_sites();
     let whole = measure.of(&process.totals);
     let least = ((whole as f64 * view.min_percent / 100.0).ceil() as u64).max(1);
     let tree = if !view.bottom_up {
-        Tree::top_down(process, &functions, measure, Recursion::Fold)
+        Tree::top_down(process, functions, measure, Recursion::Fold)
     } else {
-        Tree::bottom_up(process, &functions, measure, Recursion::Fold, least)
+        Tree::bottom_up(process, &owners, measure, Recursion::Fold, least)
     };
     let way = if view.bottom_up {
         "allocating functions first, callers below"
@@ -54,7 +55,7 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
     };
     writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
     writeln!(out, "  inclusive               own               function")?;
-    let printer = Printer { process, functions: &functions, tree: &tree, view, whole, least };
+    let printer = Printer { process, functions, tree: &tree, view, whole, least };
     printer.print(out)
 }
 

@@ -37,7 +37,7 @@ fn difference(rows: Rows, measure: Measure, before: Process, after: Process) -> 
 }
 
 fn view(rows: Rows) -> View<'static> {
-    View { before: "old.heaptide", after: "new.heaptide", rows, top: None }
+    View { before: "old.heaptide", after: "new.heaptide", rows, top: None, chosen: None }
 }
 
 fn page(rows: Rows, measure: Measure, before: Process, after: Process) -> String {

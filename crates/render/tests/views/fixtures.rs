@@ -169,6 +169,7 @@ pub fn process() -> Process {
             notes: vec!["libstripped.so has changed since: its frames have no names".to_owned()],
             ..Completeness::default()
         },
+        attribution: Attribution::default(),
         unwinder: UnwinderStats { frames_stepped: 12_345, rules_evaluated: 67 },
     }
 }

@@ -17,7 +17,7 @@ struct Asked {
 const ASKED: &[Asked] = &[
     Asked {
         table: "sites",
-        groups: &["label", "frame", "allocator", "lane", "process", "module", "mem.alloc", "line"],
+        groups: &["label", "frame", "owner", "lane", "process", "module", "mem.alloc", "line"],
         numbers: &[
             "allocations",
             "live_bytes",

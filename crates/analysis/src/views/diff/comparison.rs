@@ -8,6 +8,7 @@ use super::change::{Change, Side};
 use super::name::Name;
 use super::names::Names;
 use super::paths::{self, PathId, Paths};
+use crate::attribution::{Role, owners_in_tree};
 use crate::model::{Measure, Process, Tables};
 use crate::views::aggregate::by_stack;
 use crate::views::scopes;
@@ -30,6 +31,9 @@ pub struct FunctionChange {
     pub own: Change,
     /// And with what it calls.
     pub inclusive: Change,
+    /// The path to it whose own value changed most, of those that it owns; the root if it owns
+    /// none.
+    pub path: PathId,
 }
 
 /// A path, and what changed.
@@ -196,6 +200,34 @@ impl Difference {
         Change { before: measure.of(&self.before.totals), after: measure.of(&self.after.totals) }
     }
 
+    /// Adds what ends at each path to the row of its owner.
+    fn put_down(&self, rows: &mut [FunctionChange]) {
+        let combine = self.measure.of_sites().combine();
+        let owners = self.owners();
+        // By path to an owner, over the stacks inside it.
+        let mut of_path = vec![Change::default(); owners.len()];
+        for (own, &owner) in self.paths.own.iter().zip(&owners).skip(1) {
+            of_path[owner.0 as usize].add(*own, combine);
+        }
+        let mut most = vec![0; rows.len()];
+        for ((change, node), id) in of_path.iter().zip(&self.paths.nodes).zip(0..).skip(1) {
+            let row = &mut rows[node.name as usize];
+            row.own.add(*change, combine);
+            let size = change.amount().unsigned_abs();
+            if size > most[node.name as usize] {
+                (most[node.name as usize], row.path) = (size, PathId(id));
+            }
+        }
+    }
+
+    /// Of each path the one that ends with its owner.
+    fn owners(&self) -> Vec<PathId> {
+        let roles: Vec<Role> = self.names.iter().map(Name::role).collect();
+        let nodes = self.paths.nodes.iter().skip(1);
+        let nodes = nodes.map(|node| (node.parent.0, roles[node.name as usize]));
+        owners_in_tree(nodes).into_iter().map(PathId).collect()
+    }
+
     /// The functions with a value that changed, by how much their own did, then by how much with
     /// what they call. Each stack counts once for a function, however often it goes through it.
     pub fn functions(&self) -> Vec<FunctionChange> {
@@ -204,6 +236,7 @@ impl Difference {
             name: Some(name),
             own: Change::default(),
             inclusive: Change::default(),
+            path: PathId(0),
         };
         let mut rows: Vec<FunctionChange> = (0..self.names.len() as u32).map(row).collect();
         let nodes = &self.paths.nodes;
@@ -220,16 +253,9 @@ impl Difference {
         };
         let leave = |path: PathId| open[name(path)].set(open[name(path)].get() - 1);
         self.paths.walk(enter, leave);
-        let wrappers: Vec<bool> = self.names.iter().map(Name::is_wrapper).collect();
-        for (index, own) in self.paths.own.iter().enumerate().skip(1) {
-            if *own != Change::default() {
-                let mut names = self.paths.names_of(PathId(index as u32));
-                let name = names.find(|&name| !wrappers[name as usize]);
-                rows[name.unwrap_or(nodes[index].name) as usize].own.add(*own, combine);
-            }
-        }
+        self.put_down(&mut rows);
         let own = self.paths.own[0];
-        rows.push(FunctionChange { name: None, own, inclusive: own });
+        rows.push(FunctionChange { name: None, own, inclusive: own, path: PathId(0) });
         rows.retain(|row| row.own.amount() != 0 || row.inclusive.amount() != 0);
         let size = |change: Change| std::cmp::Reverse(change.amount().unsigned_abs());
         rows.sort_by_key(|row| (size(row.own), size(row.inclusive), row.name));

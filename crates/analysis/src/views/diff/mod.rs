@@ -5,7 +5,6 @@ mod comparison;
 mod name;
 mod names;
 mod paths;
-mod stable_names;
 #[cfg(test)]
 mod tests;
 
@@ -13,4 +12,3 @@ pub use change::{Change, Side};
 pub use comparison::{By, Comparison, Difference, FunctionChange, HalfCompared, PathChange};
 pub use name::Name;
 pub use paths::{Node, PathId, Paths};
-pub use stable_names::name_in_every_build;

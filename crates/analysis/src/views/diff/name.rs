@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::stable_names::name_in_every_build;
+use crate::attribution::{Role, known};
 use crate::model;
-use crate::views::wrappers::is_wrapper;
 
 /// What a path goes through.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -66,8 +65,13 @@ impl Name {
         }
     }
 
-    /// Whether it is a function that only hands allocations on.
-    pub(super) fn is_wrapper(&self) -> bool {
-        matches!(self, Name::Function { name, .. } if is_wrapper(&name_in_every_build(name)))
+    /// What it is by its name and its file.
+    pub(super) fn role(&self) -> Role {
+        let in_runtime = known().is_runtime(self.module());
+        match self {
+            Name::Function { name, .. } => known().role(name).in_runtime(in_runtime),
+            Name::Scope { .. } => Role::Owner,
+            Name::Nameless(_) | Name::Place { .. } => Role::Owner.in_runtime(in_runtime),
+        }
     }
 }

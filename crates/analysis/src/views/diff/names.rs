@@ -8,9 +8,9 @@ use hashbrown::hash_table::Entry;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::name::Name;
-use super::stable_names::{file_in_every_build, name_in_every_build};
+use crate::attribution::{FunctionId, Functions};
+use crate::attribution::{file_in_every_build, name_in_every_build};
 use crate::model::{Frame, FrameId, Module, ModuleId, Process, Scope};
-use crate::views::aggregate::{FunctionId, Functions};
 
 /// The program itself, whatever its file is called.
 const PROGRAM: &str = "/";

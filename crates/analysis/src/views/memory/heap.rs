@@ -1,6 +1,7 @@
 //! What of the allocator's memory is resident, and as what.
 //!
-//! The allocator's memory is its arenas and, with glibc, blocks that are mappings of their own.
+//! The allocator's memory is its arenas and, with glibc, blocks that are mappings of their own; of
+//! an allocator beside or instead of glibc's, what it was recorded to map.
 //! Sizes of the rows are what allocator and recorder count: live bytes, free bytes, the rest.
 //! Resident bytes are the kernel's. Where less is resident than the sizes add up to, some pages
 //! were never touched, or were given back: in arenas these are taken for free memory first, for
@@ -8,7 +9,7 @@
 
 use super::mappings::{Class, Sorted};
 use super::row::Row;
-use crate::model::{Account, AccountRange};
+use crate::model::{Account, AccountRange, AllocatorSource, AllocatorState};
 
 /// Sizes of the allocator's memory, and what is resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,6 +39,14 @@ struct Extent {
 }
 
 impl Extent {
+    fn plus(self, other: Extent) -> Extent {
+        Extent {
+            size: self.size.saturating_add(other.size),
+            resident: self.resident.saturating_add(other.resident),
+            swap: self.swap.saturating_add(other.swap),
+        }
+    }
+
     fn of<'a>(ranges: impl Iterator<Item = &'a AccountRange>) -> Extent {
         ranges.fold(Extent::default(), |sum, range| Extent {
             size: sum.size.saturating_add(range.length),
@@ -47,28 +56,59 @@ impl Extent {
     }
 }
 
+/// Bytes of the allocator's memory, of which `all` are mapped: mimalloc knows how many of them it
+/// may use.
+fn committed(account: &Account, all: u64) -> u64 {
+    match account.allocator {
+        Some(state) if state.source == AllocatorSource::Mimalloc => {
+            all.min(state.arena_bytes.max(account.live_bytes))
+        }
+        _ => all,
+    }
+}
+
+/// What is neither live nor free of an allocator other than glibc's: its tables, and blocks that
+/// were not recorded.
+fn overhead(account: &Account, state: AllocatorState) -> u64 {
+    if state.used_bytes == 0 {
+        return 0; // not known
+    }
+    let tables =
+        state.arena_bytes.saturating_sub(state.used_bytes.saturating_add(state.free_bytes));
+    tables.saturating_add(state.used_bytes.saturating_sub(account.live_bytes))
+}
+
 impl Heap {
     pub(super) fn of(account: &Account, sorted: &Sorted) -> Heap {
         let arenas = Extent::of(sorted.of(Class::Arena));
         let blocks = Extent::of(sorted.of(Class::Blocks));
+        let taken = Extent::of(sorted.of(Class::Taken));
         let anonymous = Extent::of(sorted.of(Class::Anonymous));
-        let outside = match account.allocator {
+        let outside = match account.glibc() {
             Some(state) => state.mapped_bytes,
-            None if blocks.size == 0 => account.live_bytes.saturating_sub(arenas.size),
+            None if blocks.size == 0 && taken.size == 0 => {
+                account.live_bytes.saturating_sub(arenas.size)
+            }
             None => blocks.size,
         };
         // Of a large mapping, only the first part is searched for blocks, and none without stacks.
         let elsewhere = if outside > blocks.size { anonymous.resident } else { 0 };
         let outside_resident = outside.min(blocks.resident.saturating_add(elsewhere));
-        let all = arenas.size.saturating_add(outside);
-        let resident = arenas.resident.saturating_add(outside_resident);
+        let known = arenas.plus(taken);
+        let all = committed(account, known.size.saturating_add(outside));
+        let resident = known.resident.saturating_add(outside_resident);
         let unused = all.saturating_sub(account.live_bytes);
-        let (free, untouched, free_most) = match account.allocator {
+        let (free, untouched, free_most) = match account.glibc() {
             Some(state) => {
-                let free = state.free_bytes.min(arenas.size).min(unused);
-                (free, arenas.size.saturating_sub(arenas.resident), arenas.resident)
+                // Of another allocator beside glibc, what is not live is free.
+                let free = state.free_bytes.min(arenas.size).saturating_add(taken.size);
+                (free.min(unused), known.size.saturating_sub(known.resident), known.resident)
             }
-            None => (unused, all.saturating_sub(resident), resident),
+            None => {
+                let tables = account.allocator.map_or(0, |state| overhead(account, state));
+                let free = unused.saturating_sub(tables);
+                (free, all.saturating_sub(resident), resident)
+            }
         };
         let others = |of: fn(&Extent) -> u64, taken: u64| {
             of(&anonymous).saturating_add(of(&blocks)).saturating_sub(taken)
@@ -79,7 +119,7 @@ impl Heap {
             rest: unused - free,
             free_resident: free.saturating_sub(untouched).min(free_most),
             resident,
-            swap: arenas.swap.saturating_add(blocks.swap),
+            swap: known.swap.saturating_add(blocks.swap),
             others: Extent {
                 size: others(|extent| extent.size, outside),
                 resident: others(|extent| extent.resident, outside_resident),

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use heaptide_format as format;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::row::{self, Row, with_largest};
-use crate::model::{Account, AccountRange, Process};
+use crate::model::{Account, AccountRange, MappingClass, Mode, Process};
 
 /// glibc's arenas but the first are aligned to their largest size.
 const ARENA_BYTES: u64 = 64 << 20;
@@ -21,7 +21,11 @@ pub(super) enum Class {
     /// Without a name, with live blocks: the allocator's, perhaps with others' beside them, for the
     /// kernel merges neighbours.
     Blocks,
-    /// Without a name and without blocks.
+    /// Recorded mappings of an allocator whose blocks are recorded.
+    Taken,
+    /// Recorded mappings without a file that are none of the others.
+    Recorded(MappingClass),
+    /// Without a name and without blocks, and not recorded.
     Anonymous,
     /// Code and data of a program or library.
     Module,
@@ -42,76 +46,128 @@ pub(super) struct Sorted<'a> {
 
 /// Sorts them.
 pub(super) fn sort<'a>(process: &'a Process, account: &'a Account) -> Sorted<'a> {
-    let is_code = |range: &&AccountRange| range.is(format::RANGE_EXECUTE);
-    let mut code: FxHashSet<&str> =
-        account.ranges.iter().filter(is_code).map(|range| &*range.name).collect();
-    code.extend(process.tables.modules.iter().map(|module| module.path.as_str()));
+    let classifier = Classifier::of(process, account);
     let mut ranges: Vec<(Class, &str, &AccountRange)> = Vec::with_capacity(account.ranges.len());
     for range in &account.ranges {
-        let before = ranges
-            .last()
-            .filter(|(class, _, before)| *class == Class::Module && before.end() == range.start);
-        // Zeroed data of a module follows the rest of it.
-        let zeroed = before.filter(|_| is_private_data(range) && !range.is(format::RANGE_BLOCKS));
-        let (class, name) = match zeroed {
+        let before = ranges.last().filter(|(class, name, before)| {
+            *class == Class::Module
+                && before.end() == range.start
+                && classifier.is_zeroed_data(range, name)
+        });
+        let (class, name) = match before {
             Some((class, name, _)) => (*class, *name),
-            None => class_of(range, account, &code),
+            None => classifier.class_of(range),
         };
         ranges.push((class, name, range));
     }
     Sorted { ranges }
 }
 
-/// Whether a mapping is plain memory of which nothing else is known.
-fn is_private_data(range: &AccountRange) -> bool {
-    let known = format::RANGE_RECORDER | format::RANGE_STACK | format::RANGE_SHARED;
-    range.name.is_empty() && !range.is(known) && range.is(format::RANGE_WRITE)
+/// What decides on the class of a mapping.
+struct Classifier<'a> {
+    account: &'a Account,
+    /// Files with code.
+    code: FxHashSet<&'a str>,
+    /// Addresses of modules by path.
+    modules: FxHashMap<&'a str, Vec<(u64, u64)>>,
+    /// Recorded mappings of allocators are memory of recorded blocks.
+    takes_blocks: bool,
+    /// What mappings are for is known by their stacks.
+    has_stacks: bool,
 }
 
-fn class_of<'a>(
-    range: &'a AccountRange,
-    account: &Account,
-    code: &FxHashSet<&str>,
-) -> (Class, &'a str) {
-    let name = &*range.name;
-    if range.is(format::RANGE_RECORDER) {
-        return (Class::Recorder, name);
+impl<'a> Classifier<'a> {
+    fn of(process: &'a Process, account: &'a Account) -> Classifier<'a> {
+        let with_code = account.ranges.iter().filter(|range| range.is(format::RANGE_EXECUTE));
+        let mut code: FxHashSet<&str> = with_code.map(|range| &*range.name).collect();
+        let mut modules: FxHashMap<&str, Vec<(u64, u64)>> = FxHashMap::default();
+        for module in &process.tables.modules {
+            code.insert(&module.path);
+            modules.entry(&module.path).or_default().push((module.start, module.end));
+        }
+        let takes = |range: &AccountRange| is_of(range, MappingClass::Allocator);
+        let takes_blocks =
+            account.ranges.iter().any(|range| takes(range) && range.is(format::RANGE_BLOCKS));
+        let has_stacks = process.mode == Mode::Stacks;
+        Classifier { account, code, modules, takes_blocks, has_stacks }
     }
-    if range.is(format::RANGE_STACK) {
-        return (Class::Stack, range.thread.as_deref().unwrap_or("unknown"));
+
+    /// Whether a mapping directly behind one of this module is its zeroed data: plain memory of
+    /// which nothing else is known, and within the module, where its bounds are known.
+    fn is_zeroed_data(&self, range: &AccountRange, module: &str) -> bool {
+        let known = format::RANGE_RECORDER
+            | format::RANGE_STACK
+            | format::RANGE_SHARED
+            | format::RANGE_BLOCKS;
+        let is_plain = range.name.is_empty() && !range.is(known) && range.is(format::RANGE_WRITE);
+        let is_within = |&(start, end): &(u64, u64)| (start..end).contains(&range.start);
+        let is_inside = || self.modules.get(module).is_none_or(|all| all.iter().any(is_within));
+        is_plain && range.mapping.is_none() && is_inside()
     }
-    match name {
-        "" if range.is(format::RANGE_SHARED) => (Class::Shared, "anonymous"),
-        "" => (anonymous(range, account), ""),
-        "[heap]" => (Class::Arena, name),
-        "[stack]" => (Class::Stack, "first thread"),
-        _ if is_shared_memory(name) => (Class::Shared, name),
-        // The kernel's code, such as [vdso].
-        _ if name.starts_with('[') && !name.starts_with("[anon") => (Class::Module, name),
-        _ if name.starts_with('[') => (anonymous(range, account), name),
-        _ if code.contains(name) => (Class::Module, name),
-        _ => (Class::File, name),
+
+    fn class_of(&self, range: &'a AccountRange) -> (Class, &'a str) {
+        let name = &*range.name;
+        if range.is(format::RANGE_RECORDER) {
+            return (Class::Recorder, name);
+        }
+        if range.is(format::RANGE_STACK) {
+            return (Class::Stack, range.thread.as_deref().unwrap_or("unknown"));
+        }
+        match name {
+            "" if range.is(format::RANGE_SHARED) => (Class::Shared, "anonymous"),
+            "" => self.anonymous(range),
+            "[heap]" if is_of(range, MappingClass::Other) => self.anonymous(range),
+            "[heap]" => (Class::Arena, name),
+            "[stack]" => (Class::Stack, "first thread"),
+            _ if is_shared_memory(name) => (Class::Shared, name),
+            // The kernel's code, such as [vdso].
+            _ if name.starts_with('[') && !name.starts_with("[anon") => (Class::Module, name),
+            _ if name.starts_with('[') => self.anonymous(range),
+            _ if self.code.contains(name) => (Class::Module, name),
+            _ => (Class::File, name),
+        }
     }
+
+    /// The class and the name of a private mapping without a file.
+    fn anonymous(&self, range: &'a AccountRange) -> (Class, &'a str) {
+        let has_blocks = range.is(format::RANGE_BLOCKS);
+        let Some(mapping) = &range.mapping else {
+            return (self.unrecorded(range), "");
+        };
+        let caller = mapping.caller.as_deref().unwrap_or("without a stack");
+        match mapping.class {
+            MappingClass::ThreadStack => (Class::Stack, ""),
+            MappingClass::Allocator if self.takes_blocks => (Class::Taken, caller),
+            _ if has_blocks => (Class::Taken, caller),
+            MappingClass::Other if !self.has_stacks => (Class::Anonymous, ""),
+            class => (Class::Recorded(class), caller),
+        }
+    }
+
+    fn unrecorded(&self, range: &AccountRange) -> Class {
+        let has_blocks = range.is(format::RANGE_BLOCKS);
+        let is_aligned = range.start.is_multiple_of(ARENA_BYTES) && range.length <= ARENA_BYTES;
+        let is_odd = !range.length.is_multiple_of(HUGE_PAGE);
+        if self.account.glibc().is_some() && is_aligned && (has_blocks || is_odd) {
+            return Class::Arena;
+        }
+        if has_blocks {
+            return Class::Blocks;
+        }
+        let is_stack = range.is(format::RANGE_GUARDED) && range.is(format::RANGE_WRITE);
+        if is_stack { Class::Stack } else { Class::Anonymous }
+    }
+}
+
+/// Whether a mapping was recorded and is of a class.
+fn is_of(range: &AccountRange, class: MappingClass) -> bool {
+    range.mapping.as_ref().is_some_and(|mapping| mapping.class == class)
 }
 
 /// Whether the kernel names memory like this that is in no file system but in memory.
 fn is_shared_memory(name: &str) -> bool {
     let prefixes = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem"];
     prefixes.iter().any(|prefix| name.starts_with(prefix))
-}
-
-fn anonymous(range: &AccountRange, account: &Account) -> Class {
-    let has_blocks = range.is(format::RANGE_BLOCKS);
-    let is_aligned = range.start.is_multiple_of(ARENA_BYTES) && range.length <= ARENA_BYTES;
-    let is_odd = !range.length.is_multiple_of(HUGE_PAGE);
-    if account.allocator.is_some() && is_aligned && (has_blocks || is_odd) {
-        return Class::Arena;
-    }
-    if has_blocks {
-        return Class::Blocks;
-    }
-    let is_stack = range.is(format::RANGE_GUARDED) && range.is(format::RANGE_WRITE);
-    if is_stack { Class::Stack } else { Class::Anonymous }
 }
 
 impl<'a> Sorted<'a> {
@@ -136,13 +192,17 @@ impl<'a> Sorted<'a> {
         all
     }
 
-    /// Mappings that are neither the heap's nor of a kind of their own; `anonymous` are those
-    /// without a name.
+    /// Mappings that are neither the heap's nor of a kind of their own; `anonymous` are those that
+    /// were not recorded.
     pub(super) fn mappings(&self, anonymous: Row) -> Row {
-        let files = with_largest(self.by_name("files", Class::File));
-        let shared = with_largest(self.by_name("shared memory", Class::Shared));
-        let mut row = row::sum("mappings".to_owned(), [&anonymous, &files, &shared].into_iter());
-        row.children = vec![anonymous, files, shared];
+        let recorded = MappingClass::ALL.map(|class| (class.name(), Class::Recorded(class)));
+        let by_file = [("files", Class::File), ("shared memory", Class::Shared)];
+        let known = recorded.into_iter().chain(by_file);
+        let mut children: Vec<Row> =
+            known.map(|(name, class)| with_largest(self.by_name(name, class))).collect();
+        children.push(anonymous);
+        let mut row = row::sum("mappings".to_owned(), children.iter());
+        row.children = children;
         row.children.retain(|child| child.resident_bytes > 0 || child.swap_bytes > 0);
         row
     }

@@ -6,11 +6,12 @@
 
 mod heap;
 mod mappings;
+pub mod parts;
 mod row;
 
 use std::cmp::Reverse;
 
-use crate::model::{Account, AccountCause, Process};
+use crate::model::{Account, AccountCause, End, Process};
 use mappings::Class;
 use row::with_largest;
 
@@ -19,6 +20,8 @@ pub use row::Row;
 /// Which account is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
+    /// The last one of a process that runs; of others the one nearest to peak usage.
+    Usual,
     /// The one nearest to peak usage.
     Peak,
     /// The last one.
@@ -80,15 +83,21 @@ fn usable(process: &Process) -> impl Iterator<Item = &Account> {
     process.time.accounts.iter().filter(|account| account.missing.is_none())
 }
 
-/// The account at a moment. That of peak usage is the one with the most live bytes, of equal ones
-/// the nearest.
+/// The account at a moment. That of peak usage is the one with the most live and mapped bytes, of
+/// equal ones the nearest to the peak of the heap.
 fn choose(process: &Process, at: At) -> Option<&Account> {
     let away = |account: &&Account, time: u64| account.time_ns.abs_diff(time);
+    let at = match at {
+        At::Usual if process.lifetime.end == End::Running => At::End,
+        At::Usual => At::Peak,
+        at => at,
+    };
     match at {
         At::End => usable(process).last(),
         At::Time(time) => usable(process).min_by_key(|account| away(account, time)),
-        At::Peak => usable(process).min_by_key(|account| {
-            (Reverse(account.live_bytes), away(account, process.peak_time_ns))
+        At::Usual | At::Peak => usable(process).min_by_key(|account| {
+            let held = account.live_bytes.saturating_add(account.mapped_bytes);
+            (Reverse(held), away(account, process.peak_time_ns))
         }),
     }
 }
@@ -104,7 +113,7 @@ fn slack_part(process: &Process, account: &Account) -> f64 {
         live += bytes;
         slack += bytes * part(measures.requested_bytes, measures.usable_bytes);
     }
-    if live > 0.0 && (at_peak || account.cause == AccountCause::End) {
+    if live > 0.0 && (at_peak || matches!(account.cause, AccountCause::End | AccountCause::Now)) {
         slack / live
     } else {
         part(account.requested_bytes, account.usable_bytes)

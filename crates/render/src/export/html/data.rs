@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Measure, Mode, Process, Sample};
-use heaptide_analysis::views::aggregate::Functions;
 use serde::Serialize;
 
 use super::flames::{Flames, MEASURES, Name, Names};
 use super::tables::Tables;
+use heaptide_analysis::views::memory::{Memory, parts};
+
 use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::ended;
@@ -33,6 +35,7 @@ pub(super) struct Page {
     duration_ns: u64,
     peak_time_ns: u64,
     timeline: Timeline,
+    memory: MemoryOverTime,
     windows: Vec<Window>,
     marks: Vec<Mark>,
     measures: Vec<Shown>,
@@ -59,6 +62,20 @@ struct Timeline {
     allocations: Vec<u64>,
 }
 
+/// Resident memory at each account, by what it consists of.
+#[derive(Serialize)]
+struct MemoryOverTime {
+    time_ns: Vec<u64>,
+    parts: Vec<MemoryPart>,
+}
+
+#[derive(Serialize)]
+struct MemoryPart {
+    name: &'static str,
+    /// Resident bytes, by account.
+    values: Vec<u64>,
+}
+
 #[derive(Serialize)]
 struct Window {
     name: String,
@@ -79,10 +96,10 @@ struct Mark {
 impl Page {
     /// Of a process.
     pub(super) fn of(process: &Process, measure: Measure) -> Page {
-        let functions = Functions::of(process);
-        let mut names = Names::new(process, &functions);
-        let flames = Flames::of(process, &functions, &mut names);
-        let tables = Tables::of(process, &functions, &mut names);
+        let owners = Owners::of(process);
+        let mut names = Names::new(process, &owners.functions);
+        let flames = Flames::of(process, &owners, &mut names);
+        let tables = Tables::of(process, &owners, &mut names);
         let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
         let shown = MEASURES.map(|measure| Shown {
             name: measure.name(),
@@ -103,6 +120,7 @@ impl Page {
             duration_ns: process.lifetime.duration_ns,
             peak_time_ns: process.peak_time_ns,
             timeline: Timeline::of(&process.time.samples),
+            memory: MemoryOverTime::of(process),
             windows: windows(process),
             marks: marks(process),
             measures: shown.into(),
@@ -151,6 +169,21 @@ impl Timeline {
             }
         }
         timeline
+    }
+}
+
+impl MemoryOverTime {
+    fn of(process: &Process) -> MemoryOverTime {
+        let part = |name| MemoryPart { name, values: Vec::new() };
+        let mut memory =
+            MemoryOverTime { time_ns: Vec::new(), parts: parts::names().map(part).collect() };
+        for moment in Memory::over_time(process) {
+            memory.time_ns.push(moment.account.time_ns);
+            for (part, bytes) in memory.parts.iter_mut().zip(moment.parts()) {
+                part.values.push(bytes);
+            }
+        }
+        memory
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId};
-use heaptide_analysis::views::aggregate::{FunctionId, Functions};
 use serde::Serialize;
 
 use crate::shared::branches::{Branches, What};
@@ -65,9 +65,9 @@ pub(super) struct Flames {
 }
 
 impl Flames {
-    pub(super) fn of(process: &Process, functions: &Functions, names: &mut Names) -> Flames {
-        let calls = Branches::calls(process, functions, None, MEASURES);
-        let callers = calls.callers(process, functions, PARTS_OF_CALLERS);
+    pub(super) fn of(process: &Process, owners: &Owners, names: &mut Names) -> Flames {
+        let calls = Branches::calls(process, &owners.functions, None, MEASURES);
+        let callers = calls.callers(owners, PARTS_OF_CALLERS);
         let scopes = Branches::scopes(process, None, usize::MAX, MEASURES);
         Flames {
             calls: Flame::of(&calls.cut(PARTS, BRANCHES), names),

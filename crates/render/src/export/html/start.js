@@ -60,6 +60,7 @@ function choices() {
 head();
 totals();
 timeline(byId("timeline"));
+memoryOverTime(byId("memory"));
 choices();
 flames(byId("flames"));
 tables(byId("tables"));

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{LaneId, Measures, Process, SizeClass, StackId};
-use heaptide_analysis::views::aggregate::{Functions, Group, GroupBy, Key, group};
+use heaptide_analysis::views::aggregate::{Group, GroupBy, Key, group};
 use serde::Serialize;
 
 use super::flames::{MEASURES, Names, Values};
@@ -62,11 +63,11 @@ struct Size {
 }
 
 impl Tables {
-    pub(super) fn of(process: &Process, functions: &Functions, names: &mut Names) -> Tables {
+    pub(super) fn of(process: &Process, owners: &Owners, names: &mut Names) -> Tables {
         let mut table = |by| {
-            let groups = group(process, functions, by);
+            let groups = group(process, owners, by);
             let (groups, left_out) = largest(groups);
-            let row = |group: &Group| row(process, functions, names, group);
+            let row = |group: &Group| row(process, owners, names, group);
             Table { rows: groups.iter().map(row).collect(), left_out }
         };
         let size = |&SizeClass { size_min, size_max, requested, usable, freed }: &SizeClass| Size {
@@ -108,7 +109,7 @@ fn values(measures: &Measures) -> Values {
     MEASURES.map(|measure| measure.of(measures))
 }
 
-fn row(process: &Process, functions: &Functions, names: &mut Names, group: &Group) -> Row {
+fn row(process: &Process, owners: &Owners, names: &mut Names, group: &Group) -> Row {
     let mut row = Row {
         name: 0,
         own: values(&group.own),
@@ -118,12 +119,12 @@ fn row(process: &Process, functions: &Functions, names: &mut Names, group: &Grou
         kind: None,
     };
     row.name = match group.key {
-        Key::Function(Some(function)) => names.function(functions.first_frame(function)),
+        Key::Function(Some(function)) => names.function(owners.functions.first_frame(function)),
         Key::Stack(stack) if stack != StackId(0) => {
             row.frames =
                 process.frames_of(stack).take(FRAMES).map(|frame| names.function(frame)).collect();
-            let allocator = functions.allocator_of(process, stack);
-            allocator.map_or(row.frames[0], |frame| names.function(frame))
+            let owner = owners.frame(process, stack);
+            owner.map_or(row.frames[0], |frame| names.function(frame))
         }
         Key::Scope(scope) => {
             row.times = Some(process.tables.scopes[scope.0 as usize].entered);

@@ -23,7 +23,7 @@ const PARTS: [&str; 12] = [
 /// hashes of crates, versions of symbols, numbers that a file's functions are counted with.
 ///
 /// ```
-/// use heaptide_analysis::views::diff::name_in_every_build;
+/// use heaptide_analysis::attribution::name_in_every_build;
 /// assert_eq!(name_in_every_build("copy_tree.constprop.0.isra.1"), "copy_tree");
 /// assert_eq!(name_in_every_build("Tree::add(int) [clone .cold]"), "Tree::add(int)");
 /// assert_eq!(name_in_every_build("app::read::h0123456789abcdef"), "app::read");
@@ -40,7 +40,7 @@ pub fn name_in_every_build(name: &str) -> Cow<'_, str> {
 }
 
 /// The file of a module without its version: `libz.so` of `libz.so.1.2.13`.
-pub(super) fn file_in_every_build(file: &str) -> &str {
+pub fn file_in_every_build(file: &str) -> &str {
     file.find(".so.").map_or(file, |at| &file[..at + ".so".len()])
 }
 

@@ -1,0 +1,78 @@
+//! The functions of a process.
+
+use rustc_hash::FxHashMap;
+
+use super::known::{Role, known};
+use crate::model::{Frame, FrameId, Process};
+
+/// Index into a process's [`Functions`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FunctionId(pub u32);
+
+/// The distinct functions of a process: frames of one name in one file are of one function; a frame
+/// without a name is a function of its own.
+#[derive(Debug)]
+pub struct Functions {
+    of_frame: Vec<FunctionId>,
+    /// Of each function, the frame seen first.
+    first_frame: Vec<FrameId>,
+}
+
+impl Functions {
+    /// Finds them.
+    pub fn of(process: &Process) -> Functions {
+        let mut ids = FxHashMap::default();
+        let mut functions = Functions { of_frame: Vec::new(), first_frame: Vec::new() };
+        for (frame, index) in process.tables.frames.iter().zip(0..) {
+            let module = frame.module.map(|m| process.tables.modules[m.0 as usize].path.as_str());
+            let offset = if frame.function.is_some() { 0 } else { frame.offset };
+            let id = *ids.entry((frame.function.as_deref(), module, offset)).or_insert_with(|| {
+                functions.first_frame.push(FrameId(index));
+                FunctionId((functions.first_frame.len() - 1) as u32)
+            });
+            functions.of_frame.push(id);
+        }
+        functions
+    }
+
+    /// The function of a frame.
+    pub fn of_frame(&self, frame: FrameId) -> FunctionId {
+        self.of_frame[frame.0 as usize]
+    }
+
+    /// A frame of a function, for its name, module and file.
+    pub fn first_frame(&self, function: FunctionId) -> FrameId {
+        self.first_frame[function.0 as usize]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.first_frame.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.first_frame.is_empty()
+    }
+
+    /// What each is by its name and its file.
+    pub(super) fn roles(&self, process: &Process) -> Vec<Role> {
+        let runtimes: Vec<bool> =
+            process.tables.modules.iter().map(|m| known().is_runtime(m.file_name())).collect();
+        let role = |frame: &FrameId| {
+            let frame = &process.tables.frames[frame.0 as usize];
+            role_of(frame, frame.module.is_some_and(|module| runtimes[module.0 as usize]))
+        };
+        self.first_frame.iter().map(role).collect()
+    }
+}
+
+/// What a frame's function is; `in_runtime` if its file is of a runtime as a whole.
+fn role_of(frame: &Frame, in_runtime: bool) -> Role {
+    let by_name = match &frame.function {
+        Some(_) if frame.is_scope() => return Role::Owner,
+        Some(function) => known().role(function),
+        None => Role::Owner,
+    };
+    by_name.in_runtime(in_runtime)
+}

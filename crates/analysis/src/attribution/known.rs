@@ -1,0 +1,238 @@
+//! What functions are, as far as their names tell.
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use super::names::{is_of_rust, last, qualified};
+use super::stable_names::name_in_every_build;
+
+/// What a function is, for the question who allocated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// Hands on an allocation of the size that its caller asks for.
+    Wrapper,
+    /// Allocates what its caller stores.
+    Container,
+    /// Runs the program: an interpreter, an executor of tasks.
+    Runtime,
+    /// Begins a program or a thread.
+    Starter,
+    /// Any other.
+    Owner,
+}
+
+impl Role {
+    /// The same of a function in a file that is a runtime's as a whole, or not.
+    pub(crate) fn in_runtime(self, in_runtime: bool) -> Role {
+        match self {
+            Role::Owner if in_runtime => Role::Runtime,
+            role => role,
+        }
+    }
+}
+
+/// What a name or a part of it is compared with: literal texts with any text between.
+#[derive(Debug)]
+struct Pattern {
+    text: &'static str,
+    role: Role,
+}
+
+/// The patterns of `functions.txt`.
+#[derive(Debug, Default)]
+pub struct Known {
+    whole: FxHashMap<&'static str, Role>,
+    /// By the first byte.
+    starts: FxHashMap<u8, Vec<Pattern>>,
+    /// Those that begin with any text.
+    ends: Vec<Pattern>,
+    last_whole: FxHashMap<&'static str, Role>,
+    last: Vec<Pattern>,
+    modules: Vec<&'static str>,
+}
+
+static KNOWN: LazyLock<Known> = LazyLock::new(|| Known::read(include_str!("functions.txt")));
+
+/// What is known of functions.
+pub fn known() -> &'static Known {
+    &KNOWN
+}
+
+impl Known {
+    fn read(text: &'static str) -> Known {
+        let mut known = Known::default();
+        let mut section = "";
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                Some(name) => section = name,
+                None => known.add(section, line),
+            }
+        }
+        known
+    }
+
+    fn add(&mut self, section: &str, text: &'static str) {
+        let role = match section {
+            "wrapper" => Role::Wrapper,
+            "container" => Role::Container,
+            "runtime" => Role::Runtime,
+            "starter" => Role::Starter,
+            _ => return self.modules.push(text),
+        };
+        match (text.strip_prefix("last "), text.contains('*')) {
+            (Some(text), false) => _ = self.last_whole.insert(text, role),
+            (Some(text), true) => self.last.push(Pattern { text, role }),
+            (None, false) => _ = self.whole.insert(text, role),
+            (None, true) => match text.bytes().next() {
+                Some(first) if first != b'*' => {
+                    self.starts.entry(first).or_default().push(Pattern { text, role });
+                }
+                _ => self.ends.push(Pattern { text, role }),
+            },
+        }
+    }
+
+    /// What a function of this demangled name is.
+    ///
+    /// ```
+    /// use heaptide_analysis::attribution::{Role, known};
+    /// let role = |name| known().role(name);
+    /// assert_eq!(role("void* default_malloc(void*, unsigned long)"), Role::Wrapper);
+    /// assert_eq!(role("std::vector<Order>::push_back(Order&&)"), Role::Container);
+    /// assert_eq!(role("<str as core::fmt::Debug>::fmt"), Role::Container);
+    /// assert_eq!(role("<app::Store as core::fmt::Debug>::fmt"), Role::Owner);
+    /// assert_eq!(role("__libc_start_call_main"), Role::Starter);
+    /// assert_eq!(role("mallocate"), Role::Wrapper);
+    /// assert_eq!(role("parse_file"), Role::Owner);
+    /// ```
+    pub fn role(&self, function: &str) -> Role {
+        let stable = name_in_every_build(function);
+        let name = qualified(&stable);
+        if let Some(&role) = self.whole.get(name) {
+            return role;
+        }
+        let first = name.bytes().next().unwrap_or_default();
+        let starts = self.starts.get(&first).map_or(&[][..], |patterns| patterns);
+        let found = starts.iter().chain(&self.ends).find(|pattern| matches(pattern.text, name));
+        if let Some(found) = found {
+            return found.role;
+        }
+        let last = last(name);
+        if let Some(&role) = self.last_whole.get(last) {
+            return role;
+        }
+        if let Some(found) = self.last.iter().find(|pattern| matches(pattern.text, last)) {
+            return found.role;
+        }
+        if is_of_rust(name) { Role::Container } else { Role::Owner }
+    }
+
+    /// Whether all functions of a file with code are a runtime's, by the file's name.
+    ///
+    /// ```
+    /// use heaptide_analysis::attribution::known;
+    /// assert!(known().is_runtime("libpython3.11.so.1.0") && !known().is_runtime("libz.so.1"));
+    /// ```
+    pub fn is_runtime(&self, file_name: &str) -> bool {
+        self.modules.iter().any(|pattern| matches(pattern, file_name))
+    }
+}
+
+/// Whether a text is what a pattern says, `*` being any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|head| text.strip_prefix(head)) else {
+        return false;
+    };
+    let Some(tail) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_have_any_text_for_a_star() {
+        let cases = [
+            ("malloc", "malloc", true),
+            ("malloc", "malloc2", false),
+            ("std::*", "std::vector", true),
+            ("*::alloc", "a::alloc", true),
+            ("*::alloc", "a::alloc2", false),
+            ("av_*alloc*", "av_fast_malloc_x", true),
+            ("av_*alloc*", "av_free", false),
+            ("a*b*a", "aba", true),
+            ("a*b*a", "ab", false),
+            ("*a", "a", true),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn every_line_of_the_list_has_a_section_that_is_known() {
+        let text = include_str!("functions.txt");
+        let is_section = |line: &&str| line.starts_with('[') && line.ends_with(']');
+        let sections: Vec<&str> = text.lines().filter(is_section).collect();
+        let expected = ["[wrapper]", "[container]", "[runtime]", "[starter]", "[module]"];
+        assert_eq!(sections, expected);
+        let mut seen = std::collections::HashSet::new();
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            assert_eq!(line.trim(), line);
+            assert!(seen.insert(line), "twice: {line}");
+        }
+    }
+
+    #[test]
+    fn functions_of_well_known_libraries() {
+        use Role::{Container, Owner, Runtime, Starter, Wrapper};
+        let cases = [
+            ("malloc", Wrapper),
+            ("operator new(unsigned long)", Wrapper),
+            ("operator new[](unsigned long, std::align_val_t)", Wrapper),
+            ("xmalloc.part.0", Wrapper),
+            ("std::__new_allocator<int>::allocate(unsigned long, void const*)", Wrapper),
+            ("__rustc::__rust_alloc", Wrapper),
+            ("<app::Arena as core::alloc::global::GlobalAlloc>::alloc", Wrapper),
+            ("alloc::alloc::exchange_malloc", Wrapper),
+            ("x264_malloc", Wrapper),
+            ("os::malloc(unsigned long, MEMFLAGS)", Wrapper),
+            ("jv_mem_alloc", Wrapper),
+            ("ngx_memalign", Wrapper),
+            ("AcquireAlignedMemory", Wrapper),
+            ("PyDataMem_UserNEW", Wrapper),
+            ("ns::Arena::alloc(int)", Wrapper),
+            ("std::vector<int, std::allocator<int> >::push_back(int const&)", Container),
+            ("void std::vector<Foo>::_M_realloc_insert<Foo const&>(Foo const&)", Container),
+            ("std::__detail::_Hash_node<int>* std::__detail::make<int>()", Container),
+            ("alloc::raw_vec::finish_grow", Container),
+            ("<alloc::vec::Vec<T,A> as core::clone::Clone>::clone", Container),
+            ("<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", Container),
+            ("strdup", Container),
+            ("g_hash_table_insert", Container),
+            ("tokio::runtime::task::harness::poll_future", Runtime),
+            ("start_thread", Starter),
+            ("main", Owner),
+            ("Foo::make(std::vector<int> const&)", Owner),
+            ("std_parse", Owner),
+            ("parse(std::string const&)", Owner),
+            ("<app::Node as core::clone::Clone>::clone", Owner),
+            ("app::main::{closure#0}", Owner),
+            ("malloc_info_table::parse", Owner),
+        ];
+        for (name, role) in cases {
+            assert_eq!(known().role(name), role, "{name}");
+        }
+    }
+}

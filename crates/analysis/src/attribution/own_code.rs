@@ -1,0 +1,61 @@
+//! The program's own code: what a reader can change.
+
+use super::known::{Role, known};
+use crate::model::{Frame, Process};
+
+/// Where systems, language tools and package managers keep what they install.
+const SYSTEM: [&str; 9] = [
+    "/usr/",
+    "/lib/",
+    "/lib32/",
+    "/lib64/",
+    "/bin/",
+    "/sbin/",
+    "/nix/store/",
+    "/gnu/store/",
+    "/snap/",
+];
+/// Parts of the paths of libraries that languages have directories of, and of their sources.
+const LIBRARIES: [&str; 9] = [
+    "/rustc/",
+    "/.cargo/registry/",
+    "/.cargo/git/",
+    "/.rustup/",
+    "/rustlib/",
+    "/site-packages/",
+    "/dist-packages/",
+    "/node_modules/",
+    "/vendor/",
+];
+
+/// Whether a frame is of the program itself: what `--own` names, else a function of the executable
+/// or of a file outside the directories of systems and package managers, whose source is no
+/// library's and which is no wrapper, container or runtime.
+pub fn is_own(process: &Process, frame: &Frame) -> bool {
+    if frame.is_scope() {
+        return true;
+    }
+    let module = frame.module.map(|id| process.tables.modules[id.0 as usize].path.as_str());
+    let (function, file) = (frame.function.as_deref(), frame.file.as_deref());
+    if process.attribution.names(function, module, file) {
+        return true;
+    }
+    let role = |function| known().role(function);
+    module.is_some_and(|module| is_own_module(module, &process.identity.program))
+        && !file.is_some_and(is_of_library)
+        && function.is_none_or(|function| role(function) == Role::Owner)
+}
+
+fn is_own_module(module: &str, program: &str) -> bool {
+    let name = module.rsplit('/').next().unwrap_or(module);
+    let is_system = SYSTEM.iter().any(|prefix| module.starts_with(prefix));
+    let is_librarys = LIBRARIES.iter().any(|part| module.contains(part));
+    // What has no path is the kernel's.
+    module.starts_with('/')
+        && !known().is_runtime(name)
+        && (module == program || !is_system && !is_librarys)
+}
+
+fn is_of_library(source: &str) -> bool {
+    source.starts_with("/usr/include/") || LIBRARIES.iter().any(|part| source.contains(part))
+}

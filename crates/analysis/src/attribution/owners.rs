@@ -1,0 +1,147 @@
+//! The owner of each stack.
+
+use super::behaviour;
+use super::functions::{FunctionId, Functions};
+use super::known::Role;
+use crate::model::{FrameId, Process, StackId};
+
+/// Who allocated: the owner of every stack of a process, the same in every view.
+///
+/// The owner is the innermost frame that is no wrapper, no container and no part of a runtime.
+/// Where all are, as in an interpreter that runs a script, it is the innermost that is no wrapper
+/// and no container; then the innermost that is no wrapper; then the innermost.
+#[derive(Debug)]
+pub struct Owners {
+    /// The functions of the process.
+    pub functions: Functions,
+    /// By function.
+    roles: Vec<Role>,
+    /// By stack: the stack that ends with its owner; the root for the root.
+    owners: Vec<StackId>,
+}
+
+impl Owners {
+    /// Finds them. Of a process that is to show frames as they are, each innermost frame owns its
+    /// stack.
+    ///
+    /// ```
+    /// use heaptide_analysis::attribution::Owners;
+    /// use heaptide_analysis::model::StackId;
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// assert_eq!(Owners::of(&process).frame(&process, StackId(0)), None);
+    /// ```
+    pub fn of(process: &Process) -> Owners {
+        let functions = Functions::of(process);
+        if process.attribution.is_raw {
+            let roles = vec![Role::Owner; functions.len()];
+            let owners = (0..process.tables.stacks.len() as u32).map(StackId).collect();
+            return Owners { functions, roles, owners };
+        }
+        let mut roles = functions.roles(process);
+        let mut owners = of_stacks(process, &functions, &roles);
+        for _ in 0..behaviour::ROUNDS {
+            if !behaviour::find_wrappers(process, &functions, &owners, &mut roles) {
+                break;
+            }
+            owners = of_stacks(process, &functions, &roles);
+        }
+        Owners { functions, roles, owners }
+    }
+
+    /// The frame of a stack's owner; none without a stack.
+    pub fn frame(&self, process: &Process, stack: StackId) -> Option<FrameId> {
+        let owner = self.stack(stack);
+        (owner != StackId(0)).then(|| process.tables.stacks[owner.0 as usize].frame)
+    }
+
+    /// The stack without the frames inside its owner.
+    pub fn stack(&self, stack: StackId) -> StackId {
+        self.owners.get(stack.0 as usize).copied().unwrap_or(StackId(0))
+    }
+
+    /// The frame that a stack's owner allocates through: the one that it calls, if it does not
+    /// allocate itself and that is more than `malloc`.
+    pub fn through(&self, process: &Process, stack: StackId) -> Option<FrameId> {
+        let owner = self.stack(stack);
+        let mut at = stack;
+        while at != owner && at != StackId(0) {
+            let node = &process.tables.stacks[at.0 as usize];
+            if node.parent == owner {
+                return Some(node.frame);
+            }
+            at = node.parent;
+        }
+        None
+    }
+
+    /// What a function is.
+    pub fn role(&self, function: FunctionId) -> Role {
+        self.roles[function.0 as usize]
+    }
+
+    /// What all are, by function.
+    pub fn roles(&self) -> &[Role] {
+        &self.roles
+    }
+}
+
+fn of_stacks(process: &Process, functions: &Functions, roles: &[Role]) -> Vec<StackId> {
+    let nodes = process.tables.stacks.iter().skip(1);
+    let nodes = nodes.map(|node| (node.parent.0, roles[functions.of_frame(node.frame).0 as usize]));
+    owners_in_tree(nodes).into_iter().map(StackId).collect()
+}
+
+/// Of each node of a tree the node of its owner: itself or one above. Nodes come after their
+/// parents, from 1; each with its parent and what its function is. Node 0 is the root, and its own.
+pub fn owners_in_tree(nodes: impl ExactSizeIterator<Item = (u32, Role)>) -> Vec<u32> {
+    /// Of a node, by how much less than an owner is taken for one; 0 if there is none above.
+    type Found = [u32; 3];
+    let mut found: Vec<Found> = Vec::with_capacity(nodes.len() + 1);
+    let mut owners = Vec::with_capacity(nodes.len() + 1);
+    found.push([0; 3]);
+    owners.push(0);
+    for ((parent, role), node) in nodes.zip(1u32..) {
+        let mut here = found[parent as usize];
+        let strict = match role {
+            Role::Owner => 3,
+            Role::Runtime | Role::Starter => 2,
+            Role::Container => 1,
+            Role::Wrapper => 0,
+        };
+        here[3 - strict..].fill(node);
+        owners.push(here.into_iter().find(|&owner| owner != 0).unwrap_or(node));
+        found.push(here);
+    }
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Role::{Container, Owner, Runtime, Starter, Wrapper};
+
+    /// The owner of a stack of these functions, outermost first, by its place.
+    fn owner(roles: &[Role]) -> u32 {
+        let nodes: Vec<(u32, Role)> = (0..).zip(roles.iter().copied()).collect();
+        owners_in_tree(nodes.into_iter()).last().copied().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_owner_is_the_innermost_that_does_more_than_allocate() {
+        assert_eq!(owner(&[Starter, Owner, Owner, Container, Wrapper]), 3);
+        assert_eq!(owner(&[Starter, Owner, Runtime, Container, Wrapper]), 2);
+        assert_eq!(owner(&[Owner]), 1);
+    }
+
+    #[test]
+    fn where_all_are_a_runtime_the_innermost_of_it_owns() {
+        assert_eq!(owner(&[Starter, Runtime, Runtime, Container, Wrapper]), 3);
+        assert_eq!(owner(&[Container, Container, Wrapper, Wrapper]), 2);
+        assert_eq!(owner(&[Wrapper, Wrapper]), 2, "the innermost");
+        assert_eq!(owner(&[]), 0);
+    }
+}

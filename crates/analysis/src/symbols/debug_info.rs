@@ -1,0 +1,262 @@
+//! Debug information of a file: which functions, inlined ones too, are at an address, and in which
+//! scopes they are declared.
+
+use std::ops::Range;
+
+use gimli::{
+    DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset, UnitRef,
+};
+use rustc_hash::FxHashMap;
+
+use super::elf::ElfFile;
+
+/// The largest section that is read, in bytes: two copies are held while it is read. Where it is
+/// larger, inlined functions keep their bare names.
+const SECTION_LIMIT: u64 = 1 << 30;
+
+/// Bytes of a section.
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The sections of a file, and where its units are.
+pub(super) struct DebugInfo {
+    sections: DwarfSections<Vec<u8>>,
+    units: Vec<DebugInfoOffset>,
+    /// Sorted by begin; the index of the unit in `units`.
+    ranges: Vec<(Range<u64>, usize)>,
+}
+
+impl DebugInfo {
+    /// Reads the debug information of a file; none if it has none, or it cannot be read.
+    pub(super) fn read(elf: &ElfFile) -> Option<DebugInfo> {
+        let load = |id: gimli::SectionId| {
+            let bytes = elf.section(id.name(), SECTION_LIMIT).unwrap_or_default();
+            Ok::<_, gimli::Error>(bytes.into_owned())
+        };
+        let mut info = DebugInfo {
+            sections: DwarfSections::load(load).ok()?,
+            units: Vec::new(),
+            ranges: Vec::new(),
+        };
+        (info.units, info.ranges) = units(&info.dwarf());
+        Some(info).filter(|info| !info.ranges.is_empty())
+    }
+
+    /// The sections as they are read.
+    pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
+        self.sections.borrow(|section| EndianSlice::new(section, LittleEndian))
+    }
+
+    /// The units that may have functions at an address.
+    pub(super) fn units_at(&self, address: u64) -> impl Iterator<Item = usize> {
+        let end = self.ranges.partition_point(|(range, _)| range.start <= address);
+        let holds = move |range: &&(Range<u64>, usize)| range.0.contains(&address);
+        self.ranges[..end].iter().rev().take(NEIGHBOURS).filter(holds).map(|&(_, unit)| unit)
+    }
+
+    /// The unit that contains an offset of `.debug_info`, and the offset in it.
+    pub(super) fn unit_with(&self, offset: DebugInfoOffset) -> Option<(usize, UnitOffset)> {
+        let index = self.units.partition_point(|unit| unit.0 <= offset.0).checked_sub(1)?;
+        Some((index, UnitOffset(offset.0 - self.units[index].0)))
+    }
+
+    /// Reads a unit; none if it is damaged.
+    pub(super) fn unit<'a>(
+        &self,
+        dwarf: &Dwarf<Slice<'a>>,
+        index: usize,
+    ) -> Option<Unit<Slice<'a>>> {
+        let header = dwarf.unit_header(*self.units.get(index)?).ok()?;
+        dwarf.unit(header).ok()
+    }
+}
+
+/// Ranges of units hardly overlap: so many are looked at for an address.
+const NEIGHBOURS: usize = 8;
+
+fn units(dwarf: &Dwarf<Slice<'_>>) -> (Vec<DebugInfoOffset>, Vec<(Range<u64>, usize)>) {
+    let (mut offsets, mut all) = (Vec::new(), Vec::new());
+    let mut headers = dwarf.units();
+    while let Ok(Some(header)) = headers.next() {
+        let Some(offset) = header.debug_info_offset() else { continue };
+        let index = offsets.len();
+        offsets.push(offset);
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        let Ok(mut ranges) = dwarf.unit_ranges(&unit) else { continue };
+        while let Ok(Some(range)) = ranges.next() {
+            all.push((range.begin..range.end, index));
+        }
+    }
+    all.sort_unstable_by_key(|(range, _)| range.start);
+    (offsets, all)
+}
+
+/// A named scope of a unit: a namespace, type or function.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope {
+    /// Where it is described.
+    pub(super) offset: UnitOffset,
+    /// The scope around it, as an index; none of the unit itself.
+    pub(super) parent: Option<u32>,
+}
+
+/// A type without a name that has an `operator()`, and where in the source it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closure {
+    parent: Option<u32>,
+    offset: UnitOffset,
+    position: (u64, u64),
+}
+
+/// What a unit declares.
+#[derive(Debug, Default)]
+pub(super) struct Scopes {
+    /// Ascending by offset.
+    scopes: Vec<Scope>,
+    closures: Vec<Closure>,
+    /// By address: the function there and those inlined into it, outermost first.
+    functions: FxHashMap<u64, Vec<UnitOffset>>,
+}
+
+impl Scopes {
+    /// Walks through a unit, and notes the functions at `addresses`, which are ascending. What is
+    /// behind a damaged entry is missing.
+    pub(super) fn of(unit: UnitRef<'_, Slice<'_>>, addresses: &[u64]) -> Scopes {
+        let mut walk = Walk { unit, addresses, found: Scopes::default(), open: Vec::new() };
+        let mut entries = unit.entries();
+        while let Ok(Some(entry)) = entries.next_dfs() {
+            walk.enter(entry);
+        }
+        walk.found
+    }
+
+    /// The function at an address and those inlined into it, outermost first.
+    pub(super) fn functions(&self, address: u64) -> &[UnitOffset] {
+        self.functions.get(&address).map_or(&[], Vec::as_slice)
+    }
+
+    /// The scope that an entry is declared in; none if that is the unit.
+    pub(super) fn parent(&self, offset: UnitOffset) -> Option<Scope> {
+        let index = self.scopes.binary_search_by_key(&offset, |scope| scope.offset).ok()?;
+        self.scopes.get(self.scopes[index].parent? as usize).copied()
+    }
+
+    /// The number of a closure among those of its scope, from 1, in the order of the source: the
+    /// number in mangled names. None if it is no closure.
+    pub(super) fn closure_number(&self, offset: UnitOffset) -> Option<usize> {
+        let this = self.closures.iter().find(|closure| closure.offset == offset)?;
+        let is_before = |c: &&Closure| {
+            c.parent == this.parent && (c.position, c.offset) < (this.position, this.offset)
+        };
+        Some(1 + self.closures.iter().filter(is_before).count())
+    }
+}
+
+/// An entry whose children are being read.
+struct Open {
+    depth: isize,
+    /// The innermost scope that is named.
+    scope: Option<u32>,
+    /// Set of a type without a name.
+    nameless: Option<Closure>,
+    /// Wanted addresses in its code.
+    addresses: Vec<u64>,
+}
+
+struct Walk<'a, 'b> {
+    unit: UnitRef<'a, Slice<'b>>,
+    addresses: &'a [u64],
+    found: Scopes,
+    open: Vec<Open>,
+}
+
+type Entry<'b> = gimli::DebuggingInformationEntry<Slice<'b>>;
+
+impl<'b> Walk<'_, 'b> {
+    fn enter(&mut self, entry: &Entry<'b>) {
+        while self.open.last().is_some_and(|open| open.depth >= entry.depth()) {
+            self.open.pop();
+        }
+        let outer = self.open.last().and_then(|open| open.scope);
+        let mut open =
+            Open { depth: entry.depth(), scope: outer, nameless: None, addresses: Vec::new() };
+        match entry.tag() {
+            gimli::DW_TAG_namespace => open.scope = self.add(entry, outer),
+            gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_enumeration_type => {
+                open.scope = self.add(entry, outer);
+                open.nameless = nameless(entry, outer);
+            }
+            gimli::DW_TAG_subprogram => {
+                self.note_closure(entry);
+                open.scope = self.add(entry, outer);
+                open.addresses = self.within(entry, self.addresses);
+            }
+            gimli::DW_TAG_inlined_subroutine => {
+                let around = self.open.last().map_or(&[][..], |open| &open.addresses);
+                open.addresses = self.within(entry, around);
+            }
+            gimli::DW_TAG_lexical_block => {
+                let around = self.open.last().map(|open| open.addresses.clone());
+                open.addresses = around.unwrap_or_default();
+            }
+            _ => {}
+        }
+        if entry.tag() != gimli::DW_TAG_lexical_block {
+            for &address in &open.addresses {
+                self.found.functions.entry(address).or_default().push(entry.offset());
+            }
+        }
+        if entry.has_children() {
+            self.open.push(open);
+        }
+    }
+
+    fn add(&mut self, entry: &Entry<'b>, parent: Option<u32>) -> Option<u32> {
+        let index = u32::try_from(self.found.scopes.len()).ok()?;
+        self.found.scopes.push(Scope { offset: entry.offset(), parent });
+        Some(index)
+    }
+
+    /// Notes the type around a function as a closure, if it is one.
+    fn note_closure(&mut self, function: &Entry<'b>) {
+        let Some(around) = self.open.last_mut() else { return };
+        let is_call = || {
+            let name = function.attr_value(gimli::DW_AT_name)?;
+            Some(self.unit.attr_string(name).ok()?.starts_with(CALL.as_bytes()))
+        };
+        if around.nameless.is_some() && is_call() == Some(true) {
+            self.found.closures.extend(around.nameless.take());
+        }
+    }
+
+    /// Those of the addresses that are in the code of a function.
+    fn within(&self, entry: &Entry<'b>, addresses: &[u64]) -> Vec<u64> {
+        let mut within = Vec::new();
+        if addresses.is_empty() {
+            return within;
+        }
+        let Ok(mut ranges) = self.unit.die_ranges(entry) else { return within };
+        while let Ok(Some(range)) = ranges.next() {
+            let start = addresses.partition_point(|&address| address < range.begin);
+            let inside = addresses[start..].iter().take_while(|&&address| address < range.end);
+            within.extend(inside);
+        }
+        within.sort_unstable();
+        within.dedup();
+        within
+    }
+}
+
+const CALL: &str = "operator()";
+
+fn nameless(entry: &Entry<'_>, parent: Option<u32>) -> Option<Closure> {
+    if entry.has_attr(gimli::DW_AT_name) {
+        return None;
+    }
+    let number =
+        |name| entry.attr(name).and_then(|attribute| attribute.udata_value()).unwrap_or_default();
+    let position = (number(gimli::DW_AT_decl_line), number(gimli::DW_AT_decl_column));
+    Some(Closure { parent, offset: entry.offset(), position })
+}

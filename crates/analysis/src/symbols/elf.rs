@@ -1,0 +1,118 @@
+//! Sections of an ELF file, read without mapping it: modules and their separate debug files.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use flate2::read::ZlibDecoder;
+use object::read::elf::ElfFile64;
+use object::{
+    CompressionFormat, Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind,
+    SymbolKind,
+};
+
+use crate::files::input;
+
+/// An open 64-bit ELF file.
+pub(super) struct ElfFile {
+    bytes: ReadCache<File>,
+}
+
+impl ElfFile {
+    /// Opens a file.
+    ///
+    /// Errors: it cannot be read, or is no 64-bit ELF file.
+    pub(super) fn open(path: &Path) -> Result<ElfFile, String> {
+        let file = input::open(path).map_err(|error| error.to_string())?;
+        let elf = ElfFile { bytes: ReadCache::new(file) };
+        elf.parsed().map(|_| ())?;
+        Ok(elf)
+    }
+
+    /// Returns the content of a section, decompressed; none if there is no such section, its
+    /// compression is unknown, or it is larger than `limit` bytes.
+    pub(super) fn section(&self, name: &str, limit: u64) -> Option<Cow<'_, [u8]>> {
+        let file = self.parsed().ok()?;
+        let section = file.section_by_name(name)?;
+        let range = section.compressed_file_range().ok()?;
+        if range.uncompressed_size.max(range.compressed_size) > limit {
+            return None;
+        }
+        let stored = range.data(&self.bytes).ok()?;
+        let size = stored.uncompressed_size;
+        let mut bytes = Vec::new();
+        match stored.format {
+            CompressionFormat::None => return Some(Cow::Borrowed(stored.data)),
+            CompressionFormat::Zlib => {
+                ZlibDecoder::new(stored.data).take(size).read_to_end(&mut bytes).ok()?;
+            }
+            CompressionFormat::Zstandard => {
+                let decoder = zstd::Decoder::new(stored.data).ok()?;
+                decoder.take(size).read_to_end(&mut bytes).ok()?;
+            }
+            _ => return None,
+        }
+        Some(Cow::Owned(bytes))
+    }
+
+    /// Whether there is a section of this name with content.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let file = self.parsed().ok();
+        let section = file.as_ref().and_then(|file| file.section_by_name(name));
+        section.is_some_and(|section| section.kind() != SectionKind::UninitializedData)
+    }
+
+    /// Returns the build id, empty if there is none.
+    pub(super) fn build_id(&self) -> Vec<u8> {
+        let file = self.parsed().ok();
+        let id = file.as_ref().and_then(|file| file.build_id().ok().flatten());
+        id.unwrap_or_default().to_vec()
+    }
+
+    /// Returns the debug link.
+    pub(super) fn debug_link(&self) -> Option<DebugLink> {
+        let file = self.parsed().ok()?;
+        let (name, checksum) = file.gnu_debuglink().ok()??;
+        DebugLink::new(name, checksum)
+    }
+
+    /// Returns the functions that the module exports: first address, address behind, name.
+    pub(super) fn exported(&self) -> Vec<(u64, u64, String)> {
+        let file = self.parsed().ok();
+        let symbols = file.iter().flat_map(|file| file.dynamic_symbols().filter_map(function));
+        symbols.collect()
+    }
+
+    fn parsed(&self) -> Result<ElfFile64<'_, Endianness, &ReadCache<File>>, String> {
+        ElfFile64::parse(&self.bytes).map_err(|error| error.to_string())
+    }
+}
+
+/// The file that a stripped module names as that of its debug information.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct DebugLink {
+    /// A name without directories.
+    pub(super) name: PathBuf,
+    /// CRC-32 of the file.
+    pub(super) checksum: u32,
+}
+
+impl DebugLink {
+    /// Of the name in a module; none if it is more than a name.
+    pub(super) fn new(name: &[u8], checksum: u32) -> Option<DebugLink> {
+        let name = Path::new(OsStr::from_bytes(name));
+        let name = name.file_name().filter(|only| *only == name.as_os_str())?;
+        Some(DebugLink { name: name.into(), checksum })
+    }
+}
+
+/// The addresses and name of a symbol, if it is a function.
+pub(super) fn function<'a>(symbol: impl ObjectSymbol<'a>) -> Option<(u64, u64, String)> {
+    let is_function = symbol.kind() == SymbolKind::Text && symbol.size() > 0;
+    let name = symbol.name().ok().filter(|name| is_function && !name.is_empty())?;
+    let end = symbol.address().checked_add(symbol.size())?;
+    Some((symbol.address(), end, name.to_owned()))
+}

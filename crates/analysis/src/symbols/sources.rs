@@ -1,0 +1,287 @@
+//! The files that have the names of a module, in this order:
+//!
+//! 1. a separate debug file with its build id: below `--symbols`, `--sysroot`, `/usr/lib/debug`, or
+//!    where its debug link leads
+//! 2. one from a server (debuginfod), if neither the module nor 1 has debug information
+//! 3. the module: below `--sysroot`, at its path, below the root directory of a process that still
+//!    runs in a container, below `--symbols`
+//!
+//! A file with another build id is never used.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use flate2::Crc;
+
+use super::elf::{DebugLink, ElfFile};
+use super::wanted::{ModuleKey, Wanted, hex};
+use crate::files::input;
+use crate::text;
+
+/// A profile keeps so many bytes of a build-id.
+const STORED_BUILD_ID: usize = 24;
+/// Where distributions install separate debug files.
+const DEBUG_ROOT: &str = "usr/lib/debug";
+
+/// A server of debug files.
+pub trait DebugFiles {
+    /// Returns the debug file with a build id; none if there is no such file. `module` is for
+    /// messages.
+    ///
+    /// Errors: it could not be asked, in a line for people.
+    fn fetch(&self, build_id: &str, module: &Path) -> Result<Option<PathBuf>, String>;
+}
+
+/// Where files are looked for, beside the places that need no option.
+#[derive(Default)]
+pub struct Sources {
+    /// Directories with debug files or modules (`--symbols`).
+    pub symbols: Vec<PathBuf>,
+    /// A directory that stands for `/` (`--sysroot`).
+    pub sysroot: Option<PathBuf>,
+    /// Asked last.
+    pub server: Option<Box<dyn DebugFiles>>,
+}
+
+/// What was found for a module.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The best first; an address that has no name in one is looked up in the next.
+    pub(super) files: Vec<PathBuf>,
+    /// What a person can do something about: why there is no file, or one could not be used.
+    pub(super) problems: Vec<String>,
+}
+
+impl Sources {
+    /// Finds the files of a module. `roots` are the root directories of processes in containers.
+    pub(super) fn find(&self, want: &Wanted, roots: &dyn Fn() -> Vec<PathBuf>) -> Found {
+        let mut found = Found::default();
+        if !want.module.path.is_absolute() {
+            return found; // the vdso and the like: no file, nothing to be done
+        }
+        let module = self.module(want, roots);
+        let elf = module.as_ref().ok().and_then(|path| ElfFile::open(path).ok());
+        let has_debug_info = elf.as_ref().is_some_and(|elf| elf.has(DEBUG_INFO));
+        if !has_debug_info {
+            let link = elf.as_ref().and_then(ElfFile::debug_link);
+            let debug = self.debug_file(&want.module, link, &mut found.problems);
+            found.files.extend(debug);
+        }
+        match module {
+            Ok(path) => found.files.push(path),
+            Err(why) if found.files.is_empty() => {
+                let line = format!("{}: {why}; its frames have no names", want.module.shown());
+                found.problems.insert(0, line);
+            }
+            Err(_) => {}
+        }
+        found
+    }
+
+    /// Errors: why there is no file that is the module, of the first place where there is one.
+    fn module(&self, want: &Wanted, roots: &dyn Fn() -> Vec<PathBuf>) -> Result<PathBuf, String> {
+        let path = &want.module.path;
+        let below_sysroot = self.sysroot.iter().map(|root| below(root, path));
+        let mut why = None;
+        for place in below_sysroot {
+            match is_module(&place, want, Changed::Allowed) {
+                Ok(()) => return Ok(place),
+                Err(error) => why = why.or(Some(error)),
+            }
+        }
+        match is_module(path, want, Changed::Refused) {
+            Ok(()) => return Ok(path.clone()),
+            Err(error) => why = why.or(Some(error)),
+        }
+        let name = path.file_name().unwrap_or_default();
+        let named = self.symbols.iter().flat_map(|dir| [below(dir, path), dir.join(name)]);
+        let in_containers = roots();
+        let in_containers = in_containers.iter().map(|root| below(root, path));
+        let mut others = in_containers.chain(named);
+        let is = |place: &PathBuf| is_module(place, want, Changed::Allowed).is_ok();
+        others.find(is).ok_or_else(|| why.unwrap_or_default())
+    }
+
+    fn debug_file(
+        &self,
+        module: &ModuleKey,
+        link: Option<DebugLink>,
+        problems: &mut Vec<String>,
+    ) -> Option<PathBuf> {
+        for place in self.places(module, link.as_ref()) {
+            match is_debug_file(&place, module, link.as_ref()) {
+                Ok(true) => return Some(place),
+                Ok(false) => {}
+                Err(why) => problems.push(format!("{}: {why}", text::of_path(&place))),
+            }
+        }
+        let server = self.server.as_ref().filter(|_| !module.build_id.is_empty())?;
+        match server.fetch(&hex(&module.build_id), &module.path) {
+            Ok(file) => file.filter(|file| is_debug_file(file, module, None) == Ok(true)),
+            Err(why) => {
+                problems.push(why);
+                None
+            }
+        }
+    }
+
+    /// Where the debug file of a module may be.
+    fn places(&self, module: &ModuleKey, link: Option<&DebugLink>) -> Vec<PathBuf> {
+        let by_id = by_build_id(&module.build_id);
+        let name = module.path.file_name().unwrap_or_default();
+        let mut with_suffix = name.to_owned();
+        with_suffix.push(".debug");
+        let mut places = Vec::new();
+        for dir in &self.symbols {
+            let ids = by_id.iter().flat_map(|id| [dir.join(".build-id").join(id), dir.join(id)]);
+            places.extend(ids);
+            places.extend(link.map(|link| dir.join(&link.name)));
+            places.extend([dir.join(&with_suffix), dir.join(name), below(dir, &module.path)]);
+        }
+        for root in self.sysroot.iter().map(PathBuf::as_path).chain([Path::new("/")]) {
+            let debug_root = root.join(DEBUG_ROOT);
+            places.extend(by_id.iter().map(|id| debug_root.join(".build-id").join(id)));
+            let Some(link) = link else { continue };
+            for dir in directories(root, &module.path) {
+                places.extend([dir.join(&link.name), dir.join(".debug").join(&link.name)]);
+                let inside = dir.strip_prefix(root).unwrap_or(&dir);
+                places.push(below(&debug_root, inside).join(&link.name));
+            }
+        }
+        places
+    }
+}
+
+const DEBUG_INFO: &str = ".debug_info";
+const SYMBOL_TABLE: &str = ".symtab";
+
+/// The directory of a module below a root, as its path has it and without symbolic links.
+fn directories(root: &Path, module: &Path) -> Vec<PathBuf> {
+    let file = below(root, module);
+    let real = fs::canonicalize(&file).ok();
+    let mut directories: Vec<PathBuf> =
+        [Some(file), real].into_iter().flatten().filter_map(|f| Some(f.parent()?.into())).collect();
+    directories.dedup();
+    directories
+}
+
+/// `ab/cdef….debug`; none of a module without a build id.
+fn by_build_id(id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    Some(PathBuf::from(format!("{}/{}.debug", hex(&[*first]), hex(rest))))
+}
+
+/// An absolute path inside another root directory.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Whether a file without a build id may have changed after the recording.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Changed {
+    /// A copy has the time of the copy.
+    Allowed,
+    Refused,
+}
+
+/// Checks that a file is the recorded module.
+///
+/// Errors: it cannot be read, or is another one.
+fn is_module(file: &Path, want: &Wanted, changed: Changed) -> Result<(), String> {
+    let build_id = &want.module.build_id;
+    let opened = input::open(file).and_then(|file| file.metadata());
+    let metadata = opened.map_err(|error| format!("cannot read it: {error}"))?;
+    let elf = ElfFile::open(file).map_err(|error| format!("cannot read it: {error}"))?;
+    let found = elf.build_id();
+    if build_id.is_empty() && found.is_empty() {
+        let time = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        let time_ns = time.map_or(u128::MAX, |t| t.as_nanos());
+        if changed == Changed::Refused && time_ns > u128::from(want.since_ns) {
+            return Err("the file changed after the recording".to_owned());
+        }
+        return Ok(());
+    }
+    same_build_id(&found, build_id)
+}
+
+/// Whether a file has the debug information or the symbols of a module; false if there is no such
+/// file.
+///
+/// Errors: it is that of another build.
+fn is_debug_file(
+    file: &Path,
+    module: &ModuleKey,
+    link: Option<&DebugLink>,
+) -> Result<bool, String> {
+    let Ok(elf) = ElfFile::open(file) else { return Ok(false) };
+    if !elf.has(DEBUG_INFO) && !elf.has(SYMBOL_TABLE) {
+        return Ok(false);
+    }
+    let found = elf.build_id();
+    if !module.build_id.is_empty() && !found.is_empty() {
+        return same_build_id(&found, &module.build_id).map(|()| true);
+    }
+    let Some(link) = link else { return Ok(false) };
+    match checksum(file) {
+        Ok(checksum) if checksum == link.checksum => Ok(true),
+        _ => Err("its checksum is not that in the debug link of the module".to_owned()),
+    }
+}
+
+/// The CRC-32 of a file, as debug links have it.
+fn checksum(file: &Path) -> std::io::Result<u32> {
+    let mut file = input::open(file)?;
+    let (mut checksum, mut buffer) = (Crc::new(), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(checksum.sum()),
+            length => checksum.update(&buffer[..length]),
+        }
+    }
+}
+
+/// A file is read by so many bytes at a time for its checksum.
+const CHUNK: usize = 1 << 20;
+
+fn same_build_id(found: &[u8], recorded: &[u8]) -> Result<(), String> {
+    if recorded == &found[..found.len().min(STORED_BUILD_ID)] {
+        return Ok(());
+    }
+    let or_none = |id: &[u8]| if id.is_empty() { "none".to_owned() } else { hex(id) };
+    Err(format!("its build id is {}, recorded was {}", or_none(found), or_none(recorded)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_debug_files_are_in_order() {
+        let sources =
+            Sources { symbols: vec!["/syms".into()], sysroot: Some("/other".into()), server: None };
+        let module = ModuleKey { path: "/opt/x/app".into(), build_id: vec![0xab, 0xcd, 0x01] };
+        let link = DebugLink::new(b"app.dbg", 7).expect("a name");
+        let places = sources.places(&module, Some(&link));
+        let expected = [
+            "/syms/.build-id/ab/cd01.debug",
+            "/syms/ab/cd01.debug",
+            "/syms/app.dbg",
+            "/syms/app.debug",
+            "/syms/app",
+            "/syms/opt/x/app",
+            "/other/usr/lib/debug/.build-id/ab/cd01.debug",
+            "/other/opt/x/app.dbg",
+            "/other/opt/x/.debug/app.dbg",
+            "/other/usr/lib/debug/opt/x/app.dbg",
+            "/usr/lib/debug/.build-id/ab/cd01.debug",
+            "/opt/x/app.dbg",
+            "/opt/x/.debug/app.dbg",
+            "/usr/lib/debug/opt/x/app.dbg",
+        ];
+        assert_eq!(places, expected.map(PathBuf::from));
+        assert_eq!(DebugLink::new(b"../../etc/x", 7), None);
+        assert_eq!(by_build_id(&[1]), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! Processes of whose memory next to nothing passed through the recorder, although nothing was
+//! lost: they have an allocator that it does not know.
+
+use super::memory::Memory;
+use crate::model::{End, MappingClass, Process};
+
+/// Less resident memory than this is no reason to suspect anything, in bytes.
+const RESIDENT_LEAST_BYTES: u64 = 16 << 20;
+/// The heap is next to nothing below this part of that memory.
+const HEAP_PART: u64 = 20;
+
+/// The memory of such a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Uncovered {
+    /// Peak usage of the heap, as recorded.
+    pub heap_bytes: u64,
+    /// Most resident memory that is neither heap, nor of a file, a stack, the recorder, or of
+    /// mappings that an allocator or Python is known to have taken; 0 if it is not known.
+    pub other_bytes: u64,
+}
+
+/// Returns how much a process used and did not allocate through the recorder.
+///
+/// None if that is little or a matter of course: a forked child that has its parent's memory, a
+/// part of a run, a program that was about to become another one.
+pub fn uncovered(process: &Process) -> Option<Uncovered> {
+    let is_whole = process.completeness.part.is_none() && process.completeness.unrecorded.is_none();
+    if process.identity.forked || !is_whole || process.lifetime.end == End::Exec {
+        return None;
+    }
+    let heap_bytes = process.totals.peak_bytes;
+    let other_bytes = anonymous_bytes(process).saturating_sub(allocators_bytes(process));
+    let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
+    let is_nothing = process.totals.allocations == 0 && process.totals.failed == 0;
+    (is_little || is_nothing).then_some(Uncovered { heap_bytes, other_bytes })
+}
+
+/// The most that was resident of mappings without a file.
+fn anonymous_bytes(process: &Process) -> u64 {
+    let of = |memory: Memory<'_>| {
+        let mappings = memory.row("mappings")?;
+        let anonymous = mappings.children.iter().find(|row| row.name == "anonymous")?;
+        Some(anonymous.resident_bytes)
+    };
+    Memory::over_time(process).filter_map(of).max().unwrap_or(0)
+}
+
+fn allocators_bytes(process: &Process) -> u64 {
+    let classes = process.mapped.iter().flat_map(|mapped| &mapped.classes);
+    let known = classes
+        .filter(|(class, _)| matches!(class, MappingClass::Allocator | MappingClass::PythonArena));
+    known.map(|(_, sums)| sums.at_peak_bytes).sum()
+}

@@ -1,0 +1,122 @@
+//! Names out of files other than the module: separate debug files, another root, MiniDebugInfo.
+
+use std::fs;
+use std::path::Path;
+
+use heaptide_analysis::model::Recording;
+use heaptide_analysis::recording::{Sealed, seal_with};
+use heaptide_analysis::symbols::{Blazesym, Lookup, Sources};
+use heaptide_fixtures::Scratch;
+
+mod compiled;
+use compiled::{compile, has, record, run, stacks};
+
+const WHOLE: &str = "outer app.c:8 / inner app.c:3 inlined";
+
+/// A recording of a stripped program, whose debug information is in `app.full`, and its build id in
+/// hexadecimal digits.
+fn stripped(scratch: &Scratch) -> String {
+    let (app, id, addresses) = compile(scratch);
+    run(scratch, "objcopy --only-keep-debug app app.full && strip app");
+    record(scratch, &app, &id, addresses);
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn seal_from(directory: &Path, sources: &Sources) -> Sealed {
+    let lookup = Lookup { engine: &Blazesym, sources, again: true };
+    seal_with(directory, &lookup, &mut |_, _| {}).unwrap()
+}
+
+fn stored(directory: &Path) -> Vec<String> {
+    stacks(&Recording::open(directory).unwrap().processes[0])
+}
+
+#[test]
+fn debug_files_are_found_by_build_id_and_by_name() {
+    for (name, place, as_root) in [
+        ("id", "syms/.build-id/ID.debug", false),
+        ("flat", "syms/ID.debug", false),
+        ("name", "syms/app.debug", false),
+        ("root", "syms/usr/lib/debug/.build-id/ID.debug", true),
+    ] {
+        let scratch = Scratch::new(&format!("sources-{name}"));
+        let id = stripped(&scratch);
+        assert_eq!(stored(&scratch), ["? -:0"]);
+        let place = place.replace("ID", &format!("{}/{}", &id[..2], &id[2..]));
+        run(&scratch, &format!("mkdir -p $(dirname {place}) && cp app.full {place}"));
+        let syms = scratch.join("syms");
+        let sources = if as_root {
+            Sources { sysroot: Some(syms), ..Sources::default() }
+        } else {
+            Sources { symbols: vec![syms], ..Sources::default() }
+        };
+        let sealed = seal_from(&scratch, &sources);
+        assert_eq!((sealed.named, sealed.notes), (sealed.addresses, Vec::new()), "{name}");
+        has(&stored(&scratch), WHOLE);
+        // What is known stays, though nothing is found any more.
+        run(&scratch, "rm -r syms app");
+        let again = seal_from(&scratch, &Sources::default());
+        assert_eq!((again.named, again.notes.len()), (sealed.named, 1));
+        has(&stored(&scratch), WHOLE);
+    }
+}
+
+#[test]
+fn a_debug_file_of_another_build_is_reported_and_not_used() {
+    let scratch = Scratch::new("sources-other");
+    stripped(&scratch);
+    run(&scratch, "mkdir syms && cc -g -O1 -Wl,--build-id=sha1 -o syms/app.debug app.c");
+    let sources = Sources { symbols: vec![scratch.join("syms")], ..Sources::default() };
+    let sealed = seal_from(&scratch, &sources);
+    assert_eq!((sealed.named, sealed.notes.len()), (0, 1), "{:?}", sealed.notes);
+    assert!(sealed.notes[0].contains("app.debug: its build id is "), "{}", sealed.notes[0]);
+    assert_eq!(stored(&scratch), ["? -:0"]);
+}
+
+#[test]
+fn a_debug_link_without_build_id_is_checked_by_its_checksum() {
+    let scratch = Scratch::new("sources-checksum");
+    let (app, _, addresses) = compile(&scratch);
+    run(&scratch, "objcopy --remove-section=.note.gnu.build-id app");
+    run(&scratch, "objcopy --only-keep-debug app app.full && strip app && mkdir .debug");
+    run(&scratch, "objcopy --add-gnu-debuglink=app.full app && mv app.full .debug");
+    run(&scratch, "touch -d '1970-01-01 00:00:00 UTC' app");
+    record(&scratch, &app, &[], addresses);
+    has(&stored(&scratch), WHOLE);
+    run(&scratch, "printf x >> .debug/app.full");
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    assert_eq!(stacks(process), ["? -:0"]);
+    let note = &process.completeness.notes[0];
+    assert!(note.contains("app.full: its checksum is not that in the debug link"), "{note}");
+}
+
+#[test]
+fn modules_are_found_below_another_root() {
+    let scratch = Scratch::new("sources-sysroot");
+    let (app, id, addresses) = compile(&scratch);
+    record(&scratch, &app, &id, addresses);
+    let root = scratch.join("root");
+    let inside = root.join(app.parent().unwrap().strip_prefix("/").unwrap());
+    fs::create_dir_all(&inside).unwrap();
+    fs::rename(&app, inside.join("app")).unwrap();
+    let gone = seal_from(&scratch, &Sources::default());
+    assert!(gone.notes[0].contains("cannot read it"), "{:?}", gone.notes);
+    assert_eq!((gone.named, gone.modules[0].named), (0, 0));
+    let sealed = seal_from(&scratch, &Sources { sysroot: Some(root), ..Sources::default() });
+    assert_eq!((sealed.named, sealed.notes), (sealed.addresses, Vec::new()));
+    has(&stored(&scratch), WHOLE);
+}
+
+#[test]
+fn functions_of_mini_debug_info_have_names() {
+    let scratch = Scratch::new("sources-mini");
+    let (app, id, addresses) = compile(&scratch);
+    run(&scratch, "objcopy --strip-debug app mini && strip app && xz -k mini");
+    run(&scratch, "objcopy --add-section .gnu_debugdata=mini.xz app");
+    record(&scratch, &app, &id, addresses);
+    assert_eq!(stored(&scratch), ["outer -:0"]);
+    // A damaged table is none.
+    run(&scratch, "head -c 90 mini.xz > cut.xz");
+    run(&scratch, "objcopy --update-section .gnu_debugdata=cut.xz app");
+    assert_eq!(stored(&scratch), ["? -:0"]);
+}

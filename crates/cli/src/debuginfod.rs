@@ -1,0 +1,217 @@
+//! A client of debuginfod servers, which have the debug files of distributions by build id. Files
+//! are fetched by `curl` and kept in the cache of elfutils, which other tools share.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use heaptide_analysis::symbols::DebugFiles;
+use heaptide_command::error::Error;
+use heaptide_command::progress::Progress;
+use heaptide_render::shared::quantity::bytes;
+
+/// The servers, separated by spaces.
+pub const URLS: &str = "DEBUGINFOD_URLS";
+/// The directory of the cache.
+const CACHE: &str = "DEBUGINFOD_CACHE_PATH";
+/// Seconds after which a server that sends nothing is given up.
+const TIMEOUT: &str = "DEBUGINFOD_TIMEOUT";
+/// As in elfutils.
+const TIMEOUT_DEFAULT_SECONDS: u64 = 90;
+/// Seconds for a connection.
+const CONNECT_SECONDS: u64 = 10;
+/// A server that sends fewer bytes per second is as one that sends nothing.
+const SLOWEST_BYTES_PER_SECOND: u64 = 1024;
+/// A file that no server had is asked for again after this time, as in elfutils.
+const MISS: Duration = Duration::from_secs(600);
+/// Progress is looked at so often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Fetches debug files.
+pub struct Client {
+    /// Those that have not failed yet.
+    servers: RefCell<Vec<String>>,
+    cache: PathBuf,
+    timeout_seconds: u64,
+    progress: Option<Rc<Progress>>,
+}
+
+impl Client {
+    /// A client of the servers in `urls`, separated by spaces; none if there are none.
+    ///
+    /// Errors: there is no place for the cache.
+    pub fn new(urls: &str, progress: Option<Rc<Progress>>) -> Result<Option<Client>, Error> {
+        let servers: Vec<String> = urls.split_ascii_whitespace().map(str::to_owned).collect();
+        if servers.is_empty() {
+            return Ok(None);
+        }
+        let Some(cache) = cache(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
+        else {
+            let what = format!("no directory for the cache of debug files; set HOME or {CACHE}");
+            return Err(Error::new(what));
+        };
+        let timeout = std::env::var(TIMEOUT).ok().and_then(|text| text.parse().ok());
+        Ok(Some(Client {
+            servers: RefCell::new(servers),
+            cache,
+            timeout_seconds: timeout.filter(|&s| s > 0).unwrap_or(TIMEOUT_DEFAULT_SECONDS),
+            progress,
+        }))
+    }
+
+    /// Asks one server. None if it has no such file.
+    ///
+    /// Errors: it cannot be asked, or the file cannot be written.
+    fn ask(&self, server: &str, id: &str, file: &Path, name: &str) -> Result<Option<()>, String> {
+        let url = format!("{}/buildid/{id}/debuginfo", server.trim_end_matches('/'));
+        let draft = file.with_extension(format!("{}.new", std::process::id()));
+        let answer = self.curl(&url, &draft).and_then(|child| self.wait(child, &draft, name));
+        let done = match answer {
+            Ok(Answer::Found) => fs::rename(&draft, file).map(Some).map_err(|e| e.to_string()),
+            Ok(Answer::Missing) => Ok(None),
+            Ok(Answer::Failed(why)) => Err(why),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err("curl is not installed, which fetches debug files".to_owned())
+            }
+            Err(error) => Err(format!("cannot run curl: {error}")),
+        };
+        if !matches!(done, Ok(Some(()))) {
+            let _ = fs::remove_file(&draft); // there may be none
+        }
+        done
+    }
+
+    fn curl(&self, url: &str, draft: &Path) -> io::Result<Child> {
+        let mut curl = Command::new("curl");
+        // --disable: no options of the user's own
+        curl.args(["--disable", "--silent", "--show-error", "--fail", "--location"])
+            .args(["--max-redirs", "5", "--proto", "=http,https"])
+            .args(["--connect-timeout", &CONNECT_SECONDS.to_string()])
+            .args(["--speed-limit", &SLOWEST_BYTES_PER_SECOND.to_string()])
+            .args(["--speed-time", &self.timeout_seconds.to_string()])
+            .args(["--write-out", "%{http_code}", "--output"])
+            .arg(draft)
+            .arg(url);
+        curl.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    }
+
+    /// Waits for the end of a transfer, and shows how far it is.
+    fn wait(&self, mut child: Child, draft: &Path, name: &str) -> io::Result<Answer> {
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if let Some(progress) = &self.progress {
+                let size = fs::metadata(draft).map_or(0, |metadata| metadata.len());
+                progress.show(&format!("fetching debug information of {name}, {}", bytes(size)));
+            }
+            thread::sleep(TICK);
+        };
+        let text = |stream: Option<&mut dyn Read>| {
+            let mut text = String::new();
+            // What cannot be read is not shown.
+            let _ = stream.map(|stream| stream.take(MESSAGE_BYTES).read_to_string(&mut text));
+            text.trim().to_owned()
+        };
+        let code = text(child.stdout.as_mut().map(|stream| stream as &mut dyn Read));
+        let why = text(child.stderr.as_mut().map(|stream| stream as &mut dyn Read));
+        Ok(match (status.success(), code.as_str()) {
+            (true, _) => Answer::Found,
+            (false, "404") => Answer::Missing,
+            (false, _) => Answer::Failed(if why.is_empty() { status.to_string() } else { why }),
+        })
+    }
+}
+
+/// The longest message of curl that is read, in bytes.
+const MESSAGE_BYTES: u64 = 4096;
+
+enum Answer {
+    Found,
+    Missing,
+    Failed(String),
+}
+
+impl DebugFiles for Client {
+    fn fetch(&self, build_id: &str, module: &Path) -> Result<Option<PathBuf>, String> {
+        let file = self.cache.join(build_id).join("debuginfo");
+        match fs::metadata(&file) {
+            Ok(kept) if kept.len() > 0 => return Ok(Some(file)),
+            Ok(kept) if is_recent(kept.modified()) => return Ok(None),
+            _ => {}
+        }
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        let servers = self.servers.borrow().clone();
+        if servers.is_empty() {
+            return Ok(None);
+        }
+        let directory = self.cache.join(build_id);
+        let cannot = |error| format!("{}: cannot create it: {error}", directory.display());
+        fs::create_dir_all(&directory).map_err(cannot)?;
+        let mut failures = Vec::new();
+        for server in servers {
+            match self.ask(&server, build_id, &file, &name) {
+                Ok(Some(())) => return Ok(Some(file)),
+                Ok(None) => {}
+                Err(why) => {
+                    self.servers.borrow_mut().retain(|other| *other != server);
+                    failures.push(format!("{server}: no debug files from it: {why}"));
+                }
+            }
+        }
+        if failures.is_empty() {
+            let _ = fs::write(&file, ""); // noted as missing; without it the servers are asked again
+            return Ok(None);
+        }
+        let _ = fs::remove_dir(&directory); // if it is empty
+        Err(failures.join("; "))
+    }
+}
+
+fn is_recent(time: io::Result<SystemTime>) -> bool {
+    time.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age < MISS)
+}
+
+/// The directory of the cache, as elfutils chooses it.
+fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    const NAME: &str = "debuginfod_client";
+    const FORMER: &str = ".debuginfod_client_cache";
+    let home = variable("HOME").map(PathBuf::from);
+    let former = home.as_ref().map(|home| home.join(FORMER)).filter(|former| former.is_dir());
+    let below = |cache: PathBuf| cache.join(NAME);
+    variable(CACHE)
+        .map(PathBuf::from)
+        .or(former)
+        .or_else(|| variable("XDG_CACHE_HOME").map(PathBuf::from).map(below))
+        .or_else(|| home.map(|home| below(home.join(".cache"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_elfutils_has_it() {
+        let of = |known: &[(&str, &str)]| {
+            let variable = |name: &str| known.iter().find(|(n, _)| *n == name).map(|k| k.1.into());
+            cache(variable).map(|path| path.to_string_lossy().into_owned())
+        };
+        let home = ("HOME", "/nowhere/u");
+        let xdg = ("XDG_CACHE_HOME", "/x");
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[home]).as_deref(), Some("/nowhere/u/.cache/debuginfod_client"));
+        assert_eq!(of(&[home, xdg]).as_deref(), Some("/x/debuginfod_client"));
+        assert_eq!(of(&[home, xdg, (CACHE, "/c")]).as_deref(), Some("/c"));
+    }
+
+    #[test]
+    fn no_url_is_no_client() {
+        assert!(Client::new(" ", None).expect("no error").is_none());
+    }
+}

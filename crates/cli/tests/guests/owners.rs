@@ -1,0 +1,141 @@
+//! Who allocated: every view names the same function, and the types that are known.
+
+use crate::harness::{self, Guest, heaptide, recorded, run, scratch};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A recording of a program, in a directory of its own.
+fn recording(test: &str, program: &str) -> (PathBuf, PathBuf) {
+    let place = scratch(&format!("owners-{test}"));
+    let recording = place.join("a.heaptide");
+    let program = Guest::read(program).build(&format!("owners-{test}"), &[]);
+    let outcome = run(recorded(&recording, &[]).arg(program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    (recording, place)
+}
+
+/// What a command of some words prints about a recording.
+fn prints(words: &str, recording: &Path, place: &Path) -> String {
+    let mut command = heaptide();
+    command.current_dir(place).args(words.split_whitespace()).arg(recording);
+    let outcome = run(&mut command, place);
+    assert_eq!(outcome.status, 0, "{words}: {outcome:?}");
+    outcome.stdout
+}
+
+/// The answer to a query, in columns.
+fn asked(query: &str, recording: &Path, place: &Path) -> String {
+    let mut command = heaptide();
+    let outcome = run(command.arg("query").arg(query).arg(recording), place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{query}");
+    outcome.stdout
+}
+
+/// `key value` lines as a map.
+fn sums(answer: &str) -> BTreeMap<String, u64> {
+    let row = |line: &str| {
+        let (key, value) = line.trim().rsplit_once(' ')?;
+        Some((key.trim().to_owned(), value.parse().ok()?))
+    };
+    answer.lines().filter_map(row).collect()
+}
+
+const CACHE: &str = "Cache::get(int)";
+
+#[test]
+fn every_view_names_the_same_owner() {
+    let (recording, place) = recording("views", "owners.cpp");
+    let query = "SELECT owner,sum(requested_bytes) AS sum GROUP BY owner";
+    let owners = sums(&asked(query, &recording, &place));
+    assert_eq!(owners["load(int)"], 32_000, "{owners:?}");
+    // Through `app_malloc`, known by its name, and `take`, by its seven callers and their sizes.
+    assert_eq!((owners["user0()"], owners["user6()"]), (100, 72_900), "{owners:?}");
+    assert!(!owners.keys().any(|name| name.contains("take") || name.contains("malloc")));
+    // 60 times a node of the map and a session with its counts.
+    assert!((60 * 1056..60 * 1100).contains(&owners[CACHE]), "{owners:?}");
+
+    let by_function = prints("report --by function --sort requested_bytes", &recording, &place);
+    let rows: Vec<&str> = by_function.lines().skip(4).collect();
+    let has_own = |name: &str| {
+        let row = rows.iter().find(|row| row.contains(&format!("  {name}  ["))).expect("a row");
+        row.split_whitespace().next() == row.split_whitespace().nth(3)
+    };
+    assert!(has_own("user6()") && has_own(CACHE), "{by_function}");
+    assert!(!by_function.contains("_M_allocate"), "{by_function}");
+    let report = prints("report --sort requested_bytes", &recording, &place);
+    assert!(report.contains("Cache::get(int) via std::"), "{report}");
+    assert!(report.contains("user6() via take"), "{report}");
+    let tree = prints("tree --bottom-up --metric requested_bytes", &recording, &place);
+    let roots = tree.lines().filter(|line| line.contains("├─") && !line.contains("│ ├─"));
+    assert!(roots.clone().any(|line| line.contains("─Cache::get(int)")), "{tree}");
+    assert!(!roots.clone().any(|line| line.contains("std::") || line.contains("malloc")), "{tree}");
+
+    let mut command = heaptide();
+    let table = place.join("a.csv");
+    let outcome =
+        run(command.args(["export", "--format", "csv", "-o"]).arg(&table).arg(&recording), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let table = fs::read_to_string(table).expect("a table");
+    assert!(table.contains(",user6(),") && table.contains(",Cache::get(int),"), "{table}");
+
+    let raw = prints("report --by function --raw --sort requested_bytes", &recording, &place);
+    assert!(raw.lines().nth(4).expect("a row").contains("  app_malloc(unsigned long)  ["), "{raw}");
+}
+
+#[test]
+fn types_of_containers_and_of_objects() {
+    let (recording, place) = recording("types", "owners.cpp");
+    let query = "SELECT type,sum(requested_bytes) AS sum GROUP BY type";
+    let types = sums(&asked(query, &recording, &place));
+    assert_eq!(types["std::vector<Order>"], 32_000, "{types:?}");
+    assert!((60_000..66_000).contains(&types["Session"]), "{types:?}");
+    assert!(types.contains_key("std::map<int, std::shared_ptr<Session>>"), "{types:?}");
+    let page = prints("report --by type", &recording, &place);
+    assert!(page.contains("  std::vector<Order>") && page.contains("(type not known)"), "{page}");
+}
+
+#[test]
+fn rust_owners_and_types() {
+    harness::check("owners.rs");
+    let (recording, place) = recording("rust", "owners.rs");
+    let owners =
+        sums(&asked("SELECT owner,sum(live_bytes) AS sum GROUP BY owner", &recording, &place));
+    let most = owners.iter().max_by_key(|row| row.1).expect("an owner");
+    assert_eq!(most.0, "owners::Store::insert", "{owners:?}");
+    let types =
+        sums(&asked("SELECT type,sum(live_blocks) AS sum GROUP BY type", &recording, &place));
+    assert_eq!(types["Box<owners::Session>"], 200, "{types:?}");
+    assert_eq!(types["String"], 200, "{types:?}");
+    assert_eq!(types["HashMap<u64, Box<owners::Session>>"], 1, "{types:?}");
+    assert_eq!(types["Vec<String>"], 1, "{types:?}");
+}
+
+/// A stack that is too long for its place keeps the program's own functions.
+#[test]
+fn own_code_stays() {
+    let (recording, place) = recording("stacks", "owners.rs");
+    let page = prints("report --by stack --raw", &recording, &place);
+    assert!(page.contains("owners::Store::insert") && page.contains(" library frames"), "{page}");
+}
+
+#[test]
+fn what_a_project_file_says_is_own_code() {
+    let (recording, place) = recording("project", "owners.cpp");
+    let own = |place: &Path| {
+        let outcome = run(
+            heaptide().current_dir(place).args(["report", "--format", "json"]).arg(&recording),
+            place,
+        );
+        (outcome.status, outcome.stdout.matches("\"own\":true").count(), outcome.stderr)
+    };
+    let (_, before, _) = own(&place);
+    fs::write(place.join("heaptide.toml"), "own = [\"module:libc\"]\n").expect("a file");
+    let (status, more, _) = own(&place);
+    assert!(status == 0 && more > before && before > 0, "{before} {more}");
+    fs::write(place.join("heaptide.toml"), "own = [\"thread:x\"]\n").expect("a file");
+    let (status, _, wrong) = own(&place);
+    let expected = "heaptide.toml: `thread:x`: own code has functions, modules and files; expected \
+                    `function:REGEX`, `module:REGEX` or `file:REGEX`\n";
+    assert!(status == 2 && wrong.ends_with(expected) && wrong.lines().count() == 1, "{wrong}");
+}

@@ -1,0 +1,69 @@
+//! The line about functions without names: in which modules, how much they matter, what helps.
+
+use std::path::Path;
+
+use heaptide_analysis::files::packages::package_of;
+use heaptide_analysis::model::Recording;
+use heaptide_analysis::views::unnamed::{Unnamed, unnamed};
+use heaptide_render::shared::quantity::percent;
+
+/// There is a line if at least one byte in so many is of stacks that cannot be read.
+const PART: u64 = 20;
+/// So many modules are named.
+const MODULES: usize = 3;
+
+/// Returns the line for a recording at `path`; none if its stacks can be read.
+pub fn line(recording: &Recording, path: &Path) -> Option<String> {
+    let (all, total_bytes) = unnamed(recording);
+    let bytes: u64 = all.iter().map(|unnamed| unnamed.bytes).sum();
+    if bytes == 0 || bytes < total_bytes / PART {
+        return None;
+    }
+    let most = &all[..all.len().min(MODULES)];
+    let mut names: Vec<_> = most.iter().map(name).collect();
+    if all.len() > MODULES {
+        names.push("others");
+    }
+    let (share, names) = (percent(bytes, total_bytes), names.join(", "));
+    Some(format!("no names for {share} of the bytes, in {names}: {}", help(most, path)))
+}
+
+fn name(unnamed: &Unnamed) -> &str {
+    match &unnamed.module {
+        Some(path) => path.rsplit('/').next().unwrap_or(path),
+        None => "code of a JIT compiler",
+    }
+}
+
+/// What gives functions names: what helps for the module of most bytes, and packages for the others
+/// too.
+fn help(unnamed: &[Unnamed], recording: &Path) -> String {
+    let shown = recording.display();
+    let Some(module) = unnamed.first().and_then(|first| first.module.as_deref()) else {
+        return "use `node --perf-basic-prof`, `python3 -X perf`, or an agent that writes \
+                /tmp/perf-PID.map"
+            .to_owned();
+    };
+    if !Path::new(module).exists() {
+        return format!(
+            "its file is not here; run `heaptide seal --sysroot DIR {shown}` with the root \
+             directory that it is in"
+        );
+    }
+    let of = |unnamed: &Unnamed| package_of(Path::new(unnamed.module.as_deref()?));
+    let Some(first) = unnamed.first().and_then(of) else {
+        return format!(
+            "build it with -g and do not strip it, or run `heaptide seal --symbols DIR {shown}` \
+             with its debug files"
+        );
+    };
+    let mut packages = vec![first];
+    packages.extend(unnamed[1..].iter().filter_map(of));
+    packages.dedup();
+    let packages: Vec<_> = packages.iter().map(|package| format!("{package}-dbgsym")).collect();
+    let packages = packages.join(" ");
+    format!(
+        "install {packages} and run `heaptide seal {shown}`, or run `heaptide seal \
+         --debuginfod=URL {shown}`"
+    )
+}

@@ -1,0 +1,85 @@
+//! `heaptide.toml`: what a project says once, in place of options with every command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::files::input;
+use serde::Deserialize;
+
+use crate::error::Error;
+
+/// Its name.
+const NAME: &str = "heaptide.toml";
+/// The largest that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What it says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Project {
+    /// Functions, modules and source files that are the program's own code, as with `--own`.
+    #[serde(default)]
+    pub own: Vec<String>,
+    /// Where it is; empty if there is none.
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+impl Project {
+    /// That of the current directory or of the nearest above it that has one; an empty one if none
+    /// has.
+    ///
+    /// Errors: it cannot be read.
+    pub fn here() -> Result<Project, Error> {
+        let Ok(here) = std::env::current_dir() else {
+            return Ok(Project::default());
+        };
+        for directory in here.ancestors() {
+            if let Some(project) = Project::read(&directory.join(NAME))? {
+                return Ok(project);
+            }
+        }
+        Ok(Project::default())
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn read(path: &Path) -> Result<Option<Project>, Error> {
+        let text = match input::read(path, BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file(path, "read it", error)),
+        };
+        let project = toml::from_slice::<Project>(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| {
+                1 + text.iter().take(span.start).filter(|&&byte| byte == b'\n').count()
+            });
+            let what = error.message().replace('\n', " ");
+            Error::new(format!("{}:{line}: {what}", path.display()))
+        })?;
+        Ok(Some(Project { path: path.to_owned(), ..project }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptide_fixtures::Scratch;
+
+    #[test]
+    fn what_a_project_says_is_read_and_mistakes_have_their_line() {
+        let scratch = Scratch::new("project");
+        let read = |text: &str| Project::read(&scratch.write(NAME, text.as_bytes()));
+        let project = read("own = [\"module:libapp\", \"^app::\"]\n").unwrap().unwrap();
+        assert_eq!(project.own, ["module:libapp", "^app::"]);
+        assert!(read("").unwrap().unwrap().own.is_empty());
+        assert!(Project::read(Path::new("nowhere/heaptide.toml")).unwrap().is_none());
+        let wrong = read("own = [\n\"a\",\n\nowned = 2").unwrap_err().to_string();
+        assert!(wrong.contains("heaptide.toml:4: "), "{wrong}");
+        let wrong = read("# a\nowns = []").unwrap_err().to_string();
+        assert!(wrong.contains("heaptide.toml:2: unknown field `owns`"), "{wrong}");
+    }
+}
