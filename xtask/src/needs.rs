@@ -12,6 +12,8 @@ enum Probe {
     Program(&'static str),
     /// A shared library of this name, of any version.
     Library(&'static str),
+    /// A static library of this name.
+    Archive(&'static str),
     /// A module of python3.
     PythonModule(&'static str),
     /// A file.
@@ -88,6 +90,12 @@ const NEEDS: &[Need] = &[
         &["libmimalloc2.0", "libmimalloc3"],
         "guests under mimalloc",
     ),
+    need(Probe::Archive("libjemalloc.a"), &["libjemalloc-dev"], "guests that contain jemalloc"),
+    need(
+        Probe::Archive("libtcmalloc_minimal.a"),
+        &["libgoogle-perftools-dev"],
+        "guests that contain tcmalloc",
+    ),
 ];
 
 /// Where Debian and others keep shared libraries.
@@ -99,6 +107,7 @@ impl Probe {
         match self {
             Probe::Program(name)
             | Probe::Library(name)
+            | Probe::Archive(name)
             | Probe::PythonModule(name)
             | Probe::File(name)
             | Probe::Gcc(name) => name,
@@ -112,6 +121,10 @@ impl Probe {
             }),
             Probe::Library(name) => {
                 LIBRARY_DIRECTORIES.iter().any(|directory| holds_library(directory, name))
+            }
+            Probe::Archive(name) => {
+                let place = |directory| Path::new(directory).join(name);
+                LIBRARY_DIRECTORIES.iter().any(|directory| place(directory).is_file())
             }
             Probe::File(path) => Path::new(path).is_file(),
             Probe::Gcc(flag) => {
