@@ -2,7 +2,7 @@
 //! lost: they have an allocator that it does not know.
 
 use super::memory::Memory;
-use crate::model::{End, MappingClass, Process};
+use crate::model::{End, Process};
 
 /// Less resident memory than this is no reason to suspect anything, in bytes.
 const RESIDENT_LEAST_BYTES: u64 = 16 << 20;
@@ -29,25 +29,9 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
         return None;
     }
     let heap_bytes = process.totals.peak_bytes;
-    let other_bytes = anonymous_bytes(process).saturating_sub(allocators_bytes(process));
+    let other = Memory::over_time(process).map(|memory| memory.other_mappings_bytes());
+    let other_bytes = other.max().unwrap_or(0);
     let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
     let is_nothing = process.totals.allocations == 0 && process.totals.failed == 0;
     (is_little || is_nothing).then_some(Uncovered { heap_bytes, other_bytes })
-}
-
-/// The most that was resident of mappings without a file.
-fn anonymous_bytes(process: &Process) -> u64 {
-    let of = |memory: Memory<'_>| {
-        let mappings = memory.row("mappings")?;
-        let anonymous = mappings.children.iter().find(|row| row.name == "anonymous")?;
-        Some(anonymous.resident_bytes)
-    };
-    Memory::over_time(process).filter_map(of).max().unwrap_or(0)
-}
-
-fn allocators_bytes(process: &Process) -> u64 {
-    let classes = process.mapped.iter().flat_map(|mapped| &mapped.classes);
-    let known = classes
-        .filter(|(class, _)| matches!(class, MappingClass::Allocator | MappingClass::PythonArena));
-    known.map(|(_, sums)| sums.at_peak_bytes).sum()
 }

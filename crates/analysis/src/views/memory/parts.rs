@@ -22,6 +22,8 @@ const fn of_mappings(name: &'static str) -> Part {
     Part { name, row: "mappings", child: Some(name) }
 }
 
+const OTHER_MAPPINGS: Part = Part { name: "other mappings", row: "mappings", child: None };
+
 const PARTS: [Part; 13] = [
     of_heap("live requested"),
     of_heap("live slack"),
@@ -31,7 +33,7 @@ const PARTS: [Part; 13] = [
     of_mappings("allocator"),
     of_mappings("files"),
     of_mappings("shared memory"),
-    Part { name: "other mappings", row: "mappings", child: None },
+    OTHER_MAPPINGS,
     of_row("stacks"),
     of_row("modules"),
     of_row("recorder"),
@@ -47,6 +49,12 @@ impl Memory<'_> {
     /// Resident bytes of each part; they add up to the resident memory.
     pub fn parts(&self) -> impl Iterator<Item = u64> {
         PARTS.iter().map(|part| self.part(part))
+    }
+
+    /// Resident bytes of mappings that are of no file, not shared, and that neither an allocator
+    /// nor Python is known to have taken.
+    pub fn other_mappings_bytes(&self) -> u64 {
+        self.part(&OTHER_MAPPINGS)
     }
 
     fn part(&self, part: &Part) -> u64 {
