@@ -23,6 +23,7 @@ mod tree;
 use clap::{CommandFactory, Parser, Subcommand};
 use heaptide_command::outcome::Outcome;
 use heaptide_command::sql::SqlOptions;
+use heaptide_command::terminal::TerminalOptions;
 
 use crate::library;
 use crate::options::{HELP_COLUMNS, RunOptions};
@@ -37,6 +38,8 @@ pub struct Options {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub terminal: TerminalOptions,
 }
 
 const EXAMPLE: &str = "\
@@ -101,6 +104,7 @@ Example:
 
 /// Runs the command that the options name.
 pub fn perform(options: Options) -> Outcome {
+    options.terminal.apply();
     match options.command {
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::report(&options),

@@ -1,16 +1,16 @@
 //! Output of commands: pages and data on standard output, and files, of which none that exists is
 //! replaced without --force and none is left half-written.
 
-use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use heaptide_render::shared::names::printable;
+use heaptide_render::text::screen::{Layout, Screen};
 use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::error::Error;
 use crate::progress::{Goes, Progress};
+use crate::terminal::{self, Pager};
 
 /// Bytes that go to a file at once.
 const FILE_BUFFER_BYTES: usize = 1 << 18;
@@ -22,8 +22,9 @@ const PIPE_BYTES: i32 = 1 << 20;
 /// What is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Text for reading. Names in it come from programs, and none of them may control the terminal.
-    Page,
+    /// Text for reading, in lines of any width. Names in it come from programs, and none of them
+    /// may control the terminal.
+    Text,
     /// Data for another program, which gets each byte.
     Data,
 }
@@ -79,49 +80,55 @@ pub fn write_or_print(
     content: Content,
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let render = |out: &mut dyn Write| match content {
-        Content::Page => page(out, render),
-        Content::Data => render(out),
-    };
-    match file.filter(|path| !is_stdout(path)) {
-        Some(path) => write(path, force, render),
-        None => print(render),
+    match (file.filter(|path| !is_stdout(path)), content) {
+        (Some(path), Content::Text) => {
+            write(path, force, |out| page(out, Layout::default(), |out| render(out)))
+        }
+        (Some(path), Content::Data) => write(path, force, render),
+        (None, Content::Text) => paged(Layout::default(), |out| render(out)),
+        (None, Content::Data) => print(render),
     }
 }
 
-/// Writes a page of text to standard output: names in it come from programs, and none of them may
-/// control the terminal.
-pub fn print_page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    print(|out| page(out, write))
+/// Writes a page to a file, or shows it as [`print_page`] does.
+pub fn write_or_print_page(
+    file: Option<&Path>,
+    force: bool,
+    render: impl FnOnce(&mut Screen) -> io::Result<()>,
+) -> Result<(), Error> {
+    match file.filter(|path| !is_stdout(path)) {
+        Some(path) => write(path, force, |out| page(out, Layout::default(), render)),
+        None => print_page(render),
+    }
 }
 
-/// Writes a page of text anywhere, likewise.
+/// Shows a page on standard output: on a terminal in its width and colours, and in a pager.
+pub fn print_page(write: impl FnOnce(&mut Screen) -> io::Result<()>) -> Result<(), Error> {
+    paged(terminal::layout(), write)
+}
+
+/// Writes lines of text to standard output, without a pager.
+pub fn print_text(write: impl FnOnce(&mut Screen) -> io::Result<()>) -> Result<(), Error> {
+    print(|out| page(out, Layout::default(), write))
+}
+
+/// Writes a page to the pager, or to standard output if there is none.
+fn paged(layout: Layout, write: impl FnOnce(&mut Screen) -> io::Result<()>) -> Result<(), Error> {
+    let Some(mut pager) = Pager::start() else {
+        return print(|out| page(out, layout, write));
+    };
+    buffered(pager.input(), STDOUT_BUFFER_BYTES, |out| page(out, layout, write))
+        .map_err(Error::Output)
+}
+
 fn page(
     out: &mut dyn Write,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    layout: Layout,
+    write: impl FnOnce(&mut Screen) -> io::Result<()>,
 ) -> io::Result<()> {
-    write(&mut Page(out))
-}
-
-/// Text as it may go to a terminal; it comes in whole characters.
-struct Page<'a>(&'a mut dyn Write);
-
-impl Write for Page<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Much faster than a look for what is no UTF-8, which there hardly is.
-        let text =
-            str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
-        for line in text.split_inclusive('\n') {
-            let (words, end) = line.strip_suffix('\n').map_or((line, ""), |words| (words, "\n"));
-            self.0.write_all(printable(words).as_bytes())?;
-            self.0.write_all(end.as_bytes())?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
+    let mut screen = Screen::new(out, layout);
+    write(&mut screen)?;
+    screen.flush()
 }
 
 /// Writes to standard output through a buffer.

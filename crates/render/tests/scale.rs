@@ -2,6 +2,7 @@
 //! the tables, and pages that stay as narrow as ever.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::LazyLock;
 
 use heaptide_analysis::model::{Measure, Process, Recording, StackId};
@@ -11,6 +12,7 @@ use heaptide_render::export::flamegraph::{self, Drawing};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::shared::branches::Lanes;
 use heaptide_render::shared::quantity::count;
+use heaptide_render::text::screen::{Layout, Screen};
 use heaptide_render::text::{self, table};
 use heaptide_synthetic::{DEPTH, Plan, write};
 
@@ -112,23 +114,24 @@ fn inferno_reads_folded_lines() {
     assert!(String::from_utf8(svg).expect("SVG is UTF-8").contains(&whole));
 }
 
+fn shown(write: impl FnOnce(&mut Screen) -> io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut Screen::new(&mut out, Layout::default())).expect("memory takes everything");
+    String::from_utf8(out).expect("pages are UTF-8")
+}
+
 #[test]
 fn pages_are_narrow_whatever_the_names() {
     let process = process();
     let mut pages = Vec::new();
-    let mut page = Vec::new();
     let whole = text::report::Page { sort: None, top: Some(2000), process: None };
-    text::report::write(&mut page, &RECORDING, &whole).expect("memory takes everything");
-    pages.push(page);
+    pages.push(shown(|out| text::report::write(out, &RECORDING, &whole)));
     for by in [GroupBy::Function, GroupBy::Stack] {
-        let mut page = Vec::new();
         let all = table::Table { by, sort: Some(Measure::Allocations), top: Some(5000) };
-        table::write(&mut page, process, &all).expect("memory takes everything");
-        pages.push(page);
+        pages.push(shown(|out| table::write(out, process, &all)));
     }
     let mut longest_was_shown = false;
     for page in pages {
-        let page = String::from_utf8(page).expect("pages are UTF-8");
         longest_was_shown |= page.contains("Chain<");
         for line in page.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");

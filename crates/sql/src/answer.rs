@@ -15,7 +15,7 @@ use crate::statements::Statement;
 /// Errors: those of the statement, with their place in it, and of standard output.
 pub fn print(session: &Session, statement: &Statement, format: SqlFormat) -> Result<(), Error> {
     let output = |write: Write<'_>| match format {
-        SqlFormat::Table => output::print_page(write),
+        SqlFormat::Table => output::print_text(|out| write(out)),
         _ => output::print(write),
     };
     written(output, session, statement, format)

@@ -66,7 +66,7 @@ pub fn query(options: &QueryOptions) -> Outcome {
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let content = match format.layout {
         Layout::Json | Layout::JsonSplit | Layout::Cali => Content::Data,
-        _ => Content::Page,
+        _ => Content::Text,
     };
     output::write_or_print(options.output.as_deref(), options.force, content, write)?;
     Ok(())

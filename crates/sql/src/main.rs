@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use heaptide_command::entry;
 use heaptide_command::sql::SqlOptions;
+use heaptide_command::terminal::TerminalOptions;
 
 use calql::QueryOptions;
 use export::ExportOptions;
@@ -37,6 +38,8 @@ use export::ExportOptions;
 struct Options {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    terminal: TerminalOptions,
 }
 
 #[derive(Subcommand, Debug)]
@@ -51,10 +54,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let status = entry::command(&arguments, |options: Options| match options.command {
-        Command::Sql(options) => sql_command::sql(&options),
-        Command::Export(options) => export::export(&options),
-        Command::Query(options) => calql::query(&options),
+    let status = entry::command(&arguments, |options: Options| {
+        options.terminal.apply();
+        match options.command {
+            Command::Sql(options) => sql_command::sql(&options),
+            Command::Export(options) => export::export(&options),
+            Command::Query(options) => calql::query(&options),
+        }
     });
     ExitCode::from(status)
 }

@@ -104,7 +104,7 @@ fn answer(session: &Session, format: SqlFormat, statement: &Statement) -> Result
 }
 
 fn page(text: &str) -> Result<(), Error> {
-    output::print_page(|out| out.write_all(text.as_bytes()))
+    output::print_text(|out| out.write_all(text.as_bytes()))
 }
 
 fn tables() -> String {

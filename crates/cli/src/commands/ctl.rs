@@ -1,5 +1,6 @@
 //! `heaptide ctl`: controls running programs through the headers of their live profiles.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -89,7 +90,7 @@ pub fn ctl(options: &CtlOptions) -> Outcome {
             match said {
                 Ok(said) => {
                     // The other processes are asked, too, if nobody reads the answers.
-                    let done = output::print_page(|out| out.write_all(said.done.as_bytes()));
+                    let done = output::print_text(|out| out.write_all(said.done.as_bytes()));
                     printed = printed.and(done);
                     if let Some(later) = said.later {
                         message(later);

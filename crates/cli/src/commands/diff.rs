@@ -1,6 +1,5 @@
 //! `heaptide diff`: two recordings compared, or two snapshots of one.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -143,12 +142,18 @@ pub fn diff(options: &DiffOptions) -> Outcome {
     if options.format == DiffFormat::Svg {
         require_drawable(options, &difference, &view)?;
     }
-    let write = |out: &mut dyn Write| write(out, options, &difference, &view);
-    let content = match options.format {
-        DiffFormat::Text => Content::Page,
-        DiffFormat::Json | DiffFormat::Svg => Content::Data,
-    };
-    output::write_or_print(options.output.as_deref(), options.force, content, write)?;
+    let (file, force) = (options.output.as_deref(), options.force);
+    match options.format {
+        DiffFormat::Text => output::write_or_print_page(file, force, |out| {
+            text::diff::write(out, &difference, &view)
+        })?,
+        DiffFormat::Json => output::write_or_print(file, force, Content::Data, |out| {
+            json::diff::write(out, &difference, &view)
+        })?,
+        DiffFormat::Svg => output::write_or_print(file, force, Content::Data, |out| {
+            diff_flamegraph::write(out, &difference, &view, options.drawing())
+        })?,
+    }
     match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
         Some(limit) => Err(Stop::Negative(too_much(&difference, limit))),
         None => Ok(()),
@@ -246,19 +251,6 @@ fn require_drawable(
         return Err(Stop::negative(format_args!("{name}: {measure} is 0: nothing to draw")));
     }
     Ok(())
-}
-
-fn write(
-    out: &mut dyn Write,
-    options: &DiffOptions,
-    difference: &Difference,
-    view: &difference::View,
-) -> io::Result<()> {
-    match options.format {
-        DiffFormat::Text => text::diff::write(out, difference, view),
-        DiffFormat::Json => json::diff::write(out, difference, view),
-        DiffFormat::Svg => diff_flamegraph::write(out, difference, view, options.drawing()),
-    }
 }
 
 impl DiffOptions {

@@ -71,7 +71,7 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     }
     output::may_write(&path, options.force)?;
     output::write(&path, options.force, draw)?;
-    output::print_page(|out| writeln!(out, "{}", of_path(&path)))?;
+    output::print_text(|out| writeln!(out, "{}", of_path(&path)))?;
     Ok(())
 }
 

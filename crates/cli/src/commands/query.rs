@@ -88,7 +88,7 @@ pub fn query(options: &QueryOptions) -> Outcome {
             let page = table(name)?.described();
             output::print_page(|out| out.write_all(page.as_bytes()))?;
         }
-        (None, None) => output::print_page(list)?,
+        (None, None) => output::print_page(|out| list(out))?,
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ fn answer(options: &QueryOptions, text: &str) -> Outcome {
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let content = match format.layout {
         Layout::Json | Layout::JsonSplit | Layout::Cali => Content::Data,
-        _ => Content::Page,
+        _ => Content::Text,
     };
     output::write_or_print(options.output.as_deref(), options.force, content, write)?;
     Ok(())

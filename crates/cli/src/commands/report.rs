@@ -1,5 +1,7 @@
 //! `heaptide report`: the page, one table, or everything as JSON.
 
+use std::io::Write;
+
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::model::Measure;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -72,7 +73,7 @@ pub fn sdk(options: &SdkOptions) -> Outcome {
     }
     write_list(&directory, now)?;
     let (count, shown) = (files.len(), of_path(&directory));
-    output::print_page(|out| writeln!(out, "installed {count} files in {shown}"))?;
+    output::print_text(|out| writeln!(out, "installed {count} files in {shown}"))?;
     Ok(())
 }
 

@@ -48,6 +48,7 @@ mod real;
 mod recording;
 mod replacing;
 mod schema;
+mod screen;
 mod sealing;
 mod stacks;
 mod trace;

@@ -6,14 +6,18 @@ terminal.py suspend COMMAND…     below an interactive bash: Ctrl-Z, fg; what b
 terminal.py stops COMMAND…       below an interactive bash: the command stops itself, fg
 terminal.py alone COMMAND…       the command stops itself, and only the program of "ready PID" is
                                  continued
+terminal.py page COMMAND…        a terminal of 70 columns; what the command shows on it
 """
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import sys
+import termios
 import time
 
 PATIENCE = 60
@@ -22,9 +26,10 @@ PATIENCE = 60
 class Terminal:
     """The program at the other end, and what it wrote."""
 
-    def __init__(self, words):
+    def __init__(self, words, columns=80):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             # The tests may be a background job, or run by nohup.
             for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
@@ -159,7 +164,12 @@ def alone(words):
     print("status", terminal.rest()[1])
 
 
+def page(words):
+    text, status = Terminal(words, columns=70).rest()
+    print(text, end="")
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    {"interrupt": interrupt, "hangup": hangup, "suspend": suspend, "stops": stops, "alone": alone}[
-        sys.argv[1]
-    ](sys.argv[2:])
+    ways = [interrupt, hangup, suspend, stops, alone, page]
+    {way.__name__: way for way in ways}[sys.argv[1]](sys.argv[2:])

@@ -74,8 +74,17 @@ pub struct Line {
     pub at: usize,
     /// The function, or what stands for several frames.
     pub label: String,
-    /// Its place; empty if there is none to tell.
+    /// Its place; empty if there is none.
     pub place: String,
+    /// Whether it is of the program's own code.
+    pub is_own: bool,
+}
+
+impl Line {
+    /// Whether it stands for frames that are left out.
+    pub fn is_left_out(&self) -> bool {
+        self.label.starts_with('…')
+    }
 }
 
 /// Frames, innermost first, as at most `limit` lines, three at least: runs of recursion are folded,
@@ -111,7 +120,7 @@ pub(crate) fn lines_of(
         let frames: usize = left_out.iter().map(Run::len).sum();
         let of = if own[index..end].contains(&true) { "more" } else { "library" };
         let label = format!("… {frames} {of} {}", if frames == 1 { "frame" } else { "frames" });
-        lines.push(Line { at: run.at, label, place: String::new() });
+        lines.push(Line { at: run.at, label, place: String::new(), is_own: false });
         index = end;
     }
     lines
@@ -172,18 +181,15 @@ impl Run<'_> {
 
     fn line(&self, process: &Process, width: usize) -> Line {
         let first = self.frames[0];
+        let (at, place, is_own) = (self.at, place(process, first), self.is_own(process));
         if self.times == 1 {
-            return Line {
-                at: self.at,
-                label: label(process, first, width),
-                place: place(process, first),
-            };
+            return Line { at, label: label(process, first, width), place, is_own };
         }
         let repeat = format!(" … ×{}", self.times);
         let share = (width.saturating_sub(repeat.chars().count())) / self.frames.len();
         let labels: Vec<String> =
             self.frames.iter().map(|f| label(process, f, share.saturating_sub(3).max(8))).collect();
-        Line { at: self.at, label: labels.join(" ← ") + &repeat, place: place(process, first) }
+        Line { at, label: labels.join(" ← ") + &repeat, place, is_own }
     }
 }
 

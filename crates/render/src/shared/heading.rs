@@ -1,27 +1,9 @@
 //! Lines about a process that several views begin with: how it ran and ended, its part, its trace.
 
-use std::io::{self, Write};
-
 use heaptide_analysis::model::{End, Process};
 use heaptide_analysis::trace::OnDisk;
 
-use crate::shared::command_line::command_line;
-use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, count, duration};
-
-/// The first lines of a table: whose it is, and of what part.
-pub(crate) fn caption(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    writeln!(out, "{} ({})", command_line(process, 80), process.who())?;
-    figures(out, process)
-}
-
-/// Writes which part of the recording the counts are of, unless they are of all of it.
-pub(crate) fn figures(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    match &process.completeness.part {
-        Some(part) => writeln!(out, "  counts   {}", printable(part)),
-        None => Ok(()),
-    }
-}
 
 /// What the bytes that are live when the counts end are called.
 pub(crate) fn live_name(process: &Process) -> &'static str {

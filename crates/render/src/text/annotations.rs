@@ -12,13 +12,14 @@ use crate::shared::names::elide_middle;
 use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
 use crate::shared::scope_path::scope_path;
 use crate::text::columns::{Columns, last, left, right};
+use crate::text::screen::{Screen, Style};
 
 /// Characters of a path or a name.
 const NAME: usize = 60;
 
 /// Scope paths in falling order of a measure; how many there are.
 pub(crate) fn scope_rows(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     measure: Measure,
     rows: usize,
@@ -33,10 +34,10 @@ pub(crate) fn scope_rows(
         right(6, "share"),
         right(10, "itself"),
         right(10, "inclusive"),
-        right(9, "entered"),
+        right(9, "entered").optional(),
         right(9, "allocs"),
-        right(10, "live"),
-        right(10, "freed here"),
+        right(10, "live").optional(),
+        right(10, "freed here").optional(),
         last("scope"),
     ]);
     columns.heading(out)?;
@@ -57,7 +58,7 @@ pub(crate) fn scope_rows(
             short_count(g.own.allocations),
             bytes(g.own.live_bytes),
             bytes(g.own.freed_here_bytes),
-            scope_path(process, id, NAME),
+            scope_path(process, id, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
     }
@@ -66,7 +67,7 @@ pub(crate) fn scope_rows(
 
 /// Labels in falling order of a measure, and pools too if wanted; how many there are.
 pub(crate) fn label_rows(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     measure: Measure,
     rows: usize,
@@ -83,10 +84,10 @@ pub(crate) fn label_rows(
         right(6, "share"),
         right(10, if measure.is_bytes() { "bytes" } else { "value" }),
         right(9, "blocks"),
-        right(9, "live"),
+        right(9, "live").optional(),
         right(10, "live bytes"),
-        right(10, "at peak"),
-        left(18, "kind"),
+        right(10, "at peak").optional(),
+        left(18, "kind").optional(),
         last("label"),
     ]);
     columns.heading(out)?;
@@ -102,7 +103,7 @@ pub(crate) fn label_rows(
             bytes(g.own.live_bytes),
             bytes(g.own.at_peak_bytes),
             kind_name(kind).to_owned(),
-            elide_middle(&process.tables.labels[id.0 as usize].name, NAME),
+            elide_middle(&process.tables.labels[id.0 as usize].name, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
     }
@@ -111,39 +112,39 @@ pub(crate) fn label_rows(
 
 /// The short sections of the page, those that have something to say.
 pub(crate) fn sections(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     measure: Measure,
     rows: usize,
 ) -> io::Result<()> {
     if process.tables.scopes.len() > 1 {
-        writeln!(out, "\nScopes: {}", measure.name())?;
+        writeln!(out, "\n{}", Style::Heading.of(format!("Scopes: {}", measure.name())))?;
         let found = scope_rows(out, process, measure, rows)?;
         more(out, found, rows, "--by scope, or heaptide tree --scopes, shows all")?;
     }
     let pools = pools(process);
     if process.tables.labels.iter().any(|label| !label.pool) {
-        writeln!(out, "\nLabels: {}", measure.name())?;
+        writeln!(out, "\n{}", Style::Heading.of(format!("Labels: {}", measure.name())))?;
         let found = label_rows(out, process, measure, rows, false)?;
         more(out, found, rows, "--by label shows all")?;
     }
     if !pools.is_empty() {
-        writeln!(out, "\nPools")?;
+        writeln!(out, "\n{}", Style::Heading.of("Pools"))?;
         pool_rows(out, &pools, rows)?;
         more(out, pools.len(), rows, "--by label shows all")?;
     }
     if !process.time.windows.is_empty() {
-        writeln!(out, "\nWindows")?;
+        writeln!(out, "\n{}", Style::Heading.of("Windows"))?;
         windows(out, &process.time.windows, rows)?;
     }
     if !process.time.marks.is_empty() {
-        writeln!(out, "\nMarks")?;
+        writeln!(out, "\n{}", Style::Heading.of("Marks"))?;
         marks(out, &process.time.marks, 2 * rows)?;
     }
     Ok(())
 }
 
-fn more(out: &mut dyn Write, found: usize, shown: usize, how: &str) -> io::Result<()> {
+fn more(out: &mut Screen, found: usize, shown: usize, how: &str) -> io::Result<()> {
     match found.saturating_sub(shown) {
         0 => Ok(()),
         n => writeln!(out, "  {n} more; {how}"),
@@ -190,7 +191,7 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
     pools
 }
 
-fn pool_rows(out: &mut dyn Write, pools: &[Pool], rows: usize) -> io::Result<()> {
+fn pool_rows(out: &mut Screen, pools: &[Pool], rows: usize) -> io::Result<()> {
     let columns = Columns([
         right(10, "chunks"),
         right(10, "in use"),
@@ -208,7 +209,7 @@ fn pool_rows(out: &mut dyn Write, pools: &[Pool], rows: usize) -> io::Result<()>
             bytes(pool.idle),
             percent(pool.idle, all),
             short_count(pool.blocks),
-            elide_middle(pool.name, NAME),
+            elide_middle(pool.name, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
     }
@@ -216,15 +217,15 @@ fn pool_rows(out: &mut dyn Write, pools: &[Pool], rows: usize) -> io::Result<()>
 }
 
 /// The windows with the highest peaks, in order of time.
-fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<()> {
+fn windows(out: &mut Screen, windows: &[Window], rows: usize) -> io::Result<()> {
     let columns = Columns([
         right(10, "begin"),
         right(10, "lasted"),
-        right(10, "requested"),
-        right(11, "net"),
+        right(10, "requested").optional(),
+        right(11, "net").optional(),
         right(10, "peak"),
-        right(9, "allocs"),
-        right(9, "frees"),
+        right(9, "allocs").optional(),
+        right(9, "frees").optional(),
         last("window"),
     ]);
     columns.heading(out)?;
@@ -250,7 +251,7 @@ fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<(
             bytes(window.peak_bytes),
             short_count(window.allocations),
             short_count(window.frees),
-            elide_middle(&window.name, NAME),
+            elide_middle(&window.name, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
     }
@@ -261,7 +262,7 @@ fn windows(out: &mut dyn Write, windows: &[Window], rows: usize) -> io::Result<(
 }
 
 /// The first marks.
-fn marks(out: &mut dyn Write, marks: &[Mark], rows: usize) -> io::Result<()> {
+fn marks(out: &mut Screen, marks: &[Mark], rows: usize) -> io::Result<()> {
     for mark in marks.iter().take(rows) {
         let live = format!("{} live", bytes(mark.live_bytes));
         writeln!(out, "  {:>10} {live:>15}  {}", duration(mark.time_ns), mark_says(mark))?;

@@ -2,6 +2,11 @@
 
 use std::io::{self, Write};
 
+use crate::text::screen::{Screen, Style, visible};
+
+/// Characters that a terminal leaves to the last column, or other columns are left out.
+const LAST_MIN: usize = 16;
+
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
@@ -10,16 +15,34 @@ pub(crate) struct Column {
     gap: usize,
     width: usize,
     is_left: bool,
+    is_optional: bool,
+}
+
+impl Column {
+    /// A column that stands apart from the one before it.
+    pub(crate) const fn apart(self) -> Column {
+        Column { gap: 2, ..self }
+    }
+
+    /// A column one space behind the one before it.
+    pub(crate) const fn close(self) -> Column {
+        Column { gap: 1, ..self }
+    }
+
+    /// A column that is left out where the terminal is too narrow.
+    pub(crate) const fn optional(self) -> Column {
+        Column { is_optional: true, ..self }
+    }
 }
 
 /// A column of numbers, which stand on the right.
 pub(crate) const fn right(width: usize, heading: &'static str) -> Column {
-    Column { heading, gap: 1, width, is_left: false }
+    Column { heading, gap: 1, width, is_left: false, is_optional: false }
 }
 
 /// A column of texts.
 pub(crate) const fn left(width: usize, heading: &'static str) -> Column {
-    Column { heading, gap: 2, width, is_left: true }
+    Column { heading, gap: 2, width, is_left: true, is_optional: false }
 }
 
 /// The last column, of texts of any width.
@@ -34,53 +57,114 @@ impl<const N: usize> Columns<N> {
     /// Writes the line of headings.
     ///
     /// Errors: those of `out`.
-    pub(crate) fn heading(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", self.line(self.0.map(|column| column.heading.to_owned())).trim_end())
+    pub(crate) fn heading(&self, out: &mut Screen) -> io::Result<()> {
+        let line = self.line(out, self.0.map(|column| column.heading.to_owned()));
+        writeln!(out, "{}", Style::Heading.of(line.trim_end()))
     }
 
     /// Writes a row.
     ///
     /// Errors: those of `out`.
-    pub(crate) fn row(&self, out: &mut dyn Write, cells: [String; N]) -> io::Result<()> {
-        writeln!(out, "{}", self.line(cells))
+    pub(crate) fn row(&self, out: &mut Screen, cells: [String; N]) -> io::Result<()> {
+        let line = self.line(out, cells);
+        writeln!(out, "{line}")
     }
 
     /// Writes a row whose last cells may be empty.
     ///
     /// Errors: those of `out`.
-    pub(crate) fn short_row(&self, out: &mut dyn Write, cells: [String; N]) -> io::Result<()> {
-        writeln!(out, "{}", self.line(cells).trim_end())
+    pub(crate) fn short_row(&self, out: &mut Screen, cells: [String; N]) -> io::Result<()> {
+        let line = self.line(out, cells);
+        writeln!(out, "{}", line.trim_end())
     }
 
-    fn line(&self, cells: [String; N]) -> String {
-        let mut line = " ".to_owned();
-        for (column, cell) in self.0.iter().zip(cells) {
-            let Column { gap, width, is_left, .. } = *column;
-            // The first column stands two characters from the edge, as numbers do from each other.
-            let gap = if line.len() == 1 { 1 } else { gap };
-            line.push_str(&" ".repeat(gap));
-            if is_left {
-                line.push_str(&format!("{cell:<width$}"));
-            } else {
-                line.push_str(&format!("{cell:>width$}"));
+    /// Characters before the last column.
+    pub(crate) fn before_last(&self, screen: &Screen) -> usize {
+        let is_shown = self.shown(screen);
+        let columns = self.0[..N - 1].iter().zip(is_shown).filter(|(_, is_shown)| *is_shown);
+        columns.fold(1, |sum, (column, _)| sum + gap(sum, column) + column.width)
+            + self.0[N - 1].gap
+    }
+
+    /// Which columns have room: optional ones are left out, the last of them first.
+    fn shown(&self, screen: &Screen) -> [bool; N] {
+        let mut is_shown = [true; N];
+        if !screen.is_limited() {
+            return is_shown;
+        }
+        let least = self.0[N - 1].width.max(LAST_MIN);
+        let all: usize = self.0.iter().map(|column| column.gap + column.width).sum();
+        let mut width = 2 + all - self.0[N - 1].width + least;
+        for (at, column) in self.0.iter().enumerate().rev() {
+            if width > screen.columns() && column.is_optional {
+                is_shown[at] = false;
+                width -= column.gap + column.width;
             }
+        }
+        is_shown
+    }
+
+    fn line(&self, screen: &Screen, cells: [String; N]) -> String {
+        let mut line = " ".to_owned();
+        let columns = self.0.iter().zip(cells).zip(self.shown(screen));
+        for ((column, cell), _) in columns.filter(|(_, is_shown)| *is_shown) {
+            let padding = " ".repeat(column.width.saturating_sub(visible(&cell)));
+            line.push_str(&" ".repeat(gap(line.len(), column)));
+            let parts = if column.is_left { [cell, padding] } else { [padding, cell] };
+            line.extend(parts);
         }
         line
     }
 }
 
+/// Characters before a column that follows so many: the first one stands two from the edge, as
+/// numbers do from each other.
+fn gap(before: usize, column: &Column) -> usize {
+    if before == 1 { 1 } else { column.gap }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::screen::Layout;
+
+    fn shown<const N: usize>(
+        columns: &Columns<N>,
+        limit: Option<usize>,
+        rows: [[&str; N]; 2],
+    ) -> String {
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out, Layout { columns: limit, has_colours: false });
+        columns.heading(&mut screen).expect("memory takes everything");
+        for row in rows {
+            columns.short_row(&mut screen, row.map(str::to_owned)).expect("memory takes it");
+        }
+        String::from_utf8(out).expect("text")
+    }
 
     #[test]
     fn a_heading_stands_above_its_cells() {
         let columns = Columns([right(6, "share"), left(4, "kind"), last("name")]);
-        let mut out = Vec::new();
-        columns.heading(&mut out).expect("memory takes everything");
-        columns.row(&mut out, ["5%", "a", "b"].map(str::to_owned)).expect("memory takes it");
-        columns.short_row(&mut out, ["7%", "a", ""].map(str::to_owned)).expect("memory takes it");
         let expected = "   share  kind  name\n      5%  a     b\n      7%  a\n";
-        assert_eq!(String::from_utf8(out).expect("text"), expected);
+        assert_eq!(shown(&columns, None, [["5%", "a", "b"], ["7%", "a", ""]]), expected);
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_no_optional_columns() {
+        let columns = Columns([
+            right(6, "share"),
+            right(9, "live").optional(),
+            right(9, "freed"),
+            last("name"),
+        ]);
+        let rows = [["5%", "1", "2", "b"], ["7%", "3", "4", "c"]];
+        let whole = "   share      live     freed  name\n      5%         1         2  b\n      7%         3         4  c\n";
+        let narrow = "   share     freed  name\n      5%         2  b\n      7%         4  c\n";
+        assert_eq!(shown(&columns, None, rows), whole);
+        assert_eq!(shown(&columns, Some(80), rows), whole);
+        assert_eq!(shown(&columns, Some(40), rows), narrow);
+        let mut out = Vec::new();
+        let layout = Layout { columns: Some(40), has_colours: false };
+        assert_eq!(columns.before_last(&Screen::new(&mut out, layout)), 20);
     }
 }

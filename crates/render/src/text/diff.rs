@@ -10,18 +10,19 @@ use heaptide_analysis::views::diff::{
 use crate::shared::change::{growth, signed};
 use crate::shared::command_line::command_line;
 use crate::shared::difference::{Rows, View, totals};
-use crate::shared::frames;
+use crate::shared::frames::{self, Line};
 use crate::shared::heading::ran;
 use crate::shared::losses::lost_events;
 use crate::shared::names::{elide_middle, printable, shorten};
 use crate::shared::quantity::{amount, bytes, count, date, short_count};
+use crate::text::columns::{Columns, last, right};
+use crate::text::screen::{Screen, Style};
+use crate::text::stack_lines;
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
 /// Characters a name may have.
 const NAME: usize = 64;
-/// Lines a stack may have.
-const STACK_LINES: usize = 24;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 4;
 /// Scopes of a path that are looked at for its name, in which few have room.
@@ -30,7 +31,7 @@ const PATH: usize = 100;
 /// Writes the page.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, difference: &Difference, view: &View) -> io::Result<()> {
+pub fn write(out: &mut Screen, difference: &Difference, view: &View) -> io::Result<()> {
     head(out, "before", &printable(view.before), &difference.before)?;
     head(out, "after", &printable(view.after), &difference.after)?;
     write_totals(out, difference)?;
@@ -74,8 +75,9 @@ fn shown(view: &View) -> usize {
 }
 
 /// What was compared.
-fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> io::Result<()> {
-    writeln!(out, "{side:<7} {recording}: {}", command_line(process, 70))?;
+fn head(out: &mut Screen, side: &str, recording: &str, process: &Process) -> io::Result<()> {
+    let command = command_line(process, out.fit(70));
+    writeln!(out, "{side:<7} {recording}: {}", Style::Heading.of(command))?;
     let (who, started) = (process.who(), date(process.lifetime.start_realtime_ns));
     writeln!(out, "        {who}, started {started}, {}", ran(process))?;
     match &process.completeness.part {
@@ -84,8 +86,9 @@ fn head(out: &mut dyn Write, side: &str, recording: &str, process: &Process) -> 
     }
 }
 
-fn write_totals(out: &mut dyn Write, difference: &Difference) -> io::Result<()> {
-    writeln!(out, "\n{:<20} {:>11} {:>11} {:>12}", "Totals", "before", "after", "change")?;
+fn write_totals(out: &mut Screen, difference: &Difference) -> io::Result<()> {
+    let heading = format!("{:<20} {:>11} {:>11} {:>12}", "Totals", "before", "after", "change");
+    writeln!(out, "\n{}", Style::Heading.of(heading))?;
     for (measure, change) in totals(difference) {
         let Cells { before, after, amount, share } = Cells::of_total(measure, change);
         let note = exactness(difference, measure, change);
@@ -154,34 +157,30 @@ impl Cells {
 }
 
 /// The heading of rows that have a change of their own and one further in.
-fn columns(out: &mut dyn Write, heading: &str, what: &str) -> io::Result<()> {
-    writeln!(out, "\n{heading}\n")?;
-    let (before, after, change) = ("before", "after", "change");
-    writeln!(
-        out,
-        "  {before:>10} {after:>10} {change:>11} {:>8}  {:>20}  {what}",
-        "", "inclusive change"
-    )
+fn columns(out: &mut Screen, heading: &str, what: &'static str) -> io::Result<Columns<6>> {
+    writeln!(out, "\n{}\n", Style::Heading.of(heading))?;
+    let columns = Columns([
+        right(10, "before"),
+        right(10, "after").optional(),
+        right(11, "change"),
+        right(8, ""),
+        right(20, "inclusive change").apart().optional(),
+        last(what),
+    ]);
+    columns.heading(out)?;
+    Ok(columns)
 }
 
-fn row(
-    out: &mut dyn Write,
-    measure: Measure,
-    own: Change,
-    inclusive: Change,
-    name: &str,
-) -> io::Result<()> {
+fn cells(measure: Measure, own: Change, inclusive: Change, name: String) -> [String; 6] {
     let Cells { before, after, amount, share } = Cells::of(measure, own);
     let whole = Cells::of(measure, inclusive);
-    writeln!(
-        out,
-        "  {before:>10} {after:>10} {amount:>11} {share:>8}  {:>11} {:>8}  {name}",
-        whole.amount, whole.share
-    )
+    let style = if own.amount() > 0 { Style::Growth } else { Style::Shrinkage };
+    let inclusive = format!("{:>11} {:>8}", whole.amount, whole.share);
+    [before, after, style.of(amount), share, inclusive, name]
 }
 
 fn functions(
-    out: &mut dyn Write,
+    out: &mut Screen,
     difference: &Difference,
     rows: &[FunctionChange],
     view: &View,
@@ -190,35 +189,42 @@ fn functions(
     if rows.is_empty() {
         return Ok(());
     }
-    columns(out, heading, "function")?;
-    let measure = difference.measure.of_sites();
+    let columns = columns(out, heading, "function")?;
+    let (measure, width) = (difference.measure.of_sites(), out.fit(NAME));
     for change in rows.iter().take(shown(view)) {
         let name = match change.name.map(|id| &difference.names[id as usize]) {
             None => "(no stack)".to_owned(),
             Some(name @ Name::Function { .. }) if !name.module().is_empty() => {
-                format!("{}  [{}]", shorten(&name.called(), NAME), printable(name.module()))
+                let module = Style::Minor.of(format!("  [{}]", printable(name.module())));
+                shorten(&name.called(), width) + &module
             }
-            Some(name) => shorten(&name.called(), NAME),
+            Some(name) => shorten(&name.called(), width),
         };
-        row(out, measure, change.own, change.inclusive, &name)?;
-        callers(out, difference, change.path)?;
+        columns.row(out, cells(measure, change.own, change.inclusive, name))?;
+        callers(out, difference, change.path, columns.before_last(out) + 2)?;
     }
     Ok(())
 }
 
 /// The callers of a function on a path to it.
-fn callers(out: &mut dyn Write, difference: &Difference, path: PathId) -> io::Result<()> {
+fn callers(
+    out: &mut Screen,
+    difference: &Difference,
+    path: PathId,
+    indent: usize,
+) -> io::Result<()> {
     let names = difference.paths.names_of(path).skip(1);
     let frames: Vec<Frame> = names.map(|name| frame(difference, name)).collect();
     let frames: Vec<&Frame> = frames.iter().collect();
-    for line in frames::lines_of(&difference.after, &frames, CALLER_LINES, NAME) {
-        writeln!(out, "{:70}{}", "", line.label)?;
+    for line in frames::lines_of(&difference.after, &frames, CALLER_LINES, out.fit(NAME)) {
+        let line = Line { place: String::new(), ..line };
+        stack_lines::write(out, &" ".repeat(indent), &line, 0)?;
     }
     Ok(())
 }
 
 fn scopes(
-    out: &mut dyn Write,
+    out: &mut Screen,
     difference: &Difference,
     rows: &[PathChange],
     view: &View,
@@ -227,16 +233,17 @@ fn scopes(
     if rows.is_empty() {
         return Ok(());
     }
-    columns(out, heading, "scope")?;
+    let columns = columns(out, heading, "scope")?;
     let measure = difference.measure.of_sites();
     for change in rows.iter().take(shown(view)) {
-        row(out, measure, change.own, change.inclusive, &scope_path(difference, change.path))?;
+        let path = scope_path(difference, change.path, out.fit(NAME));
+        columns.row(out, cells(measure, change.own, change.inclusive, path))?;
     }
     Ok(())
 }
 
 /// A path in few characters, outermost scope first.
-fn scope_path(difference: &Difference, path: PathId) -> String {
+fn scope_path(difference: &Difference, path: PathId, width: usize) -> String {
     let names = difference.paths.names_of(path).take(PATH + 1);
     let mut names: Vec<String> =
         names.map(|name| difference.names[name as usize].called().into_owned()).collect();
@@ -244,11 +251,11 @@ fn scope_path(difference: &Difference, path: PathId) -> String {
         names[PATH] = "…".to_owned();
     }
     names.reverse();
-    if names.is_empty() { "(no scope)".to_owned() } else { elide_middle(&names.join(" > "), NAME) }
+    if names.is_empty() { "(no scope)".to_owned() } else { elide_middle(&names.join(" > "), width) }
 }
 
 fn stacks(
-    out: &mut dyn Write,
+    out: &mut Screen,
     difference: &Difference,
     rows: &[PathChange],
     view: &View,
@@ -267,10 +274,7 @@ fn stacks(
         let frames: Vec<Frame> =
             difference.paths.names_of(change.path).map(|name| frame(difference, name)).collect();
         let frames: Vec<&Frame> = frames.iter().collect();
-        for line in frames::lines_of(&difference.after, &frames, STACK_LINES, NAME) {
-            let text = format!("      {:<60}  {}", line.label, line.place);
-            writeln!(out, "{}", text.trim_end())?;
-        }
+        stack_lines::lines(out, &difference.after, &frames)?;
     }
     Ok(())
 }

@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::sizes::{Bounds, Class, Exact, Sizes};
 
-use crate::shared::heading::caption;
 use crate::shared::quantity::{bytes, count, counted, percent, short_count};
 use crate::shared::views::HistogramView;
+use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
+use crate::text::screen::Screen;
 
 /// Exact sizes shown unless another number is asked for.
 const ROWS: usize = 20;
@@ -19,7 +20,7 @@ const BAR: u64 = 14;
 /// Writes the page of one process.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, view: &HistogramView) -> io::Result<()> {
+pub fn write(out: &mut Screen, process: &Process, view: &HistogramView) -> io::Result<()> {
     caption(out, process)?;
     let t = &process.totals;
     let blocks = counted(t.allocations, "block");
@@ -37,17 +38,17 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &HistogramView) -> io
 
 /// The classes, with a bar for the blocks requested. Counts are exact; bytes lie between two
 /// numbers where a class has blocks of unknown size.
-fn classes(out: &mut dyn Write, classes: &[Class]) -> io::Result<()> {
+fn classes(out: &mut Screen, classes: &[Class]) -> io::Result<()> {
     let most = classes.iter().map(|c| c.counts.requested).max().unwrap_or(0);
     let whole = classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.counts.requested));
     let columns = Columns([
         right(15, "size"),
         right(9, "requested"),
         right(6, "share"),
-        right(9, "given"),
-        right(9, "freed"),
+        right(9, "given").optional(),
+        right(9, "freed").optional(),
         right(9, "live"),
-        right(19, "bytes requested"),
+        right(19, "bytes requested").optional(),
         last(""),
     ]);
     columns.heading(out)?;
@@ -69,7 +70,7 @@ fn classes(out: &mut dyn Write, classes: &[Class]) -> io::Result<()> {
 }
 
 fn exact(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     sizes: &Sizes,
     view: &HistogramView,
@@ -98,15 +99,15 @@ fn exact(
     }
 }
 
-fn exact_rows(out: &mut dyn Write, rows: &[&Exact], measure: Measure, all: u64) -> io::Result<()> {
+fn exact_rows(out: &mut Screen, rows: &[&Exact], measure: Measure, all: u64) -> io::Result<()> {
     let columns = Columns([
         right(15, "bytes each"),
         right(9, "blocks"),
         right(6, "share"),
         right(9, "bytes"),
-        right(9, "freed"),
-        right(9, "temporary"),
-        right(9, "live"),
+        right(9, "freed").optional(),
+        right(9, "temporary").optional(),
+        right(9, "live").optional(),
         right(9, "live"),
         last(""),
     ]);

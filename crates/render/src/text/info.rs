@@ -11,11 +11,12 @@ use crate::shared::heading::{ended, place, trace_says};
 use crate::shared::hex::hex;
 use crate::shared::losses::meaning;
 use crate::shared::quantity::{bytes, count, counted, date, duration};
+use crate::text::screen::{Screen, Style};
 
 /// Writes the description.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, recording: &Recording) -> io::Result<()> {
+pub fn write(out: &mut Screen, recording: &Recording) -> io::Result<()> {
     writeln!(out, "{}", of_path(&recording.path))?;
     writeln!(out, "  {}", sealed(recording))?;
     if !recording.unrecorded.is_empty() {
@@ -52,8 +53,10 @@ fn sealed(recording: &Recording) -> String {
     }
 }
 
-fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
-    writeln!(out, "pid {} image {}: {}", p.identity.pid, p.identity.image, command_line(p, 70))?;
+fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
+    let command = command_line(p, out.fit(70));
+    let image = format!("pid {} image {}: {command}", p.identity.pid, p.identity.image);
+    writeln!(out, "{}", Style::Heading.of(image))?;
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {}", printable(&value));
     row("program", p.identity.program.clone())?;
     row(
@@ -114,7 +117,7 @@ fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     modules(out, p)
 }
 
-fn marks(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+fn marks(out: &mut Screen, p: &Process) -> io::Result<()> {
     if p.time.marks.is_empty() {
         return Ok(());
     }
@@ -125,7 +128,7 @@ fn marks(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     Ok(())
 }
 
-fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+fn losses(out: &mut Screen, p: &Process) -> io::Result<()> {
     if p.completeness.losses.is_empty()
         && p.completeness.unmatched_frees == 0
         && p.completeness.notes.is_empty()
@@ -152,7 +155,7 @@ fn losses(out: &mut dyn Write, p: &Process) -> io::Result<()> {
 }
 
 /// Allocators that the program brings.
-fn interceptions(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+fn interceptions(out: &mut Screen, p: &Process) -> io::Result<()> {
     if p.completeness.interceptions.is_empty() {
         return Ok(());
     }
@@ -168,7 +171,7 @@ fn interceptions(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     Ok(())
 }
 
-fn modules(out: &mut dyn Write, p: &Process) -> io::Result<()> {
+fn modules(out: &mut Screen, p: &Process) -> io::Result<()> {
     writeln!(out, "  modules    {}", p.tables.modules.len())?;
     for module in &p.tables.modules {
         let build_id = if module.build_id.is_empty() {

@@ -3,18 +3,20 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{End, Mode, Process, Recording, StackId};
+use heaptide_analysis::model::{End, Mode, Process, Recording};
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
 
 use crate::shared::command_line::command_line;
-use crate::shared::frames;
-use crate::shared::heading::{ending, figures, live_name};
+use crate::shared::heading::{ending, live_name};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, percent};
 use crate::shared::scope_path::scope_path;
 use crate::shared::views::LeaksView;
+use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, right};
+use crate::text::screen::{Screen, Style};
+use crate::text::stack_lines;
 
 /// Leaks of a process unless another number is asked for.
 const ROWS: usize = 20;
@@ -22,8 +24,6 @@ const ROWS: usize = 20;
 const ROWS_OF_SEVERAL: usize = 5;
 /// Processes of which leaks are shown where there are many.
 const PAGES: usize = 5;
-/// Lines a stack may have.
-const STACK_LINES: usize = 24;
 /// Characters a name may have.
 const NAME: usize = 64;
 
@@ -56,7 +56,7 @@ impl<'a> Found<'a> {
 /// Writes the page.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, found: &Found, view: &LeaksView) -> io::Result<()> {
+pub fn write(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()> {
     let Found { leaking, others } = found;
     if let ([(process, leaks)], []) | ([], [(process, leaks)]) = (&leaking[..], &others[..]) {
         return page(out, process, leaks, view, view.top.unwrap_or(ROWS));
@@ -83,14 +83,14 @@ pub fn write(out: &mut dyn Write, found: &Found, view: &LeaksView) -> io::Result
 }
 
 fn page(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     leaks: &Leaks,
     view: &LeaksView,
     rows: usize,
 ) -> io::Result<()> {
-    let (command, who) = (command_line(process, 60), process.who());
-    writeln!(out, "{command} ({who}), {}", ending(process.lifetime.end))?;
+    let (command, who) = (command_line(process, out.fit(60)), process.who());
+    writeln!(out, "{} ({who}), {}", Style::Heading.of(command), ending(process.lifetime.end))?;
     figures(out, process)?;
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),
@@ -104,12 +104,16 @@ fn page(
             let [blocks, from] =
                 [(leaks.blocks(), "block"), (n, origin)].map(|(n, w)| counted(n, w));
             let total = counted(leaks.bytes(), "byte");
-            writeln!(out, "{live}: {total} in {blocks} from {from}")?;
+            writeln!(
+                out,
+                "{}",
+                Style::Heading.of(format!("{live}: {total} in {blocks} from {from}"))
+            )?;
             out.write_all(no_stacks.as_bytes())?;
         }
     }
     if let Some(why) = no_leak_yet(process.lifetime.end) {
-        writeln!(out, "{why}")?;
+        writeln!(out, "{}", Style::Warning.of(why))?;
     }
     for leak in leaks.leaks.iter().take(rows) {
         writeln!(out)?;
@@ -144,7 +148,7 @@ fn no_leak_yet(end: End) -> Option<&'static str> {
     }
 }
 
-fn leak_rows(out: &mut dyn Write, process: &Process, leak: &Leak, whole: u64) -> io::Result<()> {
+fn leak_rows(out: &mut Screen, process: &Process, leak: &Leak, whole: u64) -> io::Result<()> {
     let m = &leak.measures;
     let of = match m.allocations {
         n if n == m.live_blocks => String::new(),
@@ -160,26 +164,18 @@ fn leak_rows(out: &mut dyn Write, process: &Process, leak: &Leak, whole: u64) ->
     let stack = match leak.origin {
         Origin::Stack(stack) => stack,
         Origin::Scope(scope) => {
-            return writeln!(out, "      {}", scope_path(process, scope, NAME));
+            return writeln!(out, "      {}", scope_path(process, scope, out.fit(NAME)));
         }
         Origin::Lane(lane) => {
             let lane = process.tables.lanes.get(lane.0 as usize).map_or("", |lane| &lane.name);
             return writeln!(out, "      thread {}", printable(lane));
         }
     };
-    if stack == StackId(0) {
-        writeln!(out, "      (no stack)")?;
-    }
-    let path: Vec<_> = process.frames_of(stack).collect();
-    for line in frames::lines(process, &path, STACK_LINES, NAME) {
-        let text = format!("      {:<60}  {}", line.label, line.place);
-        writeln!(out, "{}", text.trim_end())?;
-    }
-    Ok(())
+    stack_lines::stack(out, process, stack)
 }
 
 /// What each suppression did, as LeakSanitizer lists it, and which did nothing.
-fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Result<()> {
+fn suppressions(out: &mut Screen, leaks: &Leaks, by: &Suppressions) -> io::Result<()> {
     let names = by.names();
     let rows = || names.iter().zip(&leaks.used).enumerate();
     let is_used = |used: &Used| used.blocks > 0 || used.bytes > 0;
@@ -189,8 +185,11 @@ fn suppressions(out: &mut dyn Write, leaks: &Leaks, by: &Suppressions) -> io::Re
         columns.heading(out)?;
     }
     for (i, (name, used)) in rows().filter(|(_, (_, used))| is_used(used)) {
-        let name =
-            if i < by.written() { elide_middle(name, NAME) } else { format!("built in: {name}") };
+        let name = if i < by.written() {
+            elide_middle(name, out.fit(NAME))
+        } else {
+            format!("built in: {name}")
+        };
         columns.row(out, [count(used.blocks), count(used.bytes), name])?;
     }
     let idle = rows().filter(|(i, (_, used))| *i < by.written() && !is_used(used));

@@ -6,10 +6,11 @@ use heaptide_analysis::model::{Account, AccountCause, Process};
 use heaptide_analysis::views::memory::{Memory, Row};
 
 use crate::shared::accounts::{free_from, missing_says};
-use crate::shared::heading::caption;
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, counted, duration, percent};
+use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
+use crate::text::screen::Screen;
 
 /// Characters of a name.
 const NAME: usize = 64;
@@ -17,7 +18,7 @@ const NAME: usize = 64;
 /// Writes the page of one process.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, memory: &Memory) -> io::Result<()> {
+pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result<()> {
     let account = memory.account;
     caption(out, process)?;
     let (resident, time) = (bytes(account.resident_bytes), duration(account.time_ns));
@@ -71,17 +72,18 @@ fn moment(process: &Process, account: &Account) -> String {
     format!("{end}{away} with {below} less live")
 }
 
-fn without_swap(out: &mut dyn Write, memory: &Memory) -> io::Result<()> {
+fn without_swap(out: &mut Screen, memory: &Memory) -> io::Result<()> {
     let columns =
         Columns([right(10, "resident"), right(7, "share"), right(10, "size"), last("memory")]);
     columns.heading(out)?;
+    let width = out.fit(NAME);
     each_row(memory, |row, depth| {
-        let [resident, share, size, _, name] = cells(memory, row, depth);
+        let [resident, share, size, _, name] = cells(memory, row, depth, width);
         columns.row(out, [resident, share, size, name])
     })
 }
 
-fn with_swap(out: &mut dyn Write, memory: &Memory) -> io::Result<()> {
+fn with_swap(out: &mut Screen, memory: &Memory) -> io::Result<()> {
     let columns = Columns([
         right(10, "resident"),
         right(7, "share"),
@@ -90,7 +92,8 @@ fn with_swap(out: &mut dyn Write, memory: &Memory) -> io::Result<()> {
         last("memory"),
     ]);
     columns.heading(out)?;
-    each_row(memory, |row, depth| columns.row(out, cells(memory, row, depth)))
+    let width = out.fit(NAME);
+    each_row(memory, |row, depth| columns.row(out, cells(memory, row, depth, width)))
 }
 
 /// Visits all rows, each before its children, with their depth.
@@ -116,13 +119,13 @@ fn each_row(
     write(&unexplained, 0)
 }
 
-fn cells(memory: &Memory, row: &Row, depth: usize) -> [String; 5] {
+fn cells(memory: &Memory, row: &Row, depth: usize, width: usize) -> [String; 5] {
     let indent = " ".repeat(2 * depth);
     [
         bytes(row.resident_bytes),
         percent(row.resident_bytes, memory.account.resident_bytes),
         bytes(row.size_bytes),
         bytes(row.swap_bytes),
-        format!("{indent}{}", elide_middle(&row.name, NAME)),
+        format!("{indent}{}", elide_middle(&row.name, width)),
     ]
 }

@@ -1,6 +1,7 @@
 //! Pages to read in a terminal.
 
 mod annotations;
+mod caption;
 mod chart;
 mod columns;
 pub mod diff;
@@ -13,7 +14,9 @@ pub mod origins;
 pub mod peak;
 pub mod report;
 pub mod scope_tree;
+pub mod screen;
 mod sections;
+mod stack_lines;
 pub mod summary;
 pub mod table;
 pub mod timeline;

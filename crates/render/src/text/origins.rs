@@ -11,6 +11,7 @@ use heaptide_analysis::text::{of_path, printable};
 use crate::shared::command_line::command_line;
 use crate::shared::frames::file_name;
 use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
+use crate::text::screen::Screen;
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
@@ -52,10 +53,10 @@ impl Row {
 /// Writes the table of a recording.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, recording: &Recording, table: &Table) -> io::Result<()> {
+pub fn write(out: &mut Screen, recording: &Recording, table: &Table) -> io::Result<()> {
     let chosen = |p: &&Process| table.process.is_none_or(|pid| pid == p.identity.pid);
     let processes: Vec<&Process> = recording.processes.iter().filter(chosen).collect();
-    let mut rows = rows(&processes, table.by);
+    let mut rows = rows(&processes, table.by, out.fit(COMMAND));
     let kinds = match table.by {
         Origin::Process => String::new(),
         by => counted(rows.iter().filter(|row| row.is_place(by)).count() as u64, by.name()) + ", ",
@@ -102,7 +103,7 @@ fn in_columns(measure: Measure) -> bool {
     [Allocations, LiveBytes, PeakBytes, Temporary].contains(&measure)
 }
 
-fn heading(out: &mut dyn Write, extra: Option<Measure>, by: Origin) -> io::Result<()> {
+fn heading(out: &mut Screen, extra: Option<Measure>, by: Origin) -> io::Result<()> {
     let extra = extra.map_or(String::new(), |measure| format!("{:>18}  ", measure.name()));
     writeln!(
         out,
@@ -117,7 +118,7 @@ fn heading(out: &mut dyn Write, extra: Option<Measure>, by: Origin) -> io::Resul
     )
 }
 
-fn line(out: &mut dyn Write, row: &Row, extra: Option<Measure>, width: usize) -> io::Result<()> {
+fn line(out: &mut Screen, row: &Row, extra: Option<Measure>, width: usize) -> io::Result<()> {
     let m = &row.sums;
     let extra =
         extra.map_or(String::new(), |measure| format!("{:>18}  ", amount(measure, measure.of(m))));
@@ -135,7 +136,7 @@ fn line(out: &mut dyn Write, row: &Row, extra: Option<Measure>, width: usize) ->
     writeln!(out, "{}", text.trim_end())
 }
 
-fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
+fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
     let row = |group: Group| {
         let members: Vec<&Process> = group.members.iter().map(|&m| processes[m]).collect();
         let mut sums = Measures::default();
@@ -151,7 +152,7 @@ fn rows(processes: &[&Process], by: Origin) -> Vec<Row> {
             images: members.iter().map(|p| p.identity.images).sum(),
             start_ns: members.iter().map(|p| p.lifetime.start_realtime_ns).min().unwrap_or(0),
             end_ns: ended.max().unwrap_or(0),
-            command: command(&members),
+            command: command(&members, width),
         }
     };
     groups(processes, by).into_iter().map(row).collect()
@@ -168,9 +169,9 @@ fn name(group: &Group, members: &[&Process], by: Origin) -> String {
 }
 
 /// The command of the image that had most.
-fn command(members: &[&Process]) -> String {
+fn command(members: &[&Process], width: usize) -> String {
     let most = members.iter().max_by_key(|p| p.totals.peak_bytes);
-    most.map_or(String::new(), |p| command_line(p, COMMAND))
+    most.map_or(String::new(), |p| command_line(p, width))
 }
 
 fn sum(rows: &[Row]) -> Row {

@@ -6,13 +6,15 @@ use heaptide_analysis::model::{Measure, Mode, Process, ScopeId, SiteKind};
 use heaptide_analysis::views::peak::Moment;
 
 use crate::shared::annotations::{in_totals, kind_name, mark_says};
-use crate::shared::heading::{caption, live_name};
+use crate::shared::heading::live_name;
 use crate::shared::hotspots::Charges;
 use crate::shared::names::elide_middle;
 use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
 use crate::shared::quantity::{bytes, count, counted, duration, percent, short_count};
 use crate::shared::scope_path::scope_path;
+use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
+use crate::text::screen::{Screen, Style};
 use crate::text::sections;
 
 /// Rows of a section unless another number is asked for.
@@ -23,7 +25,7 @@ const NAME: usize = 64;
 /// Writes the page of one process, `top` rows a section.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::Result<()> {
+pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Result<()> {
     let (t, rows) = (&process.totals, top.unwrap_or(ROWS));
     caption(out, process)?;
     let exact = match process.completeness.peak_bound_bytes {
@@ -34,32 +36,35 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
         0 => String::new(),
         n => format!(" in {}", counted(n, "block")),
     };
-    writeln!(out, "peak {}: {} bytes{blocks}{exact}", bytes(t.peak_bytes), count(t.peak_bytes))?;
+    let (peak, exactly) = (bytes(t.peak_bytes), count(t.peak_bytes));
+    writeln!(out, "{}: {exactly} bytes{blocks}{exact}", Style::Heading.of(format!("peak {peak}")))?;
     moment(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "\nRecorded with --mode counters: no breakdown by function");
     }
     if process.mode == Mode::Stacks {
-        writeln!(out, "\nBy function")?;
+        writeln!(out, "\n{}", Style::Heading.of("By function"))?;
         let (measure, second) = (Measure::AtPeakBytes, Measure::AtPeakBlocks);
         sections::section(out, process, &Charges::of(process), measure, second, rows)?;
     }
-    let whole = t.at_peak_bytes;
+    let (whole, name) = (t.at_peak_bytes, out.fit(NAME));
     if process.tables.scopes.len() > 1 {
-        let name = |row: &Row<ScopeId>| scope_path(process, row.key, NAME);
-        table(out, "scope", &by_scope(process), whole, rows, name)?;
+        let path = |row: &Row<ScopeId>| scope_path(process, row.key, name);
+        table(out, "scope", &by_scope(process), whole, rows, path)?;
     }
     if !process.tables.labels.is_empty() {
-        table(out, "label", &by_label(process), whole, rows, |row| label_name(process, row.key))?;
+        table(out, "label", &by_label(process), whole, rows, |row| {
+            label_name(process, row.key, name)
+        })?;
     }
     if process.tables.lanes.len() > 1 {
-        let name = |row: &Row<usize>| elide_middle(&process.tables.lanes[row.key].name, NAME);
-        table(out, "thread", &by_lane(process), whole, rows, name)?;
+        let thread = |row: &Row<usize>| elide_middle(&process.tables.lanes[row.key].name, name);
+        table(out, "thread", &by_lane(process), whole, rows, thread)?;
     }
     Ok(())
 }
 
-fn moment(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+fn moment(out: &mut Screen, process: &Process) -> io::Result<()> {
     let t = &process.totals;
     let found = Moment::of(process);
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
@@ -111,23 +116,23 @@ fn going_on(process: &Process, found: &Moment) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn label_name(process: &Process, (label, kind): Labelled) -> String {
+fn label_name(process: &Process, (label, kind): Labelled, width: usize) -> String {
     let name = label.map_or("(no label)", |id| &process.tables.labels[id.0 as usize].name);
     match kind {
-        SiteKind::Heap => elide_middle(name, NAME),
-        kind => format!("{}  ({})", elide_middle(name, NAME), kind_name(kind)),
+        SiteKind::Heap => elide_middle(name, width),
+        kind => format!("{}  ({})", elide_middle(name, width), kind_name(kind)),
     }
 }
 
 fn table<K>(
-    out: &mut dyn Write,
+    out: &mut Screen,
     what: &'static str,
     found: &[Row<K>],
     whole: u64,
     rows: usize,
     name: impl Fn(&Row<K>) -> String,
 ) -> io::Result<()> {
-    writeln!(out, "\nBy {what}")?;
+    writeln!(out, "\n{}", Style::Heading.of(format!("By {what}")))?;
     let columns = Columns([right(6, "share"), right(10, "bytes"), right(10, "blocks"), last(what)]);
     columns.heading(out)?;
     for row in found.iter().take(rows) {

@@ -8,13 +8,16 @@ use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
-use crate::shared::heading::{ending, figures, live_name, place, ran};
+use crate::shared::heading::{ending, live_name, place, ran};
 use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent, short_count};
 use crate::text::annotations;
+use crate::text::caption::figures;
+use crate::text::columns::{Columns, last, left, right};
 use crate::text::missing;
+use crate::text::screen::{Screen, Style};
 use crate::text::sections;
 
 /// Characters a line may have.
@@ -45,7 +48,7 @@ pub struct Page {
 /// Writes the page.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Result<()> {
+pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result<()> {
     let mut chosen: Vec<&Process> = recording.processes.iter().collect();
     if let Some(pid) = page.process {
         chosen.retain(|p| p.identity.pid == pid);
@@ -65,7 +68,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
     };
     for (i, process) in chosen[..pages].iter().enumerate() {
         if several || i > 0 {
-            writeln!(out, "\n{}", "─".repeat(WIDTH))?;
+            writeln!(out, "\n{}", "─".repeat(out.columns().min(WIDTH)))?;
         }
         process_page(out, process, page)?;
     }
@@ -92,7 +95,7 @@ pub fn write(out: &mut dyn Write, recording: &Recording, page: &Page) -> io::Res
 
 /// The processes with the highest peaks, in order of start.
 fn process_table(
-    out: &mut dyn Write,
+    out: &mut Screen,
     recording: &Recording,
     all: &[&Process],
     rows: usize,
@@ -109,19 +112,27 @@ fn process_table(
     largest.sort_by_key(|p| (!is_requested(p), Reverse(p.totals.peak_bytes)));
     let (shown, rest) = largest.split_at(rows.min(all.len()));
     let is_shown = |p: &&&Process| shown.iter().any(|q| std::ptr::eq(**p, *q));
-    writeln!(out, "     pid       peak  at the end  allocations       time  end        command")?;
+    let columns = Columns([
+        right(6, "pid"),
+        right(10, "peak"),
+        right(10, "at the end").apart(),
+        right(12, "allocations").optional(),
+        right(10, "time").optional(),
+        left(10, "end").optional(),
+        last("command").close(),
+    ]);
+    columns.heading(out)?;
     for p in all.iter().filter(is_shown) {
-        writeln!(
-            out,
-            "{:>8} {:>10}  {:>10} {:>12} {:>10}  {:<10} {}",
-            p.identity.pid,
+        let cells = [
+            p.identity.pid.to_string(),
             bytes(p.totals.peak_bytes),
             bytes(p.totals.live_bytes),
             short_count(p.totals.allocations),
             short_duration(p),
             short_ending(p.lifetime.end),
-            command_line(p, WIDTH - 69)
-        )?;
+            command_line(p, out.fit(WIDTH - 69)),
+        ];
+        columns.row(out, cells)?;
     }
     if let Some(largest) = rest.first() {
         let peak = bytes(largest.totals.peak_bytes);
@@ -145,7 +156,7 @@ fn short_ending(end: End) -> String {
     }
 }
 
-fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Result<()> {
+fn process_page(out: &mut Screen, process: &Process, page: &Page) -> io::Result<()> {
     heading(out, process)?;
     totals(out, process)?;
     let rows = page.top.unwrap_or(ROWS);
@@ -167,8 +178,9 @@ fn process_page(out: &mut dyn Write, process: &Process, page: &Page) -> io::Resu
     losses(out, process)
 }
 
-fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    writeln!(out, "{}", command_line(process, WIDTH))?;
+fn heading(out: &mut Screen, process: &Process) -> io::Result<()> {
+    let command = command_line(process, out.fit(WIDTH));
+    writeln!(out, "{}", Style::Heading.of(command))?;
     let image = match process.identity.image {
         0 => String::new(),
         n => format!(", image {n} after exec"),
@@ -186,14 +198,15 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         writeln!(out, "  rank     {}", printable(&place))?;
     }
     for what in missing::of_process(process) {
-        writeln!(out, "  missing  {}", printable(&what))?;
+        let line = format!("  missing  {}", printable(&what));
+        writeln!(out, "{}", Style::Warning.of(line))?;
     }
     figures(out, process)
 }
 
-fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     let t = &process.totals;
-    writeln!(out, "\nTotals")?;
+    writeln!(out, "\n{}", Style::Heading.of("Totals"))?;
     let slack = percent(t.slack_bytes(), t.usable_bytes);
     let (requested, given) = (bytes(t.requested_bytes), bytes(t.usable_bytes));
     let largest = bytes(t.largest_bytes);
@@ -215,7 +228,7 @@ fn totals(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     high_and_live(out, process)
 }
 
-fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     let t = &process.totals;
     let exact = match process.completeness.peak_bound_bytes {
         0 => String::new(),
@@ -240,19 +253,19 @@ fn high_and_live(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     }
 }
 
-fn row(out: &mut dyn Write, name: &str, value: &str, note: &str) -> io::Result<()> {
+fn row(out: &mut Screen, name: &str, value: &str, note: &str) -> io::Result<()> {
     let line = format!("  {name:<16} {value:>13}  {note}");
     writeln!(out, "{}", line.trim_end())
 }
 
-fn losses(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+fn losses(out: &mut Screen, process: &Process) -> io::Result<()> {
     let said = process.completeness.losses.iter().filter(|loss| loss.count > 0);
     let mut said = said.peekable();
     if said.peek().is_some()
         || !process.completeness.notes.is_empty()
         || process.completeness.unmatched_frees > 0
     {
-        writeln!(out, "\nMissing data")?;
+        writeln!(out, "\n{}", Style::Warning.of("Missing data"))?;
     }
     for loss in said {
         let meaning = meaning(std::iter::once(process), loss);

@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{LaneId, Measure, Mode, Process};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
 
-use crate::shared::heading::caption;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, counted, percent, short_count};
+use crate::text::caption::caption;
+use crate::text::screen::Screen;
 
 /// Characters of a name.
 const NAME: usize = 60;
@@ -31,7 +32,7 @@ pub struct View {
 /// Writes the tree of one process.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
+pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()> {
     caption(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no scopes");
@@ -81,7 +82,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn print(&self, out: &mut Screen) -> io::Result<()> {
         writeln!(out, "\n  inclusive          own                  entered    allocs  scope")?;
         let children = self.children();
         let mut todo: Vec<(u32, usize)> = Vec::new();
@@ -92,7 +93,7 @@ impl Printer<'_> {
         let mut shown = 0;
         while let Some((id, depth)) = todo.pop() {
             let indent = "  ".repeat(depth.min(INDENT_MAX));
-            let name = elide_middle(&self.process.tables.scopes[id as usize].name(), NAME);
+            let name = elide_middle(&self.process.tables.scopes[id as usize].name(), out.fit(NAME));
             self.row(out, id, &format!("{indent}{name}"))?;
             shown += 1;
             if depth + 1 < self.view.depth {
@@ -120,13 +121,13 @@ impl Printer<'_> {
         children
     }
 
-    fn row(&self, out: &mut dyn Write, id: u32, name: &str) -> io::Result<()> {
+    fn row(&self, out: &mut Screen, id: u32, name: &str) -> io::Result<()> {
         self.cells(out, &self.sums[id as usize], self.entered[id as usize], name)
     }
 
     fn cells(
         &self,
-        out: &mut dyn Write,
+        out: &mut Screen,
         sums: &ScopeSums,
         entered: u64,
         name: &str,

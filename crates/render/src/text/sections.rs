@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::attribution::Functions;
+use heaptide_analysis::attribution::{Functions, is_own};
 use heaptide_analysis::model::{End, FrameId, Measure, Process};
 
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
 use crate::shared::quantity::{amount, bytes, counted, percent};
 use crate::text::columns::{Columns, last, right};
+use crate::text::screen::{Screen, Style};
+use crate::text::stack_lines;
 
 /// Characters a function's name may have.
 const NAME: usize = 58;
@@ -18,9 +20,14 @@ const HELPER: usize = 36;
 const CALLER: usize = 46;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 6;
+/// Characters between the share of a caller and its name.
+const INDENT: usize = 25;
+/// The same on a terminal with less than so many columns.
+const INDENT_NARROW: usize = 4;
+const NARROW: usize = 90;
 
 /// Writes the sections of peak usage, live memory and temporary allocations, by function.
-pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::Result<()> {
+pub(crate) fn usual(out: &mut Screen, process: &Process, rows: usize) -> io::Result<()> {
     let t = &process.totals;
     let live = match process.lifetime.end {
         End::Exited(_) => "Live at exit",
@@ -36,10 +43,10 @@ pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::
     let charges = Charges::of(process);
     for (name, total, measure, second) in sections {
         if measure.of(t) == 0 {
-            writeln!(out, "\n{name}: none")?;
+            writeln!(out, "\n{}: none", Style::Heading.of(name))?;
             continue;
         }
-        writeln!(out, "\n{name}: {total} by function")?;
+        writeln!(out, "\n{}: {total} by function", Style::Heading.of(name))?;
         section(out, process, &charges, measure, second, rows)?;
     }
     Ok(())
@@ -47,20 +54,20 @@ pub(crate) fn usual(out: &mut dyn Write, process: &Process, rows: usize) -> io::
 
 /// One section ordered by a measure.
 pub(crate) fn sorted(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     measure: Measure,
     rows: usize,
 ) -> io::Result<()> {
     let measure = measure.of_sites();
-    writeln!(out, "\nBy {}", measure.name())?;
+    writeln!(out, "\n{}", Style::Heading.of(format!("By {}", measure.name())))?;
     let second = if measure.is_bytes() { Measure::Allocations } else { Measure::UsableBytes };
     section(out, process, &Charges::of(process), measure, second, rows)
 }
 
 /// Functions in falling order of a measure, with who calls them.
 pub(crate) fn section(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     charges: &Charges,
     measure: Measure,
@@ -85,7 +92,7 @@ pub(crate) fn section(
         let of_second = amount(second, second.of(&hotspot.measures));
         let share = percent(value, whole);
         let value = amount(measure, value);
-        columns.row(out, [share, value, of_second, title(process, functions, hotspot)])?;
+        columns.row(out, [share, value, of_second, title(out, process, functions, hotspot)])?;
         callers(out, process, functions, hotspot, measure)?;
     }
     if found.len() > rows {
@@ -100,31 +107,32 @@ pub(crate) fn section(
 }
 
 /// The function, the helper that it allocates through, its place.
-fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
+fn title(screen: &Screen, process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
     let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
     };
     let module = frames::module_shown(process, frame);
     if frame.function.is_none() {
         return if hotspot.is_one_frame(process) {
-            frames::label(process, frame, NAME)
+            frames::label(process, frame, screen.fit(NAME))
         } else {
             format!("{module} (functions without names)")
         };
     }
-    let name = frames::label(process, frame, NAME);
+    let name = frames::label(process, frame, screen.fit(NAME));
     let place = match &frame.file {
         Some(_) => frames::place(process, frame) + " ",
         None => String::new(),
     };
+    let name = if is_own(process, frame) { Style::Own.of(name) } else { name };
     let stack = hotspot.stacks[0].0;
     let inner = hotspot.helpers(process, functions, stack).checked_sub(1);
     let helper = inner.and_then(|n| process.frames_of(stack).nth(n)).map_or(String::new(), |id| {
         let helper = &process.tables.frames[id.0 as usize];
-        format!(" via {}", frames::label(process, helper, HELPER))
+        format!(" via {}", frames::label(process, helper, screen.fit(HELPER)))
     });
     match frame.module {
-        Some(_) => format!("{name}{helper}  {place}[{module}]"),
+        Some(_) => format!("{name}{helper}  {}", Style::Minor.of(format!("{place}[{module}]"))),
         // The name says it all: requests that the stack threshold leaves out, code without a file.
         None => format!("{name}{helper}"),
     }
@@ -132,7 +140,7 @@ fn title(process: &Process, functions: &Functions, hotspot: &Hotspot) -> String 
 
 /// The way on which most came, with the share of the whole that came along where it shrinks.
 fn callers(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     functions: &Functions,
     hotspot: &Hotspot,
@@ -141,7 +149,9 @@ fn callers(
     let way = hotspot.heaviest_way(process, functions, measure);
     let frames: Vec<FrameId> = way.iter().map(|step| step.0).collect();
     let mut before = measure.of(&hotspot.measures);
-    for line in frames::lines(process, &frames, CALLER_LINES, CALLER) {
+    let indent = if out.columns() < NARROW { INDENT_NARROW } else { INDENT };
+    let width = (out.fit(CALLER) + INDENT - indent).min(CALLER);
+    for line in frames::lines(process, &frames, CALLER_LINES, width) {
         let value = way[line.at].1;
         let share = if value == before {
             String::new()
@@ -149,12 +159,11 @@ fn callers(
             percent(value, measure.of(&process.totals))
         };
         before = value;
-        let text = format!("  {share:>6} {:25}{:<CALLER$}  {}", "", line.label, line.place);
-        writeln!(out, "{}", text.trim_end())?;
+        stack_lines::write(out, &format!("  {share:>6} {:indent$}", ""), &line, width)?;
     }
     if hotspot.stacks.len() > 1 {
         let stacks = counted(hotspot.stacks.len() as u64, "stack");
-        writeln!(out, "{:34}({stacks}; the heaviest is shown)", "")?;
+        writeln!(out, "{:1$}({stacks}; the heaviest is shown)", "", 9 + indent)?;
     }
     Ok(())
 }

@@ -3,25 +3,24 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::attribution::{Functions, Owners, Types};
+use heaptide_analysis::attribution::{Functions, Owners, Types, is_own};
 use heaptide_analysis::model::{Measure, Mode, Process, StackId};
 use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, group, top};
 
 use crate::shared::frames;
-use crate::shared::heading::caption;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, bytes, counted, percent, short_count};
 use crate::shared::views::HistogramView;
 use crate::text::annotations;
+use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
-use crate::text::histogram;
+use crate::text::screen::{Screen, Style};
+use crate::text::{histogram, stack_lines};
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
 /// Characters a name may have.
 const NAME: usize = 64;
-/// Lines a stack may have.
-const STACK_LINES: usize = 24;
 
 /// What the table shows.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ pub struct Table {
 /// Writes the table of one process.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Result<()> {
+pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<()> {
     if table.by == GroupBy::Size {
         let sort = table.sort.unwrap_or(Measure::Allocations);
         return histogram::write(out, process, &HistogramView { sort, top: table.top });
@@ -72,7 +71,7 @@ pub fn write(out: &mut dyn Write, process: &Process, table: &Table) -> io::Resul
 
 /// Functions or modules: what they allocate themselves and with what they call.
 fn names(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     by: GroupBy,
     measure: Measure,
@@ -83,22 +82,23 @@ fn names(
     let found = groups.iter().filter(|g| measure.of(&g.inclusive) > 0).count();
     let whole = measure.of(&process.totals);
     writeln!(out, "{} by {}: itself, and with its callees\n", measure.name(), by.name())?;
-    writeln!(out, "  {:>17}  {:>17}  {}", "itself", "inclusive", by.name())?;
+    let columns = Columns([right(17, "itself"), right(17, "inclusive").apart(), last(by.name())]);
+    columns.heading(out)?;
     let order = if by == GroupBy::Module { Order::Own } else { Order::Inclusive };
     let mut shown = top(groups, measure, order, usize::MAX);
     // A function that allocates says more than the `main` above it.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     for g in shown.iter().take(rows) {
-        let (own_share, own) = cells(measure, measure.of(&g.own), whole);
-        let (share, inclusive) = cells(measure, measure.of(&g.inclusive), whole);
-        let name = name(process, &owners.functions, g);
-        writeln!(out, "  {own_share:>6} {own:>10}  {share:>6} {inclusive:>10}  {name}")?;
+        let [own, inclusive] =
+            [&g.own, &g.inclusive].map(|of| cells(measure, measure.of(of), whole));
+        let name = name(process, &owners.functions, g, out.fit(NAME));
+        columns.row(out, [own, inclusive, name])?;
     }
     more(out, found, rows)
 }
 
 /// Allocated types, where they are known.
-fn types(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     let types = Types::of(process, &Owners::of(process));
     let groups = aggregate::by_type(process, &types);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
@@ -118,7 +118,7 @@ fn types(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
     columns.heading(out)?;
     for g in top(groups, measure, Order::Own, rows) {
         let name = match g.key {
-            Key::Type(Some(id)) => elide_middle(types.name(id), NAME),
+            Key::Type(Some(id)) => elide_middle(types.name(id), out.fit(NAME)),
             _ => "(type not known)".to_owned(),
         };
         let [value, of_second] = [measure, second].map(|of| amount(of, of.of(&g.own)));
@@ -128,19 +128,20 @@ fn types(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
 }
 
 /// Share and value; nothing for nothing.
-fn cells(measure: Measure, value: u64, whole: u64) -> (String, String) {
+fn cells(measure: Measure, value: u64, whole: u64) -> String {
     match value {
-        0 => (String::new(), String::new()),
-        _ => (percent(value, whole), amount(measure, value)),
+        0 => String::new(),
+        _ => format!("{:>6} {:>10}", percent(value, whole), amount(measure, value)),
     }
 }
 
-fn name(process: &Process, functions: &Functions, group: &Group) -> String {
+fn name(process: &Process, functions: &Functions, group: &Group, width: usize) -> String {
     match group.key {
         Key::Function(Some(id)) => {
             let frame = &process.tables.frames[functions.first_frame(id).0 as usize];
-            let module = frames::in_module(process, frame);
-            format!("{}{module}", frames::label(process, frame, NAME))
+            let label = frames::label(process, frame, width);
+            let label = if is_own(process, frame) { Style::Own.of(label) } else { label };
+            format!("{label}{}", Style::Minor.of(frames::in_module(process, frame)))
         }
         Key::Module(Some(id)) => {
             printable(&process.tables.modules[id.0 as usize].path).into_owned()
@@ -150,7 +151,7 @@ fn name(process: &Process, functions: &Functions, group: &Group) -> String {
     }
 }
 
-fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     let groups = aggregate::stacks(process);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
     let whole = measure.of(&process.totals);
@@ -169,31 +170,24 @@ fn stacks(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize)
             Key::Stack(stack) => stack,
             _ => StackId(0),
         };
-        if stack == StackId(0) {
-            writeln!(out, "      (no stack)")?;
-        }
-        let path: Vec<_> = process.frames_of(stack).collect();
-        for line in frames::lines(process, &path, STACK_LINES, NAME) {
-            let text = format!("      {:<60}  {}", line.label, line.place);
-            writeln!(out, "{}", text.trim_end())?;
-        }
+        stack_lines::stack(out, process, stack)?;
     }
     more(out, found, rows)
 }
 
-fn scopes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn scopes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     writeln!(out, "{} by scope: itself, and with inner scopes\n", measure.name())?;
     let found = annotations::scope_rows(out, process, measure, rows)?;
     more(out, found, rows)
 }
 
-fn labels(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn labels(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     writeln!(out, "{} by label: labelled blocks and other memory\n", measure.name())?;
     let found = annotations::label_rows(out, process, measure, rows, true)?;
     more(out, found, rows)
 }
 
-fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn lanes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     writeln!(
         out,
         "{} by thread: threads with one name that never overlap share a row\n",
@@ -201,12 +195,12 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
     )?;
     let columns = Columns([
         right(7, "share"),
-        right(7, "threads"),
+        right(7, "threads").optional(),
         right(10, "allocs"),
         right(10, "allocated"),
         right(10, "at peak"),
         right(10, "live"),
-        right(10, "frees here"),
+        right(10, "frees here").optional(),
         last("name"),
     ]);
     columns.heading(out)?;
@@ -235,7 +229,7 @@ fn lanes(out: &mut dyn Write, process: &Process, measure: Measure, rows: usize) 
     more(out, lanes.len(), rows)
 }
 
-fn more(out: &mut dyn Write, found: usize, shown: usize) -> io::Result<()> {
+fn more(out: &mut Screen, found: usize, shown: usize) -> io::Result<()> {
     match found {
         0 => writeln!(out, "  nothing"),
         n if n > shown => writeln!(out, "\n  {} more; --top {n} shows all", n - shown),

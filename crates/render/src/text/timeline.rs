@@ -9,13 +9,15 @@ use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_analysis::views::timeline::{Series, Timeline};
 
 use crate::shared::annotations::mark_says;
-use crate::shared::heading::{caption, live_name};
+use crate::shared::heading::live_name;
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, counted, duration, short_count};
 use crate::shared::views::Moment;
+use crate::text::caption::caption;
 use crate::text::chart;
 use crate::text::chart::Piece;
 use crate::text::columns::{Columns, last, right};
+use crate::text::screen::Screen;
 
 /// Characters of the numbers beside a chart.
 const LABEL: usize = 9;
@@ -34,7 +36,7 @@ const NAME: usize = 60;
 ///
 /// Errors: those of `out`.
 pub fn write(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     snapshots: &[Snapshot],
     width: usize,
@@ -60,7 +62,7 @@ pub fn write(
     legend(out, process, snapshots)
 }
 
-fn heading(out: &mut dyn Write, process: &Process, timeline: &Timeline) -> io::Result<()> {
+fn heading(out: &mut Screen, process: &Process, timeline: &Timeline) -> io::Result<()> {
     let t = &process.totals;
     caption(out, process)?;
     let (over, live) = (duration(timeline.duration_ns), bytes(t.live_bytes));
@@ -84,7 +86,7 @@ impl Page<'_> {
     }
 
     /// An arrow above the peak, with what it was.
-    fn peak_mark(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn peak_mark(&self, out: &mut Screen) -> io::Result<()> {
         let (time, peak) = self.timeline.live.top();
         let column = self.timeline.column(time, self.columns);
         let says = format!("peak {} after {}", bytes(peak), duration(time));
@@ -100,7 +102,7 @@ impl Page<'_> {
     /// A chart with numbers at its top, middle and bottom.
     fn panel(
         &self,
-        out: &mut dyn Write,
+        out: &mut Screen,
         values: &[f64],
         height: usize,
         says: &dyn Fn(u64) -> String,
@@ -121,7 +123,7 @@ impl Page<'_> {
     }
 
     /// The line of time below a chart, with a time every so many columns.
-    fn axis(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn axis(&self, out: &mut Screen) -> io::Result<()> {
         let parts = (self.columns / 16).clamp(1, 8);
         let at = |i: usize| (self.columns * i / parts).min(self.columns - 1);
         let mut line: Vec<char> = vec!['─'; self.columns];
@@ -134,12 +136,7 @@ impl Page<'_> {
     }
 
     /// What happened when: windows, marks and snapshots.
-    fn lanes(
-        &self,
-        out: &mut dyn Write,
-        process: &Process,
-        snapshots: &[Snapshot],
-    ) -> io::Result<()> {
+    fn lanes(&self, out: &mut Screen, process: &Process, snapshots: &[Snapshot]) -> io::Result<()> {
         let at = |time| self.timeline.column(time, self.columns);
         let window = |(letter, window): (char, &Window)| self.window(letter, window);
         let mark =
@@ -190,7 +187,7 @@ fn marks(process: &Process) -> impl Iterator<Item = &Mark> {
 }
 
 /// What the letters stand for.
-fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io::Result<()> {
+fn legend(out: &mut Screen, process: &Process, snapshots: &[Snapshot]) -> io::Result<()> {
     let (windows, marks) = (process.time.windows.len(), marks(process).count());
     if windows + marks + snapshots.len() > 0 {
         writeln!(out)?;
@@ -202,7 +199,7 @@ fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io:
         } else {
             duration(window.end_time_ns.saturating_sub(window.begin_time_ns))
         };
-        let name = elide_middle(&window.name, NAME);
+        let name = elide_middle(&window.name, out.fit(NAME));
         writeln!(out, "  {letter}  {begin:>10}  {lasted:>10}  peak {peak:>9}  window {name}")?;
     }
     more(out, windows, "window", "with lower peaks")?;
@@ -219,13 +216,14 @@ fn legend(out: &mut dyn Write, process: &Process, snapshots: &[Snapshot]) -> io:
             writeln!(out, "  ▴  {n}, {a} to {b}; --site plots one function across them")
         }
         [one] => {
-            let line = format!("  ▴  snapshot {} {}", one.number, elide_middle(&one.name, NAME));
+            let line =
+                format!("  ▴  snapshot {} {}", one.number, elide_middle(&one.name, out.fit(NAME)));
             writeln!(out, "{}", line.trim_end())
         }
     }
 }
 
-fn more(out: &mut dyn Write, all: usize, what: &str, which: &str) -> io::Result<()> {
+fn more(out: &mut Screen, all: usize, what: &str, which: &str) -> io::Result<()> {
     match all.saturating_sub(LETTERS) {
         0 => Ok(()),
         n => writeln!(out, "     {} more {which}; --format json has all", counted(n as u64, what)),
@@ -236,7 +234,7 @@ fn more(out: &mut dyn Write, all: usize, what: &str, which: &str) -> io::Result<
 ///
 /// Errors: those of `out`.
 pub fn write_site(
-    out: &mut dyn Write,
+    out: &mut Screen,
     process: &Process,
     site: &str,
     moments: &[Moment],
@@ -250,7 +248,7 @@ pub fn write_site(
     let timeline = Timeline { duration_ns, live, resident, allocations, undated_allocations: 0 };
     let columns = width.saturating_sub(LABEL + 3).clamp(COLUMNS.0, COLUMNS.1);
     caption(out, process)?;
-    let (n, site) = (counted(moments.len() as u64, "point"), elide_middle(site, NAME));
+    let (n, site) = (counted(moments.len() as u64, "point"), elide_middle(site, out.fit(NAME)));
     writeln!(out, "live bytes of sites matching {site} at {n}: snapshots and the end\n")?;
     let page = Page { timeline: &timeline, columns };
     page.panel(out, &page.highest(&timeline.live), HIGH, &bytes)?;
@@ -279,7 +277,7 @@ pub fn write_site(
             bytes(m.live_bytes),
             short_count(m.live_blocks),
             short_count(m.allocations),
-            elide_middle(&m.name, NAME),
+            elide_middle(&m.name, out.fit(NAME)),
         ];
         columns.short_row(out, cells)?;
     }

@@ -2,18 +2,23 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::attribution::{Functions, Owners};
+use heaptide_analysis::attribution::{Functions, Owners, is_own};
 use heaptide_analysis::model::{Measure, Mode, Process};
 use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
 
 use crate::shared::frames;
-use crate::shared::heading::caption;
 use crate::shared::quantity::{amount, percent};
+use crate::text::caption::caption;
+use crate::text::screen::{Screen, Style, visible};
 
 /// Characters of a line's name column, indentation included.
 const WIDTH: usize = 100;
 /// A name keeps at least this many characters however deep it is.
 const NAME_MIN: usize = 30;
+/// The same on a terminal.
+const NAME_NARROW: usize = 16;
+/// Characters before the guides of a line.
+const VALUES: usize = 40;
 /// Characters of indentation at most: what forks deeper does so without a step to the right.
 const INDENT_MAX: usize = 40;
 
@@ -33,7 +38,7 @@ pub struct View {
 /// Writes the tree of one process.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<()> {
+pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()> {
     caption(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
@@ -54,7 +59,8 @@ pub fn write(out: &mut dyn Write, process: &Process, view: &View) -> io::Result<
         "callers above callees"
     };
     writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
-    writeln!(out, "  inclusive               own               function")?;
+    let heading = "  inclusive               own               function";
+    writeln!(out, "{}", Style::Heading.of(heading))?;
     let printer = Printer { process, functions, tree: &tree, view, whole, least };
     printer.print(out)
 }
@@ -88,16 +94,21 @@ enum Branch {
 }
 
 impl Printer<'_> {
-    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn print(&self, out: &mut Screen) -> io::Result<()> {
         let root = &self.tree.nodes[0];
         if root.inclusive == 0 {
             return writeln!(out, "  nothing");
         }
+        let indent_max = if out.is_limited() {
+            INDENT_MAX.min(out.columns().saturating_sub(VALUES + NAME_NARROW))
+        } else {
+            INDENT_MAX
+        };
         let mut todo = Vec::new();
         self.push_children(&mut todo, 0, 0, String::new());
         while let Some(next) = todo.pop() {
             self.line(out, &next)?;
-            let deep = next.guides.chars().count() >= INDENT_MAX;
+            let deep = next.guides.chars().count() >= indent_max;
             let under = match next.branch {
                 Branch::Fork if !deep => next.guides + "│ ",
                 Branch::Last if !deep => next.guides + "  ",
@@ -129,7 +140,7 @@ impl Printer<'_> {
         }
     }
 
-    fn line(&self, out: &mut dyn Write, at: &Todo) -> io::Result<()> {
+    fn line(&self, out: &mut Screen, at: &Todo) -> io::Result<()> {
         let TreeNode { function, own, inclusive, .. } = self.tree.nodes[at.node as usize];
         let Some(function) = function else {
             return Ok(());
@@ -141,15 +152,21 @@ impl Printer<'_> {
             Branch::Last => "└─",
         };
         let used = at.guides.chars().count() + branch.chars().count();
-        let label =
-            frames::label(self.process, frame, WIDTH.saturating_sub(used + 38).max(NAME_MIN));
-        let place = frames::in_module(self.process, frame);
+        let least = if out.is_limited() { NAME_NARROW } else { NAME_MIN };
+        let width = out.fit(WIDTH).saturating_sub(used + VALUES).max(least);
+        let label = frames::label(self.process, frame, width);
+        let mut place = frames::in_module(self.process, frame);
+        if out.is_limited() && VALUES + used + visible(&label) + visible(&place) > out.columns() {
+            place.clear();
+        }
+        let label = if is_own(self.process, frame) { Style::Own.of(label) } else { label };
+        let place = Style::Minor.of(place);
         self.row(out, inclusive, own, &format!("{}{branch}{label}", at.guides), &place)
     }
 
     fn row(
         &self,
-        out: &mut dyn Write,
+        out: &mut Screen,
         incl: u64,
         own: u64,
         name: &str,

@@ -12,7 +12,7 @@ use heaptide_render::{json, text};
 use serde_json::Value;
 
 use crate::fixtures::{annotated, process, recording, row, small, with};
-use crate::{expect, written};
+use crate::{expect, shown, written};
 
 /// The sites of the process have but one size each; with a second one at a site, and with sizes
 /// recorded, which tells them apart.
@@ -31,7 +31,7 @@ fn sizes_exact_and_bounded() {
     mixed.tables.sites[0].measures.requested_bytes += 100;
     mixed.tables.sites[0].measures.largest_bytes += 100;
     mixed.totals.requested_bytes += 100;
-    expect("histogram.txt", &written(|out| text::histogram::write(out, &mixed, &view)));
+    expect("histogram.txt", &shown(|out| text::histogram::write(out, &mixed, &view)));
     let mut by_size = with(process(), |p| p.tables.histogram.clone_from(&mixed.tables.histogram));
     let whole = by_size.tables.sites[0];
     let part = |size, measures| Site { size: Some(size), measures, ..whole };
@@ -39,7 +39,7 @@ fn sizes_exact_and_bounded() {
     by_size.tables.sites.push(part(4000, row(100, 4008, 50, 100, 0)));
     by_size.totals.requested_bytes -= 9600;
     let view = HistogramView { sort: Measure::LiveBytes, top: Some(2) };
-    expect("histogram_by_size.txt", &written(|out| text::histogram::write(out, &by_size, &view)));
+    expect("histogram_by_size.txt", &shown(|out| text::histogram::write(out, &by_size, &view)));
     let all = recording(vec![mixed]);
     let text = written(|out| json::histogram::write(out, &all, None, &HistogramView::default()));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
@@ -82,7 +82,7 @@ fn snapshot(number: u32, time_ns: u64) -> Snapshot {
 #[test]
 fn the_process_over_time() {
     let of = |process: &Process, snapshots: &[Snapshot], width| {
-        written(|out| text::timeline::write(out, process, snapshots, width))
+        shown(|out| text::timeline::write(out, process, snapshots, width))
     };
     let (process, snapshots) = (over_time(), [snapshot(1, 60_000_000), snapshot(2, 1_600_000_000)]);
     expect("timeline.txt", &of(&process, &snapshots, 100));
@@ -114,7 +114,7 @@ fn one_site_over_snapshots() {
     };
     let (first, second) = (moment(Some(1), 500_000_000, 70_000), moment(Some(2), 1_000_000_000, 0));
     let moments = [first, second, moment(None, 2_500_000_000, 30_000)];
-    let page = written(|out| text::timeline::write_site(out, &process(), "^build$", &moments, 80));
+    let page = shown(|out| text::timeline::write_site(out, &process(), "^build$", &moments, 80));
     expect("timeline_site.txt", &page);
     let csv = written(|out| timeline_csv::write_site(out, &moments));
     assert!(csv.ends_with("\n2,1,0,0,0\n,2.5,300,30000,600\n"), "{csv}");
@@ -124,9 +124,9 @@ fn one_site_over_snapshots() {
 fn who_held_the_peak() {
     let mut process = over_time();
     process.peak_time_ns = 1_000_000_000;
-    expect("peak.txt", &written(|out| text::peak::write(out, &process, None)));
+    expect("peak.txt", &shown(|out| text::peak::write(out, &process, None)));
     let counters = with(small(), |p| (p.mode, p.tables.sites) = (Mode::Counters, Vec::new()));
-    expect("peak_counters.txt", &written(|out| text::peak::write(out, &counters, None)));
+    expect("peak_counters.txt", &shown(|out| text::peak::write(out, &counters, None)));
     let all = recording(vec![process]);
     let text = written(|out| json::peak::write(out, &all, None, None));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
@@ -147,7 +147,7 @@ fn who_held_the_peak() {
 fn leaks_of(recording: &Recording, suppressions: &Suppressions) -> (String, bool) {
     let view = LeaksView { suppressions, top: None, process: None };
     let found = text::leaks::Found::of(recording, &view);
-    (written(|out| text::leaks::write(out, &found, &view)), found.any())
+    (shown(|out| text::leaks::write(out, &found, &view)), found.any())
 }
 
 #[test]

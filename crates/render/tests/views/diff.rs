@@ -42,7 +42,7 @@ fn view(rows: Rows) -> View<'static> {
 
 fn page(rows: Rows, measure: Measure, before: Process, after: Process) -> String {
     let difference = difference(rows, measure, before, after);
-    written(|out| text::diff::write(out, &difference, &view(rows)))
+    shown(|out| text::diff::write(out, &difference, &view(rows)))
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_damaged_recording_with_huge_figures_is_drawn() {
         for (before, after) in [(huge(), next_build()), (next_build(), huge()), (huge(), huge())] {
             let difference = difference(Rows::Functions, measure, before, after);
             let view = view(Rows::Functions);
-            written(|out| text::diff::write(out, &difference, &view));
+            shown(|out| text::diff::write(out, &difference, &view));
             for (widths, scale) in [(Side::After, Scale::AsIs), (Side::Before, Scale::Normalized)] {
                 let drawing = Drawing { widths, scale };
                 written(|out| diff_flamegraph::write(out, &difference, &view, drawing));

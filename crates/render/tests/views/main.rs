@@ -6,9 +6,11 @@ mod answers;
 mod diff;
 mod exports;
 mod fixtures;
+mod narrow;
 mod origins;
 mod pictures;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use heaptide_analysis::model::Measure;
@@ -17,6 +19,7 @@ use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_render::export::flamegraph::{self, Drawing};
 use heaptide_render::json;
+use heaptide_render::text::screen::{Layout, Screen};
 use heaptide_render::text::summary::summary;
 use heaptide_render::text::{self, info, scope_tree, table, tree};
 use serde_json::Value;
@@ -31,6 +34,19 @@ fn expect(name: &str, found: &str) {
     }
     let expected = std::fs::read_to_string(&path).expect("the expected page is there");
     assert!(found == expected, "{name}: expected\n{expected}\nfound\n{found}");
+}
+
+/// What a page shows where no terminal limits it.
+fn shown(write: impl FnOnce(&mut Screen) -> std::io::Result<()>) -> String {
+    shown_in(Layout::default(), write)
+}
+
+fn shown_in(layout: Layout, write: impl FnOnce(&mut Screen) -> std::io::Result<()>) -> String {
+    written(|out| {
+        let mut screen = Screen::new(out, layout);
+        write(&mut screen)?;
+        screen.flush()
+    })
 }
 
 fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
@@ -50,23 +66,20 @@ fn as_json(recording: &Recording, choice: &json::report::Choice) -> Value {
 
 #[test]
 fn the_page() {
-    expect(
-        "page.txt",
-        &written(|out| text::report::write(out, &recording(vec![process()]), &PAGE)),
-    );
+    expect("page.txt", &shown(|out| text::report::write(out, &recording(vec![process()]), &PAGE)));
     let page = text::report::Page { sort: Some(Measure::Allocations), top: Some(2), process: None };
     expect(
         "sorted.txt",
-        &written(|out| text::report::write(out, &recording(vec![process()]), &page)),
+        &shown(|out| text::report::write(out, &recording(vec![process()]), &page)),
     );
 }
 
 #[test]
 fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
     let both = recording(vec![small(), process()]);
-    expect("several.txt", &written(|out| text::report::write(out, &both, &PAGE)));
+    expect("several.txt", &shown(|out| text::report::write(out, &both, &PAGE)));
     let page = text::report::Page { process: Some(4243), ..PAGE };
-    expect("one_of_several.txt", &written(|out| text::report::write(out, &both, &page)));
+    expect("one_of_several.txt", &shown(|out| text::report::write(out, &both, &page)));
 }
 
 #[test]
@@ -74,7 +87,7 @@ fn counters_have_totals_and_no_stacks() {
     let counters = with(process(), |p| (p.mode, p.tables.sites) = (Mode::Counters, Vec::new()));
     expect(
         "counters.txt",
-        &written(|out| text::report::write(out, &recording(vec![counters]), &PAGE)),
+        &shown(|out| text::report::write(out, &recording(vec![counters]), &PAGE)),
     );
 }
 
@@ -82,7 +95,7 @@ fn counters_have_totals_and_no_stacks() {
 fn tables() {
     for by in GroupBy::all() {
         let table = table::Table { by: *by, sort: None, top: None };
-        let found = written(|out| table::write(out, &process(), &table));
+        let found = shown(|out| table::write(out, &process(), &table));
         expect(&format!("by_{}.txt", by.name()), &found);
     }
 }
@@ -92,7 +105,7 @@ fn tables_of_scopes_and_labels() {
     let process = annotated();
     for by in [GroupBy::Scope, GroupBy::Label] {
         let table = table::Table { by, sort: None, top: None };
-        let found = written(|out| table::write(out, &process, &table));
+        let found = shown(|out| table::write(out, &process, &table));
         expect(&format!("named_by_{}.txt", by.name()), &found);
     }
 }
@@ -100,14 +113,14 @@ fn tables_of_scopes_and_labels() {
 #[test]
 fn what_a_program_said_is_on_its_page() {
     let all = recording(vec![annotated()]);
-    expect("named_page.txt", &written(|out| text::report::write(out, &all, &PAGE)));
-    expect("named_info.txt", &written(|out| info::write(out, &all)));
+    expect("named_page.txt", &shown(|out| text::report::write(out, &all, &PAGE)));
+    expect("named_info.txt", &shown(|out| info::write(out, &all)));
     let without_stacks = recording(vec![with(annotated(), |p| p.mode = Mode::Scopes)]);
-    expect("scopes_page.txt", &written(|out| text::report::write(out, &without_stacks, &PAGE)));
+    expect("scopes_page.txt", &shown(|out| text::report::write(out, &without_stacks, &PAGE)));
     let five = summary(&without_stacks, Path::new("app.heaptide"));
     assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
     let table = table::Table { by: GroupBy::Function, sort: None, top: None };
-    let found = written(|out| table::write(out, &without_stacks.processes[0], &table));
+    let found = shown(|out| table::write(out, &without_stacks.processes[0], &table));
     assert!(
         found.ends_with("recorded with --mode scopes: no stacks; see --by scope and --by label\n")
     );
@@ -121,9 +134,9 @@ fn trees_of_scopes() {
         min_percent: 0.0,
         per_lane: false,
     };
-    expect("tree_scopes.txt", &written(|out| scope_tree::write(out, &annotated(), &view)));
+    expect("tree_scopes.txt", &shown(|out| scope_tree::write(out, &annotated(), &view)));
     let view = scope_tree::View { per_lane: true, ..view };
-    expect("tree_scopes_lanes.txt", &written(|out| scope_tree::write(out, &annotated(), &view)));
+    expect("tree_scopes_lanes.txt", &shown(|out| scope_tree::write(out, &annotated(), &view)));
 }
 
 #[test]
@@ -181,16 +194,16 @@ fn trees() {
         depth: usize::MAX,
         min_percent: 0.0,
     };
-    expect("tree.txt", &written(|out| tree::write(out, &process(), &view)));
+    expect("tree.txt", &shown(|out| tree::write(out, &process(), &view)));
     let up = tree::View { bottom_up: true, ..view };
-    expect("tree_bottom_up.txt", &written(|out| tree::write(out, &process(), &up)));
+    expect("tree_bottom_up.txt", &shown(|out| tree::write(out, &process(), &up)));
     let cut = tree::View { depth: 2, min_percent: 10.0, ..view };
-    expect("tree_cut.txt", &written(|out| tree::write(out, &process(), &cut)));
+    expect("tree_cut.txt", &shown(|out| tree::write(out, &process(), &cut)));
 }
 
 #[test]
 fn description() {
-    expect("info.txt", &written(|out| info::write(out, &recording(vec![process()]))));
+    expect("info.txt", &shown(|out| info::write(out, &recording(vec![process()]))));
 }
 
 #[test]
@@ -327,7 +340,7 @@ fn json_and_page_say_what_could_not_be_read() {
     let report = as_json(&recording, &ALL);
     let told = serde_json::json!([{"file": "\u{fffd}-0.profile", "reason": reason}]);
     assert_eq!(report["damaged"], told);
-    let page = written(|out| text::report::write(out, &recording, &PAGE));
+    let page = shown(|out| text::report::write(out, &recording, &PAGE));
     assert!(page.ends_with("unreadable: \u{fffd}-0.profile: it is cut\n"), "{page}");
 }
 

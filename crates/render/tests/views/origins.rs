@@ -29,7 +29,7 @@ fn job() -> Recording {
 
 fn table(by: Origin, sort: Option<Measure>, top: Option<usize>) -> String {
     let table = Table { by, sort, top, process: None };
-    written(|out| origins::write(out, &job(), &table))
+    shown(|out| origins::write(out, &job(), &table))
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_row_for_each_rank_host_and_process() {
 #[test]
 fn one_process_has_no_total_and_is_even_with_itself() {
     let table = Table { by: Origin::Host, sort: None, top: None, process: Some(4242) };
-    let page = written(|out| origins::write(out, &job(), &table));
+    let page = shown(|out| origins::write(out, &job(), &table));
     assert!(!page.contains("all\n") && !page.contains("mean"), "{page}");
     assert!(page.starts_with("app.heaptide: 1 host, 1 process image\n"), "{page}");
 }
@@ -51,11 +51,11 @@ fn one_process_has_no_total_and_is_even_with_itself() {
 #[test]
 fn pages_say_rank_job_and_run() {
     let mut job = job();
-    let page = written(|out| info::write(out, &job));
+    let page = shown(|out| info::write(out, &job));
     assert!(page.contains("\n  rank       1 of 3, job 77.0\n"), "{page}");
     assert!(page.contains("\n  from       run 2: box/app.heaptide\n"), "{page}");
     let page = text::report::Page { process: Some(4243), ..PAGE };
-    let page = written(|out| text::report::write(out, &job, &page));
+    let page = shown(|out| text::report::write(out, &job, &page));
     assert!(page.contains("\n  rank     0 of 3, job 77.0, on far\n"), "{page}");
     let report: Value =
         serde_json::from_str(&written(|out| json::report::write(out, &job, &ALL))).unwrap();
@@ -65,7 +65,7 @@ fn pages_say_rank_job_and_run() {
     assert_eq!((&ranked["job"], &ranked["images"]), (&"77.0".into(), &1.into()));
     assert!(report["processes"][0]["rank"].is_null() && report["processes"][0]["run"].is_null());
     job.join(Apart::Nowhere);
-    let page = written(|out| text::report::write(out, &job, &PAGE));
+    let page = shown(|out| text::report::write(out, &job, &PAGE));
     let heading = page.lines().take(2).collect::<Vec<_>>();
     assert_eq!(heading, ["mpirun, app", "  program  /usr/bin/app, 3 process images"]);
 }

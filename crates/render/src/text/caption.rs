@@ -1,0 +1,24 @@
+//! The first lines of a page: of which process it is, and of what part of the recording.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::Process;
+
+use crate::shared::command_line::command_line;
+use crate::shared::names::printable;
+use crate::text::screen::{Screen, Style};
+
+/// The first lines of a table: whose it is, and of what part.
+pub(crate) fn caption(out: &mut Screen, process: &Process) -> io::Result<()> {
+    let command = command_line(process, out.fit(80));
+    writeln!(out, "{} ({})", Style::Heading.of(command), process.who())?;
+    figures(out, process)
+}
+
+/// Writes which part of the recording the counts are of, unless they are of all of it.
+pub(crate) fn figures(out: &mut Screen, process: &Process) -> io::Result<()> {
+    match &process.completeness.part {
+        Some(part) => writeln!(out, "  counts   {}", printable(part)),
+        None => Ok(()),
+    }
+}
