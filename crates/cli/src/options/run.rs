@@ -61,8 +61,8 @@ pub struct RunOptions {
     #[arg(long)]
     pub free_stacks: bool,
     /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
-    #[arg(long, value_name = "BYTES", value_parser = values::bound)]
-    pub max_size: Option<u64>,
+    #[arg(long, alias = "max-size", value_name = "BYTES", value_parser = values::bound)]
+    pub max_trace_size: Option<u64>,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,
@@ -123,7 +123,7 @@ impl RunOptions {
             (Setting::Threshold, self.stacks_below.map(below)),
             (Setting::BySize, switch(self.by_size, ON)),
             (Setting::FreeStacks, switch(self.free_stacks, ON)),
-            (Setting::MaxSize, self.max_size.map(|bytes| bytes.to_string())),
+            (Setting::MaxSize, self.max_trace_size.map(|bytes| bytes.to_string())),
         ];
         all.into_iter().filter_map(|(setting, value)| Some((setting, value?))).collect()
     }

@@ -49,7 +49,7 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
         });
     };
     let why = match limit_bytes {
-        Some(limit) => format!("--max-size of {} was reached", bytes(limit)),
+        Some(limit) => format!("--max-trace-size of {} was reached", bytes(limit)),
         None => "out of space".to_owned(),
     };
     Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))
