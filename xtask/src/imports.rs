@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "output",
             "damage",
             "selection",
+            "target",
             "chosen",
             "select",
             "source",

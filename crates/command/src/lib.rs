@@ -20,4 +20,5 @@ pub mod selection;
 pub mod snapshots;
 pub mod source;
 pub mod sql;
+pub mod target;
 pub mod values;

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
+use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_analysis::selection::kind::MemoryKind;
 
 use crate::damage::Listed;
@@ -49,12 +50,13 @@ fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
 /// The recording a command reads, and what of it.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
-    /// Recording to read: NAME.heaptide, or a profile in it [default: the newest *.heaptide here]
+    /// Recording to read: NAME.heaptide, a profile in it, or the process id of a running program;
+    /// REC@NAME is a snapshot of REC [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
-    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub snapshot: Option<u32>,
+    /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
+    #[arg(long, value_name = "N|NAME")]
+    pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
     #[arg(long)]
     pub from_start: bool,
@@ -70,9 +72,14 @@ impl Source {
     }
 
     /// Each recording by itself; none stands for the newest.
-    pub fn each(recordings: &[PathBuf], snapshot: Option<u32>, from_start: bool) -> Vec<Source> {
+    pub fn each(
+        recordings: &[PathBuf],
+        snapshot: Option<Reference>,
+        from_start: bool,
+    ) -> Vec<Source> {
         let listed = Listed::Nowhere;
-        let source = |recording| Source { recording, snapshot, from_start, listed };
+        let source =
+            |recording| Source { recording, snapshot: snapshot.clone(), from_start, listed };
         if recordings.is_empty() {
             vec![source(None)]
         } else {

@@ -16,6 +16,7 @@ use crate::outcome::Stop;
 use crate::progress::{Goes, Progress};
 use crate::select::Selected;
 use crate::selection::{Selection, Source, Which};
+use crate::target;
 
 /// How the selected processes of a recording are prepared for a view, beside the selection.
 #[derive(Clone, Copy, Debug)]
@@ -138,9 +139,10 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
 
 /// Reads a recording: the named one, or the newest here.
 pub fn read(source: &Source) -> Result<Recording, Error> {
+    let source = target::resolve(source)?;
     let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
     if let Some(path) = &source.recording {
-        return open_named(path, choice, source.listed);
+        return open_named(path, &choice, source.listed);
     }
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
@@ -151,11 +153,11 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
     message(format_args!("reading {}, the newest recording in this directory", path.display()));
-    open_named(path, choice, source.listed)
+    open_named(path, &choice, source.listed)
 }
 
 /// Reads a recording, shows how far that is where it takes long, and reports what cannot be read.
-fn open_named(path: &Path, choice: Choice, listed: Listed) -> Result<Recording, Error> {
+fn open_named(path: &Path, choice: &Choice, listed: Listed) -> Result<Recording, Error> {
     let progress = Progress::start(format!("reading {}", path.display()));
     let names = &mut |done, total| progress.at("looking up symbols", done, total);
     let recording = Recording::open_telling(path, choice, names)?;

@@ -81,7 +81,10 @@ fn numbers_that_make_no_sense_are_refused() {
         vec![command, "a.heaptide", option, value]
     };
     let cases = [
-        (run("--max-size", "0"), "expected at least 1 byte; omit --max-size for no limit"),
+        (
+            run("--max-trace-size", "0"),
+            "expected at least 1 byte; omit --max-trace-size for no limit",
+        ),
         (
             run("--stacks-below", "0"),
             "expected at least 1 byte; use --mode scopes to record no stacks",
@@ -93,7 +96,10 @@ fn numbers_that_make_no_sense_are_refused() {
         (read("tree", "--min-percent", "nan"), "expected 0 to 100"),
         (read("report", "--top", "-1"), "unexpected argument '-1'"),
         (read("report", "--top", "1.5"), "invalid value '1.5'"),
-        (read("report", "--snapshot", "0"), "0 is not in 1.."),
+        (
+            read("report", "--snapshot", "0"),
+            "expected the number of a snapshot, from 1, or its name",
+        ),
         (read("timeline", "--width", "0"), "0 is not in 32..=1012"),
         (read("timeline", "--width", "60000"), "60000 is not in 32..=1012"),
         (read("flamegraph", "--width", "299"), "299 is not in 300..=100000"),
