@@ -72,6 +72,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "run",
             "sql",
             "commands",
+            "words",
         ],
     ),
     ("crates/render", &["shared", "text", "json", "export"]),
