@@ -55,10 +55,10 @@ pub struct Source {
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
     /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N|NAME")]
+    #[arg(long, value_name = "N|NAME", help_heading = SELECTION)]
     pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     /// Whether the output of the command lists files that cannot be read.
     #[arg(skip)]
@@ -92,53 +92,56 @@ impl Source {
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
     /// Show only this process, or all processes joined into one [default: the largest]
-    #[arg(long, value_name = "PID|all")]
+    #[arg(long, value_name = "PID|all", help_heading = SELECTION)]
     pub process: Option<Which>,
     /// Show heap blocks, memory mapped by the program or its allocator, or both [default: heap]
     #[arg(long, value_name = "heap|mapped|all", default_value = "heap", value_parser = kind_parser(),
-        hide_possible_values = true, hide_default_value = true)]
+        hide_possible_values = true, hide_default_value = true, help_heading = SELECTION)]
     pub kind: MemoryKind,
-    /// Collapse recursive scopes: A > B > A > B becomes A > B
-    #[arg(long)]
-    pub fold_recursion: bool,
     /// Keep only sites with a matching function (or module, file, scope, label, thread)
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = SELECTION)]
     pub focus: Vec<String>,
     /// Exclude sites with a matching function (or module, file, scope, label, thread)
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = SELECTION)]
     pub ignore: Vec<String>,
-    /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
-    pub hide: Vec<String>,
     /// Keep only requests of at least this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = SELECTION)]
     pub min_size: Option<u64>,
     /// Keep only requests of at most this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = SELECTION)]
     pub max_size: Option<u64>,
     /// Keep only sites with live blocks
-    #[arg(long, help_heading = FILTERS)]
+    #[arg(long, help_heading = SELECTION)]
     pub live_only: bool,
     /// Keep only sites with temporary blocks
-    #[arg(long, help_heading = FILTERS)]
+    #[arg(long, help_heading = SELECTION)]
     pub temporary_only: bool,
+    /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
+    pub hide: Vec<String>,
+    /// Collapse recursive scopes: A > B > A > B becomes A > B
+    #[arg(long, help_heading = NAMES)]
+    pub fold_recursion: bool,
     /// Show N levels of stacks; deeper frames are counted at the last one
-    #[arg(long, value_name = "N", value_parser = values::levels, help_heading = FILTERS)]
+    #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
     /// cpython regex cling mallocprofiler
-    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
+    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
     pub rules: Vec<String>,
     /// Mark matching functions, modules or files as the program's own code, which stays when stacks
     /// are shortened; also `own` in heaptide.toml
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub own: Vec<String>,
     /// Put each allocation down to its innermost frame, whatever that is
-    #[arg(long, help_heading = FILTERS)]
+    #[arg(long, help_heading = NAMES)]
     pub raw: bool,
 }
 
-const FILTERS: &str = "Filters and names";
+/// The heading of options that select processes and allocations.
+pub const SELECTION: &str = "Selection";
+/// The heading of options that change how stacks and functions are shown.
+const NAMES: &str = "Names and stacks";
 
 /// Which processes of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use heaptide_analysis::recording::snapshot::Reference;
 
 use crate::output;
-use crate::selection::{OF_RECORDINGS, Selection, Source};
+use crate::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
 use crate::target;
 
 /// `heaptide sql`.
@@ -34,10 +34,10 @@ pub struct SqlOptions {
     #[arg(long)]
     pub force: bool,
     /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N|NAME")]
+    #[arg(long, value_name = "N|NAME", help_heading = SELECTION)]
     pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     /// Processes, sites and frames to select.
     #[command(flatten)]

@@ -12,7 +12,7 @@ use heaptide_command::growth::Limit;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::{Selection, Source};
+use heaptide_command::selection::{SELECTION, Selection, Source};
 use heaptide_command::source::{Empty, View};
 use heaptide_command::{output, source, target};
 use heaptide_render::export::diff_flamegraph::{self, Drawing, Scale};
@@ -22,7 +22,7 @@ use heaptide_render::shared::frames::file_name;
 use heaptide_render::shared::quantity::amount;
 use heaptide_render::{json, text};
 
-use crate::options::metric_parser;
+use crate::options::{FLAME_GRAPHS, metric_parser};
 
 /// `heaptide diff`.
 #[derive(Args, Debug)]
@@ -35,13 +35,19 @@ pub struct DiffOptions {
     /// Recording to compare with it, in the same form
     #[arg(value_name = "B")]
     pub after: PathBuf,
+    /// Show one row for each KIND [default: function, or scope without stacks]
+    #[arg(long, value_name = "KIND")]
+    pub by: Option<DiffBy>,
     /// Metric to compare [default: live_bytes for snapshots of one run, otherwise at_peak_bytes]
     #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
         hide_possible_values = true)]
     pub metric: Option<Measure>,
-    /// Show one row for each KIND [default: function, or scope without stacks]
-    #[arg(long, value_name = "KIND")]
-    pub by: Option<DiffBy>,
+    /// Show at most N rows [default: 20, all in json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Exit with status 1 if the total grew by more than LIMIT, such as 5%, 4096, 64K or 1M
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_above: Option<Limit>,
     /// Output format: text for reading, json with all changed rows, svg as a flame graph
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DiffFormat,
@@ -51,20 +57,14 @@ pub struct DiffOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Show at most N rows [default: 20, all in json]
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
-    /// Exit with status 1 if the total grew by more than LIMIT, such as 5%, 4096, 64K or 1M
-    #[arg(long, value_name = "LIMIT")]
-    pub fail_above: Option<Limit>,
     /// Recording whose values are the widths of boxes [default: after]
-    #[arg(long, value_name = "SIDE")]
+    #[arg(long, value_name = "SIDE", help_heading = FLAME_GRAPHS)]
     pub widths: Option<Widths>,
     /// Scale the values of A to the total of B, to show changes in proportion
-    #[arg(long)]
+    #[arg(long, help_heading = FLAME_GRAPHS)]
     pub normalize: bool,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,

@@ -21,18 +21,18 @@ use crate::options::Format;
 pub struct LeaksOptions {
     #[command(flatten)]
     pub source: Source,
+    /// Show at most N leaks
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Output format: text for reading, json with all leaks
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     /// File of suppressions in the format of LeakSanitizer (`leak:PATTERN`). Can be repeated
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
     /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
     #[arg(long)]
     pub no_built_in: bool,
-    /// Output format: text for reading, json with all leaks
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
-    /// Show at most N leaks
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
     #[command(flatten)]
     pub selection: Selection,
 }

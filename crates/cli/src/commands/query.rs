@@ -11,7 +11,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::{OF_RECORDINGS, Selection, Source};
+use heaptide_command::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
 use heaptide_command::{output, source, target};
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::Stream;
@@ -53,10 +53,10 @@ pub struct QueryOptions {
     #[arg(long)]
     pub force: bool,
     /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N|NAME")]
+    #[arg(long, value_name = "N|NAME", help_heading = SELECTION)]
     pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,

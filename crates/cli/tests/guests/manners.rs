@@ -71,6 +71,10 @@ fn dash_is_no_directory() {
     }
 }
 
+/// Only a whole process has a peak; before, the rows were those of `at_peak_bytes`.
+const ONLY_WHOLE: &str = "heaptide: --metric peak_bytes: only a whole process has its peak; use \
+     --metric at_peak_bytes, what each row had at that moment";
+
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
     let (place, _) = recording("manners-numbers");
@@ -100,6 +104,15 @@ fn numbers_that_make_no_sense_are_refused() {
             read("report", "--snapshot", "0"),
             "expected the number of a snapshot, from 1, or its name",
         ),
+        (read("tree", "--metric", "peak_bytes"), ONLY_WHOLE),
+        (read("report", "--sort", "peak_bytes"), ONLY_WHOLE),
+        (vec!["report", "a.heaptide", "--by", "stack", "--metric", "peak_bytes"], ONLY_WHOLE),
+        (read("flamegraph", "--metric", "peak_bytes"), ONLY_WHOLE),
+        (vec!["export", "a.heaptide", "--format", "folded", "--measure", "peak_bytes"], ONLY_WHOLE),
+        (read("histogram", "--sort", "peak_bytes"), ONLY_WHOLE),
+        (vec!["summary", "a.heaptide"], "unknown command `summary`; use `heaptide report`"),
+        (vec!["report", "a.heaptide", "--leaks"], "use `heaptide leaks`"),
+        (vec!["attach", "12"], "recording starts with the program, by `heaptide run -- PROGRAM`"),
         (read("timeline", "--width", "0"), "0 is not in 32..=1012"),
         (read("timeline", "--width", "60000"), "60000 is not in 32..=1012"),
         (read("flamegraph", "--width", "299"), "299 is not in 300..=100000"),
@@ -117,6 +130,9 @@ fn numbers_that_make_no_sense_are_refused() {
         assert!(first.contains(says), "{words:?}: {}", outcome.stderr);
         assert!(!place.join("x.heaptide").exists(), "{words:?}");
     }
+    // A process has one, and so has a row of processes.
+    let processes = ask(&place, &["report", "a.heaptide", "--by", "process", "--sort=peak_bytes"]);
+    assert_eq!(processes.status, 0, "{processes:?}");
     // The head of a table without its rows is an answer.
     for command in ["report", "peak", "leaks", "histogram"] {
         let outcome = ask(&place, &[command, "a.heaptide", "--top", "0"]);
