@@ -143,6 +143,29 @@ fn numbers_that_make_no_sense_are_refused() {
     assert_eq!(report["processes"][0]["sites"], serde_json::json!([]));
 }
 
+/// A program that was started through a link has the link's name, and its own file.
+#[test]
+fn a_program_is_called_as_it_was_started() {
+    let place = scratch("manners-link");
+    let program = Guest::read("leaks.c").build("leaks.c", &[]);
+    std::os::unix::fs::symlink(&program, place.join("alias")).expect("a link");
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let outcome = run(command.arg("./alias").current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let called = format!("alias ({})", program.display());
+    for (words, expected) in [
+        (["info", "a.heaptide"], format!("  program    {called}\n")),
+        (["report", "a.heaptide"], format!("  program  {called}, pid ")),
+    ] {
+        let page = ask(&place, &words).stdout;
+        assert!(page.contains(&expected), "{expected}: {page}");
+    }
+    let chrome = ask(&place, &["export", "a.heaptide", "--format", "chrome"]).stdout;
+    assert!(chrome.contains(r#""name":"alias""#), "{chrome}");
+    let functions = ask(&place, &["report", "a.heaptide", "--by", "function"]).stdout;
+    assert!(functions.contains("  main  [leaks-c]"), "{functions}");
+}
+
 /// A recording may be named by any path that leads to it.
 #[test]
 fn odd_paths() {

@@ -55,7 +55,7 @@ fn sealed(recording: &Recording) -> String {
 fn image(out: &mut dyn Write, p: &Process) -> io::Result<()> {
     writeln!(out, "pid {} image {}: {}", p.identity.pid, p.identity.image, command_line(p, 70))?;
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {}", printable(&value));
-    row("program", p.identity.program.clone())?;
+    row("program", p.identity.name_and_file())?;
     row(
         "parent",
         format!("{}{}", p.identity.ppid, if p.identity.forked { ", forked from it" } else { "" }),

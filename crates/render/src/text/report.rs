@@ -174,9 +174,9 @@ fn heading(out: &mut dyn Write, process: &Process) -> io::Result<()> {
         n => format!(", image {n} after exec"),
     };
     let forked = if process.identity.forked { ", forked" } else { "" };
-    let program = match &*process.identity.program {
-        "" => "several",
-        program => &printable(program),
+    let program = match &*process.identity.name_and_file() {
+        "" => "several".to_owned(),
+        program => printable(program).into_owned(),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
     let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process.lifetime.end));
