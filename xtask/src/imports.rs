@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "error",
             "text",
+            "quantity",
             "threads",
             "collections",
             "files",

@@ -13,7 +13,7 @@ use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
 use heaptide_command::{output, source, target};
-use heaptide_query::query::{Format, Layout, Query};
+use heaptide_query::query::{EXACT, Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
@@ -46,6 +46,9 @@ pub struct QueryOptions {
     /// format(TEXT)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// Show numbers in full in tables and trees, not sizes and durations with units
+    #[arg(long, conflicts_with = "dataset")]
+    pub exact: bool,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -139,11 +142,15 @@ fn in_query(what: &str, error: &QueryError) -> Error {
 
 /// How the answer is shown: as the option says, as the query says, or as a table.
 fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
-    match (&options.format, &query.format) {
-        (None, Some(format)) => Ok(format.clone()),
+    let mut format = match (&options.format, &query.format) {
+        (None, Some(format)) => format.clone(),
         (text, _) => parse_format(text.as_deref().unwrap_or("table"))
-            .map_err(|error| in_query("--format", &error)),
+            .map_err(|error| in_query("--format", &error))?,
+    };
+    if options.exact {
+        format.arguments.insert(EXACT, "true".to_owned());
     }
+    Ok(format)
 }
 
 /// The records that a query reads, of recordings or files that are read for it.
