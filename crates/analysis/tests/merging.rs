@@ -116,7 +116,7 @@ fn equal_pids_stay_apart_with_their_ends_names_and_snapshots() {
         [(2, 12, 1)]
     );
     let choice = Choice { snapshot: Some(Reference::Number(1)), from_start: false };
-    let then = Recording::open_of(&directory, choice).expect("the snapshot");
+    let then = Recording::open_of(&directory, &choice).expect("the snapshot");
     assert_eq!(then.processes[0].totals.live_bytes, 48);
     assert!(directory.join("r2-12-0.baseline").exists());
 }

@@ -126,7 +126,7 @@ pub struct Selection {
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
-    /// cpython regex cling mallocprofiler
+    /// cpython regex cling mallocprofiler; also `rules` in heaptide.toml
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
     pub rules: Vec<String>,
     /// Mark matching functions, modules or files as the program's own code, which stays when stacks
@@ -142,6 +142,16 @@ pub struct Selection {
 pub const SELECTION: &str = "Selection";
 /// The heading of options that change how stacks and functions are shown.
 const NAMES: &str = "Names and stacks";
+
+/// For whom names and stacks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// For people: internals of languages and their libraries are left out, unless the selection
+    /// has other rules or shows frames as they are.
+    Person,
+    /// For programs: everything as it was recorded.
+    Program,
+}
 
 /// Which processes of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

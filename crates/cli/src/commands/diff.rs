@@ -13,12 +13,11 @@ use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::selection::{SELECTION, Selection, Source};
-use heaptide_command::source::{Empty, View};
+use heaptide_command::source::{Empty, Reader, View};
 use heaptide_command::{output, source, target};
 use heaptide_render::export::diff_flamegraph::{self, Drawing, Scale};
 use heaptide_render::shared::change::{growth, signed};
 use heaptide_render::shared::difference::{self, Rows};
-use heaptide_render::shared::frames::file_name;
 use heaptide_render::shared::quantity::amount;
 use heaptide_render::{json, text};
 
@@ -142,7 +141,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
         (Some(DiffBy::Stack), _) => Rows::Stacks,
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
-    let program = file_name(&before.identity.program).to_owned();
+    let program = before.identity.name().to_owned();
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
     let after = open(options, &sources[1], measure, Some(&program))?;
@@ -185,11 +184,14 @@ fn open(
     measure: Measure,
     program: Option<&str>,
 ) -> Result<Process, Stop> {
-    let view = View { empty: Empty::Shown, ..View::default() };
+    let reader = match options.format {
+        DiffFormat::Text | DiffFormat::Svg => Reader::Person,
+        DiffFormat::Json => Reader::Program,
+    };
+    let view = View { empty: Empty::Shown, reader, ..View::default() };
     let selected = source::open_view(source, &options.selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
-    let is_same =
-        |p: &Process| program.is_some_and(|program| file_name(&p.identity.program) == program);
+    let is_same = |p: &Process| program.is_some_and(|program| p.identity.name() == program);
     let (process, all) = selected.into_largest(measure, is_same)?;
     if all > 1 && selected_pid.is_none() {
         let (path, pid, image) = (path.display(), process.identity.pid, process.identity.image);
