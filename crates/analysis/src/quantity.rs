@@ -1,4 +1,4 @@
-//! Sizes and durations as people read them, each in the unit that suits it.
+//! Sizes, counts and durations as people read them, each in the unit that suits it.
 
 /// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
 ///
@@ -19,6 +19,36 @@ pub fn bytes(n: u64) -> String {
         unit += 1;
     }
     format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// A count with thousands separators: `1,234,567`.
+///
+/// ```
+/// use heaptide_analysis::quantity::count;
+/// assert_eq!(count(1_234_567), "1,234,567");
+/// ```
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A count and its noun: `1 stack`, `1,234 stacks`.
+///
+/// ```
+/// use heaptide_analysis::quantity::counted;
+/// assert_eq!(counted(1, "stack"), "1 stack");
+/// assert_eq!(counted(2000, "stack"), "2,000 stacks");
+/// ```
+pub fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(n))
 }
 
 /// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 05 s`, `2 h 07 min`.

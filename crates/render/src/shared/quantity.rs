@@ -4,25 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::quantity::three_digits;
-pub use heaptide_analysis::quantity::{bytes, duration};
-
-/// A count with thousands separators: `1,234,567`.
-///
-/// ```
-/// use heaptide_render::shared::quantity::count;
-/// assert_eq!(count(1_234_567), "1,234,567");
-/// ```
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
+pub use heaptide_analysis::quantity::{bytes, count, counted, duration};
 
 /// A count that fits a narrow column: exact below 100,000, then `123 k`, `4.56 M`.
 pub fn short_count(n: u64) -> String {
@@ -49,18 +31,6 @@ pub fn short_count(n: u64) -> String {
 /// ```
 pub fn amount(measure: Measure, value: u64) -> String {
     if measure.is_bytes() { bytes(value) } else { short_count(value) }
-}
-
-/// A count and its noun: `1 stack`, `1,234 stacks`.
-///
-/// ```
-/// use heaptide_render::shared::quantity::counted;
-/// assert_eq!(counted(1, "stack"), "1 stack");
-/// assert_eq!(counted(2000, "stack"), "2,000 stacks");
-/// ```
-pub fn counted(n: u64, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(n))
 }
 
 /// A share of a whole: `12.3%`; `<0.1%` for a little, `-` of nothing.

@@ -10,7 +10,7 @@ use crate::shared::heading::{caption, live_name};
 use crate::shared::hotspots::Charges;
 use crate::shared::names::elide_middle;
 use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
-use crate::shared::quantity::{bytes, count, counted, duration, percent, short_count};
+use crate::shared::quantity::{bytes, counted, duration, percent, short_count};
 use crate::shared::scope_path::scope_path;
 use crate::text::columns::{Columns, last, right};
 use crate::text::sections;
@@ -34,7 +34,8 @@ pub fn write(out: &mut dyn Write, process: &Process, top: Option<usize>) -> io::
         0 => String::new(),
         n => format!(" in {}", counted(n, "block")),
     };
-    writeln!(out, "peak {}: {} bytes{blocks}{exact}", bytes(t.peak_bytes), count(t.peak_bytes))?;
+    let in_full = counted(t.peak_bytes, "byte");
+    writeln!(out, "peak {}: {in_full}{blocks}{exact}", bytes(t.peak_bytes))?;
     moment(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "\nRecorded with --mode counters: no breakdown by function");
