@@ -20,7 +20,7 @@ pub use targets::*;
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 10] = [
     ("profile_reader", profile_reader),
     ("query", query),
     ("trace", trace),
@@ -28,4 +28,7 @@ pub const TARGETS: [Target; 7] = [
     ("rules", rules),
     ("suppressions", suppressions),
     ("symbols", symbols),
+    ("names", names),
+    ("jit", jit),
+    ("demangler", demangler),
 ];

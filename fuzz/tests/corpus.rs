@@ -9,7 +9,7 @@ const CHANGED: usize = 100;
 const CHANGED_READ: usize = 2;
 /// The least inputs of a corpus, and of all corpora.
 const INPUTS: usize = 2;
-const INPUTS_OF_ALL: usize = 21;
+const INPUTS_OF_ALL: usize = 27;
 /// The most bytes of a corpus.
 const BYTES: usize = 100_000;
 

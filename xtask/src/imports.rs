@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "error",
             "text",
+            "quantity",
             "threads",
             "collections",
             "files",
@@ -43,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "output",
             "damage",
             "selection",
+            "target",
             "chosen",
             "select",
             "source",
@@ -71,6 +73,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "run",
             "sql",
             "commands",
+            "words",
         ],
     ),
     ("crates/render", &["shared", "text", "json", "export"]),

@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// Snapshots that a message lists: a line.
+const SNAPSHOTS_LISTED: usize = 20;
+
 /// Why a recording could not be read or sealed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -44,14 +47,31 @@ pub enum Error {
         /// Its file.
         path: PathBuf,
     },
-    /// No process has a snapshot of this number.
+    /// No process has this snapshot.
     NoSnapshot {
         /// The recording.
         path: PathBuf,
-        /// The number asked for.
-        number: u32,
-        /// The numbers that are there.
-        there: Vec<u32>,
+        /// Its number, or its name in quotes.
+        wanted: String,
+        /// The snapshots that exist, in the same form.
+        there: Vec<String>,
+    },
+    /// A process id without a process.
+    NoProcess {
+        /// The process id.
+        pid: u32,
+    },
+    /// A process that may not be inspected.
+    Hidden {
+        /// The process id.
+        pid: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// A process that is not being recorded.
+    NotRecorded {
+        /// The process id.
+        pid: u32,
     },
     /// The file is something else.
     Foreign {
@@ -143,12 +163,21 @@ impl fmt::Display for Error {
                 "{}: no events recorded; record them with `heaptide run --mode trace`",
                 path.display()
             ),
-            Error::NoSnapshot { path, number, there } => {
-                write!(f, "{}: no snapshot {number}; available: ", path.display())?;
+            Error::NoProcess { pid } => {
+                write!(f, "{pid}: no such process, and no recording of this name")
+            }
+            Error::Hidden { pid, source } => {
+                write!(f, "pid {pid}: cannot inspect the process: {source}")
+            }
+            Error::NotRecorded { pid } => {
+                write!(f, "pid {pid}: not being recorded; start the program with `heaptide run`")
+            }
+            Error::NoSnapshot { path, wanted, there } => {
+                write!(f, "{}: no snapshot {wanted}; available: ", path.display())?;
                 if there.is_empty() {
                     return f.write_str("none");
                 }
-                let shown: Vec<String> = there.iter().take(20).map(u32::to_string).collect();
+                let shown = &there[..there.len().min(SNAPSHOTS_LISTED)];
                 let more = if there.len() > shown.len() { ", …" } else { "" };
                 write!(f, "{}{more}", shown.join(", "))
             }
@@ -188,7 +217,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } => Some(source),
+            Error::Io { source, .. } | Error::Hidden { source, .. } => Some(source),
             Error::Json { source, .. } => Some(source),
             Error::NothingReadable { first, .. } => Some(first.as_ref()),
             _ => None,

@@ -21,6 +21,7 @@ pub mod files;
 mod fixtures;
 pub mod model;
 pub mod profile;
+pub mod quantity;
 pub mod recording;
 pub mod selection;
 pub mod symbols;

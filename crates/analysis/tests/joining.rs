@@ -121,7 +121,7 @@ fn places_are_the_outermost_frames_or_scopes() {
         let of = |g: &&Group| matches!(g.key, Key::Scope(id) if named(id.0 as usize));
         scopes.iter().find(of).map(|g| g.inclusive.live_bytes)
     };
-    assert_eq!(live("pid 12 app0"), Some(128 * 7 + 16));
+    assert_eq!(live("pid 12 app"), Some(128 * 7 + 16));
     assert!(p.tables.sites.iter().all(|site| site.scope.0 != 0));
     assert_eq!(p.tables.stacks[1].parent, StackId(0));
 }
@@ -140,7 +140,7 @@ fn equal_pids_and_ranks_of_several_runs_have_names_of_their_own() {
     let two_jobs = [of_run(1, 0), of_run(1, 1), of_run(2, 0), of_run(2, 1)];
     let ranks = names(&two_jobs, Origin::Rank);
     assert_eq!(ranks, ["run 1 rank 0", "run 2 rank 0", "run 1 rank 1", "run 2 rank 1"]);
-    assert_eq!(names(&two_jobs, Origin::Process)[2], "run 2 pid 11 app1");
+    assert_eq!(names(&two_jobs, Origin::Process)[2], "run 2 pid 11 app");
     assert_eq!(names(&two_jobs, Origin::Host), ["host host"]);
     let a_recording_a_rank = [of_run(1, 0), of_run(2, 1)];
     assert_eq!(names(&a_recording_a_rank, Origin::Rank), ["rank 0", "rank 1"]);
@@ -178,9 +178,9 @@ fn times_are_on_one_clock() {
     assert!(part.contains("at most 1040 bytes were live at once"), "{part}");
     let windows: Vec<_> =
         p.time.windows.iter().map(|w| (&*w.name, w.begin_time_ns / SECOND)).collect();
-    assert_eq!(windows, [("phase [pid 11 app1]", 1), ("phase [pid 12 app0]", 4)]);
+    assert_eq!(windows, [("phase [pid 11 app]", 1), ("phase [pid 12 app]", 4)]);
     let marks: Vec<_> = p.time.marks.iter().map(|m| (&*m.name, m.time_ns / SECOND)).collect();
-    assert_eq!(marks, [("here [pid 11 app1]", 1), ("here [pid 12 app0]", 4)]);
+    assert_eq!(marks, [("here [pid 11 app]", 1), ("here [pid 12 app]", 4)]);
 }
 
 #[test]

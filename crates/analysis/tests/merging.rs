@@ -8,6 +8,7 @@ use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::merge::{Merged, merge};
 use heaptide_analysis::recording::metadata::{Metadata, Status, StatusKind};
 use heaptide_analysis::recording::snapshot;
+use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format::{Mode, PAGE};
 
@@ -114,8 +115,8 @@ fn equal_pids_stay_apart_with_their_ends_names_and_snapshots() {
         snapshots.iter().map(|s| (s.run, s.pid, s.number)).collect::<Vec<_>>(),
         [(2, 12, 1)]
     );
-    let choice = Choice { snapshot: Some(1), from_start: false };
-    let then = Recording::open_of(&directory, choice).expect("the snapshot");
+    let choice = Choice { snapshot: Some(Reference::Number(1)), from_start: false };
+    let then = Recording::open_of(&directory, &choice).expect("the snapshot");
     assert_eq!(then.processes[0].totals.live_bytes, 48);
     assert!(directory.join("r2-12-0.baseline").exists());
 }

@@ -156,7 +156,7 @@ fn blocks_are_followed_over_lanes() {
     assert_eq!(replay.unpaired(), Unpaired { frees: 1, blocks: 0 });
     assert_eq!(
         replay.notes(),
-        ["1 frees are of blocks whose allocation is not in the trace".to_owned()]
+        ["1 free is of a block whose allocation is not in the trace".to_owned()]
     );
     let live = replay.into_live();
     let live: Vec<_> = live.iter().map(|b| (b.uid, b.site, b.requested, b.allocated_ns)).collect();

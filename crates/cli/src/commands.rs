@@ -207,7 +207,11 @@ mod tests {
             "flamegraph --per-lane --measure frees",
             "export --format dot --per-lane --measure frees",
             "diff a b --measure frees",
-            "report --by lane",
+            "report --by lane --measure frees",
+            "report --sort frees",
+            "histogram --sort frees",
+            "histogram --measure frees",
+            "run --mode trace --max-size 1M ls",
         ];
         for line in accepted {
             let words = ["heaptide"].into_iter().chain(line.split(' '));

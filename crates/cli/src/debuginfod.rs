@@ -1,7 +1,7 @@
 //! A client of debuginfod servers, which have the debug files of distributions by build id. Files
 //! are fetched by `curl` and kept in the cache of elfutils, which other tools share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use heaptide_analysis::symbols::DebugFiles;
 use heaptide_command::error::Error;
 use heaptide_command::progress::Progress;
-use heaptide_render::shared::quantity::bytes;
+use heaptide_render::shared::quantity::{bytes, duration};
 
 /// The servers, separated by spaces.
 pub const URLS: &str = "DEBUGINFOD_URLS";
@@ -24,6 +24,11 @@ const CACHE: &str = "DEBUGINFOD_CACHE_PATH";
 const TIMEOUT: &str = "DEBUGINFOD_TIMEOUT";
 /// As in elfutils.
 const TIMEOUT_DEFAULT_SECONDS: u64 = 90;
+/// Seconds after which no server is asked any more, for all files together.
+const MAXIMUM: &str = "DEBUGINFOD_MAXTIME";
+/// Long enough for the debug files of a large program; what was fetched by then is kept, so that
+/// sealing again continues.
+const MAXIMUM_DEFAULT_SECONDS: u64 = 600;
 /// Seconds for a connection.
 const CONNECT_SECONDS: u64 = 10;
 /// A server that sends fewer bytes per second is as one that sends nothing.
@@ -39,6 +44,9 @@ pub struct Client {
     servers: RefCell<Vec<String>>,
     cache: PathBuf,
     timeout_seconds: u64,
+    maximum: Duration,
+    /// When a server was asked first.
+    began: Cell<Option<Instant>>,
     progress: Option<Rc<Progress>>,
 }
 
@@ -56,13 +64,25 @@ impl Client {
             let what = format!("no directory for the cache of debug files; set HOME or {CACHE}");
             return Err(Error::new(what));
         };
-        let timeout = std::env::var(TIMEOUT).ok().and_then(|text| text.parse().ok());
+        let seconds = |name, otherwise| {
+            let given = std::env::var(name).ok().and_then(|text| text.parse().ok());
+            given.filter(|&seconds: &u64| seconds > 0).unwrap_or(otherwise)
+        };
         Ok(Some(Client {
             servers: RefCell::new(servers),
             cache,
-            timeout_seconds: timeout.filter(|&s| s > 0).unwrap_or(TIMEOUT_DEFAULT_SECONDS),
+            timeout_seconds: seconds(TIMEOUT, TIMEOUT_DEFAULT_SECONDS),
+            maximum: Duration::from_secs(seconds(MAXIMUM, MAXIMUM_DEFAULT_SECONDS)),
+            began: Cell::new(None),
             progress,
         }))
+    }
+
+    /// The time left for transfers.
+    fn left(&self) -> Duration {
+        let began = self.began.get().unwrap_or_else(Instant::now);
+        self.began.set(Some(began));
+        self.maximum.saturating_sub(began.elapsed())
     }
 
     /// Asks one server. None if it has no such file.
@@ -95,6 +115,7 @@ impl Client {
             .args(["--connect-timeout", &CONNECT_SECONDS.to_string()])
             .args(["--speed-limit", &SLOWEST_BYTES_PER_SECOND.to_string()])
             .args(["--speed-time", &self.timeout_seconds.to_string()])
+            .args(["--max-time", &self.left().as_secs().max(1).to_string()])
             .args(["--write-out", "%{http_code}", "--output"])
             .arg(draft)
             .arg(url);
@@ -156,6 +177,15 @@ impl DebugFiles for Client {
         fs::create_dir_all(&directory).map_err(cannot)?;
         let mut failures = Vec::new();
         for server in servers {
+            if self.left().is_zero() {
+                self.servers.borrow_mut().clear();
+                let after = duration(u64::try_from(self.maximum.as_nanos()).unwrap_or(u64::MAX));
+                failures.push(format!(
+                    "gave up on debug files from servers after {after} ({MAXIMUM}); \
+                     `heaptide seal` continues"
+                ));
+                break;
+            }
             match self.ask(&server, build_id, &file, &name) {
                 Ok(Some(())) => return Ok(Some(file)),
                 Ok(None) => {}

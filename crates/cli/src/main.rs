@@ -19,6 +19,7 @@ mod private_dir;
 mod run;
 mod settings;
 mod sql;
+mod words;
 
 use heaptide_command::entry;
 use heaptide_supervise::exec;
@@ -30,5 +31,5 @@ heaptide_supervise::entry!(command);
 #[cfg_attr(test, expect(dead_code))]
 fn command() -> u8 {
     let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
-    entry::command(arguments, commands::perform)
+    entry::command_with_hints(arguments, words::answer, commands::perform)
 }

@@ -5,9 +5,9 @@ mod names;
 mod picture;
 mod run;
 
-pub use format::{Format, metric_parser};
+pub use format::{Format, metric_parser, require_of_rows};
 pub use names::NameOptions;
-pub use picture::{Frames, Picture};
+pub use picture::{FLAME_GRAPHS, Frames, Picture};
 pub use run::{Mode, RunOptions};
 
 /// The width of help texts.

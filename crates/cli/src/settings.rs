@@ -163,8 +163,8 @@ fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
     if mode == Mode::Counters && options.by_size {
         return Err(Error::new("--by-size requires --mode stacks, scopes or trace"));
     }
-    if mode != Mode::Trace && (options.free_stacks || options.max_size.is_some()) {
-        return Err(Error::new("--free-stacks and --max-size require --mode trace"));
+    if mode != Mode::Trace && (options.free_stacks || options.max_trace_size.is_some()) {
+        return Err(Error::new("--free-stacks and --max-trace-size require --mode trace"));
     }
     Ok(())
 }

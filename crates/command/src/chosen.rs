@@ -12,7 +12,7 @@ use heaptide_analysis::selection::rules::{Rules, SETS};
 use crate::error::Error;
 use crate::outcome::Stop;
 use crate::project::Project;
-use crate::selection::Selection;
+use crate::selection::{Reader, Selection};
 
 /// The largest file of rules that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -29,9 +29,15 @@ pub struct Chosen {
 
 impl Chosen {
     /// Reads them.
-    pub fn new(selection: &Selection) -> Result<Chosen, Error> {
+    pub fn new(selection: &Selection, reader: Reader) -> Result<Chosen, Error> {
+        let project = Project::here()?;
         let only = [(selection.live_only, Only::Live), (selection.temporary_only, Only::Temporary)];
-        let rules = rules(&selection.rules)?;
+        let named = if reader == Reader::Person && selection.rules.is_empty() && !selection.raw {
+            Named { option: format!("{}: rules", project.name()), rules: project.rules() }
+        } else {
+            Named { option: "--rules".to_owned(), rules: selection.rules.clone() }
+        };
+        let rules = named.read()?;
         let mut ignore = patterns("--ignore", &selection.ignore)?;
         ignore.extend_from_slice(rules.ignored());
         let filter = Filter {
@@ -42,8 +48,9 @@ impl Chosen {
             only: only.into_iter().filter(|(asked, _)| *asked).map(|(_, only)| only).collect(),
         };
         let hide = patterns("--hide", &selection.hide)?;
-        let words = words(selection, &rules);
-        let attribution = Attribution { is_raw: selection.raw, own: own(&selection.own)? };
+        let words = words(selection, &named, &rules);
+        let own = own(&selection.own, &project)?;
+        let attribution = Attribution { is_raw: selection.raw, own };
         Ok(Chosen { rules, filter, words, hide, attribution })
     }
 
@@ -90,9 +97,8 @@ fn patterns(option: &str, texts: &[String]) -> Result<Vec<Pattern>, Error> {
 }
 
 /// The program's own code, as the options and the project say.
-fn own(texts: &[String]) -> Result<Vec<OwnPattern>, Error> {
+fn own(texts: &[String], project: &Project) -> Result<Vec<OwnPattern>, Error> {
     let mut own = Vec::new();
-    let project = Project::here()?;
     let of_project = project.own.iter().map(|text| (project.name(), text));
     for (place, text) in texts.iter().map(|text| ("--own".to_owned(), text)).chain(of_project) {
         let pattern: Pattern =
@@ -107,25 +113,33 @@ fn own(texts: &[String]) -> Result<Vec<OwnPattern>, Error> {
     Ok(own)
 }
 
-/// Files and built-in sets, one after the other.
-fn rules(names: &[String]) -> Result<Rules, Error> {
-    let mut all = Rules::default();
-    for name in names {
-        let rules = match Rules::built_in(name) {
-            Some(rules) => rules,
-            None => rules_of_file(Path::new(name))?,
-        };
-        all.append(rules);
-    }
-    Ok(all)
+/// Rules by the names of files and built-in sets, and the option or file that names them.
+struct Named {
+    option: String,
+    rules: Vec<String>,
 }
 
-fn rules_of_file(path: &Path) -> Result<Rules, Error> {
+impl Named {
+    /// Reads them, one after the other.
+    fn read(&self) -> Result<Rules, Error> {
+        let mut all = Rules::default();
+        for name in &self.rules {
+            let rules = match Rules::built_in(name) {
+                Some(rules) => rules,
+                None => rules_of_file(&self.option, Path::new(name))?,
+            };
+            all.append(rules);
+        }
+        Ok(all)
+    }
+}
+
+fn rules_of_file(option: &str, path: &Path) -> Result<Rules, Error> {
     let text = input::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let sets = SETS.map(|(name, _)| name).join(" ");
             let path = path.display();
-            Error::new(format!("--rules {path}: no such file or built-in set; sets are {sets}"))
+            Error::new(format!("{option} {path}: no such file or built-in set; sets are {sets}"))
         }
         _ => Error::file(path, "read rules", error),
     })?;
@@ -137,7 +151,7 @@ fn rules_of_file(path: &Path) -> Result<Rules, Error> {
 }
 
 /// The filters as they were typed, in the order of the help.
-fn words(selection: &Selection, rules: &Rules) -> String {
+fn words(selection: &Selection, named: &Named, rules: &Rules) -> String {
     let mut words = Vec::new();
     for (option, texts) in [("--focus", &selection.focus), ("--ignore", &selection.ignore)] {
         words.extend(texts.iter().map(|text| format!("{option} {}", quoted(text))));
@@ -149,7 +163,7 @@ fn words(selection: &Selection, rules: &Rules) -> String {
         [("--live-only", selection.live_only), ("--temporary-only", selection.temporary_only)];
     words.extend(only.into_iter().filter(|(_, asked)| *asked).map(|(word, _)| word.to_owned()));
     if !rules.ignored().is_empty() {
-        words.push(format!("--rules {}", selection.rules.join(",")));
+        words.push(format!("{} {}", named.option, named.rules.join(",")));
     }
     words.join(" ")
 }

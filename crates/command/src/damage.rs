@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use heaptide_analysis::model::DamagedFile;
+use heaptide_analysis::quantity::counted;
 
 use crate::message::message;
 
@@ -37,8 +38,8 @@ pub fn report(recording: &Path, damaged: &[DamagedFile]) {
     match new.len().saturating_sub(SHOWN) {
         0 => {}
         more => message(format_args!(
-            "{recording}: skipped {more} more unreadable files; \
-             `heaptide info {recording}` lists them"
+            "{recording}: skipped {}; `heaptide info {recording}` lists them",
+            counted(more as u64, "more unreadable file")
         )),
     }
 }

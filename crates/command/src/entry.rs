@@ -18,10 +18,23 @@ pub fn command<Options: Parser>(
     arguments: &[OsString],
     perform: impl FnOnce(Options) -> Outcome,
 ) -> u8 {
+    command_with_hints(arguments, |_, _| None, perform)
+}
+
+/// The same. `hint` returns the line that replaces an error of the command line, if it has a better
+/// one.
+pub fn command_with_hints<Options: Parser>(
+    arguments: &[OsString],
+    hint: impl FnOnce(&[OsString], &clap::Error) -> Option<String>,
+    perform: impl FnOnce(Options) -> Outcome,
+) -> u8 {
     let outcome = match Options::try_parse_from(arguments) {
         Ok(options) => perform(options),
         Err(answer) if answer.use_stderr() => {
-            refuse::<Options>(arguments, &answer);
+            match hint(arguments, &answer) {
+                Some(line) => message::message(line),
+                None => refuse::<Options>(arguments, &answer),
+            }
             Err(Stop::Status(FAILED))
         }
         Err(answer) => print(&answer).map_err(Stop::from),

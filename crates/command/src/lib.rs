@@ -20,5 +20,6 @@ pub mod selection;
 pub mod snapshots;
 pub mod source;
 pub mod sql;
+pub mod target;
 pub mod terminal;
 pub mod values;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use heaptide_analysis::files::input;
+use heaptide_analysis::selection::rules::SETS;
 use serde::Deserialize;
 
 use crate::error::Error;
@@ -20,6 +21,10 @@ pub struct Project {
     /// Functions, modules and source files that are the program's own code, as with `--own`.
     #[serde(default)]
     pub own: Vec<String>,
+    /// Files of rules and built-in sets, as with `--rules`, for views for people. A file is looked
+    /// for in the directory of the project file.
+    #[serde(default)]
+    rules: Vec<String>,
     /// Where it is; empty if there is none.
     #[serde(skip)]
     path: PathBuf,
@@ -40,6 +45,15 @@ impl Project {
             }
         }
         Ok(Project::default())
+    }
+
+    /// The rules: built-in sets by their names, files by their paths.
+    pub fn rules(&self) -> Vec<String> {
+        let directory = self.path.parent().unwrap_or(Path::new(""));
+        let file = |name: &String| directory.join(name).to_string_lossy().into_owned();
+        let is_set = |name: &str| SETS.iter().any(|(set, _)| *set == name);
+        let rules = self.rules.iter();
+        rules.map(|name| if is_set(name) { name.clone() } else { file(name) }).collect()
     }
 
     /// What messages call it.
@@ -76,6 +90,9 @@ mod tests {
         let project = read("own = [\"module:libapp\", \"^app::\"]\n").unwrap().unwrap();
         assert_eq!(project.own, ["module:libapp", "^app::"]);
         assert!(read("").unwrap().unwrap().own.is_empty());
+        let project = read("rules = [\"std\", \"ours.rules\", \"./std\"]").unwrap().unwrap();
+        let here = |name: &str| scratch.join(name).to_string_lossy().into_owned();
+        assert_eq!(project.rules(), ["std".to_owned(), here("ours.rules"), here("./std")]);
         assert!(Project::read(Path::new("nowhere/heaptide.toml")).unwrap().is_none());
         let wrong = read("own = [\n\"a\",\n\nowned = 2").unwrap_err().to_string();
         assert!(wrong.contains("heaptide.toml:4: "), "{wrong}");

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
+use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_analysis::selection::kind::MemoryKind;
 
 use crate::damage::Listed;
@@ -49,14 +50,15 @@ fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
 /// The recording a command reads, and what of it.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
-    /// Recording to read: NAME.heaptide, or a profile in it [default: the newest *.heaptide here]
+    /// Recording to read: NAME.heaptide, a profile in it, or the process id of a running program;
+    /// REC@NAME is a snapshot of REC [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
-    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub snapshot: Option<u32>,
+    /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
+    #[arg(long, value_name = "N|NAME", help_heading = SELECTION)]
+    pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     /// Whether the output of the command lists files that cannot be read.
     #[arg(skip)]
@@ -70,9 +72,14 @@ impl Source {
     }
 
     /// Each recording by itself; none stands for the newest.
-    pub fn each(recordings: &[PathBuf], snapshot: Option<u32>, from_start: bool) -> Vec<Source> {
+    pub fn each(
+        recordings: &[PathBuf],
+        snapshot: Option<Reference>,
+        from_start: bool,
+    ) -> Vec<Source> {
         let listed = Listed::Nowhere;
-        let source = |recording| Source { recording, snapshot, from_start, listed };
+        let source =
+            |recording| Source { recording, snapshot: snapshot.clone(), from_start, listed };
         if recordings.is_empty() {
             vec![source(None)]
         } else {
@@ -85,53 +92,66 @@ impl Source {
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
     /// Show only this process, or all processes joined into one [default: the largest]
-    #[arg(long, value_name = "PID|all")]
+    #[arg(long, value_name = "PID|all", help_heading = SELECTION)]
     pub process: Option<Which>,
     /// Show heap blocks, memory mapped by the program or its allocator, or both [default: heap]
     #[arg(long, value_name = "heap|mapped|all", default_value = "heap", value_parser = kind_parser(),
-        hide_possible_values = true, hide_default_value = true)]
+        hide_possible_values = true, hide_default_value = true, help_heading = SELECTION)]
     pub kind: MemoryKind,
-    /// Collapse recursive scopes: A > B > A > B becomes A > B
-    #[arg(long)]
-    pub fold_recursion: bool,
     /// Keep only sites with a matching function (or module, file, scope, label, thread)
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = SELECTION)]
     pub focus: Vec<String>,
     /// Exclude sites with a matching function (or module, file, scope, label, thread)
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = SELECTION)]
     pub ignore: Vec<String>,
-    /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
-    pub hide: Vec<String>,
     /// Keep only requests of at least this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = SELECTION)]
     pub min_size: Option<u64>,
     /// Keep only requests of at most this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = FILTERS)]
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, help_heading = SELECTION)]
     pub max_size: Option<u64>,
     /// Keep only sites with live blocks
-    #[arg(long, help_heading = FILTERS)]
+    #[arg(long, help_heading = SELECTION)]
     pub live_only: bool,
     /// Keep only sites with temporary blocks
-    #[arg(long, help_heading = FILTERS)]
+    #[arg(long, help_heading = SELECTION)]
     pub temporary_only: bool,
+    /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
+    pub hide: Vec<String>,
+    /// Collapse recursive scopes: A > B > A > B becomes A > B
+    #[arg(long, help_heading = NAMES)]
+    pub fold_recursion: bool,
     /// Show N levels of stacks; deeper frames are counted at the last one
-    #[arg(long, value_name = "N", value_parser = values::levels, help_heading = FILTERS)]
+    #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
-    /// cpython regex cling mallocprofiler
-    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
+    /// cpython regex cling mallocprofiler; also `rules` in heaptide.toml
+    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
     pub rules: Vec<String>,
     /// Mark matching functions, modules or files as the program's own code, which stays when stacks
     /// are shortened; also `own` in heaptide.toml
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = FILTERS)]
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub own: Vec<String>,
     /// Put each allocation down to its innermost frame, whatever that is
-    #[arg(long, help_heading = FILTERS)]
+    #[arg(long, help_heading = NAMES)]
     pub raw: bool,
 }
 
-const FILTERS: &str = "Filters and names";
+/// The heading of options that select processes and allocations.
+pub const SELECTION: &str = "Selection";
+/// The heading of options that change how stacks and functions are shown.
+const NAMES: &str = "Names and stacks";
+
+/// For whom names and stacks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// For people: internals of languages and their libraries are left out, unless the selection
+    /// has other rules or shows frames as they are.
+    Person,
+    /// For programs: everything as it was recorded.
+    Program,
+}
 
 /// Which processes of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

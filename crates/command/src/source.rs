@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::Recording;
+use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::rules::Rules;
@@ -15,7 +15,9 @@ use crate::message::message;
 use crate::outcome::Stop;
 use crate::progress::{Goes, Progress};
 use crate::select::Selected;
+pub use crate::selection::Reader;
 use crate::selection::{Selection, Source, Which};
+use crate::target;
 
 /// How the selected processes of a recording are prepared for a view, beside the selection.
 #[derive(Clone, Copy, Debug)]
@@ -30,16 +32,6 @@ pub struct View {
     pub empty: Empty,
     /// For whom names and stacks are.
     pub reader: Reader,
-}
-
-/// For whom names and stacks are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reader {
-    /// For people: internals of languages and their libraries are left out, unless the selection
-    /// has other rules or shows frames as they are.
-    Person,
-    /// For programs: everything as it was recorded.
-    Program,
 }
 
 /// What `--depth` applies to.
@@ -101,7 +93,7 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
         let what = "--by joins all processes";
         return Err(Error::new(format!("{what}; omit --by or --process {pid}")).into());
     }
-    let chosen = Chosen::new(selection)?;
+    let chosen = Chosen::new(selection, view.reader)?;
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
     recording.processes.iter_mut().for_each(|process| process.select_kind(selection.kind));
@@ -118,13 +110,9 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     if view.empty == Empty::Negative {
         chosen.drop_empty(&mut recording, selection.pid())?;
     }
-    let is_rewritten =
-        view.reader == Reader::Person && selection.rules.is_empty() && !selection.raw;
     for process in &mut recording.processes {
-        // After the filters, which name functions as they are.
-        let rules = if is_rewritten { Rules::of_languages(process) } else { Rules::default() };
-        if !rules.is_empty() {
-            process.rewrite(&rules);
+        if view.reader == Reader::Person {
+            rewrite_languages(process, selection);
         }
         if let Some(inside) = view.inside {
             process.scopes_to_frames(inside);
@@ -136,11 +124,25 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     Ok(recording)
 }
 
+/// Leaves out what people need not see of the languages of a process and their libraries, unless the
+/// selection has other rules or shows frames as they are. To be applied after filters, which name
+/// functions as they are.
+pub fn rewrite_languages(process: &mut Process, selection: &Selection) {
+    if !selection.rules.is_empty() || selection.raw {
+        return;
+    }
+    let rules = Rules::of_languages(process);
+    if !rules.is_empty() {
+        process.rewrite(&rules);
+    }
+}
+
 /// Reads a recording: the named one, or the newest here.
 pub fn read(source: &Source) -> Result<Recording, Error> {
+    let source = target::resolve(source)?;
     let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
     if let Some(path) = &source.recording {
-        return open_named(path, choice, source.listed);
+        return open_named(path, &choice, source.listed);
     }
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
@@ -151,11 +153,11 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     };
     let path = path.strip_prefix(here).unwrap_or(&path);
     message(format_args!("reading {}, the newest recording in this directory", path.display()));
-    open_named(path, choice, source.listed)
+    open_named(path, &choice, source.listed)
 }
 
 /// Reads a recording, shows how far that is where it takes long, and reports what cannot be read.
-fn open_named(path: &Path, choice: Choice, listed: Listed) -> Result<Recording, Error> {
+fn open_named(path: &Path, choice: &Choice, listed: Listed) -> Result<Recording, Error> {
     let progress = Progress::start(format!("reading {}", path.display()));
     let names = &mut |done, total| progress.at("looking up symbols", done, total);
     let recording = Recording::open_telling(path, choice, names)?;

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use heaptide_analysis::recording::snapshot::Reference;
 
 use crate::output;
-use crate::selection::{OF_RECORDINGS, Selection, Source};
+use crate::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
+use crate::target;
 
 /// `heaptide sql`.
 #[derive(Args, Debug)]
@@ -14,8 +16,9 @@ pub struct SqlOptions {
     /// SQL query, or several separated by `;` [default: read standard input, or open a prompt]
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
-    /// Recordings or profiles in them; all their processes are queried unless --process selects
-    /// one [default: the newest *.heaptide here]
+    /// Recordings, profiles in them, or process ids of running programs; REC@NAME is a snapshot.
+    /// All their processes are queried unless --process selects one [default: the newest
+    /// *.heaptide here]
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
@@ -30,11 +33,11 @@ pub struct SqlOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub snapshot: Option<u32>,
+    /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
+    #[arg(long, value_name = "N|NAME", help_heading = SELECTION)]
+    pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     /// Processes, sites and frames to select.
     #[command(flatten)]
@@ -64,10 +67,9 @@ pub enum SqlFormat {
 }
 
 impl SqlOptions {
-    /// What is asked, unless the first argument is a recording that is there: `sql app.heaptide`
-    /// is a prompt.
+    /// What is asked, unless the first argument is a recording: `sql app.heaptide` is a prompt.
     pub fn query(&self) -> Option<&str> {
-        self.query.as_deref().filter(|query| !Path::new(query).exists())
+        self.query.as_deref().filter(|query| !target::exists(Path::new(query)))
     }
 
     /// The file to write; none if the answer goes to standard output.
@@ -79,6 +81,6 @@ impl SqlOptions {
     pub fn sources(&self) -> Vec<Source> {
         let first = self.query.as_ref().filter(|_| self.query().is_none()).map(PathBuf::from);
         let all: Vec<PathBuf> = first.into_iter().chain(self.recordings.iter().cloned()).collect();
-        Source::each(&all, self.snapshot, self.from_start)
+        Source::each(&all, self.snapshot.clone(), self.from_start)
     }
 }

@@ -31,7 +31,7 @@ pub fn levels(text: &str) -> Result<NonZeroUsize, &'static str> {
 
 /// The most bytes that traces may take.
 pub fn bound(text: &str) -> Result<u64, String> {
-    some_bytes(text, "omit --max-size for no limit")
+    some_bytes(text, "omit --max-trace-size for no limit")
 }
 
 /// Bytes below which requests have stacks.
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn bytes_that_bound_something() {
         assert_eq!(bound("2G"), Ok(2 << 30));
-        let says = "expected at least 1 byte; omit --max-size for no limit";
+        let says = "expected at least 1 byte; omit --max-trace-size for no limit";
         assert_eq!(bound("0"), Err(says.to_owned()));
         assert_eq!(bound("0K"), Err(says.to_owned()));
         assert_eq!(bound("x"), bytes("x"));

@@ -24,6 +24,8 @@ use crate::error::Error;
 
 /// How long an answer is waited for: a program that allocates at all does so sooner.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer is waited for that nobody needs: a busy program has given it by then.
+const BRIEF_PATIENCE: Duration = Duration::from_millis(20);
 /// How long another command is waited for: longer than it waits for its answer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked.
@@ -76,8 +78,20 @@ impl Threshold {
 pub enum Wait {
     /// Some seconds.
     Patiently,
+    /// As long as a program that allocates at all may take.
+    Briefly,
     /// No.
     No,
+}
+
+impl Wait {
+    const fn patience(self) -> Duration {
+        match self {
+            Wait::Patiently => PATIENCE,
+            Wait::Briefly => BRIEF_PATIENCE,
+            Wait::No => Duration::ZERO,
+        }
+    }
 }
 
 /// Holds the lock of the file.
@@ -234,7 +248,7 @@ impl Locked<'_> {
             if !running.is_there() {
                 break if answered()? { Answer::Done } else { Answer::Ended };
             }
-            if wait == Wait::No || start.elapsed() >= PATIENCE || running.is_stopped() {
+            if start.elapsed() >= wait.patience() || running.is_stopped() {
                 return Ok(Answer::Waits);
             }
             std::thread::sleep(POLL);

@@ -39,23 +39,6 @@ pub enum Error {
         /// The last version that this library knows.
         known: u32,
     },
-    /// A process id without a process.
-    NoProcess {
-        /// The process id.
-        pid: u32,
-    },
-    /// A process that may not be inspected.
-    Hidden {
-        /// The process id.
-        pid: u32,
-        /// Why.
-        source: io::Error,
-    },
-    /// A process that is not being recorded.
-    NotRecorded {
-        /// The process id.
-        pid: u32,
-    },
     /// A recording that no process writes to.
     NoneRunning {
         /// Its path.
@@ -119,15 +102,6 @@ impl fmt::Display for Error {
                  update heaptide",
                 path.display()
             ),
-            Error::NoProcess { pid } => {
-                write!(f, "{pid}: no such process, and no recording of this name")
-            }
-            Error::Hidden { pid, source } => {
-                write!(f, "pid {pid}: cannot inspect the process: {source}")
-            }
-            Error::NotRecorded { pid } => {
-                write!(f, "pid {pid}: not being recorded; start the program with `heaptide run`")
-            }
             Error::NoneRunning { recording } => {
                 write!(f, "{}: no process is recording into it any more", recording.display())
             }
@@ -155,9 +129,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Profile { source, .. }
-            | Error::Hidden { source, .. }
-            | Error::NoThread { source, .. } => Some(source),
+            Error::Profile { source, .. } | Error::NoThread { source, .. } => Some(source),
             Error::Recording(error) => Some(error),
             _ => None,
         }

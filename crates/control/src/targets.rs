@@ -12,13 +12,8 @@ use crate::error::Error;
 /// Finds the recorded programs that a target stands for, a recording or a process id; at least one.
 /// Of a recording, `pid` selects one process.
 pub fn find(target: &Path, pid: Option<u32>) -> Result<Vec<Running>, Error> {
-    let number = target.to_str().and_then(|name| name.parse::<u32>().ok());
-    if let Some(pid) = number.filter(|_| !target.exists()) {
-        let found = running::of_process(pid).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => Error::NoProcess { pid },
-            _ => Error::Hidden { pid, source },
-        })?;
-        return Ok(vec![found.ok_or(Error::NotRecorded { pid })?]);
+    if let Some(found) = running::by_id(target)? {
+        return Ok(vec![found]);
     }
     let all = running::of_recording(target)?;
     let recording = || target.to_owned();

@@ -95,8 +95,8 @@ settings! {
     FreeStacks = "FREE_STACKS", ["--free-stacks"], "the library",
         "`on`: events of frees have their stack (`--free-stacks`)", "`off`";
     /// The most bytes of traces.
-    MaxSize = "MAX_SIZE", ["--max-size"], "the library",
-        "a number of bytes: the traces of the recording end at this size (`--max-size`)",
+    MaxSize = "MAX_SIZE", ["--max-trace-size"], "the library",
+        "a number of bytes: the traces of the recording end at this size (`--max-trace-size`)",
         "no limit";
     /// Which requests have stacks, by their size.
     Threshold = "THRESHOLD", ["--stacks-from", "--stacks-below"], "the library",

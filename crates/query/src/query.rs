@@ -197,6 +197,12 @@ impl Aggregation {
         (Aggregation::InclusivePercentTotal, signature("inclusive_percent_total", 1, 1, None)),
     ];
 
+    /// Whether the result is in the unit of what it is computed from.
+    pub const fn keeps_unit(self) -> bool {
+        use Aggregation::{Any, Avg, InclusiveMax, InclusiveMin, InclusiveSum, Max, Min, Sum};
+        matches!(self, Any | Avg | InclusiveMax | InclusiveMin | InclusiveSum | Max | Min | Sum)
+    }
+
     /// Whether what is below a path counts for it.
     pub const fn is_inclusive(self) -> bool {
         matches!(
@@ -382,6 +388,9 @@ pub enum First {
     Largest,
 }
 
+/// The argument of formats for people that has them show numbers in full.
+pub const EXACT: &str = "exact";
+
 /// How results are shown.
 #[derive(Clone, Debug)]
 pub struct Format {
@@ -422,8 +431,8 @@ impl Layout {
         ),
         (Layout::Expand, "expand", &[], 0),
         (Layout::Format, "format", &["format", "title"], 1),
-        (Layout::Table, "table", &["column-width", "print-globals"], 0),
-        (Layout::Tree, "tree", &["path-attributes", "column-width", "print-globals"], 0),
+        (Layout::Table, "table", &["column-width", "print-globals", EXACT], 0),
+        (Layout::Tree, "tree", &["path-attributes", "column-width", "print-globals", EXACT], 0),
         (Layout::JsonSplit, "json-split", &[], 0),
     ];
 }

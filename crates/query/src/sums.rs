@@ -4,7 +4,7 @@
 //! being results themselves, it goes on from there.
 
 use crate::query::{Aggregation, Call};
-use crate::table::{AttributeId, Column, Form, Lookup, Shown, Table};
+use crate::table::{AttributeId, Column, Form, Lookup, Quantity, Shown, Table};
 use crate::value::{Bits, Kind, Strings};
 
 /// What a value adds to.
@@ -408,6 +408,10 @@ impl<'q> Summing<'q> {
         let rows = table.rows();
         let total: f64 = (0..rows).map(|row| self.value(&own.get(row))).sum();
         let result = attribute(table, &self.call.result(), self.result_kind(), Shown::Always);
+        let measured = self.call.arguments.first().and_then(|word| table.named(&word.text));
+        let quantity = measured.map(|id| table.of(id).quantity).unwrap_or_default();
+        table.of_mut(result).quantity =
+            if self.call.operator.keeps_unit() { quantity } else { Quantity::Number };
         let mut hidden = Vec::new();
         for (place, word) in self.call.arguments.iter().enumerate() {
             for (prefix, role) in partials(self.call.operator) {

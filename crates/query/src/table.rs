@@ -11,6 +11,7 @@ use std::hash::BuildHasher;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use heaptide_analysis::quantity;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::value::{Bits, Kind, Strings};
@@ -74,8 +75,47 @@ pub struct Attribute {
     pub alias: Option<Arc<str>>,
     /// Its unit, if its file says one.
     pub unit: Option<Arc<str>>,
+    /// What its numbers measure, for formats for people.
+    pub quantity: Quantity,
     /// Its values by row.
     pub column: Column,
+}
+
+/// What numbers measure, as far as it changes how people read them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Quantity {
+    /// Anything else, such as blocks.
+    #[default]
+    Number,
+    /// Bytes.
+    Bytes,
+    /// A time from some begin, or between two events, in nanoseconds.
+    Nanoseconds,
+}
+
+impl Quantity {
+    /// A value with its unit; none of a number without.
+    pub fn text(self, kind: Kind, value: Bits) -> Option<String> {
+        let show = match self {
+            Quantity::Number => return None,
+            Quantity::Bytes => quantity::bytes,
+            Quantity::Nanoseconds => quantity::duration,
+        };
+        match kind {
+            Kind::Uint => Some(show(value.0)),
+            Kind::Int => {
+                let number = value.0.cast_signed();
+                let sign = if number < 0 { "-" } else { "" };
+                Some(format!("{sign}{}", show(number.unsigned_abs())))
+            }
+            Kind::Double => {
+                let number = value.to_double(kind).round();
+                let sign = if number < 0.0 { "-" } else { "" };
+                number.is_finite().then(|| format!("{sign}{}", show(number.abs() as u64)))
+            }
+            Kind::Text | Kind::Bool | Kind::Address => None,
+        }
+    }
 }
 
 /// Values by row; rows may have none.
@@ -316,8 +356,9 @@ impl Table {
         let name: Arc<str> = name.into();
         Arc::make_mut(&mut self.names).insert(name.clone(), id);
         let (shown, column) = (Shown::Always, Column::default());
-        let (alias, unit) = (None, None);
-        self.attributes.push(Attribute { name, kind, form, shown, alias, unit, column });
+        let (alias, unit, quantity) = (None, None, Quantity::Number);
+        let of = Attribute { name, kind, form, shown, alias, unit, quantity, column };
+        self.attributes.push(of);
         id
     }
 
@@ -433,6 +474,12 @@ impl Table {
         self.places(row, attribute).find_map(in_chain)
     }
 
+    /// The value of an attribute in a record with its unit, where it is a number that has one.
+    pub(crate) fn with_unit(&self, row: usize, attribute: AttributeId) -> Option<String> {
+        let Attribute { kind, form, quantity, ref column, .. } = *self.of(attribute);
+        column.get(row).filter(|_| form != Form::Tree).and_then(|bits| quantity.text(kind, bits))
+    }
+
     /// The value of an attribute in a record, where it is a number that is not negative and in no
     /// node.
     pub(crate) fn uint(&self, row: usize, attribute: AttributeId) -> Option<u64> {
@@ -531,6 +578,19 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantities_have_units_and_signs() {
+        let bytes = |kind, bits| Quantity::Bytes.text(kind, bits);
+        assert_eq!(bytes(Kind::Uint, Bits(1536)).as_deref(), Some("1.50 KiB"));
+        assert_eq!(bytes(Kind::Int, Bits::int(-1536)).as_deref(), Some("-1.50 KiB"));
+        assert_eq!(bytes(Kind::Double, Bits::double(99.6)).as_deref(), Some("100 B"));
+        assert_eq!(bytes(Kind::Double, Bits::double(f64::NAN)), None);
+        assert_eq!(bytes(Kind::Bool, Bits(1)), None);
+        let time = Quantity::Nanoseconds.text(Kind::Uint, Bits(1_500_000));
+        assert_eq!(time.as_deref(), Some("1.50 ms"));
+        assert_eq!(Quantity::Number.text(Kind::Uint, Bits(1536)), None);
+    }
 
     #[test]
     fn records_have_values_and_paths() {

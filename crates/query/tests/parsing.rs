@@ -106,7 +106,7 @@ fn formats() {
     assert_eq!(arguments("FORMAT tree(column-width=42)")["column-width"], "42");
     assert_eq!(arguments("format JSON(object, pretty)").len(), 2);
     assert_eq!(arguments("format format(\"%a=b%\",title=\"x y\")")["format"], "%a=b%");
-    bad("FORMAT tree(a,1,c,d)", "takes 0 to 3 arguments, got 4", "tree");
+    bad("FORMAT tree(a,1,c,d,e)", "takes 0 to 4 arguments, got 5", "tree");
     bad("FORMAT tree(glorb=glurb)", "unknown argument `glorb`", "glorb");
     bad("FORMAT table(x)", "column-width takes a number", "x");
     bad("FORMAT format", "takes 1 to 2", "format");

@@ -40,6 +40,31 @@ pub struct Identity {
     pub images: u32,
 }
 
+impl Identity {
+    /// The name by which it was started, that of its first argument: the name of a link to its file
+    /// where it was started through one. The file's own name if the first argument is empty or a
+    /// title.
+    pub fn name(&self) -> &str {
+        let last = |path: &'_ str| path.rfind('/').map_or(0, |slash| slash + 1);
+        let file = &self.program[last(&self.program)..];
+        let word = self.command.first().map_or("", |word| word.as_str());
+        let word = word.strip_prefix('-').unwrap_or(word); // of a login shell
+        let name = &word[last(word)..];
+        if name.is_empty() || word.contains(' ') || file.is_empty() { file } else { name }
+    }
+
+    /// Name and file: `sh (/usr/bin/dash)`; the file alone if it has that name. Empty for several
+    /// programs.
+    pub fn name_and_file(&self) -> String {
+        let (name, file) = (self.name(), &self.program);
+        if file.rsplit('/').next() == Some(name) {
+            file.clone()
+        } else {
+            format!("{name} ({file})")
+        }
+    }
+}
+
 /// The place of a process in a parallel job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Rank {

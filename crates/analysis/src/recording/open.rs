@@ -25,7 +25,7 @@ impl Recording {
     /// assert_eq!(error.to_string(), says);
     /// ```
     pub fn open(path: &Path) -> Result<Recording, Error> {
-        Recording::open_of(path, Choice::default())
+        Recording::open_of(path, &Choice::default())
     }
 
     /// The same of a snapshot, or from the start in spite of a reset.
@@ -35,10 +35,11 @@ impl Recording {
     /// ```
     /// use heaptide_analysis::model::Recording;
     /// use heaptide_analysis::recording::Choice;
-    /// let choice = Choice { snapshot: Some(2), from_start: false };
-    /// assert!(Recording::open_of("missing.heaptide".as_ref(), choice).is_err());
+    /// use heaptide_analysis::recording::snapshot::Reference;
+    /// let choice = Choice { snapshot: Some(Reference::Number(2)), from_start: false };
+    /// assert!(Recording::open_of("missing.heaptide".as_ref(), &choice).is_err());
     /// ```
-    pub fn open_of(path: &Path, choice: Choice) -> Result<Recording, Error> {
+    pub fn open_of(path: &Path, choice: &Choice) -> Result<Recording, Error> {
         Recording::open_telling(path, choice, &mut |_, _| {})
     }
 
@@ -47,7 +48,7 @@ impl Recording {
     /// Errors: as [`Recording::open_of`].
     pub fn open_telling(
         path: &Path,
-        choice: Choice,
+        choice: &Choice,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Recording, Error> {
         Recording::put_together(Parts::read(path, choice)?, path, &Blazesym, progress)
@@ -59,7 +60,7 @@ impl Recording {
         engine: &dyn Engine,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Recording, Error> {
-        let parts = Parts::read(path, Choice::default())?;
+        let parts = Parts::read(path, &Choice::default())?;
         Recording::put_together(parts, path, engine, progress)
     }
 

@@ -164,7 +164,7 @@ impl Naming {
                 format!("{job}{run}rank {number}")
             }
             Key::Process(_) => {
-                let program = process.identity.program.rsplit('/').next().unwrap_or_default();
+                let program = process.identity.name();
                 let image = if self.images && process.identity.image > 0 {
                     format!(" image {}", process.identity.image)
                 } else {

@@ -14,7 +14,7 @@ use super::identity::{self, Begun, Place};
 use super::jit_names;
 use super::metadata::{ImageEnd, Member, MergedRun, Metadata, Status, StatusKind};
 use super::running::{anyone_maps_file, maps_file, other_roots};
-use super::snapshot;
+use super::snapshot::{self, Reference};
 use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, SYMBOLS_FILE};
 use crate::model::{DamagedFile, End, Run};
@@ -26,10 +26,10 @@ use crate::threads;
 use crate::trace::file::{TraceFile, path_of};
 
 /// What of a recording is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
-    /// The snapshots of this number, not the profiles.
-    pub snapshot: Option<u32>,
+    /// The snapshots of this number or name, not the profiles.
+    pub snapshot: Option<Reference>,
     /// Figures count from the start of the program, also where they were reset.
     pub from_start: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn read(path: &Path, choice: Choice) -> Result<Parts, Error> {
+    pub(super) fn read(path: &Path, choice: &Choice) -> Result<Parts, Error> {
         let kind = fs::metadata(path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), doing: "read", source },
@@ -72,8 +72,8 @@ impl Parts {
             let all = profiles_in(&directory).unwrap_or_default(); // a help, no need
             (directory, all, vec![path.to_owned()])
         };
-        if let Some(number) = choice.snapshot {
-            files = snapshot::of_number(path, &directory, &files, number)?;
+        if let Some(reference) = &choice.snapshot {
+            files = snapshot::referred(path, &directory, &files, reference)?;
         }
         let mut damaged = Vec::new();
         let symbols = || Symbols::read(&directory);

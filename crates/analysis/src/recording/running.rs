@@ -107,6 +107,30 @@ pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
     Ok(files.next().map(|file| Running { pid, file }))
 }
 
+/// The running recorded program whose process id stands in place of a path; none if the path is no
+/// number, or something of that name exists.
+///
+/// Errors: there is no such process, it may not be inspected, or it is not being recorded.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(running::by_id("app.heaptide".as_ref()).unwrap().is_none());
+/// let error = running::by_id("4294967295".as_ref()).unwrap_err().to_string();
+/// assert_eq!(error, "4294967295: no such process, and no recording of this name");
+/// ```
+pub fn by_id(path: &Path) -> Result<Option<Running>, Error> {
+    let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let number = path.to_str().filter(is_number).and_then(|name| name.parse().ok());
+    let Some(pid) = number.filter(|_| path.symlink_metadata().is_err()) else {
+        return Ok(None);
+    };
+    let found = of_process(pid).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => Error::NoProcess { pid },
+        _ => Error::Hidden { pid, source },
+    })?;
+    found.map(Some).ok_or(Error::NotRecorded { pid })
+}
+
 /// The root directories, as `/proc/PID/root`, of those processes that write to a recording and see
 /// other files than this one, as in a container.
 pub(crate) fn other_roots(recording: &Path) -> Vec<PathBuf> {

@@ -57,7 +57,7 @@ pub fn seal_with(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
     draft::sweep(directory);
-    let mut parts = Parts::read(directory, Choice { snapshot: None, from_start: true })?;
+    let mut parts = Parts::read(directory, &Choice { snapshot: None, from_start: true })?;
     let refused = parts.look_up(lookup, progress);
     parts.look_up_jit(lookup.sources);
     parts.symbols.write(&parts.directory)?;
@@ -104,7 +104,7 @@ pub(crate) fn names(
     engine: &dyn Engine,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Symbols, Vec<String>), Error> {
-    let mut parts = Parts::read(path, Choice { snapshot: None, from_start: true })?;
+    let mut parts = Parts::read(path, &Choice { snapshot: None, from_start: true })?;
     let lookup = Lookup { engine, sources: &Sources::default(), again: false };
     let refused = parts.look_up(&lookup, progress);
     parts.look_up_jit(lookup.sources);

@@ -4,12 +4,14 @@
 //! while it is copied is left out, by the `committed` of each extent from before. Events are left
 //! out, too: a snapshot has no trace.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use heaptide_format as format;
 use heaptide_format::{
@@ -29,6 +31,45 @@ use crate::{text, trace};
 
 /// Snapshots that one process image may have.
 const NUMBER_MAX: u32 = 1_000_000;
+
+/// What a user calls a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reference {
+    /// Its number, from 1.
+    Number(u32),
+    /// The name that it was given.
+    Name(String),
+}
+
+impl FromStr for Reference {
+    type Err = String;
+
+    /// Digits are a number, anything else a name.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::snapshot::Reference;
+    /// assert_eq!("2".parse(), Ok(Reference::Number(2)));
+    /// assert_eq!("loaded 2".parse(), Ok(Reference::Name("loaded 2".to_owned())));
+    /// assert!("0".parse::<Reference>().is_err() && "".parse::<Reference>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Reference, String> {
+        if text.bytes().any(|byte| !byte.is_ascii_digit()) {
+            return Ok(Reference::Name(text.to_owned()));
+        }
+        let number = text.parse().ok().filter(|&number| number > 0);
+        let expected = "expected the number of a snapshot, from 1, or its name";
+        number.map(Reference::Number).ok_or_else(|| expected.to_owned())
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reference::Number(number) => number.fmt(f),
+            Reference::Name(name) => write!(f, "\"{}\"", text::printable(name)),
+        }
+    }
+}
 
 /// A snapshot that is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,29 +179,68 @@ pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Ta
     Some(Taken { says, time_ns, is_noted })
 }
 
-/// The snapshots of a number: of each of these profiles that has one.
+/// The snapshots of a number or name: of each of these profiles that has one, and the last one if
+/// several snapshots of a profile have the name.
 ///
 /// Errors: none has.
-pub(crate) fn of_number(
+pub(crate) fn referred(
     path: &Path,
     directory: &Path,
     profiles: &[PathBuf],
-    number: u32,
+    reference: &Reference,
 ) -> Result<Vec<PathBuf>, Error> {
     let mut all = copies(directory);
-    let of = |file: &PathBuf| all.remove(&file_names::image_name(file)).unwrap_or_default();
-    let copies: Vec<PathBuf> = profiles.iter().flat_map(of).collect();
-    let mut there: Vec<u32> =
-        copies.iter().filter_map(|c| Some(file_names::snapshot(c)?.1)).collect();
+    let (mut found, mut there) = (Vec::new(), Vec::new());
+    for profile in profiles {
+        let copies = all.remove(&file_names::image_name(profile)).unwrap_or_default();
+        let own = match reference {
+            // The names, for which all snapshots are opened, are not needed.
+            Reference::Number(_) => copies.into_iter().filter_map(unnamed).collect(),
+            Reference::Name(_) => named(profile, copies),
+        };
+        let is_it = |snapshot: &&Snapshot| match reference {
+            Reference::Number(number) => snapshot.number == *number,
+            Reference::Name(name) => snapshot.name == *name,
+        };
+        found.extend(own.iter().filter(is_it).max_by_key(|s| s.number).map(|s| s.file.clone()));
+        there.extend(own.into_iter().map(|snapshot| (snapshot.number, snapshot.name)));
+    }
+    if !found.is_empty() {
+        return Ok(found);
+    }
     there.sort_unstable();
     there.dedup();
-    let is_it = |copy: &PathBuf| file_names::snapshot(copy).is_some_and(|(_, n)| n == number);
-    let found: Vec<PathBuf> = copies.into_iter().filter(is_it).collect();
-    if found.is_empty() {
-        Err(Error::NoSnapshot { path: path.to_owned(), number, there })
-    } else {
-        Ok(found)
+    let shown = |(number, name): (u32, String)| {
+        if name.is_empty() {
+            number.to_string()
+        } else {
+            format!("{number} {}", Reference::Name(name))
+        }
+    };
+    let there = there.into_iter().map(shown).collect();
+    Err(Error::NoSnapshot { path: path.to_owned(), wanted: reference.to_string(), there })
+}
+
+/// A snapshot as its file is named.
+fn unnamed(file: PathBuf) -> Option<Snapshot> {
+    let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
+    Some(Snapshot { run, pid, image, number, name: String::new(), time_ns: 0, file, damaged: None })
+}
+
+/// The snapshots in these files, of one profile, with the names that they or the profile's marks
+/// give them.
+fn named(profile: &Path, copies: Vec<PathBuf>) -> Vec<Snapshot> {
+    let mut own: Vec<Snapshot> = copies.into_iter().filter_map(read).collect();
+    if own.iter().any(|snapshot| snapshot.name.is_empty())
+        && let Ok(profile) = reader::read(profile)
+    {
+        let marks = profile.named.marks.iter();
+        let marks = marks.filter(|mark| mark.record.kind == MarkKind::Snapshot as u32);
+        let snapshots = marks
+            .map(|mark| (MarkKind::Snapshot, mark.record.number, &*mark.name, mark.record.time_ns));
+        name_by_marks(&mut own, snapshots);
     }
+    own
 }
 
 /// The snapshots and baselines in a directory, by the `PID-IMAGE` of their process.

@@ -67,6 +67,24 @@ impl Engine for Blazesym {
     }
 }
 
+/// The names that the readers of this crate find at addresses, which are ascending: those of
+/// MiniDebugInfo, else those that debug information has by scopes. [`Blazesym`] adds them to what
+/// blazesym finds.
+///
+/// Errors: the file cannot be read, or is no executable or library.
+pub fn own_names(file: &Path, addresses: &[u64]) -> Result<Vec<Option<String>>, String> {
+    let elf = ElfFile::open(file)?;
+    let mut demangler = Demangler::default();
+    if let Some(table) = SymbolTable::read(&elf) {
+        let name = |&address| table.name(address).map(|name| demangler.readable(name));
+        return Ok(addresses.iter().map(name).collect());
+    }
+    let info = DebugInfo::read(&elf);
+    let mut names = info.map(|info| qualified::names(&info, addresses, &mut demangler));
+    let innermost = |address| names.as_mut()?.remove(address)?.pop()?;
+    Ok(addresses.iter().map(innermost).collect())
+}
+
 /// Names of a stripped module that has MiniDebugInfo, which blazesym reads only with liblzma.
 fn from_table(table: &SymbolTable, addresses: &[u64], each: &mut dyn FnMut(u64, &[Name<'_>])) {
     let mut demangler = Demangler::default();

@@ -77,16 +77,32 @@ const CLOCK_TICK: Duration = Duration::from_millis(20);
 /// A process may compile so long after its last allocation.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Functions by address.
+/// Functions that a JIT compiler made, by address.
 #[derive(Debug, Default)]
-pub(crate) struct Code {
+pub struct Code {
     /// By first address: the address behind the last, and the name.
     functions: BTreeMap<u64, (u64, String)>,
 }
 
 impl Code {
+    /// Reads a dump, or else a map.
+    ///
+    /// ```
+    /// use heaptide_analysis::symbols::Code;
+    /// let code = Code::read(b"1000 10 first\n1010 20 second one\n");
+    /// assert_eq!(code.name(0x1012), Some("second one"));
+    /// ```
+    pub fn read(bytes: &[u8]) -> Code {
+        Code::from_dump(bytes).unwrap_or_else(|| Code::from_map(bytes))
+    }
+
+    /// The functions, each with its first address and the one behind its last, in order.
+    pub fn functions(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        self.functions.iter().map(|(&start, &(end, ref name))| (start, end, &**name))
+    }
+
     /// The name of the function at an address.
-    pub(crate) fn name(&self, address: u64) -> Option<&str> {
+    pub fn name(&self, address: u64) -> Option<&str> {
         let (_, (end, name)) = self.functions.range(..=address).next_back()?;
         (address < *end).then_some(name)
     }

@@ -29,7 +29,9 @@ mod sources;
 mod symbol_table;
 mod wanted;
 
-pub use engine::Blazesym;
+pub use demangle::Demangler;
+pub use engine::{Blazesym, own_names};
+pub use jit::Code;
 use name::BATCH;
 pub use name::{Engine, Known, Name};
 pub use sources::{DebugFiles, Sources};

@@ -13,6 +13,7 @@ use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
 use crate::model::{Process, Trace};
+use crate::quantity::{count, counted};
 
 /// Events that are given at once, about.
 const BATCH: usize = 2048;
@@ -193,10 +194,13 @@ impl Replay {
         notes.extend(self.open.iter().flat_map(Image::notes));
         let Unpaired { frees, blocks } = self.unpaired();
         if frees > 0 {
-            notes.push(format!("{frees} frees are of blocks whose allocation is not in the trace"));
+            let what = if frees == 1 { "free is of a block" } else { "frees are of blocks" };
+            let frees = count(frees);
+            notes.push(format!("{frees} {what} whose allocation is not in the trace"));
         }
         if blocks > 0 {
-            notes.push(format!("{blocks} blocks have no end in the trace"));
+            let have = if blocks == 1 { "has" } else { "have" };
+            notes.push(format!("{} {have} no end in the trace", counted(blocks, "block")));
         }
         notes
     }
@@ -275,11 +279,14 @@ impl Image {
         let mut notes = Vec::new();
         let lost = self.ahead.lost();
         if let Some(Lost { chunks, why: Some(why), .. }) = lost {
-            notes.push(format!("{chunks} parts of the trace cannot be read; first error: {why}"));
+            let parts = counted(*chunks, "part");
+            notes.push(format!("{parts} of the trace cannot be read; first error: {why}"));
         }
         if let Some(&Lost { faults: faults @ 1.., .. }) = lost {
+            let are = if faults == 1 { "is" } else { "are" };
             notes.push(format!(
-                "{faults} parts of the trace are damaged; the rest of each is omitted"
+                "{} of the trace {are} damaged; the rest of each is omitted",
+                counted(faults, "part")
             ));
         }
         if let Some(stopped_ns) = self.stopped_ns {

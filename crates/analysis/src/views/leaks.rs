@@ -5,10 +5,12 @@
 
 use std::cmp::Reverse;
 
+use rustc_hash::FxHashSet;
+
 use super::aggregate::by_stack;
 use super::scopes;
 use super::suppressions::{Matched, Suppressions};
-use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, StackId};
+use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, Site, StackId};
 
 /// Where live blocks were allocated, as finely as was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -95,6 +97,28 @@ impl Leaks {
         Leaks { leaks, used }
     }
 
+    /// Takes what is suppressed out of the sites and lanes of a process, before functions get other
+    /// names or are left out of stacks, which suppressions name as they were recorded. What is left
+    /// can be rewritten and looked at with [`Suppressions::none`]. The totals stay.
+    pub fn set_aside(process: &mut Process, suppressions: &Suppressions) -> Vec<Used> {
+        let found = Leaks::of(process, suppressions);
+        let kept: FxHashSet<Origin> = found.leaks.iter().map(|leak| leak.origin).collect();
+        let is_live = |m: &Measures| m.live_blocks > 0 || m.live_bytes > 0;
+        let mode = process.mode;
+        let origin = |site: &Site| match mode {
+            Mode::Scopes => Origin::Scope(site.scope),
+            Mode::Stacks | Mode::Counters => Origin::Stack(site.stack),
+        };
+        let sites = &mut process.tables.sites;
+        sites.retain(|site| !is_live(&site.measures) || kept.contains(&origin(site)));
+        for (lane, id) in process.tables.lanes.iter_mut().zip(0..) {
+            if mode == Mode::Counters && !kept.contains(&Origin::Lane(LaneId(id))) {
+                (lane.measures.live_blocks, lane.measures.live_bytes) = (0, 0);
+            }
+        }
+        found.used
+    }
+
     /// Live blocks that are not suppressed.
     pub fn blocks(&self) -> u64 {
         self.leaks.iter().fold(0, |sum, leak| sum.saturating_add(leak.measures.live_blocks))
@@ -130,5 +154,35 @@ fn suppressed(
             let lane = process.tables.lanes.get(lane.0 as usize)?;
             suppressions.of_name(&lane.name)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{lines, with_stacks};
+    use crate::selection::rules::Rules;
+
+    /// A suppression names functions that the rules of a language leave out of stacks.
+    #[test]
+    fn what_is_suppressed_is_not_rewritten_before() {
+        let allocate = "std::__new_allocator<int>::allocate(unsigned long, void const*);malloc";
+        let [known, leaked] = ["known", "leaked"].map(|name| format!("main;{name};{allocate}"));
+        let mut process = with_stacks(&[&known, &leaked, "main;cache"]);
+        let mut suppressions = Suppressions::none();
+        suppressions
+            .add("leak:^cache$\nleak:known*\nleak:__new_allocator<long>")
+            .expect("patterns");
+        let used = Leaks::set_aside(&mut process, &suppressions);
+        assert_eq!(used.iter().map(|used| used.bytes).collect::<Vec<_>>(), [4, 1, 0]);
+        process.rewrite(&Rules::built_in("std").expect("a set"));
+        assert_eq!(lines(&process), ["main;leaked;malloc 2"]);
+        let found = Leaks::of(&process, &Suppressions::none());
+        assert_eq!((found.leaks.len(), found.bytes()), (1, 2));
+        let mut process = with_stacks(&[&known, &leaked]);
+        let mut by_allocator = Suppressions::none();
+        by_allocator.add("leak:std::__new_allocator").expect("a pattern");
+        assert_eq!(Leaks::set_aside(&mut process, &by_allocator)[0].bytes, 3);
+        assert!(process.tables.sites.is_empty());
     }
 }

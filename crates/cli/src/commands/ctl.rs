@@ -123,11 +123,10 @@ fn act(control: &Control, action: &Action) -> Result<Said, Error> {
         }
         Action::Snapshot { name } => {
             let name = name.as_deref().unwrap_or_default();
-            let (number, file, answer) = control.snapshot(name, Wait::Patiently)?;
+            // The copy has its name and time in it. The program only adds its mark, when it likes.
+            let (number, file, _) = control.snapshot(name, Wait::Briefly)?;
             let done = format!("pid {pid}: snapshot {number}: {}\n", of_path(&file));
-            // It is there, with its name and time in it: at worst the timeline does not show it.
-            let later = told(pid, answer, "its mark", String::new()).ok().and_then(|s| s.later);
-            Ok(Said { done, later })
+            Ok(Said { done, later: None })
         }
         Action::Mark { name } => ask(Request::Mark, 0, name, "the mark", "marked"),
         Action::Threshold { bytes, below } => {

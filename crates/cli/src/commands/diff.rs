@@ -1,6 +1,6 @@
 //! `heaptide diff`: two recordings compared, or two snapshots of one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Measure, Mode, Process};
@@ -11,35 +11,41 @@ use heaptide_command::growth::Limit;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::{Selection, Source};
-use heaptide_command::source::{Empty, View};
-use heaptide_command::{output, source};
+use heaptide_command::selection::{SELECTION, Selection, Source};
+use heaptide_command::source::{Empty, Reader, View};
+use heaptide_command::{output, source, target};
 use heaptide_render::export::diff_flamegraph::{self, Drawing, Scale};
 use heaptide_render::shared::change::{growth, signed};
 use heaptide_render::shared::difference::{self, Rows};
-use heaptide_render::shared::frames::file_name;
 use heaptide_render::shared::quantity::amount;
 use heaptide_render::{json, text};
 
-use crate::options::metric_parser;
+use crate::options::{FLAME_GRAPHS, metric_parser};
 
 /// `heaptide diff`.
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_EXAMPLE)]
 pub struct DiffOptions {
-    /// Baseline recording, or a profile in it; REC@N is snapshot N of REC
+    /// Baseline: a recording, a profile in it, or the process id of a running program; REC@N and
+    /// REC@NAME are snapshots of REC
     #[arg(value_name = "A")]
     pub before: PathBuf,
     /// Recording to compare with it, in the same form
     #[arg(value_name = "B")]
     pub after: PathBuf,
+    /// Show one row for each KIND [default: function, or scope without stacks]
+    #[arg(long, value_name = "KIND")]
+    pub by: Option<DiffBy>,
     /// Metric to compare [default: live_bytes for snapshots of one run, otherwise at_peak_bytes]
     #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
         hide_possible_values = true)]
     pub metric: Option<Measure>,
-    /// Show one row for each KIND [default: function, or scope without stacks]
-    #[arg(long, value_name = "KIND")]
-    pub by: Option<DiffBy>,
+    /// Show at most N rows [default: 20, all in json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Exit with status 1 if the total grew by more than LIMIT, such as 5%, 4096, 64K or 1M
+    #[arg(long, value_name = "LIMIT")]
+    pub fail_above: Option<Limit>,
     /// Output format: text for reading, json with all changed rows, svg as a flame graph
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DiffFormat,
@@ -49,32 +55,35 @@ pub struct DiffOptions {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Show at most N rows [default: 20, all in json]
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
-    /// Exit with status 1 if the total grew by more than LIMIT, such as 5%, 4096, 64K or 1M
-    #[arg(long, value_name = "LIMIT")]
-    pub fail_above: Option<Limit>,
     /// Recording whose values are the widths of boxes [default: after]
-    #[arg(long, value_name = "SIDE")]
+    #[arg(long, value_name = "SIDE", help_heading = FLAME_GRAPHS)]
     pub widths: Option<Widths>,
     /// Scale the values of A to the total of B, to show changes in proportion
-    #[arg(long)]
+    #[arg(long, help_heading = FLAME_GRAPHS)]
     pub normalize: bool,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,
 }
 
 impl DiffOptions {
+    /// What is compared.
+    fn sources(&self) -> Result<[Source; 2], Error> {
+        let given = [self.before.clone(), self.after.clone()];
+        let [before, after] = given.map(|given| {
+            let (snapshot, from_start, listed) = (None, self.from_start, Listed::Nowhere);
+            target::resolve(&Source { recording: Some(given), snapshot, from_start, listed })
+        });
+        Ok([before?, after?])
+    }
+
     /// The measure to compare, and why it is that one if nobody asked for it.
-    fn measure(&self) -> (Measure, Option<&'static str>) {
-        let recording = |given: &Path| source_of(given, self.from_start).recording;
+    fn measure(&self, [before, after]: &[Source; 2]) -> (Measure, Option<&'static str>) {
         match self.metric {
             Some(measure) => (measure, None),
-            None if recording(&self.before) == recording(&self.after) => {
+            None if before.recording == after.recording => {
                 (Measure::LiveBytes, Some("two times of one run; --metric selects another"))
             }
             None => (Measure::AtPeakBytes, Some("--metric selects another")),
@@ -123,17 +132,18 @@ pub enum Widths {
 /// Compares them, and says whether the measure grew by too much.
 pub fn diff(options: &DiffOptions) -> Outcome {
     check(options)?;
-    let before = open(options, &options.before, None)?;
+    let sources = options.sources()?;
+    let (measure, chosen) = options.measure(&sources);
+    let before = open(options, &sources[0], measure, None)?;
     let rows = match (options.by, before.mode) {
         (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
         (Some(DiffBy::Stack), _) => Rows::Stacks,
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
-    let program = file_name(&before.identity.program).to_owned();
-    let (measure, chosen) = options.measure();
+    let program = before.identity.name().to_owned();
     // The first is reduced to its names before the second is read: both may be large.
     let half = Comparison::new(measure, rows.by()).before(before);
-    let after = open(options, &options.after, Some(&program))?;
+    let after = open(options, &sources[1], measure, Some(&program))?;
     let mut difference = half.after(after);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
@@ -173,14 +183,20 @@ fn check(options: &DiffOptions) -> Result<(), Error> {
 }
 
 /// The process of a recording to compare: the largest, of those that run `program` if any does.
-fn open(options: &DiffOptions, given: &Path, program: Option<&str>) -> Result<Process, Stop> {
-    let source = source_of(given, options.from_start);
-    let view = View { empty: Empty::Shown, ..View::default() };
-    let selected = source::open_view(&source, &options.selection, view)?;
+fn open(
+    options: &DiffOptions,
+    source: &Source,
+    measure: Measure,
+    program: Option<&str>,
+) -> Result<Process, Stop> {
+    let reader = match options.format {
+        DiffFormat::Text | DiffFormat::Svg => Reader::Person,
+        DiffFormat::Json => Reader::Program,
+    };
+    let view = View { empty: Empty::Shown, reader, ..View::default() };
+    let selected = source::open_view(source, &options.selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
-    let (measure, _) = options.measure();
-    let is_same =
-        |p: &Process| program.is_some_and(|program| file_name(&p.identity.program) == program);
+    let is_same = |p: &Process| program.is_some_and(|program| p.identity.name() == program);
     let (process, all) = selected.into_largest(measure, is_same)?;
     if all > 1 && selected_pid.is_none() {
         let (path, pid, image) = (path.display(), process.identity.pid, process.identity.image);
@@ -190,22 +206,6 @@ fn open(options: &DiffOptions, given: &Path, program: Option<&str>) -> Result<Pr
         ));
     }
     Ok(process)
-}
-
-/// What is to be read: `REC@N` is snapshot N of REC, unless there is a file of that name.
-fn source_of(given: &Path, from_start: bool) -> Source {
-    let snapshot = || {
-        let (path, number) = given.to_str()?.rsplit_once('@')?;
-        let number: u32 = number.parse().ok().filter(|&number| number > 0)?;
-        (!given.exists()).then(|| (PathBuf::from(path), number))
-    };
-    let listed = Listed::Nowhere;
-    match snapshot() {
-        Some((path, number)) => {
-            Source { recording: Some(path), snapshot: Some(number), from_start, listed }
-        }
-        None => Source { recording: Some(given.to_owned()), snapshot: None, from_start, listed },
-    }
 }
 
 /// Counters have a peak, and no figures of what was live then.
@@ -280,21 +280,4 @@ fn too_much(difference: &Difference, limit: Limit) -> String {
         value(change.after),
         signed(measure, change)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_behind_a_recording_is_a_snapshot() {
-        let of = |text: &str| {
-            let source = source_of(Path::new(text), false);
-            (source.recording.expect("a path").display().to_string(), source.snapshot)
-        };
-        assert_eq!(of("a.heaptide@2"), ("a.heaptide".into(), Some(2)));
-        for other in ["a.heaptide", "a@0", "a@x", "a@", "a@1/b.heaptide", "a@-1"] {
-            assert_eq!(of(other), (other.into(), None));
-        }
-    }
 }

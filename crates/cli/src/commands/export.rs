@@ -20,7 +20,7 @@ use heaptide_render::export::{
 use heaptide_render::json::report;
 use heaptide_render::shared::branches::Lanes;
 
-use crate::options::{Frames, Picture, metric_parser};
+use crate::options::{Frames, Picture, metric_parser, require_of_rows};
 use crate::sql;
 
 /// `heaptide export`.
@@ -128,7 +128,8 @@ fn is_of_all(format: ExportFormat) -> bool {
 fn check(options: &ExportOptions) -> Result<(), Error> {
     use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
-    let measure = options.metric.of_sites();
+    let measure = options.metric;
+    require_of_rows(measure)?;
     let refuse = |what: &str| Err(Error::new(format!("--format {}: {what}", name(format))));
     if options.annotate && format != Folded {
         return refuse("--annotate requires --format folded");

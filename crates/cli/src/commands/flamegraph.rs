@@ -13,7 +13,7 @@ use heaptide_command::{output, source};
 use heaptide_render::export::flamegraph;
 use heaptide_render::shared::branches::Lanes;
 
-use crate::options::{Frames, Picture, metric_parser};
+use crate::options::{Frames, Picture, metric_parser, require_of_rows};
 
 /// `heaptide flamegraph`.
 #[derive(Args, Debug)]
@@ -51,6 +51,7 @@ Example:
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
+    require_of_rows(options.metric)?;
     let (inside, apart) = (options.frames.in_scopes(), options.frames.apart(&options.origins));
     let reader = Reader::Person;
     let view = View { inside, apart, reader, ..View::default() };
@@ -62,7 +63,7 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     }
     selected.require_value(process, options.metric, "draw")?;
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
-    let drawing = options.picture.drawing(options.metric.of_sites(), lanes);
+    let drawing = options.picture.drawing(options.metric, lanes);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
     let path = options.output.clone().unwrap_or_else(|| beside(&selected.recording.path));
     if output::is_stdout(&path) {

@@ -8,7 +8,7 @@ use heaptide_command::{output, source};
 use heaptide_render::shared::views::HistogramView;
 use heaptide_render::{json, text};
 
-use crate::options::{Format, metric_parser};
+use crate::options::{Format, metric_parser, require_of_rows};
 
 /// `heaptide histogram`.
 #[derive(Args, Debug)]
@@ -16,24 +16,26 @@ use crate::options::{Format, metric_parser};
 pub struct HistogramOptions {
     #[command(flatten)]
     pub source: Source,
-    /// Output format: text with bars, json with the numbers
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
+    /// Sort exact sizes by this metric
+    #[arg(long, visible_alias = "sort", alias = "measure", value_name = "METRIC",
+        value_parser = metric_parser(), hide_possible_values = true,
+        default_value = "allocations")]
+    pub metric: Measure,
     /// Show at most N exact sizes [default: 20 as text, all as json]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Sort exact sizes by this metric
-    #[arg(long, value_name = "METRIC", value_parser = metric_parser(), hide_possible_values = true,
-        default_value = "allocations")]
-    pub sort: Measure,
+    /// Output format: text with bars, json with the numbers
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     #[command(flatten)]
     pub selection: Selection,
 }
 
 /// Prints the sizes.
 pub fn histogram(options: &HistogramOptions) -> Outcome {
+    require_of_rows(options.metric)?;
     let selected = source::open(&options.source, &options.selection)?;
-    let view = HistogramView { sort: options.sort, top: options.top };
+    let view = HistogramView { sort: options.metric, top: options.top };
     match options.format {
         Format::Json => output::print(|out| {
             json::histogram::write(out, &selected.recording, selected.pid, &view)

@@ -7,7 +7,7 @@ use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::Source;
 use heaptide_command::snapshots::image_of_snapshot;
-use heaptide_command::{output, snapshots, source};
+use heaptide_command::{output, snapshots, source, target};
 use heaptide_control::status;
 use heaptide_render::text;
 
@@ -21,8 +21,9 @@ pub struct InfoOptions {
 
 /// Prints the description.
 pub fn info(options: &InfoOptions) -> Outcome {
-    let recording = source::read(&options.source.listing_damage())?;
-    let snapshots = if recording.path.is_dir() && options.source.snapshot.is_none() {
+    let source = target::resolve(&options.source.listing_damage())?;
+    let recording = source::read(&source)?;
+    let snapshots = if recording.path.is_dir() && source.snapshot.is_none() {
         snapshots::list(&recording.path, &recording)?
     } else {
         Vec::new()

@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptide_analysis::files::input;
+use heaptide_analysis::model::Process;
+use heaptide_analysis::views::leaks::{Leaks, Used};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS};
 use heaptide_command::selection::{Selection, Source};
-use heaptide_command::source::{Empty, View};
+use heaptide_command::source::{Depth, Empty, View};
 use heaptide_command::{output, source};
 use heaptide_render::shared::views::LeaksView;
+use heaptide_render::text::leaks::Found;
 use heaptide_render::{json, text};
 
 use crate::options::Format;
@@ -21,18 +24,18 @@ use crate::options::Format;
 pub struct LeaksOptions {
     #[command(flatten)]
     pub source: Source,
+    /// Show at most N leaks
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Output format: text for reading, json with all leaks
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     /// File of suppressions in the format of LeakSanitizer (`leak:PATTERN`). Can be repeated
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
     /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
     #[arg(long)]
     pub no_built_in: bool,
-    /// Output format: text for reading, json with all leaks
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
-    /// Show at most N leaks
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -53,16 +56,42 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
         suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
     }
     // Filters that match nothing mean no leaks.
-    let view = View { empty: Empty::Shown, ..View::default() };
-    let selected = source::open_view(&options.source, &options.selection, view)?;
-    let (recording, process) = (&selected.recording, selected.pid);
-    let view = LeaksView { suppressions: &suppressions, top: options.top, process };
-    let found = text::leaks::Found::of(recording, &view);
+    let depth = match options.format {
+        Format::Text => Depth::Output, // suppressions are for whole stacks
+        Format::Json => Depth::Stacks,
+    };
+    let view = View { empty: Empty::Shown, depth, ..View::default() };
+    let mut selected = source::open_view(&options.source, &options.selection, view)?;
+    let view = LeaksView { suppressions: &suppressions, top: options.top, process: selected.pid };
+    let found = match options.format {
+        Format::Json => Found::of(&selected.recording, &view),
+        Format::Text => {
+            let processes = selected.recording.processes.iter_mut();
+            let suppressed = processes.map(|p| for_people(p, &options.selection, &suppressions));
+            let suppressed = suppressed.collect();
+            Found::without_suppressed(&selected.recording, suppressed, &view)
+        }
+    };
     match options.format {
-        Format::Json => output::print(|out| json::leaks::write(out, recording, &view))?,
+        Format::Json => output::print(|out| json::leaks::write(out, &selected.recording, &view))?,
         Format::Text => output::print_page(|out| text::leaks::write(out, &found, &view))?,
     }
     outcome::exit(if found.any() { NEGATIVE } else { SUCCESS })
+}
+
+/// Takes what is suppressed out of a process and shortens the stacks of the rest; returns what was
+/// taken out.
+fn for_people(
+    process: &mut Process,
+    selection: &Selection,
+    suppressions: &Suppressions,
+) -> Vec<Used> {
+    let suppressed = Leaks::set_aside(process, suppressions);
+    source::rewrite_languages(process, selection);
+    if let Some(depth) = selection.depth {
+        process.cut_stacks(depth.get());
+    }
+    suppressed
 }
 
 /// The text of a file of suppressions.

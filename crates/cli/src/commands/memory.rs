@@ -9,7 +9,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::selection::{Selection, Source};
-use heaptide_command::{output, source, values};
+use heaptide_command::{output, source, target, values};
 use heaptide_render::shared::accounts::absence;
 use heaptide_render::{json, text};
 
@@ -56,8 +56,9 @@ pub fn memory(options: &MemoryOptions) -> Outcome {
         let reason = "filters do not apply to resident memory, which is of the whole process";
         return Err(Error::new(reason.to_owned()).into());
     }
-    let mut selected = source::open(&options.source, &options.selection)?;
-    if options.source.snapshot.is_none() {
+    let source = target::resolve(&options.source)?;
+    let mut selected = source::open(&source, &options.selection)?;
+    if source.snapshot.is_none() {
         look_at_running(&mut selected.recording);
     }
     let at = options.at.unwrap_or(At::Usual);

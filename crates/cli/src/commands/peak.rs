@@ -16,12 +16,12 @@ use crate::options::Format;
 pub struct PeakOptions {
     #[command(flatten)]
     pub source: Source,
-    /// Output format: text for reading, json with all sites
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
     /// Show at most N rows
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// Output format: text for reading, json with all sites
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     #[command(flatten)]
     pub selection: Selection,
 }

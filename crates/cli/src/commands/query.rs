@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Recording;
+use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::{OF_RECORDINGS, Selection, Source};
-use heaptide_command::{output, source};
-use heaptide_query::query::{Format, Layout, Query};
+use heaptide_command::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
+use heaptide_command::{output, source, target};
+use heaptide_query::query::{EXACT, Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
@@ -27,8 +28,9 @@ pub struct QueryOptions {
     /// Query in CalQL
     #[arg(value_name = "QUERY", required_unless_present_any = ["tables", "describe"])]
     pub query: Option<String>,
-    /// Recordings, profiles in them or .cali files (- for standard input); all their processes
-    /// are queried unless --process selects one [default: the newest *.heaptide here]
+    /// Recordings, profiles in them, process ids of running programs, or .cali files (- for
+    /// standard input); REC@NAME is a snapshot. All their processes are queried unless --process
+    /// selects one [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recordings: Vec<PathBuf>,
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
@@ -44,17 +46,20 @@ pub struct QueryOptions {
     /// format(TEXT)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// Show numbers in full in tables and trees, not sizes and durations with units
+    #[arg(long, conflicts_with = "dataset")]
+    pub exact: bool,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Read snapshot N instead of the end of the run; `heaptide info` lists snapshots
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub snapshot: Option<u32>,
+    /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
+    #[arg(long, value_name = "N|NAME", help_heading = SELECTION)]
+    pub snapshot: Option<Reference>,
     /// Count from the start of the program, ignoring resets
-    #[arg(long)]
+    #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,
@@ -69,7 +74,7 @@ Example:
 impl QueryOptions {
     /// Each recording by itself; none stands for the newest.
     pub fn sources(&self) -> Vec<Source> {
-        Source::each(&self.recordings, self.snapshot, self.from_start)
+        Source::each(&self.recordings, self.snapshot.clone(), self.from_start)
     }
 }
 
@@ -137,11 +142,15 @@ fn in_query(what: &str, error: &QueryError) -> Error {
 
 /// How the answer is shown: as the option says, as the query says, or as a table.
 fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
-    match (&options.format, &query.format) {
-        (None, Some(format)) => Ok(format.clone()),
+    let mut format = match (&options.format, &query.format) {
+        (None, Some(format)) => format.clone(),
         (text, _) => parse_format(text.as_deref().unwrap_or("table"))
-            .map_err(|error| in_query("--format", &error)),
+            .map_err(|error| in_query("--format", &error))?,
+    };
+    if options.exact {
+        format.arguments.insert(EXACT, "true".to_owned());
     }
+    Ok(format)
 }
 
 /// The records that a query reads, of recordings or files that are read for it.
@@ -171,7 +180,9 @@ fn read<'a>(
             Err(error @ tables::Error::NoTrace) => {
                 let paths = recordings.iter().map(|one| one.path.display().to_string());
                 let paths = paths.collect::<Vec<_>>().join(", ");
-                let of_snapshots = options.sources().iter().any(|source| source.snapshot.is_some());
+                let sources = options.sources().iter().map(target::resolve).collect::<Vec<_>>();
+                let is_snapshot = |source: &Source| source.snapshot.is_some();
+                let of_snapshots = sources.iter().flatten().any(is_snapshot);
                 let why = if of_snapshots { OF_SNAPSHOTS } else { &error.to_string() };
                 return Err(Stop::negative(format_args!("{paths}: {why}")));
             }

@@ -17,7 +17,7 @@ use heaptide_render::json;
 use heaptide_render::shared::names::printable;
 use heaptide_render::text::{self, origins, table};
 
-use crate::options::{Format, HELP_COLUMNS, metric_parser};
+use crate::options::{Format, HELP_COLUMNS, metric_parser, require_of_rows};
 
 /// `heaptide report`.
 #[derive(Args, Debug)]
@@ -25,25 +25,26 @@ use crate::options::{Format, HELP_COLUMNS, metric_parser};
 pub struct ReportOptions {
     #[command(flatten)]
     pub source: Source,
-    /// Output format: text for reading, json with all sites and metrics
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
-    /// Sort rows by this metric [default: at_peak_bytes]
-    #[arg(long, value_name = "METRIC", value_parser = metric_parser(), hide_possible_values = true)]
-    pub sort: Option<Measure>,
-    /// Show at most N rows [default: 5 per section, 20 in a table, all in json]
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
     /// Show one table with a row for each KIND instead of the report
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
     pub by: Option<Rows>,
+    /// Show and sort rows by this metric [default: at_peak_bytes]
+    #[arg(long, visible_alias = "sort", alias = "measure", value_name = "METRIC",
+        value_parser = metric_parser(), hide_possible_values = true)]
+    pub metric: Option<Measure>,
+    /// Show at most N rows [default: 5 per section, 20 in a table, all in json]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Output format: text for reading, json with all sites and metrics
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     #[command(flatten)]
     pub selection: Selection,
 }
 
 const REPORT_EXAMPLE: &str = "\
 Example:
-  heaptide report app.heaptide --by function --sort temporary --top 20";
+  heaptide report app.heaptide --by function --metric temporary --top 20";
 
 /// The example, and the metrics in lines that fit.
 fn report_help() -> String {
@@ -93,13 +94,18 @@ pub fn report(options: &ReportOptions) -> Outcome {
         let by = by.name();
         return Err(Error::new(format!("--by {by} shows all processes; omit --process all")).into());
     }
+    if let Some(metric) = options.metric
+        && !matches!(options.by, Some(Rows::Processes(_)))
+    {
+        require_of_rows(metric)?;
+    }
     let source = match options.by {
         None => options.source.listing_damage(),
         Some(_) => options.source.clone(),
     };
     let reader = options.format.reader();
     let recording = source::apply(&source, &options.selection, View { reader, ..View::default() })?;
-    let (sort, top, process) = (options.sort, options.top, options.selection.pid());
+    let (sort, top, process) = (options.metric, options.top, options.selection.pid());
     if options.format == Format::Json {
         let sort = sort.unwrap_or(Measure::AtPeakBytes);
         let choice = json::report::Choice { sort, top, process };

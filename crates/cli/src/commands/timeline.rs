@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
-use heaptide_analysis::recording::snapshot::Snapshot;
+use heaptide_analysis::recording::snapshot::{Reference, Snapshot};
 use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::selection::pattern::BadPattern;
 use heaptide_command::error::Error;
@@ -14,7 +14,7 @@ use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::snapshots::{self, image_of, image_of_snapshot};
 use heaptide_command::source::{Empty, View};
-use heaptide_command::{damage, output, source};
+use heaptide_command::{damage, output, source, target};
 use heaptide_render::export::timeline_csv;
 use heaptide_render::shared::views::{Moment, of_process};
 use heaptide_render::{json, text};
@@ -68,8 +68,9 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
         return Err(Error::new(reason.to_owned()).into());
     }
     let site = Site::from_options(options)?;
-    let selected = source::open(&options.source, &options.selection)?;
-    let snapshots = readable_snapshots(&options.source, &selected.recording)?;
+    let source = target::resolve(&options.source)?;
+    let selected = source::open(&source, &options.selection)?;
+    let snapshots = readable_snapshots(&source, &selected.recording)?;
     if let Some(site) = site {
         return over_snapshots(options, &site, selected, &snapshots);
     }
@@ -207,7 +208,11 @@ fn at(
     snapshot: &Snapshot,
 ) -> Result<Option<Moment>, Stop> {
     let (path, number, name) = (path.to_owned(), snapshot.number, &snapshot.name);
-    let of = Source { recording: Some(path), snapshot: Some(number), ..options.source.clone() };
+    let of = Source {
+        recording: Some(path),
+        snapshot: Some(Reference::Number(number)),
+        ..options.source.clone()
+    };
     let view = View { empty: Empty::Shown, ..View::default() };
     let mut then = source::apply(&of, &options.selection, view)?;
     let is_it = |p: &&mut Process| is_joined(options) || image_of(p) == image_of(process);

@@ -11,7 +11,7 @@ use heaptide_command::source::{Depth, Reader, View};
 use heaptide_command::{output, source};
 use heaptide_render::text::{scope_tree, tree};
 
-use crate::options::metric_parser;
+use crate::options::{metric_parser, require_of_rows};
 
 /// `heaptide tree`.
 #[derive(Args, Debug)]
@@ -52,6 +52,7 @@ pub fn tree(options: &TreeOptions) -> Outcome {
         let found = options.min_percent;
         return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")).into());
     }
+    require_of_rows(options.metric)?;
     let apart =
         if options.scopes { options.origins.in_scopes() } else { options.origins.in_stacks() };
     let cuts_itself = options.bottom_up || options.scopes;

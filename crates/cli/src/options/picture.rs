@@ -56,7 +56,8 @@ pub struct Picture {
     pub title: Option<String>,
 }
 
-const FLAME_GRAPHS: &str = "Flame graphs";
+/// The heading of options of flame graphs.
+pub const FLAME_GRAPHS: &str = "Flame graphs";
 
 impl Picture {
     /// Whether anything of it is asked for.

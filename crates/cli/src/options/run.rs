@@ -25,6 +25,11 @@ pub enum Mode {
     Off,
 }
 
+/// The heading of options that select which requests get a stack, and of traces.
+const STACKS: &str = "Stacks and traces";
+/// The heading of options that leave something out for unusual programs.
+const INTERCEPTION: &str = "Special cases";
+
 /// `heaptide run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLE)]
@@ -35,34 +40,21 @@ pub struct RunOptions {
     /// heaptide-PROGRAM-PID.heaptide]
     #[arg(short, long, value_name = "REC", value_parser = values::directory())]
     pub output: Option<PathBuf>,
+    /// Replace an existing recording
+    #[arg(long)]
+    pub force: bool,
     /// How much to record [default: $HEAPTIDE_MODE, or stacks]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,
+    /// Print no summary and no progress
+    #[arg(short, long)]
+    pub quiet: bool,
     /// Record only the program itself, not its child processes
     #[arg(long)]
     pub no_follow: bool,
-    /// Don't preload the library (for programs that embed the recorder)
-    #[arg(long, conflicts_with = "monitors")]
-    pub no_preload: bool,
     /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
     #[arg(long)]
     pub start_off: bool,
-    /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
-    pub stacks_from: Option<u64>,
-    /// Record stacks only for requests of fewer bytes than this
-    #[arg(long, value_name = "BYTES", value_parser = values::stacks_below)]
-    #[arg(conflicts_with = "stacks_from")]
-    pub stacks_below: Option<u64>,
-    /// Record a separate site for each request size (exact sizes; larger profile)
-    #[arg(long)]
-    pub by_size: bool,
-    /// With --mode trace: also record the stacks of frees
-    #[arg(long)]
-    pub free_stacks: bool,
-    /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
-    #[arg(long, value_name = "BYTES", value_parser = values::bound)]
-    pub max_size: Option<u64>,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,
@@ -72,17 +64,31 @@ pub struct RunOptions {
     /// Also load this monitor library, which is called on each allocation. Can be repeated
     #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
     pub monitors: Vec<OsString>,
-    /// Print no summary and no progress
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Replace an existing recording
-    #[arg(long)]
-    pub force: bool,
+    /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
+    #[arg(long, help_heading = STACKS, value_name = "BYTES", value_parser = values::bytes)]
+    pub stacks_from: Option<u64>,
+    /// Record stacks only for requests of fewer bytes than this
+    #[arg(long, help_heading = STACKS, value_name = "BYTES", value_parser = values::stacks_below)]
+    #[arg(conflicts_with = "stacks_from")]
+    pub stacks_below: Option<u64>,
+    /// Record a separate site for each request size (exact sizes; larger profile)
+    #[arg(long, help_heading = STACKS)]
+    pub by_size: bool,
+    /// With --mode trace: also record the stacks of frees
+    #[arg(long, help_heading = STACKS)]
+    pub free_stacks: bool,
+    /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
+    #[arg(long, alias = "max-size", value_name = "BYTES", value_parser = values::bound)]
+    #[arg(help_heading = STACKS)]
+    pub max_trace_size: Option<u64>,
+    /// Don't preload the library (for programs that embed the recorder)
+    #[arg(long, help_heading = INTERCEPTION, conflicts_with = "monitors")]
+    pub no_preload: bool,
     /// Don't intercept an allocator that the program brings; its memory is then not recorded
-    #[arg(long)]
+    #[arg(long, help_heading = INTERCEPTION)]
     pub no_intercept: bool,
     /// Record no accounts of resident memory, which `heaptide memory` shows
-    #[arg(long)]
+    #[arg(long, help_heading = INTERCEPTION)]
     pub no_accounts: bool,
     #[command(flatten)]
     pub names: NameOptions,
@@ -123,7 +129,7 @@ impl RunOptions {
             (Setting::Threshold, self.stacks_below.map(below)),
             (Setting::BySize, switch(self.by_size, ON)),
             (Setting::FreeStacks, switch(self.free_stacks, ON)),
-            (Setting::MaxSize, self.max_size.map(|bytes| bytes.to_string())),
+            (Setting::MaxSize, self.max_trace_size.map(|bytes| bytes.to_string())),
         ];
         all.into_iter().filter_map(|(setting, value)| Some((setting, value?))).collect()
     }

@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// `ctl_steps.c`, recorded, which does a step when it is told to.
 struct Steps {
@@ -164,6 +165,41 @@ fn a_process_is_steered_by_its_pid() {
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
 }
 
+/// The program's process id stands for its recording in every command that reads one, unless
+/// something has that name.
+#[test]
+fn a_recording_is_read_by_the_pid_of_its_program() {
+    let mut guest = Steps::start("ctl-read-by-pid", &[]);
+    guest.steps("a");
+    let (pid, place) = (guest.pid(), guest.place.clone());
+    let counts = |given: &str| {
+        let report = read(Path::new(given), &[], &place);
+        (allocations(&report, "small"), allocations(&report, "large"))
+    };
+    assert_eq!(counts(&pid), (10, 0));
+    assert_eq!(run(heaptide().args(["ctl", &pid, "snapshot", "loaded"]), &place).status, 0);
+    guest.steps("b");
+    let named = format!("{pid}@loaded");
+    assert_eq!((counts(&pid), counts(&named)), ((10, 5), (10, 0)));
+    let query = ["query", "SELECT sum(allocations) AS n WHERE owner=large FORMAT json", &pid];
+    let since = ["diff", &named, &pid, "--metric", "allocations", "--format", "json"];
+    let pages: [&[&str]; 6] =
+        [&["tree", &pid], &["peak", &pid], &["info", &named], &["timeline", &pid], &query, &since];
+    for words in pages {
+        let outcome = run(heaptide().args(words), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{words:?}");
+    }
+    let asked = run(heaptide().args(query), &place).stdout;
+    assert!(asked.contains(r#""n":5"#), "{asked}");
+    fs::write(place.join(&pid), "no profile").expect("a file");
+    let refused = run(heaptide().args(["report", &pid]).current_dir(&place), &place);
+    assert_refused(&refused, "expected a profile that starts with HEAPTIDE");
+    fs::remove_file(place.join(&pid)).expect("the file");
+    guest.finish();
+    let refused = run(heaptide().args(["report", &pid]), &place);
+    assert_refused(&refused, "no such process, and no recording of this name");
+}
+
 #[test]
 fn all_programs_of_a_recording() {
     let place = scratch("ctl-all");
@@ -308,6 +344,17 @@ fn snapshot_by_the_program() {
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
     let info = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
     assert_eq!(info.matches("  from inside\n").count(), 2, "{info}");
+    // Of snapshots of one name the last counts; it is found as an option, too.
+    let at = |name: &str| format!("{}@{name}", guest.recording.display());
+    let named = read(Path::new(&at("from inside")), &[], &guest.place);
+    assert_eq!((allocations(&named, "small"), allocations(&named, "large")), (10, 5));
+    let named = guest.report(&["--snapshot", "from inside"]);
+    assert_eq!((allocations(&named, "small"), allocations(&named, "large")), (10, 5));
+    let unknown = run(heaptide().args(["report", &at("outside")]), &guest.place);
+    let known = r#"no snapshot "outside"; available: 1 "from inside", 2, 3 "from inside""#;
+    assert_refused(&unknown, known);
+    let both = run(heaptide().args(["tree", "--snapshot=1", &at("2")]), &guest.place);
+    assert_refused(&both, "names snapshot 2, and --snapshot 1; omit one");
 }
 
 #[test]
@@ -339,6 +386,12 @@ fn marks_from_outside() {
 fn an_idle_program_is_marked_later() {
     let mut guest = Steps::start("ctl-idle", &[]);
     guest.steps("a");
+    // The copy needs no answer of the program: it took two seconds before, to wait for one.
+    let start = Instant::now();
+    let snapshot = guest.ctl(&["snapshot", "idle"]);
+    assert_eq!((snapshot.status, &*snapshot.stderr), (0, ""));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    guest.steps("t");
     let first = guest.ctl(&["mark", "first"]);
     assert_eq!(first.status, 0, "{}", first.stderr);
     assert!(

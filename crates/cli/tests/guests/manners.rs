@@ -71,6 +71,10 @@ fn dash_is_no_directory() {
     }
 }
 
+/// Only a whole process has a peak; before, the rows were those of `at_peak_bytes`.
+const ONLY_WHOLE: &str = "heaptide: --metric peak_bytes: only a whole process has its peak; use \
+     --metric at_peak_bytes, what each row had at that moment";
+
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
     let (place, _) = recording("manners-numbers");
@@ -81,7 +85,10 @@ fn numbers_that_make_no_sense_are_refused() {
         vec![command, "a.heaptide", option, value]
     };
     let cases = [
-        (run("--max-size", "0"), "expected at least 1 byte; omit --max-size for no limit"),
+        (
+            run("--max-trace-size", "0"),
+            "expected at least 1 byte; omit --max-trace-size for no limit",
+        ),
         (
             run("--stacks-below", "0"),
             "expected at least 1 byte; use --mode scopes to record no stacks",
@@ -93,7 +100,19 @@ fn numbers_that_make_no_sense_are_refused() {
         (read("tree", "--min-percent", "nan"), "expected 0 to 100"),
         (read("report", "--top", "-1"), "unexpected argument '-1'"),
         (read("report", "--top", "1.5"), "invalid value '1.5'"),
-        (read("report", "--snapshot", "0"), "0 is not in 1.."),
+        (
+            read("report", "--snapshot", "0"),
+            "expected the number of a snapshot, from 1, or its name",
+        ),
+        (read("tree", "--metric", "peak_bytes"), ONLY_WHOLE),
+        (read("report", "--sort", "peak_bytes"), ONLY_WHOLE),
+        (vec!["report", "a.heaptide", "--by", "stack", "--metric", "peak_bytes"], ONLY_WHOLE),
+        (read("flamegraph", "--metric", "peak_bytes"), ONLY_WHOLE),
+        (vec!["export", "a.heaptide", "--format", "folded", "--measure", "peak_bytes"], ONLY_WHOLE),
+        (read("histogram", "--sort", "peak_bytes"), ONLY_WHOLE),
+        (vec!["summary", "a.heaptide"], "unknown command `summary`; use `heaptide report`"),
+        (vec!["report", "a.heaptide", "--leaks"], "use `heaptide leaks`"),
+        (vec!["attach", "12"], "recording starts with the program, by `heaptide run -- PROGRAM`"),
         (read("timeline", "--width", "0"), "0 is not in 32..=1012"),
         (read("timeline", "--width", "60000"), "60000 is not in 32..=1012"),
         (read("flamegraph", "--width", "299"), "299 is not in 300..=100000"),
@@ -111,6 +130,9 @@ fn numbers_that_make_no_sense_are_refused() {
         assert!(first.contains(says), "{words:?}: {}", outcome.stderr);
         assert!(!place.join("x.heaptide").exists(), "{words:?}");
     }
+    // A process has one, and so has a row of processes.
+    let processes = ask(&place, &["report", "a.heaptide", "--by", "process", "--sort=peak_bytes"]);
+    assert_eq!(processes.status, 0, "{processes:?}");
     // The head of a table without its rows is an answer.
     for command in ["report", "peak", "leaks", "histogram"] {
         let outcome = ask(&place, &[command, "a.heaptide", "--top", "0"]);
@@ -119,6 +141,29 @@ fn numbers_that_make_no_sense_are_refused() {
     let json = ask(&place, &["report", "a.heaptide", "--top", "0", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!(report["processes"][0]["sites"], serde_json::json!([]));
+}
+
+/// A program that was started through a link has the link's name, and its own file.
+#[test]
+fn a_program_is_called_as_it_was_started() {
+    let place = scratch("manners-link");
+    let program = Guest::read("leaks.c").build("leaks.c", &[]);
+    std::os::unix::fs::symlink(&program, place.join("alias")).expect("a link");
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let outcome = run(command.arg("./alias").current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let called = format!("alias ({})", program.display());
+    for (words, expected) in [
+        (["info", "a.heaptide"], format!("  program    {called}\n")),
+        (["report", "a.heaptide"], format!("  program  {called}, pid ")),
+    ] {
+        let page = ask(&place, &words).stdout;
+        assert!(page.contains(&expected), "{expected}: {page}");
+    }
+    let chrome = ask(&place, &["export", "a.heaptide", "--format", "chrome"]).stdout;
+    assert!(chrome.contains(r#""name":"alias""#), "{chrome}");
+    let functions = ask(&place, &["report", "a.heaptide", "--by", "function"]).stdout;
+    assert!(functions.contains("  main  [leaks-c]"), "{functions}");
 }
 
 /// A recording may be named by any path that leads to it.

@@ -1,6 +1,7 @@
 //! Who allocated: every view names the same function, and the types that are known.
 
 use crate::harness::{self, Guest, heaptide, recorded, run, scratch};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ fn prints(words: &str, recording: &Path, place: &Path) -> String {
 /// The answer to a query, in columns.
 fn asked(query: &str, recording: &Path, place: &Path) -> String {
     let mut command = heaptide();
-    let outcome = run(command.arg("query").arg(query).arg(recording), place);
+    let outcome = run(command.args(["query", "--exact", query]).arg(recording), place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{query}");
     outcome.stdout
 }
@@ -93,6 +94,91 @@ fn types_of_containers_and_of_objects() {
     assert!(types.contains_key("std::map<int, std::shared_ptr<Session>>"), "{types:?}");
     let page = prints("report --by type", &recording, &place);
     assert!(page.contains("  std::vector<Order>") && page.contains("(type not known)"), "{page}");
+}
+
+/// The page for browsers has the types, too, and marks the program's own functions.
+#[test]
+fn types_and_own_code_on_the_page() {
+    let (recording, place) = recording("page", "owners.cpp");
+    let page = prints("export --format html", &recording, &place);
+    let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next());
+    let data: Value = serde_json::from_str(data.expect("data")).expect("JSON");
+    let names = data["names"].as_array().expect("names");
+    let name = |row: &Value| &names[row["name"].as_u64().expect("a number") as usize];
+    let types = data["tables"]["types"]["rows"].as_array().expect("rows");
+    let types: Vec<&str> = types.iter().filter_map(|row| name(row)["short"].as_str()).collect();
+    for expected in ["std::vector<Order>", "Session", "(type not known)"] {
+        assert!(types.contains(&expected), "{types:?}");
+    }
+    let functions = data["tables"]["functions"]["rows"].as_array().expect("rows");
+    let own = functions.iter().map(name).filter(|name| name["own"] == true);
+    let own: Vec<&str> = own.filter_map(|name| name["short"].as_str()).collect();
+    assert!(own.contains(&"user6()") && own.contains(&"main"), "{own:?}");
+    assert!(!own.iter().any(|name| name.starts_with("std::")), "{own:?}");
+}
+
+/// What was made for people leaves out internals of the language in these views, too.
+#[test]
+fn internals_are_left_out_of_leaks_and_differences() {
+    let (recording, place) = recording("internals", "owners.cpp");
+    let leaks = |options: &str| {
+        let words = format!("leaks --top 99 {options}");
+        let mut command = heaptide();
+        run(command.current_dir(&place).args(words.split_whitespace()).arg(&recording), &place)
+    };
+    let (page, raw) = (leaks(""), leaks("--raw"));
+    assert_eq!((page.status, raw.status), (1, 1), "{page:?}");
+    let lines_of = |page: &str, what: &str| page.lines().filter(|l| l.contains(what)).count();
+    let total =
+        |page: &str| page.lines().find(|line| line.contains("bytes in ")).map(str::to_owned);
+    assert_eq!(total(&page.stdout), total(&raw.stdout));
+    assert!(page.stdout.contains("user6()") && raw.stdout.contains("user6()"), "{page:?}");
+    assert_eq!(lines_of(&page.stdout, "__allocate"), 0, "{page:?}");
+    let mut command = heaptide();
+    command.args(["diff", "--by", "stack", "--metric", "requested_bytes"]);
+    let page = run(command.arg(place.join("none.heaptide")).arg(&recording), &place);
+    assert_eq!(page.status, 2, "{page:?}");
+    let other = place.join("b.heaptide");
+    let outcome = run(recorded(&other, &[]).arg("true"), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let diff = |options: &[&str]| {
+        let words = ["diff", "--by", "stack", "--metric", "requested_bytes", "--top", "99"];
+        let mut command = heaptide();
+        command.args(words).args(options).arg(&other).arg(&recording);
+        let outcome = run(&mut command, &place);
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        outcome.stdout
+    };
+    let (page, raw) = (diff(&[]), diff(&["--raw"]));
+    assert!(raw.contains("std::__new_allocator<") && page.contains("Cache::get(int)"), "{raw}");
+    assert!(!page.contains("std::__new_allocator<"), "{page}");
+}
+
+#[test]
+fn rules_of_a_project() {
+    let (recording, place) = recording("rules", "owners.cpp");
+    let rows = |options: &str| {
+        let words = format!("report --by function --metric requested_bytes {options}");
+        prints(&words, &recording, &place)
+    };
+    fs::write(place.join("ours.rules"), "shorten ^user.\\(\\)$ => Users\n").expect("rules");
+    fs::write(place.join("heaptide.toml"), "rules = [\"ours.rules\"]\n").expect("a file");
+    let page = rows("");
+    assert!(page.contains("  Users  [") && !page.contains("user6()"), "{page}");
+    // Internals of the language are left out all the same.
+    assert!(!page.contains("operator new"), "{page}");
+    for other in ["--raw", "--rules std"] {
+        assert!(rows(other).contains("user6()"), "{other}");
+    }
+    let json = prints("report --format json", &recording, &place);
+    assert!(json.contains("user6()") && !json.contains("Users"));
+    fs::write(place.join("heaptide.toml"), "rules = [\"missing.rules\"]\n").expect("a file");
+    let mut command = heaptide();
+    let wrong = run(command.current_dir(&place).arg("report").arg(&recording), &place);
+    assert_eq!(wrong.status, 2, "{wrong:?}");
+    assert!(wrong.stderr.contains("heaptide.toml: rules "), "{wrong:?}");
+    let expected = "missing.rules: no such file or built-in set; sets are std ";
+    assert!(wrong.stderr.contains(expected) && wrong.stderr.lines().count() == 1, "{wrong:?}");
 }
 
 #[test]

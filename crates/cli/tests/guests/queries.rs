@@ -11,6 +11,11 @@ fn queries() -> PathBuf {
 
 /// Runs the queries of a file and holds the answers to it.
 fn check(name: &str) {
+    check_with(name, &["--exact"]); // known numbers are exact
+}
+
+/// The same with options.
+fn check_with(name: &str, options: &[&str]) {
     let path = queries().join(format!("{name}.test"));
     let text = fs::read_to_string(&path).expect("a test");
     let place = scratch(&format!("queries-{name}"));
@@ -23,7 +28,12 @@ fn check(name: &str) {
         let query: Vec<&str> =
             lines[..count].iter().map(|line| line.trim_start_matches("> ")).collect();
         let outcome = run(
-            heaptide().current_dir(&place).arg("query").arg(query.join("\n")).arg(&asked),
+            heaptide()
+                .current_dir(&place)
+                .arg("query")
+                .args(options)
+                .arg(query.join("\n"))
+                .arg(&asked),
             &place,
         );
         expected.push_str(&format!("\n> {}\n", query.join("\n> ")));
@@ -53,6 +63,11 @@ fn source(head: &str, name: &str, place: &Path) -> PathBuf {
     let outcome = run(recorded(&recording, &words[1..]).arg(program), place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
     recording
+}
+
+#[test]
+fn units() {
+    check_with("units", &[]);
 }
 
 #[test]

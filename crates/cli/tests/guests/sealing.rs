@@ -127,6 +127,33 @@ fn servers_that_fail_are_given_up_with_a_line() {
     assert!(functions(&place).contains(&"inner".to_owned()), "names that are known stay");
 }
 
+/// A server that sends without end, fast enough not to be given up for that.
+#[test]
+fn transfers_take_a_limited_time() {
+    let (place, _) = recorded_stripped("sealing-endless");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            requested(&stream);
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n");
+            while stream.write_all(&[0; 4096]).is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    });
+    let start = Instant::now();
+    let mut command = heaptide();
+    command.arg("seal").arg(place.join("r.heaptide")).env("DEBUGINFOD_MAXTIME", "2");
+    command.env("DEBUGINFOD_URLS", &url).env("DEBUGINFOD_CACHE_PATH", place.join("cache"));
+    let sealed = run(&mut command, &place);
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert_eq!((sealed.status, sealed.stderr.lines().count()), (0, 1), "{sealed:?}");
+    assert!(sealed.stderr.contains("no debug files from it"), "{sealed:?}");
+    let cache = fs::read_dir(place.join("cache")).expect("a cache");
+    assert_eq!(cache.count(), 0, "a part of a file is not kept");
+}
+
 #[test]
 fn recordings_in_use_and_wrong_options_are_refused() {
     let place = scratch("sealing-refused");

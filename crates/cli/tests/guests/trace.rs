@@ -251,11 +251,11 @@ fn random_program_of_many_events() {
     assert_add_up(&random.recording);
 }
 
-/// The bound of `--max-size` ends the trace, at a moment of all threads, and nothing else.
+/// The bound of `--max-trace-size` ends the trace, at a moment of all threads, and nothing else.
 #[test]
 fn bound_of_disk() {
     let random = Random::new("bound", &["3", "4", "60000"]);
-    random.runs(random.supervised(&["--max-size", "1M"]));
+    random.runs(random.supervised(&["--max-trace-size", "1M"]));
     assert_eq!(random.assert_held(Ended::Stopped), 240_000);
     let events = random.process().replay().expect("a trace").count();
     assert!((20_000..300_000).contains(&events), "{events} events");

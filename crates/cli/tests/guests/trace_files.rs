@@ -195,8 +195,8 @@ fn many_threads_take_turns_on_extents() {
 #[test]
 fn at_the_bound_the_trace_ends_and_the_figures_go_on() {
     let place = scratch("trace-bound");
-    let (recording, said) = churned(&place, &["--max-size", "2M"], 500_000, 2);
-    assert!(said.contains("--max-size of 2.00 MiB was reached"), "{said}");
+    let (recording, said) = churned(&place, &["--max-trace-size", "2M"], 500_000, 2);
+    assert!(said.contains("--max-trace-size of 2.00 MiB was reached"), "{said}");
     let profile = only_profile(&recording);
     let size = length(&path_of(&profile));
     assert!((MB / 2..=2 * MB).contains(&size), "{size}");
@@ -212,14 +212,14 @@ fn at_the_bound_the_trace_ends_and_the_figures_go_on() {
     let last = process.replay().unwrap().last().map(|event| event.time_ns);
     assert!(last.is_some_and(|last| last <= stopped_ns), "{last:?}, stopped {stopped_ns}");
     let info = run(heaptide().arg("info").arg(&recording), &place);
-    assert!(info.stdout.contains("--max-size of 2.00 MiB was reached"), "{}", info.stdout);
+    assert!(info.stdout.contains("--max-trace-size of 2.00 MiB was reached"), "{}", info.stdout);
 }
 
 #[test]
 fn the_bound_is_for_all_processes_together() {
     let place = scratch("trace-bound-of-many");
     let recording = place.join("x.heaptide");
-    let mut command = recorded(&recording, &["--mode", "trace", "--max-size", "3M"]);
+    let mut command = recorded(&recording, &["--mode", "trace", "--max-trace-size", "3M"]);
     let script =
         format!("for i in 1 2 3 4 5 6; do {} 60000 2; done", program("churning.c").display());
     let outcome = run(command.args(["sh", "-c", &script]), &place);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use heaptide_analysis::text::printable;
 
 use crate::order;
-use crate::query::Query;
+use crate::query::{EXACT, Format, Query};
 use crate::table::{AttributeId, NodeId, Shown, Table};
 
 /// What a column shows.
@@ -23,13 +23,28 @@ pub(crate) enum Source {
 pub(crate) struct Column<'a> {
     pub(crate) title: &'a str,
     pub(crate) source: Source,
+    numbers: Numbers,
 }
 
-impl Column<'_> {
+/// How numbers are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Numbers {
+    /// Sizes and durations with units.
+    WithUnits,
+    /// In full.
+    Exact,
+}
+
+impl<'a> Column<'a> {
+    /// A column with all digits of its numbers.
+    pub(crate) fn exact(title: &'a str, source: Source) -> Column<'a> {
+        Column { title, source, numbers: Numbers::Exact }
+    }
+
     /// What it shows of a record, in one line; none if there is nothing.
     pub(crate) fn text(&self, answer: &Table, row: usize) -> Option<String> {
         let text = match self.source {
-            Source::Attribute(id) => answer.text(row, id),
+            Source::Attribute(id) => self.with_unit(answer, row).or_else(|| answer.text(row, id)),
             Source::Path => answer.path_text(row),
             Source::Nothing => None,
         }?;
@@ -42,10 +57,19 @@ impl Column<'_> {
             Source::Attribute(id) => answer.uint(row, id),
             _ => None,
         };
-        if let Some(number) = number {
+        if let Some(text) = self.with_unit(answer, row) {
+            to.push_str(&text);
+        } else if let Some(number) = number {
             let _ = write!(to, "{number}"); // a String takes all
         } else if let Some(text) = self.text(answer, row) {
             to.push_str(&text);
+        }
+    }
+
+    fn with_unit(&self, answer: &Table, row: usize) -> Option<String> {
+        match (self.source, self.numbers) {
+            (Source::Attribute(id), Numbers::WithUnits) => answer.with_unit(row, id),
+            _ => None,
         }
     }
 
@@ -64,7 +88,7 @@ pub(crate) fn columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>
                 (None, "path" | "prop:nested") => Source::Path,
                 (None, _) => Source::Nothing,
             };
-            Column { title: query.title(name), source }
+            Column::exact(query.title(name), source)
         };
         return select.iter().map(|item| column(&item.name.text)).collect();
     }
@@ -72,16 +96,24 @@ pub(crate) fn columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>
     let mut ids: Vec<usize> = (0..used.len()).filter(|&id| used[id] != Use::Nowhere).collect();
     ids.retain(|&id| answer.attributes[id].shown == Shown::Always);
     ids.sort_by_key(|&id| used[id]);
-    let column = |id: usize| Column {
-        title: query.title(&answer.attributes[id].name),
-        source: Source::Attribute(AttributeId(id as u32)),
+    let column = |id: usize| {
+        let source = Source::Attribute(AttributeId(id as u32));
+        Column::exact(query.title(&answer.attributes[id].name), source)
     };
     ids.into_iter().map(column).collect()
 }
 
-/// The same with the titles that a file has for attributes, where the query names none.
-pub(crate) fn titled_columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>> {
+/// The same for people: with units, and the titles that a file has for attributes, where the query
+/// names none.
+pub(crate) fn titled_columns<'a>(
+    query: &'a Query,
+    format: &Format,
+    answer: &'a Table,
+) -> Vec<Column<'a>> {
     let mut columns = columns(query, answer);
+    if !format.arguments.contains_key(EXACT) {
+        columns.iter_mut().for_each(|column| column.numbers = Numbers::WithUnits);
+    }
     for column in columns.iter_mut().filter(|_| query.select.is_none() || query.all) {
         if let Source::Attribute(id) = column.source
             && let of = answer.of(id)

@@ -97,5 +97,5 @@ fn field<'a>(text: &'a str, query: &Query, answer: &Table) -> Field<'a> {
         (None, "path") => Source::Path,
         (None, _) => Source::Nothing,
     };
-    Field { before: "", column: Column { title: name, source }, width, align }
+    Field { before: "", column: Column::exact(name, source), width, align }
 }

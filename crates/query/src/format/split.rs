@@ -83,7 +83,7 @@ pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::R
 fn outputs<'a>(columns: Vec<Column<'a>>, answer: &Table) -> Vec<Output<'a>> {
     let mut path = Vec::new();
     let mut outputs = Vec::new();
-    for Column { title, source } in columns {
+    for Column { title, source, .. } in columns {
         match source {
             Source::Attribute(id) => match answer.of(id).form {
                 Form::Nested => path.push(id),

@@ -15,7 +15,7 @@ pub(super) fn write(
     answer: &Table,
 ) -> io::Result<()> {
     globals(out, format, answer)?;
-    let columns = titled_columns(query, answer);
+    let columns = titled_columns(query, format, answer);
     let row = |row| columns.iter().map(|c| c.text(answer, row).unwrap_or_default()).collect();
     let rows: Vec<Vec<String>> = (0..answer.rows()).map(row).collect();
     let mut widths: Vec<usize> = columns.iter().map(|column| length(column.title)).collect();

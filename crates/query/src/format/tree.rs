@@ -89,7 +89,7 @@ pub(super) fn write(
     globals(out, format, answer)?;
     let paths = Paths::of(format, answer);
     let places = paths.places();
-    let mut columns = titled_columns(query, answer);
+    let mut columns = titled_columns(query, format, answer);
     columns.retain(|column| match column.source {
         Source::Attribute(id) => !paths.has[id.0 as usize],
         Source::Path | Source::Nothing => false,

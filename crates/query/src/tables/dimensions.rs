@@ -160,7 +160,7 @@ pub(super) const PROCESSES: Source = Source {
             Info::text("mode", "recording mode: counters, scopes or stacks"),
             Info::text("end", "end: exited, signaled, exec, running or unknown"),
             Info::new("status", Kind::Int, "", "exit status or signal number"),
-            Info::uint("start_ns", "ns", "start, from 1970-01-01 UTC"),
+            Info::uint("start_ns", "ns UTC", "start, from 1970-01-01 UTC"),
             Info::uint(
                 "duration_ns",
                 "ns",

@@ -2,7 +2,7 @@
 
 use heaptide_analysis::model::Measure;
 
-use crate::table::{Form, Shown};
+use crate::table::{Form, Quantity, Shown};
 use crate::value::Kind;
 
 /// What is said of a column.
@@ -41,6 +41,15 @@ impl Info {
 
     pub(super) const fn uint(name: &'static str, unit: &'static str, says: &'static str) -> Info {
         Info::new(name, Kind::Uint, unit, says)
+    }
+
+    /// What its numbers measure.
+    pub(super) fn quantity(&self) -> Quantity {
+        match self.unit {
+            "bytes" => Quantity::Bytes,
+            "ns" => Quantity::Nanoseconds,
+            _ => Quantity::Number,
+        }
     }
 
     /// Its names, with this between.

@@ -86,7 +86,8 @@ impl Source {
         let infos = self.columns();
         for info in &infos {
             let id = table.attribute(info.name, info.kind, info.form);
-            table.of_mut(id).shown = info.shown;
+            let of = table.of_mut(id);
+            (of.shown, of.quantity) = (info.shown, info.quantity());
         }
         let scopes = scope_attributes(&mut table, scopes);
         // A scope of that name is what the name stands for.

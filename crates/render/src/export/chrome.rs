@@ -79,7 +79,7 @@ impl Image<'_> {
     }
 
     fn metadata(&self, events: &mut Events) -> io::Result<()> {
-        let name = crate::shared::frames::file_name(&self.process.identity.program);
+        let name = self.process.identity.name();
         let named = |what: &str, tid: u64, name: &str| json!({"ph": "M", "name": what, "pid": self.pid, "tid": tid, "args": {"name": name}});
         events.add(&named("process_name", self.pid, name))?;
         events.add(&named("thread_name", self.pid, "process"))?;

@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use crate::export::firefox_tracks as tracks;
 use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
-use crate::shared::frames::file_name;
 use crate::shared::hex::hex;
 use crate::shared::json_text;
 use crate::shared::sequence::seq;
@@ -141,7 +140,7 @@ impl Profile<'_> {
         lanes.truncate(SHOWN);
         let largest = lanes.iter().take(1);
         json!({
-            "product": file_name(&process.identity.program),
+            "product": process.identity.name(),
             "importedFrom": format!("heaptide {}", env!("CARGO_PKG_VERSION")),
             "arguments": command_line(process, usize::MAX),
             "interval": 1.0,
@@ -346,7 +345,7 @@ impl Serialize for Thread<'_> {
         let end = process.lifetime.duration_ns as f64 / 1e6;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &lane.name)?;
-        map.serialize_entry("processName", file_name(&process.identity.program))?;
+        map.serialize_entry("processName", process.identity.name())?;
         map.serialize_entry("isMainThread", &(self.id == LaneId(0)))?;
         map.serialize_entry("processType", "default")?;
         map.serialize_entry("pid", &process.identity.pid.to_string())?;

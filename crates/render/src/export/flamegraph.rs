@@ -13,7 +13,7 @@ use crate::shared::branches::{Branch, Branches, What, lanes_by};
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::{bytes, count, duration};
+use crate::shared::quantity::{bytes, count, counted, duration};
 
 /// Which functions carry which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -145,7 +145,7 @@ fn folded(process: &Process, measure: Measure, order: Order, lane: Option<LaneId
 fn subtitle(process: &Process, measure: Measure) -> String {
     let value = measure.of(&process.totals);
     let value = if measure.is_bytes() {
-        format!("{} ({} bytes)", bytes(value), count(value))
+        format!("{} ({})", bytes(value), counted(value, "byte"))
     } else {
         count(value)
     };

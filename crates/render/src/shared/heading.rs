@@ -24,14 +24,15 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
         // After a reset the totals are of a part.
         return Some(if p.completeness.part.is_none() && events > 0 {
             let each = size as f64 / events as f64;
+            let what = if events == 1 { "allocation" } else { "allocations and frees" };
             let events = count(events);
-            format!("{events} allocations and frees in {}, {each:.1} bytes each", bytes(size))
+            format!("{events} {what} in {}, {each:.1} bytes each", bytes(size))
         } else {
             bytes(size)
         });
     };
     let why = match limit_bytes {
-        Some(limit) => format!("--max-size of {} was reached", bytes(limit)),
+        Some(limit) => format!("--max-trace-size of {} was reached", bytes(limit)),
         None => "out of space".to_owned(),
     };
     Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))

@@ -3,45 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::model::Measure;
-
-/// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
-///
-/// ```
-/// use heaptide_render::shared::quantity::bytes;
-/// assert_eq!(bytes(1536), "1.50 KiB");
-/// ```
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if n < 1024 {
-        return format!("{n} B");
-    }
-    let mut value = n as f64 / 1024.0;
-    let mut unit = 0;
-    // 999.5 would print as "1000": the next unit is due then.
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{} {}", three_digits(value), UNITS[unit])
-}
-
-/// A count with thousands separators: `1,234,567`.
-///
-/// ```
-/// use heaptide_render::shared::quantity::count;
-/// assert_eq!(count(1_234_567), "1,234,567");
-/// ```
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
+use heaptide_analysis::quantity::three_digits;
+pub use heaptide_analysis::quantity::{bytes, count, counted, duration};
 
 /// A count that fits a narrow column: exact below 100,000, then `123 k`, `4.56 M`.
 pub fn short_count(n: u64) -> String {
@@ -70,18 +33,6 @@ pub fn amount(measure: Measure, value: u64) -> String {
     if measure.is_bytes() { bytes(value) } else { short_count(value) }
 }
 
-/// A count and its noun: `1 stack`, `1,234 stacks`.
-///
-/// ```
-/// use heaptide_render::shared::quantity::counted;
-/// assert_eq!(counted(1, "stack"), "1 stack");
-/// assert_eq!(counted(2000, "stack"), "2,000 stacks");
-/// ```
-pub fn counted(n: u64, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(n))
-}
-
 /// A share of a whole: `12.3%`; `<0.1%` for a little, `-` of nothing.
 ///
 /// ```
@@ -100,31 +51,6 @@ pub fn percent(part: u64, whole: u64) -> String {
         _ if share < 0.05 => "<0.1%".to_owned(),
         _ if share >= 99.95 && part < whole => ">99.9%".to_owned(),
         _ => format!("{share:.1}%"),
-    }
-}
-
-/// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 05 s`, `2 h 07 min`.
-///
-/// ```
-/// use heaptide_render::shared::quantity::duration;
-/// assert_eq!(duration(1_500_000), "1.50 ms");
-/// assert_eq!(duration(185_000_000_000), "3 min 05 s");
-/// ```
-pub fn duration(nanoseconds: u64) -> String {
-    let value = nanoseconds as f64;
-    match nanoseconds {
-        0 => "0 s".to_owned(),
-        1..=999 => format!("{nanoseconds} ns"),
-        1_000..=999_499 => format!("{} µs", three_digits(value / 1e3)),
-        999_500..=999_499_999 => format!("{} ms", three_digits(value / 1e6)),
-        999_500_000..=59_949_999_999 => format!("{} s", three_digits(value / 1e9)),
-        _ => {
-            let seconds = (value / 1e9).round() as u64;
-            match seconds {
-                0..=3599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-                _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
-            }
-        }
     }
 }
 
@@ -151,17 +77,6 @@ pub fn date(nanoseconds: u64) -> String {
 
 fn time(nanoseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(nanoseconds)
-}
-
-/// Three significant digits, as long as the value is below 1000.
-fn three_digits(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
 }
 
 #[cfg(test)]

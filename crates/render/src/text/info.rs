@@ -58,7 +58,7 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
     let image = format!("pid {} image {}: {command}", p.identity.pid, p.identity.image);
     writeln!(out, "{}", Style::Heading.of(image))?;
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<10} {}", printable(&value));
-    row("program", p.identity.program.clone())?;
+    row("program", p.identity.name_and_file())?;
     row(
         "parent",
         format!("{}{}", p.identity.ppid, if p.identity.forked { ", forked from it" } else { "" }),
@@ -89,14 +89,14 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
     row("file", of_path(&p.identity.file))?;
     let bound = match p.completeness.peak_bound_bytes {
         0 => "exact".to_owned(),
-        bound => format!("exact within {} ({} bytes)", bytes(bound), count(bound)),
+        bound => format!("exact within {} ({})", bytes(bound), counted(bound, "byte")),
     };
-    row("peak", format!("{} bytes, {bound}", count(p.totals.peak_bytes)))?;
+    row("peak", format!("{}, {bound}", counted(p.totals.peak_bytes, "byte")))?;
     let threads: u64 = p.tables.lanes.iter().map(|lane| u64::from(lane.threads)).sum();
     row("threads", format!("{}, at most {} at a time", count(threads), p.tables.lanes_at_once))?;
     let (nodes, frames) = (p.tables.stacks.len().saturating_sub(1), p.tables.frames.len());
-    let tables = [(p.tables.sites.len(), "sites"), (nodes, "stack nodes"), (frames, "frames")];
-    let tables = tables.map(|(n, what)| format!("{} {what}", count(n as u64)));
+    let tables = [(p.tables.sites.len(), "site"), (nodes, "stack node"), (frames, "frame")];
+    let tables = tables.map(|(n, what)| counted(n as u64, what));
     row("tables", tables.join(", "))?;
     let tables = [
         (p.tables.scopes.len().saturating_sub(1), "scope path"),
@@ -108,9 +108,9 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
         row("names", tables.map(|(n, what)| counted(n as u64, what)).join(", "))?;
     }
     row("timeline", counted(p.time.samples.len() as u64, "sample"))?;
-    let (stepped, evaluated) =
-        (count(p.unwinder.frames_stepped), count(p.unwinder.rules_evaluated));
-    row("unwinder", format!("{stepped} frames stepped, {evaluated} rules evaluated"))?;
+    let stepped = counted(p.unwinder.frames_stepped, "frame");
+    let evaluated = counted(p.unwinder.rules_evaluated, "rule");
+    row("unwinder", format!("{stepped} stepped, {evaluated} evaluated"))?;
     marks(out, p)?;
     interceptions(out, p)?;
     losses(out, p)?;

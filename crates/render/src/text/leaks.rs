@@ -38,9 +38,24 @@ pub struct Found<'a> {
 impl<'a> Found<'a> {
     /// Looks for it.
     pub fn of(recording: &'a Recording, view: &LeaksView) -> Found<'a> {
-        let chosen = recording.processes.iter();
-        let chosen = chosen.filter(|p| view.process.is_none_or(|pid| pid == p.identity.pid));
-        let found = chosen.map(|p| (p, Leaks::of(p, view.suppressions)));
+        let found = recording.processes.iter().map(|p| (p, Leaks::of(p, view.suppressions)));
+        Found::among(found, view)
+    }
+
+    /// Of processes from which what is suppressed was taken out, each with what that was.
+    pub fn without_suppressed(
+        recording: &'a Recording,
+        suppressed: Vec<Vec<Used>>,
+        view: &LeaksView,
+    ) -> Found<'a> {
+        let none = Suppressions::none();
+        let leaks = |(p, used)| (p, Leaks { used, ..Leaks::of(p, &none) });
+        Found::among(recording.processes.iter().zip(suppressed).map(leaks), view)
+    }
+
+    fn among(found: impl Iterator<Item = (&'a Process, Leaks)>, view: &LeaksView) -> Found<'a> {
+        let is_chosen = |p: &Process| view.process.is_none_or(|pid| pid == p.identity.pid);
+        let found = found.filter(|(p, _)| is_chosen(p));
         let (mut leaking, others): (Vec<_>, Vec<_>) =
             found.partition(|(p, leaks)| counts(p) && !leaks.leaks.is_empty());
         leaking.sort_by_key(|(_, leaks)| Reverse(leaks.bytes()));

@@ -9,7 +9,6 @@ use heaptide_analysis::recording::origin::{Group, Origin, groups};
 use heaptide_analysis::text::{of_path, printable};
 
 use crate::shared::command_line::command_line;
-use crate::shared::frames::file_name;
 use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
 use crate::text::screen::Screen;
 
@@ -160,7 +159,7 @@ fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
 
 /// What the place is called; the program is in the command.
 fn name(group: &Group, members: &[&Process], by: Origin) -> String {
-    let program = members.first().map_or("", |p| file_name(&p.identity.program));
+    let program = members.first().map_or("", |p| p.identity.name());
     let name = match by {
         Origin::Process => group.name.strip_suffix(program).unwrap_or(&group.name),
         Origin::Host | Origin::Rank => &group.name,

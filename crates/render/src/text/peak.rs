@@ -10,7 +10,7 @@ use crate::shared::heading::live_name;
 use crate::shared::hotspots::Charges;
 use crate::shared::names::elide_middle;
 use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
-use crate::shared::quantity::{bytes, count, counted, duration, percent, short_count};
+use crate::shared::quantity::{bytes, counted, duration, percent, short_count};
 use crate::shared::scope_path::scope_path;
 use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
@@ -36,8 +36,9 @@ pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Res
         0 => String::new(),
         n => format!(" in {}", counted(n, "block")),
     };
-    let (peak, exactly) = (bytes(t.peak_bytes), count(t.peak_bytes));
-    writeln!(out, "{}: {exactly} bytes{blocks}{exact}", Style::Heading.of(format!("peak {peak}")))?;
+    let in_full = counted(t.peak_bytes, "byte");
+    let peak = Style::Heading.of(format!("peak {}", bytes(t.peak_bytes)));
+    writeln!(out, "{peak}: {in_full}{blocks}{exact}")?;
     moment(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "\nRecorded with --mode counters: no breakdown by function");

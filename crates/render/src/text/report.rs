@@ -186,9 +186,9 @@ fn heading(out: &mut Screen, process: &Process) -> io::Result<()> {
         n => format!(", image {n} after exec"),
     };
     let forked = if process.identity.forked { ", forked" } else { "" };
-    let program = match &*process.identity.program {
-        "" => "several",
-        program => &printable(program),
+    let program = match &*process.identity.name_and_file() {
+        "" => "several".to_owned(),
+        program => printable(program).into_owned(),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
     let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process.lifetime.end));
@@ -240,9 +240,11 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         n => format!(" in {}", counted(n, "block")),
     };
     let when = duration(process.peak_time_ns);
-    let note = format!("{} bytes{exact}{blocks}, after {when}", count(t.peak_bytes));
+    let note = format!("{}{exact}{blocks}, after {when}", counted(t.peak_bytes, "byte"));
     row(out, "peak", &bytes(t.peak_bytes), &note)?;
-    let note = format!("{} bytes in {}", count(t.live_bytes), counted(t.live_blocks, "block"));
+    let [size, blocks] =
+        [(t.live_bytes, "byte"), (t.live_blocks, "block")].map(|(n, of)| counted(n, of));
+    let note = format!("{size} in {blocks}");
     row(out, live_name(process), &bytes(t.live_bytes), &note)?;
     if let Some((peak, says)) = mapped_summary(process) {
         row(out, "mapped", &peak, &says)?;
@@ -272,8 +274,12 @@ fn losses(out: &mut Screen, process: &Process) -> io::Result<()> {
         writeln!(out, "  {:>10} {meaning}", count(loss.count))?;
     }
     if process.completeness.unmatched_frees > 0 {
+        let what = match process.completeness.unmatched_frees {
+            1 => "free of a block",
+            _ => "frees of blocks",
+        };
         let n = count(process.completeness.unmatched_frees);
-        writeln!(out, "  {n:>10} frees of blocks whose allocation was not recorded")?;
+        writeln!(out, "  {n:>10} {what} whose allocation was not recorded")?;
     }
     for note in &process.completeness.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;

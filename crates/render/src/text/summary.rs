@@ -11,7 +11,7 @@ use crate::shared::heading::{ended, trace_says};
 use crate::shared::hotspots::Charges;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
-use crate::shared::quantity::{bytes, count, duration, percent};
+use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
 use crate::text::missing;
 
@@ -33,8 +33,8 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     let mut lines = vec![
         first(recording, process),
         format!(
-            "  allocated  {} blocks of {} in all, {temporary} of them temporary",
-            count(t.allocations),
+            "  allocated  {} of {} in all, {temporary} of them temporary",
+            counted(t.allocations, "block"),
             bytes(t.requested_bytes)
         ),
         format!(
@@ -44,10 +44,10 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             holder(process)
         ),
         format!(
-            "  {}  {} in {} blocks",
+            "  {}  {} in {}",
             if matches!(process.lifetime.end, End::Exited(_)) { "at exit  " } else { "at end   " },
             bytes(t.live_bytes),
-            count(t.live_blocks)
+            counted(t.live_blocks, "block")
         ),
     ];
     lines.extend(mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));

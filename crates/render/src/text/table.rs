@@ -9,11 +9,11 @@ use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, grou
 
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::{amount, bytes, counted, percent, short_count};
+use crate::shared::quantity::{amount, bytes, count, percent, short_count};
 use crate::shared::views::HistogramView;
 use crate::text::annotations;
 use crate::text::caption::caption;
-use crate::text::columns::{Columns, last, right};
+use crate::text::columns::{Column, Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::{histogram, stack_lines};
 
@@ -155,17 +155,23 @@ fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) ->
     let groups = aggregate::stacks(process);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
     let whole = measure.of(&process.totals);
-    writeln!(out, "{} by stack, innermost function first", measure.name())?;
+    writeln!(
+        out,
+        "{} by stack, innermost function first; blocks and bytes are exact\n",
+        measure.name()
+    )?;
+    let shown = stack_metrics(measure);
+    let [a, b, c, d, e, f] = shown.map(|metric| {
+        let column = stack_column(metric);
+        let is_needed = metric == measure || metric == Measure::Allocations;
+        if is_needed { column } else { column.optional() }
+    });
+    let columns = Columns([right(6, "share"), a, b, c, d, e, f]);
+    columns.heading(out)?;
     for g in top(groups, measure, Order::Own, rows) {
-        let value = measure.of(&g.own);
-        let allocations = counted(g.own.allocations, "allocation");
-        writeln!(
-            out,
-            "\n  {:>7} {:>12}   {allocations}, {} in all",
-            percent(value, whole),
-            amount(measure, value),
-            bytes(g.own.usable_bytes)
-        )?;
+        let [a, b, c, d, e, f] = shown.map(|metric| count(metric.of(&g.own)));
+        writeln!(out)?;
+        columns.row(out, [percent(measure.of(&g.own), whole), a, b, c, d, e, f])?;
         let stack = match g.key {
             Key::Stack(stack) => stack,
             _ => StackId(0),
@@ -173,6 +179,31 @@ fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) ->
         stack_lines::stack(out, process, stack)?;
     }
     more(out, found, rows)
+}
+
+/// The metrics of a stack whose exact values are shown: the one that orders the rows is among them.
+fn stack_metrics(measure: Measure) -> [Measure; 6] {
+    use Measure::{Allocations, AtPeakBytes, LiveBytes, RequestedBytes, Temporary, UsableBytes};
+    let usual = [Allocations, RequestedBytes, UsableBytes, AtPeakBytes, LiveBytes, Temporary];
+    if usual.contains(&measure) {
+        return usual;
+    }
+    let [first, second, third, fourth, fifth, _] = usual;
+    [measure, first, second, third, fourth, fifth]
+}
+
+/// A column with exact values of a metric.
+fn stack_column(metric: Measure) -> Column {
+    let heading = match metric {
+        Measure::Allocations => "allocations",
+        Measure::RequestedBytes => "requested",
+        Measure::UsableBytes => "usable",
+        Measure::AtPeakBytes => "at peak",
+        Measure::LiveBytes => "live",
+        other => other.name(),
+    };
+    let digits = if metric.is_bytes() { 14 } else { 11 };
+    right(heading.len().max(digits), heading)
 }
 
 fn scopes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {

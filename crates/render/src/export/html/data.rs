@@ -134,7 +134,7 @@ impl Page {
 
 fn facts(process: &Process) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("program", printable(&process.identity.program).into_owned()),
+        ("program", printable(&process.identity.name_and_file()).into_owned()),
         ("process", process.who()),
         ("host", printable(&process.identity.host).into_owned()),
         ("started", date(process.lifetime.start_realtime_ns)),

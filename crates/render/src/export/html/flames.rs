@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
+use heaptide_analysis::attribution::{FunctionId, Functions, Owners, is_own};
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId};
 use serde::Serialize;
 
@@ -90,6 +90,9 @@ pub(super) struct Name {
     line: Option<u32>,
     #[serde(skip_serializing_if = "str::is_empty")]
     module: String,
+    /// Whether it is of the program's own code.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    own: bool,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -127,6 +130,7 @@ impl<'a> Names<'a> {
                 file: frame.file.as_deref().map(|file| elide_middle(file, WHOLE_NAME)),
                 line: frame.line,
                 module: elide_middle(frames::module_path(process, frame), WHOLE_NAME),
+                own: is_own(process, frame),
             }
         })
     }
@@ -161,5 +165,5 @@ impl<'a> Names<'a> {
 fn plain_name(name: &str) -> Name {
     let (short, whole) = (elide_middle(name, NAME), elide_middle(name, WHOLE_NAME));
     let whole = (whole != short).then_some(whole);
-    Name { short, whole, file: None, line: None, module: String::new() }
+    Name { short, whole, file: None, line: None, module: String::new(), own: false }
 }

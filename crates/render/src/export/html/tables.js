@@ -1,10 +1,11 @@
-// The tables: functions, stacks, scopes, labels, threads and sizes; sorted by a click, cut by a search.
+// The tables: functions, stacks, types, scopes, labels, threads and sizes; sorted by a click, cut by a search.
 
 const table = { kind: "functions", sort: "own", falling: true, rows: 40 };
 
 const kinds = [
   ["functions", "Functions", { both: true, text: "function" }],
   ["stacks", "Stacks", { both: false, text: "stack, innermost function first" }],
+  ["types", "Types", { both: false, text: "allocated type" }],
   ["scopes", "Scopes", { both: true, text: "scope", times: "entered" }],
   ["labels", "Labels", { both: false, text: "label" }],
   ["lanes", "Threads", { both: false, text: "name", times: "threads" }],
@@ -96,6 +97,10 @@ function rowsOf(looks, draw) {
       `Show more of ${count(found.length)}`)));
   }
   if (found.length === 0) parts.push(element("p", { class: "soft" }, "Nothing here."));
+  if (found.some((row) => isOwn(row))) {
+    parts.push(element("p", { class: "soft small" },
+      element("span", { class: "own" }, "Bold"), ": the program's own code."));
+  }
   if (leftOut > 0) {
     parts.push(element("p", { class: "soft small" },
       `${count(leftOut)} rows that are small by every measure are left out.`));
@@ -119,6 +124,11 @@ function drawnRow(row, looks) {
     ...(looks.times ? [cell(row.times ? count(row.times) : "")] : []), nameCell(row));
 }
 
+/** Whether a row, or any frame of its stack, is of the program's own code. */
+function isOwn(row) {
+  return [row.name, ...(row.frames ?? [])].some((name) => data.names[name].own);
+}
+
 function nameCell(row) {
   const name = data.names[row.name];
   const where = place(name);
@@ -130,15 +140,15 @@ function nameCell(row) {
       change({ search: (other) => other === whole });
       byId("flames")?.scrollIntoView({ behavior: "smooth" });
     };
-    const link = element("button", { type: "button", class: "link", click: search,
+    const link = element("button", { type: "button", class: name.own ? "link own" : "link", click: search,
       title: [wholeName(name), where].join("\n") }, name.short);
     const module = name.module ? `  ${name.module.split("/").pop()}` : "";
     return element("td", { class: "text" }, link,
       element("span", { class: "where" }, kind + module));
   }
   const line = (number) => element("li", { title: wholeName(data.names[number]) },
-    data.names[number].short, element("span", { class: "where" }, `  ${place(data.names[number])}`));
-  const details = element("details", {}, element("summary", { title: where }, name.short));
+    element("span", { class: data.names[number].own ? "own" : null }, data.names[number].short), element("span", { class: "where" }, `  ${place(data.names[number])}`));
+  const details = element("details", {}, element("summary", { title: where, class: name.own ? "own" : null }, name.short));
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) {
       details.append(element("ol", { class: "frames" }, ...row.frames.map(line)));

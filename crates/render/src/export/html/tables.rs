@@ -1,10 +1,10 @@
-//! The tables of the page: functions, stacks, scopes, labels, lanes and sizes.
+//! The tables of the page: functions, stacks, types, scopes, labels, lanes and sizes.
 
 use std::cmp::Reverse;
 
-use heaptide_analysis::attribution::Owners;
+use heaptide_analysis::attribution::{Owners, Types};
 use heaptide_analysis::model::{LaneId, Measures, Process, SizeClass, StackId};
-use heaptide_analysis::views::aggregate::{Group, GroupBy, Key, group};
+use heaptide_analysis::views::aggregate::{Group, GroupBy, Key, by_type, group};
 use serde::Serialize;
 
 use super::flames::{MEASURES, Names, Values};
@@ -46,6 +46,8 @@ struct Row {
 pub(super) struct Tables {
     functions: Table,
     stacks: Table,
+    /// Without rows if no type is known.
+    types: Table,
     scopes: Table,
     labels: Table,
     lanes: Table,
@@ -64,12 +66,15 @@ struct Size {
 
 impl Tables {
     pub(super) fn of(process: &Process, owners: &Owners, names: &mut Names) -> Tables {
-        let mut table = |by| {
-            let groups = group(process, owners, by);
+        let types = Types::of(process, owners);
+        let mut of_groups = |groups| {
             let (groups, left_out) = largest(groups);
-            let row = |group: &Group| row(process, owners, names, group);
+            let row = |group: &Group| row(process, owners, &types, names, group);
             Table { rows: groups.iter().map(row).collect(), left_out }
         };
+        let known = if types.names.is_empty() { Vec::new() } else { by_type(process, &types) };
+        let of_types = of_groups(known);
+        let mut table = |by| of_groups(group(process, owners, by));
         let size = |&SizeClass { size_min, size_max, requested, usable, freed }: &SizeClass| Size {
             min: size_min,
             max: size_max,
@@ -80,6 +85,7 @@ impl Tables {
         Tables {
             functions: table(GroupBy::Function),
             stacks: table(GroupBy::Stack),
+            types: of_types,
             scopes: table(GroupBy::Scope),
             labels: table(GroupBy::Label),
             lanes: table(GroupBy::Lane),
@@ -109,7 +115,7 @@ fn values(measures: &Measures) -> Values {
     MEASURES.map(|measure| measure.of(measures))
 }
 
-fn row(process: &Process, owners: &Owners, names: &mut Names, group: &Group) -> Row {
+fn row(process: &Process, owners: &Owners, types: &Types, names: &mut Names, group: &Group) -> Row {
     let mut row = Row {
         name: 0,
         own: values(&group.own),
@@ -126,6 +132,8 @@ fn row(process: &Process, owners: &Owners, names: &mut Names, group: &Group) -> 
             let owner = owners.frame(process, stack);
             owner.map_or(row.frames[0], |frame| names.function(frame))
         }
+        Key::Type(Some(id)) => names.plain(types.name(id)),
+        Key::Type(None) => names.plain("(type not known)"),
         Key::Scope(scope) => {
             row.times = Some(process.tables.scopes[scope.0 as usize].entered);
             names.plain(&scope_path(process, scope, PATH))
