@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fs;
 use std::io;
+use std::io::Write;
 use std::path::PathBuf;
 
 use heaptide_command::error::Error;
