@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use heaptide_command::error::Error;
