@@ -124,9 +124,9 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     Ok(recording)
 }
 
-/// Leaves out what people need not see of the languages of a process and their libraries, unless the
-/// selection has other rules or shows frames as they are. To be applied after filters, which name
-/// functions as they are.
+/// Leaves out what people need not see of the languages of a process and their libraries, unless
+/// the selection has other rules or shows frames as they are. To be applied after filters, which
+/// name functions as they are.
 pub fn rewrite_languages(process: &mut Process, selection: &Selection) {
     if !selection.rules.is_empty() || selection.raw {
         return;
