@@ -9,6 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::selection::kind::MemoryKind;
+use heaptide_analysis::selection::python::PythonFrames;
 
 use crate::damage::Listed;
 use crate::values;
@@ -44,6 +45,15 @@ fn origin_parser() -> impl TypedValueParser<Value = Origin> {
 fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
     let names = MemoryKind::ALL.map(MemoryKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<MemoryKind>())
+}
+
+/// Frames of Python programs by their name.
+fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
+    let names = PythonFrames::ALL.map(PythonFrames::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let of_name = PythonFrames::ALL.into_iter().find(|frames| frames.name() == name);
+        of_name.ok_or("expected mixed, only or native")
+    })
 }
 
 /// The recording a command reads, and what of it.
@@ -91,6 +101,10 @@ pub struct Selection {
     #[arg(long, value_name = "heap|mapped|all", default_value = "heap", value_parser = kind_parser(),
         hide_possible_values = true, hide_default_value = true)]
     pub kind: MemoryKind,
+    /// Show Python functions and native ones in one stack, or only either [default: mixed]
+    #[arg(long, value_name = "mixed|only|native", default_value = "mixed",
+        value_parser = python_parser(), hide_possible_values = true, hide_default_value = true)]
+    pub python: PythonFrames,
     /// Collapse recursive scopes: A > B > A > B becomes A > B
     #[arg(long)]
     pub fold_recursion: bool,
@@ -119,7 +133,7 @@ pub struct Selection {
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = FILTERS)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
-    /// cpython regex cling mallocprofiler
+    /// cpython python regex cling mallocprofiler
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = FILTERS)]
     pub rules: Vec<String>,
     /// Mark matching functions, modules or files as the program's own code, which stays when stacks
@@ -154,12 +168,13 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 17] = [
+pub const OF_RECORDINGS: [&str; 18] = [
     "recordings",
     "snapshot",
     "from_start",
     "process",
     "kind",
+    "python",
     "fold_recursion",
     "focus",
     "ignore",

@@ -216,6 +216,7 @@ fn repeats(frames: &[&Frame], period: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heaptide_analysis::model::CodeKind;
 
     fn frame(function: &str) -> Frame {
         Frame {
@@ -225,6 +226,7 @@ mod tests {
             file: None,
             line: None,
             inlined: false,
+            code: CodeKind::Native,
         }
     }
 
