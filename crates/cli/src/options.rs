@@ -8,7 +8,7 @@ mod run;
 pub use format::{Format, metric_parser};
 pub use names::NameOptions;
 pub use picture::{Frames, Picture};
-pub use run::{Mode, RunOptions};
+pub use run::{Mode, PythonMemory, RunOptions};
 
 /// The width of help texts.
 pub const HELP_COLUMNS: usize = 100;

@@ -25,6 +25,15 @@ pub enum Mode {
     Off,
 }
 
+/// How the memory of Python objects is recorded.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PythonMemory {
+    /// Each object is a block: Python's own allocator is turned off (PYTHONMALLOC=malloc)
+    Objects,
+    /// Python's own allocator stays; its arenas are recorded as mappings
+    Arenas,
+}
+
 /// `heaptide run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLE)]
@@ -54,6 +63,9 @@ pub struct RunOptions {
     #[arg(long, value_name = "BYTES", value_parser = values::stacks_below)]
     #[arg(conflicts_with = "stacks_from")]
     pub stacks_below: Option<u64>,
+    /// How to record small objects of Python, if the program is CPython [default: objects]
+    #[arg(long, value_name = "objects|arenas")]
+    pub python_memory: Option<PythonMemory>,
     /// Record a separate site for each request size (exact sizes; larger profile)
     #[arg(long)]
     pub by_size: bool,
@@ -142,11 +154,12 @@ mod tests {
     use super::*;
 
     /// Options that give the recorder nothing: the command performs them itself.
-    const OF_THE_COMMAND: [&str; 8] = [
+    const OF_THE_COMMAND: [&str; 9] = [
         "--debuginfod",
         "--force",
         "--help",
         "--no-preload",
+        "--python-memory",
         "--quiet",
         "--snapshot-every",
         "--symbols",
