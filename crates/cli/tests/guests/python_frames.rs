@@ -264,3 +264,17 @@ fn an_interpreter_that_a_program_loads_later_has_its_frames() {
         assert_eq!((&*frame.0, &*frame.1, frame.2), ("embedded", "<string>", 2));
     }
 }
+
+/// A thread state of 3.10 has a pointer that is never set where it has none.
+#[test]
+fn memory_that_the_interpreter_never_set_is_not_followed() {
+    let place = scratch("python-frames-perturbed");
+    for python in pythons() {
+        let recording = place.join("x.heaptide");
+        let _ = fs::remove_dir_all(&recording);
+        let mut command = recorded(&recording, &[]);
+        command.arg(&python).arg(programs().join("python_frames.py"));
+        command.env("MALLOC_PERTURB_", "165");
+        assert_eq!(run(&mut command, &place).status, 0, "{}", python.display());
+    }
+}

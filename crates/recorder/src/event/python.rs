@@ -761,14 +761,16 @@ fn text<'a>(known: &Known, object: u64, buffer: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// The addresses on the C stack that the entries of the interpreter's loop left there, of the
-/// thread with this state; where its version leaves none, the range of the loop's code.
-pub fn entries(state: u64, mut each: impl FnMut(u64)) -> Option<Range> {
+/// thread with this state that runs on `stack`; where its version leaves none, the range of the
+/// loop's code.
+pub fn entries(state: u64, stack: Range, mut each: impl FnMut(u64)) -> Option<Range> {
     let known = known();
     let layout = &known.layout;
     let mut along = |chain: u16, outer: u16| {
         let mut element = field(state, chain);
         for _ in 0..CIRCLE {
-            if element == 0 {
+            // The last one is in the state itself, and in 3.10 what it refers to was never set.
+            if !stack.holds(element) {
                 break;
             }
             each(element);
@@ -786,7 +788,7 @@ pub fn entries(state: u64, mut each: impl FnMut(u64)) -> Option<Range> {
                 if frame == 0 {
                     break;
                 }
-                if field(frame, owner) as u8 == ON_C_STACK {
+                if field(frame, owner) as u8 == ON_C_STACK && stack.holds(frame) {
                     each(frame);
                 }
                 frame = field(frame, layout.caller);

@@ -104,10 +104,8 @@ fn mark_interpreter(native: NodeId, state: u64, stack: Range, kept: &Kept<'_>) {
             flags.fetch_or(NODE_INTERPRETER, Relaxed);
         }
     };
-    let code = python::entries(state, |address| {
-        if stack.holds(address) {
-            kept.node_around(address).into_iter().for_each(mark);
-        }
+    let code = python::entries(state, stack, |address| {
+        kept.node_around(address).into_iter().for_each(mark);
     });
     if let Some(code) = code {
         kept.nodes_in(code.low..code.high).for_each(mark);
