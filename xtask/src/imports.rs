@@ -41,6 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "message",
             "project",
             "outcome",
+            "terminal",
             "output",
             "damage",
             "selection",

@@ -13,7 +13,7 @@ use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
     Account, AccountRange, ExtentHeader, FileHeader, Interception, Key, Lane, Mark, Module, Name,
-    Node, Sample, Scope, Site, StringHeader, Sums, TraceChunk, TraceHead, TraceStart,
+    Node, PythonLine, Sample, Scope, Site, StringHeader, Sums, TraceChunk, TraceHead, TraceStart,
     UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
@@ -93,6 +93,7 @@ fn offsets_of_heads() {
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
         mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved interceptions
+        python python_minor
     );
     record!(UnrecordedProgram: count state length path);
     record!(Interception: address state length names);
@@ -120,6 +121,7 @@ fn offsets_of_records() {
         requested_bytes reallocations failed largest_bytes temporary requested_classes
         usable_classes freed_classes reserved
     );
+    record!(PythonLine: function file line reserved);
     record!(Name: attribute kind value hash reserved);
     record!(Scope:
         parent name entered frees_here freed_here_bytes site first next last children lane reserved
@@ -204,6 +206,14 @@ fn numbers() {
         ("SIZE_CLASSES", format::SIZE_CLASSES.to_string()),
         ("ADDRESS_BITS", format::ADDRESS_BITS.to_string()),
         ("NODE_EXACT_PC", format::NODE_EXACT_PC.to_string()),
+        ("NODE_PYTHON", format::NODE_PYTHON.to_string()),
+        ("NODE_PYTHON_STACK", format::NODE_PYTHON_STACK.to_string()),
+        ("NODE_INTERPRETER", format::NODE_INTERPRETER.to_string()),
+        ("PYTHON_FRAME", format::PYTHON_FRAME.to_string()),
+        ("PYTHON_ENTRY", format::PYTHON_ENTRY.to_string()),
+        ("PYTHON_ROOT", format::PYTHON_ROOT.to_string()),
+        ("PYTHON_STACK", format::PYTHON_STACK.to_string()),
+        ("PYTHON_LINE_GRANULE", format::PYTHON_LINE_GRANULE.to_string()),
         ("KEY_OUTSIDE", format::KEY_OUTSIDE.to_string()),
         ("KEY_POOL_BLOCK", format::KEY_POOL_BLOCK.to_string()),
         ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),

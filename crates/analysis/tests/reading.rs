@@ -2,7 +2,8 @@
 
 use heaptide_analysis::Error;
 use heaptide_analysis::model::{
-    Combine, Frame, LaneId, Loss, Measure, Measures, Mode, Process, Recording, Site, SizeClass,
+    CodeKind, Combine, Frame, LaneId, Loss, Measure, Measures, Mode, Process, Recording, Site,
+    SizeClass,
 };
 use heaptide_analysis::profile::reader;
 use heaptide_analysis::views::aggregate;
@@ -123,8 +124,15 @@ fn stacks_have_callers_first_and_call_addresses() {
     assert_eq!(process.label(innermost), "app+0x300");
     let frame = &process.tables.frames[innermost.0 as usize];
     let module = frame.module;
-    let expected =
-        Frame { function: None, module, offset: 0x300, file: None, line: None, inlined: false };
+    let expected = Frame {
+        function: None,
+        module,
+        offset: 0x300,
+        file: None,
+        line: None,
+        inlined: false,
+        code: CodeKind::Native,
+    };
     assert_eq!(*frame, expected);
     assert_eq!(process.tables.modules[module.unwrap().0 as usize].build_id, [1, 2, 3]);
 }

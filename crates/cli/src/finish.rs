@@ -7,6 +7,7 @@ use std::rc::Rc;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
 use heaptide_analysis::recording::{members, seal_with};
+use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_analysis::symbols::{Blazesym, Lookup};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
@@ -38,6 +39,8 @@ pub struct End<'a> {
     pub ended: &'a Ended,
     /// What was in the way of recording, if anything. The user knows it from before the start.
     pub obstacle: Option<&'a Obstacle>,
+    /// Python's own allocator was turned off.
+    pub python_objects: bool,
 }
 
 /// Notes the end, and seals the recording if no other command of the launch writes to it.
@@ -45,7 +48,7 @@ pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) {
     let Some(recording) = find_again(recorded) else { return };
     let result = match own.number {
         None => note_end(&recording, own.metadata, end)
-            .map(|has_profiles| has_profiles.then(|| seal_apart(&recording, options)))
+            .map(|has_profiles| has_profiles.then(|| seal_apart(&recording, options, end)))
             .map(|_| ()),
         Some(number) => leave(recorded, &recording, (number, own.member), end, options),
     };
@@ -103,7 +106,7 @@ fn leave(
         let _ = lead.is_ours(); // where there are no locks, there is no lead
         recorded.share();
         if !self::profiles(recording)?.is_empty() {
-            seal_apart(recording, options);
+            seal_apart(recording, options, end);
         }
         let _ = members::remove(recording, number); // one that stays is joined once more
     }
@@ -162,12 +165,12 @@ fn ends(end: &End) -> Vec<metadata::ImageEnd> {
 
 /// Seals in a process of its own: if that dies, of a lack of memory or a mistake of ours, this one
 /// still has the status of the program to return.
-fn seal_apart(recording: &Path, options: &RunOptions) {
+fn seal_apart(recording: &Path, options: &RunOptions, end: &End) {
     use std::os::unix::process::ExitStatusExt;
     let sealer = exec::fork(|| {
         exec::die_with_parent();
         exec::lift_limits();
-        u8::from(seal(recording, options).map_err(message).is_err())
+        u8::from(seal(recording, options, end).map_err(message).is_err())
     });
     let shown = recording.display();
     let killed = match sealer.map(exec::wait_for) {
@@ -191,7 +194,7 @@ fn from_here(path: &Path) -> PathBuf {
 }
 
 /// Seals the recording and prints the summary.
-fn seal(recording: &Path, options: &RunOptions) -> Result<(), Error> {
+fn seal(recording: &Path, options: &RunOptions, end: &End) -> Result<(), Error> {
     let progress = (!options.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
     let sources = options.names.sources(progress.clone())?;
     let lookup = Lookup { engine: &Blazesym, sources: &sources, again: false };
@@ -207,13 +210,21 @@ fn seal(recording: &Path, options: &RunOptions) -> Result<(), Error> {
     let progress = Progress::start(format!("reading {}", recording.display()));
     let read = Recording::open(recording);
     drop(progress);
-    let (read, shown) = (read?, from_here(recording));
+    let (mut read, shown) = (read?, from_here(recording));
+    for process in &mut read.processes {
+        process.select_python(PythonFrames::Mixed);
+    }
     let summary = heaptide_render::text::summary::summary(&read, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));
     }
     if let Some(line) = missing_names::line(&read, &shown) {
         message(format_args!("  {line}"));
+    }
+    if end.python_objects {
+        message(
+            "  Python objects are blocks (PYTHONMALLOC=malloc); `--python-memory arenas` keeps Python's allocator",
+        );
     }
     Ok(())
 }

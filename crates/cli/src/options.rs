@@ -8,7 +8,7 @@ mod run;
 pub use format::{Format, metric_parser, require_of_rows};
 pub use names::NameOptions;
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
-pub use run::{Mode, RunOptions};
+pub use run::{Mode, PythonMemory, RunOptions};
 
 /// The width of help texts.
 pub const HELP_COLUMNS: usize = 100;

@@ -1,6 +1,7 @@
 //! `heaptide run`: starts the program with the recorder in it, stays out of its way, seals what it
 //! left.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
 use heaptide_supervise::images::Images;
 use heaptide_supervise::program::{self, Obstacle};
+use heaptide_supervise::python::is_cpython;
 use heaptide_supervise::signals::Signals;
 use heaptide_supervise::start::{Held, Program};
 use heaptide_supervise::supervisor::Supervisor;
@@ -24,7 +26,7 @@ use heaptide_supervise::supervisor::Supervisor;
 use crate::finish::{End, Own, finish, withdraw};
 use crate::joining::{Entered, Seat, enter};
 use crate::launch::Launch;
-use crate::options::{Mode, RunOptions};
+use crate::options::{Mode, PythonMemory, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
 use crate::settings::{self, Settings};
@@ -60,12 +62,16 @@ fn record(
     options: &RunOptions,
     mode: Mode,
     program: &Program,
-    environment: Environment,
+    mut environment: Environment,
 ) -> Outcome {
     let mut settings = Settings::new(options, mode)?;
     let obstacle = Obstacle::from_program(&program.file, environment.get("LD_PRELOAD"));
     if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
         settings.without_libraries();
+    }
+    let python_objects = has_python_objects(options, program, &environment);
+    if python_objects {
+        environment.set(PYTHONMALLOC, OsStr::new("malloc"));
     }
     let Started { supervisor, recorded, own } =
         start(options, &settings, program, environment, obstacle.as_ref())?;
@@ -87,9 +93,24 @@ fn record(
     if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{e}; reading the remaining events from the profile"));
     }
-    let end = End { ended: &ended, obstacle: obstacle.as_ref() };
+    let end = End { ended: &ended, obstacle: obstacle.as_ref(), python_objects };
     finish(&recorded, own, &end, options);
     outcome::exit(exit_status(ended.status))
+}
+
+/// Which allocator CPython uses for its objects.
+const PYTHONMALLOC: &str = "PYTHONMALLOC";
+
+/// Whether the program is to allocate each of its Python objects as a block. Who chose an allocator
+/// for them keeps it.
+fn has_python_objects(options: &RunOptions, program: &Program, environment: &Environment) -> bool {
+    let is_chosen = environment.get(PYTHONMALLOC).is_some();
+    match options.python_memory {
+        _ if is_chosen || options.no_preload => false,
+        Some(PythonMemory::Arenas) => false,
+        Some(PythonMemory::Objects) => true,
+        None => is_cpython(&program.file, environment.get("PATH")),
+    }
 }
 
 /// A program that runs, and its recording.

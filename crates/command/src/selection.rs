@@ -10,6 +10,7 @@ use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_analysis::selection::kind::MemoryKind;
+use heaptide_analysis::selection::python::PythonFrames;
 
 use crate::damage::Listed;
 use crate::values;
@@ -45,6 +46,15 @@ fn origin_parser() -> impl TypedValueParser<Value = Origin> {
 fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
     let names = MemoryKind::ALL.map(MemoryKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<MemoryKind>())
+}
+
+/// Frames of Python programs by their name.
+fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
+    let names = PythonFrames::ALL.map(PythonFrames::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let of_name = PythonFrames::ALL.into_iter().find(|frames| frames.name() == name);
+        of_name.ok_or("expected mixed, only or native")
+    })
 }
 
 /// The recording a command reads, and what of it.
@@ -116,6 +126,11 @@ pub struct Selection {
     /// Keep only sites with temporary blocks
     #[arg(long, help_heading = SELECTION)]
     pub temporary_only: bool,
+    /// Show Python functions and native ones in one stack, or only either [default: mixed]
+    #[arg(long, value_name = "mixed|only|native", default_value = "mixed",
+        value_parser = python_parser(), hide_possible_values = true, hide_default_value = true,
+        help_heading = NAMES)]
+    pub python: PythonFrames,
     /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub hide: Vec<String>,
@@ -126,7 +141,7 @@ pub struct Selection {
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
-    /// cpython regex cling mallocprofiler; also `rules` in heaptide.toml
+    /// cpython python regex cling mallocprofiler; also `rules` in heaptide.toml
     #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
     pub rules: Vec<String>,
     /// Mark matching functions, modules or files as the program's own code, which stays when stacks
@@ -174,12 +189,13 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 17] = [
+pub const OF_RECORDINGS: [&str; 18] = [
     "recordings",
     "snapshot",
     "from_start",
     "process",
     "kind",
+    "python",
     "fold_recursion",
     "focus",
     "ignore",

@@ -96,7 +96,10 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     let chosen = Chosen::new(selection, view.reader)?;
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
-    recording.processes.iter_mut().for_each(|process| process.select_kind(selection.kind));
+    for process in &mut recording.processes {
+        process.select_kind(selection.kind);
+        process.select_python(selection.python);
+    }
     if selection.fold_recursion {
         for process in &mut recording.processes {
             process.fold_scopes();

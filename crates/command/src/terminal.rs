@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::{Args, ValueEnum};
+use heaptide_format::settings::Setting;
 use heaptide_render::text::screen::Layout;
 use nix::sys::signal::{SigSet, Signal};
 
@@ -113,7 +114,7 @@ impl Drop for Pager {
 
 /// The command line of the pager; none if the user chose none, or `less` is not installed.
 fn program() -> Option<String> {
-    for name in ["HEAPTIDE_PAGER", "PAGER"] {
+    for name in [Setting::Pager.variable(), "PAGER"] {
         if let Ok(chosen) = env::var(name) {
             return Some(chosen).filter(|chosen| !["", "cat"].contains(&chosen.trim()));
         }

@@ -34,6 +34,7 @@ mod events;
 pub mod launchers;
 mod losses;
 mod mappings;
+mod python;
 mod records;
 pub mod settings;
 mod size_classes;
@@ -45,6 +46,7 @@ pub use control::*;
 pub use events::*;
 pub use losses::*;
 pub use mappings::*;
+pub use python::*;
 pub use records::{
     ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart,
     UnrecordedProgram, Window,
@@ -131,6 +133,8 @@ pub enum Kind {
     MappedLanes = 15,
     /// [`Sample`] records of mapped bytes.
     MappedTimeline = 16,
+    /// [`PythonLine`] records.
+    PythonLines = 17,
 }
 
 impl Kind {
@@ -154,6 +158,7 @@ impl Kind {
             14 => Kind::MappedSites,
             15 => Kind::MappedLanes,
             16 => Kind::MappedTimeline,
+            17 => Kind::PythonLines,
             _ => return None,
         })
     }
@@ -318,3 +323,4 @@ const _: () = assert!(size_of::<Mark>() == 32);
 const _: () = assert!(size_of::<TraceStart>() == 64);
 const _: () = assert!(size_of::<UnrecordedProgram>() == 128);
 const _: () = assert!(size_of::<Interception>() == 192);
+const _: () = assert!(size_of::<PythonLine>() == PYTHON_LINE_GRANULE as usize);

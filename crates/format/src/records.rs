@@ -210,6 +210,10 @@ pub struct FileHeader {
     pub mapped_reserved: u32,
     /// Allocators that the program brings, as far as there is room, and what was done about them.
     pub interceptions: [Interception; INTERCEPTIONS],
+    /// Whether stacks have Python frames: a [`crate::Python`].
+    pub python: u32,
+    /// The minor number of the CPython 3 in the process; 0 if there is none, or it is not known.
+    pub python_minor: u32,
 }
 
 /// An allocator that the program brings.

@@ -138,6 +138,10 @@ settings! {
     /// The library that is preloaded.
     Library = "LIBRARY", [], "the command", "path of the `libheaptide.so` to preload",
         "one installed next to the command, or the built-in one";
+    /// The pager of the command.
+    Pager = "PAGER", [], "the command",
+        "the pager that shows [pages on a terminal](views.md#on-a-terminal); empty for none",
+        "`PAGER`, else `less`";
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use heaptide_recorder::api::monitors;
 use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
-use heaptide_recorder::event::{exit, threads, trace_extents};
+use heaptide_recorder::event::{exit, python, threads, trace_extents};
 use heaptide_recorder::store::{modules, profile};
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
@@ -69,6 +69,7 @@ extern "C" fn before_dlsym() -> usize {
         static REAL = "dlsym", ();
     }
     families::look_at_new();
+    python::look_again();
     match REAL.get() {
         0 => nothing_opened as *const () as usize,
         address => address,

@@ -15,6 +15,7 @@ mod fixtures;
 pub mod images;
 pub mod process;
 pub mod program;
+pub mod python;
 pub mod signals;
 pub mod start;
 pub mod supervisor;

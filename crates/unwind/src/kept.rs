@@ -168,6 +168,28 @@ impl Kept<'_> {
         None
     }
 
+    /// The node of the innermost frame that is kept.
+    pub fn innermost(&self) -> Option<u32> {
+        let last = self.extent.depth.checked_sub(1)?;
+        self.frames.get(last).map(|frame| frame.node)
+    }
+
+    /// The node of the frame that an address of its stack belongs to; none if it is in none.
+    pub fn node_around(&self, address: u64) -> Option<u32> {
+        let frames = self.frames.get(..self.extent.depth)?;
+        let inner = frames.partition_point(|frame| frame.sp > address);
+        frames.get(inner).filter(|frame| frame.key & ADDRESS != 0).map(|frame| frame.node)
+    }
+
+    /// The nodes of frames whose return address is in this range.
+    pub fn nodes_in(&self, code: core::ops::Range<u64>) -> impl Iterator<Item = u32> {
+        let frames = self.frames.get(..self.extent.depth).unwrap_or_default();
+        frames
+            .iter()
+            .filter(move |frame| code.contains(&(frame.key & ADDRESS)))
+            .map(|frame| frame.node)
+    }
+
     /// The index of the last of the proof's first `count` words that has changed; 0 if none has.
     pub(crate) fn last_changed(&self, count: u32, word: &impl Fn(u64) -> u64) -> usize {
         let is_changed = |index: &usize| match (self.slots.get(*index), self.words.get(*index)) {

@@ -5,6 +5,7 @@
 //! - [`kept`] has the stack that a thread had last, and what proves that it still has it;
 //! - [`stack`] steps by rules and reuses what the kept stack has in common with this one;
 //! - [`memo`] recognises inner ends of stacks that were seen some time ago;
+//! - [`python`] has the offsets of interpreter frames, and decodes line tables;
 //! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
 //!
 //! Nothing here allocates, locks, or touches memory itself: the caller reads stack words
@@ -16,6 +17,7 @@
 pub mod cache;
 pub mod kept;
 pub mod memo;
+pub mod python;
 pub mod rule;
 pub mod stack;
 pub mod table;

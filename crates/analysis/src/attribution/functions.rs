@@ -3,14 +3,15 @@
 use rustc_hash::FxHashMap;
 
 use super::known::{Role, known};
-use crate::model::{Frame, FrameId, Process};
+use crate::model::{CodeKind, Frame, FrameId, Module, Process};
 
 /// Index into a process's [`Functions`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FunctionId(pub u32);
 
 /// The distinct functions of a process: frames of one name in one file are of one function; a frame
-/// without a name is a function of its own.
+/// without a name is a function of its own. Python functions of one name are told apart by their
+/// file of source.
 #[derive(Debug)]
 pub struct Functions {
     of_frame: Vec<FunctionId>,
@@ -24,7 +25,10 @@ impl Functions {
         let mut ids = FxHashMap::default();
         let mut functions = Functions { of_frame: Vec::new(), first_frame: Vec::new() };
         for (frame, index) in process.tables.frames.iter().zip(0..) {
-            let module = frame.module.map(|m| process.tables.modules[m.0 as usize].path.as_str());
+            let module = match frame.code {
+                CodeKind::Python => frame.file.as_deref(),
+                _ => frame.module.map(|m| process.tables.modules[m.0 as usize].path.as_str()),
+            };
             let offset = if frame.function.is_some() { 0 } else { frame.offset };
             let id = *ids.entry((frame.function.as_deref(), module, offset)).or_insert_with(|| {
                 functions.first_frame.push(FrameId(index));
@@ -57,8 +61,13 @@ impl Functions {
 
     /// What each is by its name and its file.
     pub(super) fn roles(&self, process: &Process) -> Vec<Role> {
-        let runtimes: Vec<bool> =
-            process.tables.modules.iter().map(|m| known().is_runtime(m.file_name())).collect();
+        // What extensions allocate, the Python function that called them asked for.
+        let has_python = process.has_python();
+        let is_runtime = |m: &Module| {
+            known().is_runtime(m.file_name())
+                || has_python && EXTENSIONS.iter().any(|part| m.path.contains(part))
+        };
+        let runtimes: Vec<bool> = process.tables.modules.iter().map(is_runtime).collect();
         let role = |frame: &FrameId| {
             let frame = &process.tables.frames[frame.0 as usize];
             role_of(frame, frame.module.is_some_and(|module| runtimes[module.0 as usize]))
@@ -67,8 +76,17 @@ impl Functions {
     }
 }
 
+/// Parts of the paths of installed extensions of Python.
+const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
+/// What the file of a Python function begins with that is part of the interpreter: imports.
+const FROZEN: &str = "<frozen ";
+
 /// What a frame's function is; `in_runtime` if its file is of a runtime as a whole.
 fn role_of(frame: &Frame, in_runtime: bool) -> Role {
+    if frame.code == CodeKind::Python {
+        let is_frozen = frame.file.as_deref().is_some_and(|file| file.starts_with(FROZEN));
+        return Role::Owner.in_runtime(is_frozen);
+    }
     let by_name = match &frame.function {
         Some(_) if frame.is_scope() => return Role::Owner,
         Some(function) => known().role(function),

@@ -1,7 +1,7 @@
 //! The program's own code: what a reader can change.
 
 use super::known::{Role, known};
-use crate::model::{Frame, Process};
+use crate::model::{CodeKind, Frame, Process};
 
 /// Where systems, language tools and package managers keep what they install.
 const SYSTEM: [&str; 9] = [
@@ -40,6 +40,9 @@ pub fn is_own(process: &Process, frame: &Frame) -> bool {
     if process.attribution.names(function, module, file) {
         return true;
     }
+    if frame.code == CodeKind::Python {
+        return file.is_some_and(is_own_script);
+    }
     let role = |function| known().role(function);
     module.is_some_and(|module| is_own_module(module, &process.identity.program))
         && !file.is_some_and(is_of_library)
@@ -56,6 +59,37 @@ fn is_own_module(module: &str, program: &str) -> bool {
         && (module == program || !is_system && !is_librarys)
 }
 
+/// Whether a file of Python source is the program's: outside of the interpreter's library and of
+/// what is installed for it.
+fn is_own_script(file: &str) -> bool {
+    let is_of_interpreter = file.starts_with('<') && file != "<string>" && file != "<stdin>";
+    let in_library = file.split_once("/lib/python").is_some_and(|(_, rest)| {
+        rest.split_once('/').is_some_and(|(version, _)| {
+            version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        })
+    });
+    !is_of_interpreter && !in_library && !is_of_library(file)
+}
+
 fn is_of_library(source: &str) -> bool {
     source.starts_with("/usr/include/") || LIBRARIES.iter().any(|part| source.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_code_is_own_outside_of_libraries() {
+        let own = ["/srv/app/main.py", "app.py", "<string>", "/srv/lib/pythonic/x.py"];
+        let others = [
+            "/usr/lib/python3.11/json/decoder.py",
+            "/opt/py/lib/python3.12/asyncio/base_events.py",
+            "/srv/venv/lib/python3.9/site-packages/flask/app.py",
+            "/usr/lib/python3/dist-packages/yaml/__init__.py",
+            "<frozen importlib._bootstrap>",
+        ];
+        assert!(own.into_iter().all(is_own_script));
+        assert!(!others.into_iter().any(is_own_script));
+    }
 }

@@ -34,7 +34,8 @@ pub use recording::{DamagedFile, Recording};
 pub(crate) use scope_name::scope_name;
 pub use sum::Sum;
 pub use tables::{
-    Entered, Frame, Label, Lane, Module, Moved, Scope, Site, SiteKind, SizeClass, StackNode, Tables,
+    CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Site, SiteKind, SizeClass,
+    StackNode, Tables,
 };
 pub use time::{Mark, MarkKind, Sample, TimeTables, Window};
 pub(crate) use trace::EventExtent;

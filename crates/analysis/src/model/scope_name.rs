@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::tables::{Frame, Scope};
+use super::tables::{CodeKind, Frame, Scope};
 
 /// The attribute that needs no mention.
 const PLAIN: &str = "region";
@@ -38,7 +38,15 @@ impl Frame {
     /// A frame that stands for a scope; its function is the scope's name.
     pub fn of_scope(name: &str) -> Frame {
         let function = Some(Arc::from(name));
-        Frame { function, module: None, offset: NOWHERE, file: None, line: None, inlined: false }
+        Frame {
+            function,
+            module: None,
+            offset: NOWHERE,
+            file: None,
+            line: None,
+            inlined: false,
+            code: CodeKind::Native,
+        }
     }
 
     /// Whether it stands for a scope: its name is no function's, and has nothing to be taken off.

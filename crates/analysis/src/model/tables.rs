@@ -137,6 +137,20 @@ pub struct Frame {
     pub line: Option<u32>,
     /// Whether it was inlined into the frame before it.
     pub inlined: bool,
+    /// What code it is of.
+    pub code: CodeKind,
+}
+
+/// What code a frame is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub enum CodeKind {
+    /// Machine code, or what stands for frames.
+    #[default]
+    Native,
+    /// Machine code of an interpreter that executes the frames that follow.
+    Interpreter,
+    /// A function of Python.
+    Python,
 }
 
 /// A frame below its callers.

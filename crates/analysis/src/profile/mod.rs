@@ -9,6 +9,7 @@ mod nodes;
 pub(crate) mod pack;
 mod parents_first;
 pub mod parsed;
+pub mod python;
 pub mod reader;
 mod strings;
 mod texts;

@@ -6,20 +6,30 @@ use rustc_hash::FxHashMap;
 
 use super::extents::Walk;
 use super::parents_first::parents_first;
-use super::parsed::{Module, NO_MODULE, Node, Place};
+use super::parsed::{Module, NO_MODULE, Node, PYTHON, Place};
+use super::python::{Assembly, Lines, Part, PythonLine, Raw};
+use super::strings::Strings;
+use super::texts::Texts;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
+use crate::collections::trie::Trie;
 
 /// The stack tree with callers first, and the way from ids in the file to it.
 pub(super) struct Nodes {
     pub(super) nodes: Vec<Node>,
     pub(super) places: Vec<Place>,
+    pub(super) python: Vec<PythonLine>,
     /// Index into `nodes`.
     pub(super) by_id: SparseArray,
 }
 
 impl Nodes {
-    pub(super) fn read(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
+    pub(super) fn read(
+        walk: &Walk,
+        strings: &Strings,
+        modules: &[Module],
+        by_index: &FxHashMap<u64, u32>,
+    ) -> Nodes {
         let mut keys = Vec::new();
         let mut parents = Vec::new();
         let mut by_id = SparseArray::default();
@@ -30,28 +40,84 @@ impl Nodes {
             by_id.set((offset / format::NODE_GRANULE) as u32, index);
         }
         parents.iter_mut().for_each(|parent| *parent = by_id.get(*parent).slot() as u32);
-        let mut places = Places::default();
-        let mut nodes = Vec::with_capacity(keys.len());
+        let raw = |parent, &(key, flags): &(u64, u32)| Raw { parent, key, flags };
+        let mut nodes: Vec<Raw> = Vec::with_capacity(keys.len());
         if parents.iter().zip(0..).all(|(&parent, index)| parent <= index) {
             // As one thread alone writes them, and so the most.
-            let place = |key: &(u64, u32)| places.id(place(*key, modules, by_index));
-            let parent_of = OptionalIndex::from_slot;
-            let node = |(&parent, place)| Node { parent: parent_of(parent), place };
-            nodes.extend(parents.iter().zip(keys.iter().map(place)).map(node));
-            return Nodes { nodes, places: places.list, by_id };
+            let parents = parents.iter().map(|&parent| OptionalIndex::from_slot(parent));
+            nodes.extend(parents.zip(&keys).map(|(parent, key)| raw(parent, key)));
+        } else {
+            // By slot of the index in the file, the index in `nodes`.
+            let mut position = vec![OptionalIndex::NONE; keys.len() + 1];
+            for (index, parent) in parents_first(&parents) {
+                nodes.push(raw(position[parent as usize], &keys[index as usize]));
+                position[index as usize + 1] = OptionalIndex::from_slot(nodes.len() as u32);
+            }
+            by_id.change(|index| position[index.slot()]);
         }
-        // By slot of the index in the file, the index in `nodes`.
-        let mut position = vec![OptionalIndex::NONE; keys.len() + 1];
-        for (index, parent) in parents_first(&parents) {
-            let place = places.id(place(keys[index as usize], modules, by_index));
-            let parent = position[parent as usize];
-            nodes.push(Node { parent, place });
-            position[index as usize + 1] = OptionalIndex::from_slot(nodes.len() as u32);
+        let mut places = Places::default();
+        let mut place = |raw: &Raw| places.id(place((raw.key, raw.flags), modules, by_index));
+        if nodes.iter().any(|raw| raw.flags & format::NODE_PYTHON_STACK != 0) {
+            let lines = Lines::read(walk, &mut Texts::new(strings, walk.length()));
+            return with_python(&nodes, lines, by_id, modules, by_index);
         }
-        by_id.change(|index| position[index.slot()]);
-        Nodes { nodes, places: places.list, by_id }
+        let nodes = nodes.iter().map(|raw| Node { parent: raw.parent, place: place(raw) });
+        let nodes = nodes.collect();
+        Nodes { nodes, places: places.list, python: Vec::new(), by_id }
     }
 }
+
+/// The tree in which stacks with Python frames have them in their places.
+fn with_python(
+    raw: &[Raw],
+    lines: Lines,
+    mut by_id: SparseArray,
+    modules: &[Module],
+    by_index: &FxHashMap<u64, u32>,
+) -> Nodes {
+    let mut places = Places::default();
+    let mut tree = Trie::with_room(raw.len());
+    let mut position = vec![OptionalIndex::NONE; raw.len() + 1];
+    let most = raw.len().saturating_mul(NODES_A_NODE).saturating_add(1 << 16);
+    let room = Assembly::room_for(raw.len());
+    let mut assembly = Assembly { nodes: raw, lines: &lines, by_id: &by_id, room };
+    for (index, node) in raw.iter().enumerate() {
+        if node.flags & format::NODE_PYTHON != 0 {
+            continue;
+        }
+        let caller = position[node.parent.slot()].slot() as u32;
+        let is_stack = node.flags & format::NODE_PYTHON_STACK != 0;
+        let frames = assembly.frames(index as u32).filter(|_| tree.nodes().len() < most);
+        let at = match frames {
+            Some(frames) => frames.into_iter().fold(0, |at, part| {
+                let of_node = |node: u32| {
+                    let raw = raw[node as usize];
+                    place((raw.key, raw.flags), modules, by_index)
+                };
+                let place = match part {
+                    Part::Native(node) => of_node(node),
+                    Part::Interpreter(node) => Place { is_interpreter: true, ..of_node(node) },
+                    Part::Python(line) => {
+                        Place { module: PYTHON, offset: line.into(), is_interpreter: false }
+                    }
+                };
+                tree.child(at, places.id(place))
+            }),
+            // Without room, of a damaged file, its native frames are left.
+            None if is_stack => caller,
+            None => tree.child(caller, places.id(place((node.key, node.flags), modules, by_index))),
+        };
+        position[index + 1] = OptionalIndex::from_slot(at);
+    }
+    let nodes = tree.into_nodes().into_iter().skip(1);
+    let nodes = nodes.map(|n| Node { parent: OptionalIndex::from_slot(n.parent), place: n.key });
+    let nodes = nodes.collect();
+    by_id.change(|index| position[index.slot()]);
+    Nodes { nodes, places: places.list, python: lines.lines, by_id }
+}
+
+/// Frames of stacks that are put together, for each node of the file: a bound for damaged ones.
+const NODES_A_NODE: usize = 64;
 
 /// Distinct places, numbered as they come.
 #[derive(Default)]
@@ -79,8 +145,8 @@ fn place((key, flags): (u64, u32), modules: &[Module], by_index: &FxHashMap<u64,
     match by_index.get(&number) {
         Some(&module) => {
             let bias = modules[module as usize].bias;
-            Place { module, offset: address.wrapping_sub(bias) }
+            Place { module, offset: address.wrapping_sub(bias), is_interpreter: false }
         }
-        None => Place { module: NO_MODULE, offset: address },
+        None => Place { module: NO_MODULE, offset: address, is_interpreter: false },
     }
 }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::accounts::Account;
 use super::annotations::Named;
+use super::python::PythonLine;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::model::{EventExtent, Measures, Moved};
@@ -32,6 +33,8 @@ pub struct Profile {
     pub modules: Vec<Module>,
     /// Distinct places in code.
     pub places: Vec<Place>,
+    /// Lines of Python functions.
+    pub python: Vec<PythonLine>,
     /// Frames below their callers, callers first.
     pub nodes: Vec<Node>,
     /// Lanes in order of their index.
@@ -115,14 +118,26 @@ pub struct Module {
 /// A place in code: what a name is looked up for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
-    /// Index into [`Profile::modules`], or [`NO_MODULE`].
+    /// Index into [`Profile::modules`], [`NO_MODULE`] or [`PYTHON`].
     pub module: u32,
     /// Link-time address of the call in the module; without a module the address itself or a mark.
+    /// Of a Python frame, the index into [`Profile::python`].
     pub offset: u64,
+    /// Whether it is a frame of the interpreter whose Python frames follow.
+    pub is_interpreter: bool,
 }
 
 /// [`Place::module`] of code without a file and of marks.
 pub const NO_MODULE: u32 = u32::MAX;
+/// [`Place::module`] of Python frames.
+pub const PYTHON: u32 = u32::MAX - 1;
+
+impl Place {
+    /// Whether it is in a module's code.
+    pub fn has_module(&self) -> bool {
+        self.module < PYTHON
+    }
+}
 
 /// A frame below its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

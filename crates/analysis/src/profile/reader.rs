@@ -106,7 +106,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     let walk = Walk::over(contents, &header).map_err(|what| damaged(path, what))?;
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
-    let nodes = || Nodes::read(&walk, &modules, &by_index);
+    let nodes = || Nodes::read(&walk, &strings, &modules, &by_index);
     let (tree, ((named, accounts), (mut sites, node_ids), (mut mappings, mapping_nodes))) =
         threads::both(nodes, || {
             let mut texts = Texts::new(&strings, walk.length());
@@ -133,6 +133,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         job: strings.get(header.job).unwrap_or_default(),
         modules,
         places: tree.places,
+        python: tree.python,
         nodes: tree.nodes,
         lanes,
         sites,

@@ -18,7 +18,7 @@ use super::snapshot::{self, Reference};
 use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, SYMBOLS_FILE};
 use crate::model::{DamagedFile, End, Run};
-use crate::profile::parsed::{self, NO_MODULE, Profile};
+use crate::profile::parsed::{self, Profile};
 use crate::profile::{baseline, reader};
 use crate::symbols::{Lookup, ModuleKey, Sources, Symbols, Wanted};
 use crate::tables::ending::{Ending, Lasted};
@@ -389,7 +389,7 @@ pub(super) fn wanted(profiles: &[(PathBuf, Profile)]) -> Vec<Wanted> {
     for (_, profile) in profiles {
         let since_ns = profile.header.start_realtime_ns;
         let mut addresses = vec![Vec::new(); profile.modules.len()];
-        for place in profile.places.iter().filter(|place| place.module != NO_MODULE) {
+        for place in profile.places.iter().filter(|place| place.has_module()) {
             addresses[place.module as usize].push(place.offset);
         }
         for (module, addresses) in profile.modules.iter().zip(addresses) {

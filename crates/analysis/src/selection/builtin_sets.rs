@@ -1,7 +1,7 @@
 //! The built-in sets of rules.
 
 /// The built-in sets: what each is called, and its file.
-pub const SETS: [(&str, &str); 10] = [
+pub const SETS: [(&str, &str); 11] = [
     ("std", include_str!("../../rules/std.rules")),
     ("boost", include_str!("../../rules/boost.rules")),
     ("tbb", include_str!("../../rules/tbb.rules")),
@@ -9,6 +9,7 @@ pub const SETS: [(&str, &str); 10] = [
     ("rust", include_str!("../../rules/rust.rules")),
     ("qt", include_str!("../../rules/qt.rules")),
     ("cpython", include_str!("../../rules/cpython.rules")),
+    ("python", include_str!("../../rules/python.rules")),
     ("regex", include_str!("../../rules/regex.rules")),
     ("cling", include_str!("../../rules/cling.rules")),
     ("mallocprofiler", include_str!("../../rules/mallocprofiler.rules")),
@@ -184,6 +185,16 @@ mod tests {
                 "[Python];list_sort;[Python];unicode_new 1"
             ]
         );
+        let with_frames = rewritten(
+            "python",
+            with_stacks(&[
+                "_start;__libc_start_main;Py_BytesMain;pymain_run_python;PyEval_EvalCode;\
+             _PyEval_Vector;main.py;PyObject_Vectorcall;list_sort;_PyFunction_Vectorcall;key;\
+             unicode_new;PyObject_Malloc",
+                "Py_BytesMain;main.py;PyImport_ImportModuleLevelObject;import_find_and_load;load",
+            ]),
+        );
+        assert_eq!(with_frames, ["main.py;list_sort;key;unicode_new 1", "main.py;load 2"]);
         let tokio = rewritten(
             "tokio",
             with_stacks(&["start_thread;tokio::runtime::scheduler::multi_thread::worker::run;\

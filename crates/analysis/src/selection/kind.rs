@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Frame, FrameId, Lane, Mapped, MappedTotals, Mode, Process, Sample, Site, SizeClass, StackId,
-    StackNode,
+    CodeKind, Frame, FrameId, Lane, Mapped, MappedTotals, Mode, Process, Sample, Site, SizeClass,
+    StackId, StackNode,
 };
 
 /// A kind of memory.
@@ -171,6 +171,7 @@ impl Process {
                     file: None,
                     line,
                     inlined: false,
+                    code: CodeKind::Native,
                 });
                 FrameId((tables.frames.len() - 1) as u32)
             });

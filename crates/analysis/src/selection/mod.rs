@@ -8,6 +8,7 @@ pub(crate) mod fold_scopes;
 pub(crate) mod hide;
 pub mod kind;
 pub mod pattern;
+pub mod python;
 pub(crate) mod rebuild_stacks;
 pub(crate) mod rewrite;
 pub mod rules;

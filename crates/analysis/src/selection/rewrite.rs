@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::brackets::{without_argument, without_signature};
 use super::rebuild_stacks::Stacks;
 use super::rules::{Action, Name, Rules};
-use crate::model::{Frame, FrameId, ModuleId, Process, StackId};
+use crate::model::{CodeKind, Frame, FrameId, ModuleId, Process, StackId};
 
 impl Process {
     /// Rewrites names and stacks by rules; every sum stays what it is.
@@ -113,7 +113,13 @@ impl<'a> Naming<'a> {
         let Frame { function, module, .. } = &process.tables.frames[id.0 as usize];
         let key = function.as_ref().map(|function| (function.as_ptr(), *module));
         let known = key.and_then(|key| self.known.get(&key).copied());
+        let is_kept = self.rules.of_internals
+            && process.tables.frames[id.0 as usize].code == CodeKind::Python;
         let fate = known.unwrap_or_else(|| {
+            if is_kept {
+                self.fates.push(Fate::default());
+                return self.fates.len() - 1;
+            }
             let name = process.label(id).into_owned();
             let fate = self.decide(process, &name, process.tables.frames[id.0 as usize].module);
             self.fates.push(fate);
@@ -213,6 +219,7 @@ impl<'a> Naming<'a> {
                 file,
                 line,
                 inlined: false,
+                code: CodeKind::Native,
             });
             FrameId((process.tables.frames.len() - 1) as u32)
         })

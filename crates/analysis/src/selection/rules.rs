@@ -29,6 +29,8 @@ pub struct Rules {
     pub(crate) rules: Vec<Rule>,
     /// Stacks that match are left out.
     pub(crate) ignore: Vec<Pattern>,
+    /// They are of the internals of languages: functions of Python are none.
+    pub(crate) of_internals: bool,
 }
 
 /// What happens to a function, if it matches and is in a module that does.
@@ -182,7 +184,8 @@ impl Rules {
     /// assert!(Rules::of_languages(&process).is_empty()); // no frames at all
     /// ```
     pub fn of_languages(process: &Process) -> Rules {
-        let mut all = Rules::default();
+        let mut all = Rules { of_internals: true, ..Rules::default() };
+        let has_python = process.has_python();
         for (set, parts) in LANGUAGES {
             let is_of = |function: &str| {
                 let name = qualified(function);
@@ -191,7 +194,9 @@ impl Rules {
             };
             let mut functions =
                 process.tables.frames.iter().filter_map(|frame| frame.function.as_deref());
-            if functions.any(is_of) {
+            // With Python frames, those of the interpreter add nothing to them.
+            let set = if set == "cpython" && has_python { "python" } else { set };
+            if functions.any(is_of) || set == "python" {
                 Rules::built_in(set).into_iter().for_each(|rules| all.append(rules));
             }
         }

@@ -117,6 +117,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         job: String::new(),
         modules: Vec::new(),
         places: Vec::new(),
+        python: Vec::new(),
         nodes: Vec::new(),
         lanes: profile.lanes.iter().map(lane).collect(),
         sites: mapped.sites.clone(),

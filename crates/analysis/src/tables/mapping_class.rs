@@ -181,6 +181,7 @@ fn file_name(module: &Module) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::CodeKind;
     use format::{MAP_ANONYMOUS, MAP_SHARED, MAP_STACK, MappingCall};
 
     const PRIVATE: u32 = 2;
@@ -206,6 +207,7 @@ mod tests {
                         file: None,
                         line: None,
                         inlined: false,
+                        code: CodeKind::Native,
                     },
                     Module { path, start, end, bias, build_id: Vec::new(), unloaded: false },
                 )

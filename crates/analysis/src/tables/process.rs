@@ -16,12 +16,13 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    Attribution, Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures, Mode,
-    Module, ModuleId, Process, Rank, Site, StackId, StackNode, Sum, Tables, TimeTables,
+    Attribution, CodeKind, Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures,
+    Mode, Module, ModuleId, Process, Rank, Site, StackId, StackNode, Sum, Tables, TimeTables,
     UnwinderStats,
 };
 use crate::profile::parsed;
-use crate::profile::parsed::{NO_MODULE, Profile};
+use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
+use crate::profile::python::PythonLine;
 use crate::symbols::{ModuleKey, Symbols, jit};
 use crate::text;
 use crate::threads;
@@ -186,7 +187,13 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
     for place in &profile.places {
         let start = frames.len();
         let offset = place.offset;
-        let module = (place.module != NO_MODULE).then_some(ModuleId(place.module));
+        if place.module == PYTHON {
+            frames.push(python_frame(&profile.python[offset as usize]));
+            ranges.push((start as u32, frames.len() as u32));
+            continue;
+        }
+        let code = if place.is_interpreter { CodeKind::Interpreter } else { CodeKind::Native };
+        let module = place.has_module().then_some(ModuleId(place.module));
         let known = module.map_or(jit, |id| names[id.0 as usize]).and_then(|m| m.get(offset));
         frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
             function: name.function.cloned(),
@@ -195,14 +202,46 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
             file: name.file.cloned(),
             line: name.line,
             inlined: depth > 0,
+            code,
         }));
         if frames.len() == start {
             let function = mark(place).map(Arc::from);
-            frames.push(Frame { function, module, offset, file: None, line: None, inlined: false });
+            frames.push(Frame {
+                function,
+                module,
+                offset,
+                file: None,
+                line: None,
+                inlined: false,
+                code,
+            });
         }
         ranges.push((start as u32, frames.len() as u32));
     }
     (frames, ranges)
+}
+
+/// A path without its directory.
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The frame of a line of Python.
+fn python_frame(line: &PythonLine) -> Frame {
+    let function = match &*line.function {
+        // One for each file: as they are all called the same, its name tells them apart.
+        "<module>" => format!("<module {}>", last_part(&line.file)).into(),
+        _ => line.function.clone(),
+    };
+    Frame {
+        function: Some(function),
+        module: None,
+        offset: 0,
+        file: Some(line.file.clone()).filter(|file| !file.is_empty()),
+        line: Some(line.line).filter(|&line| line != 0),
+        inlined: false,
+        code: CodeKind::Python,
+    }
 }
 
 /// What a pseudo frame stands for.

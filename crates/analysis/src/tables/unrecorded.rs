@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use heaptide_format as format;
 use heaptide_format::{
-    FileHeader, IMAGE_FAMILY_LEFT, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded,
+    FileHeader, IMAGE_FAMILY_LEFT, IMAGE_OWN_MALLOC, NotIntercepted, Python, Unrecorded,
 };
 
 use crate::model::{Interception, Loss, UnrecordedProgram};
@@ -59,7 +59,27 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         let why = NotIntercepted::of_family(header.image_flags).map_or("", not_intercepted);
         format!("the program has an allocator of its own{why}: its allocations are not recorded")
     });
-    nothing.into_iter().chain(own_malloc).chain(family).collect()
+    let python = python(header);
+    nothing.into_iter().chain(own_malloc).chain(family).chain(python).collect()
+}
+
+/// Why stacks of a Python program have no Python frames.
+fn python(header: &FileHeader) -> Option<String> {
+    let version = match header.python_minor {
+        0 => "this CPython".to_owned(),
+        minor => format!("CPython 3.{minor}"),
+    };
+    let why = match Python::from_number(header.python)? {
+        Python::None | Python::Recorded => return None,
+        Python::UnknownVersion => format!("{version} is not among the known versions, 3.8 to 3.13"),
+        Python::OtherLayout => {
+            format!("frames of {version} are not where those of its version are")
+        }
+        Python::Unchecked => {
+            format!("the system does not allow the recorder to check the frames of {version}")
+        }
+    };
+    Some(format!("stacks have native frames only: {why}"))
 }
 
 /// Why the functions of an executable's allocator are not intercepted, as part of a sentence.

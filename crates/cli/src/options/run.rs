@@ -30,6 +30,15 @@ const STACKS: &str = "Stacks and traces";
 /// The heading of options that leave something out for unusual programs.
 const INTERCEPTION: &str = "Special cases";
 
+/// How the memory of Python objects is recorded.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PythonMemory {
+    /// Each object is a block: Python's own allocator is turned off (PYTHONMALLOC=malloc)
+    Objects,
+    /// Python's own allocator stays; its arenas are recorded as mappings
+    Arenas,
+}
+
 /// `heaptide run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLE)]
@@ -55,6 +64,9 @@ pub struct RunOptions {
     /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
     #[arg(long)]
     pub start_off: bool,
+    /// How to record small objects of Python, if the program is CPython [default: objects]
+    #[arg(long, value_name = "objects|arenas")]
+    pub python_memory: Option<PythonMemory>,
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,
@@ -148,11 +160,12 @@ mod tests {
     use super::*;
 
     /// Options that give the recorder nothing: the command performs them itself.
-    const OF_THE_COMMAND: [&str; 8] = [
+    const OF_THE_COMMAND: [&str; 9] = [
         "--debuginfod",
         "--force",
         "--help",
         "--no-preload",
+        "--python-memory",
         "--quiet",
         "--snapshot-every",
         "--symbols",

@@ -109,7 +109,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 41] = [
+const ELSEWHERE: [&str; 43] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -147,6 +147,8 @@ const ELSEWHERE: [&str; 41] = [
     "plugin.c",
     "resident.c",
     "seldom.c",
+    "python_embedded.c",
+    "python_frames.py",
     "starts_confined.c",
     "timesteps.c",
     "trace_random.c",

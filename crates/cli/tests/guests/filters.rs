@@ -248,7 +248,7 @@ fn mistakes_are_one_line() {
     let of = Recorded::new("filters-mistakes", &[]);
     fs::write(of.place.join("bad.rules"), "drop ^a$\n\nshorten b\n").expect("rules");
     fs::write(of.place.join("worse.rules"), "drop ^a(b$\n").expect("rules");
-    let sets = "std boost tbb tokio rust qt cpython regex cling mallocprofiler";
+    let sets = "std boost tbb tokio rust qt cpython python regex cling mallocprofiler";
     for (words, status, told) in [
         ("--focus a(b", 2, "--focus `a(b`: unclosed group, at character 2".to_owned()),
         ("--hide scope:[", 2, "--hide `[`: unclosed character class, at character 1".to_owned()),

@@ -43,6 +43,7 @@ mod merging;
 mod odd_names;
 mod owners;
 mod pictures;
+mod python_frames;
 mod queries;
 mod real;
 mod recording;

@@ -174,7 +174,7 @@ fn arenas_of_python() {
     }
     let scratch = scratch("map-python");
     let recording = scratch.join("python.heaptide");
-    let mut command = recorded(&recording, &[]);
+    let mut command = recorded(&recording, &["--python-memory", "arenas"]);
     command.arg(python).args(["-S", "-c", SCRIPT]);
     let outcome = run(&mut command, &scratch);
     let grown: i128 = outcome.stdout.trim().parse().expect("bytes");

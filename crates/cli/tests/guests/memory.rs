@@ -157,7 +157,8 @@ fn dictionaries_of_python() {
     }
     let place = scratch("memory-python");
     let recording = place.join("a.heaptide");
-    let outcome = run(recorded(&recording, &[]).arg(python).args(["-S", "-c", SCRIPT]), &place);
+    let mut command = recorded(&recording, &["--python-memory", "arenas"]);
+    let outcome = run(command.arg(python).args(["-S", "-c", SCRIPT]), &place);
     let grown: i128 = outcome.stdout.trim().parse().expect("bytes");
     let processes = memory(&recording, &place, "peak");
     let account = closed(&processes[0]);

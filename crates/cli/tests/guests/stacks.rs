@@ -1,6 +1,6 @@
 //! Recorded stacks against those that the C++ runtime's unwinder finds at the same moment.
 
-use crate::harness::{Guest, clean, library, recorded, report, run, scratch};
+use crate::harness::{Guest, clean, heaptide, library, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, module, number, sites};
 use heaptide_fixtures::skips::skip;
 use serde_json::Value;
@@ -88,7 +88,11 @@ fn agreement(name: &str, command: &[&str]) -> f64 {
     guest.env("HEAPTIDE_OUTPUT", &recording).env("AGREE", place.join("stacks"));
     let outcome = run(guest.env("PYTHONMALLOC", "malloc"), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-    let report = report(&recording, &place);
+    // The runtime knows nothing of Python.
+    let mut command = heaptide();
+    command.args(["report", "--format", "json", "--python", "native"]).arg(&recording);
+    let output = command.output().expect("heaptide runs");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let process = &list(&report, "processes")[0];
     let by_runtime = found_by_runtime(&place.join(format!("stacks.{}", process["pid"])));
     let by_recorder = found_by_recorder(process);

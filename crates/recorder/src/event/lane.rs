@@ -4,6 +4,7 @@
 use crate::event::gate::Gate;
 use crate::event::peak;
 use crate::event::process::process;
+use crate::event::python::Chain;
 use crate::event::shadow_cache::Leaves;
 use crate::event::trace_extents::Writer;
 use crate::store::control_words;
@@ -87,6 +88,8 @@ pub struct LaneState {
     pub moving: AtomicU64,
     /// What the lane's sums were when the thread took it.
     pub before: Sums,
+    /// The Python frames that the thread had last.
+    pub python: Chain,
     pub recall: *mut [u64; 2],
     pub memos: *mut Memo,
     /// Whether memos are worth a look ([`crate::event::stacks`]), and stacks that were not the last

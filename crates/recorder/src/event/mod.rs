@@ -14,6 +14,8 @@ pub mod marks;
 pub mod monitors;
 pub mod peak;
 pub mod process;
+pub mod python;
+pub mod python_codes;
 pub mod record;
 pub mod regions;
 pub mod relabel;

@@ -4,7 +4,7 @@ use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
 use crate::event::stacks::{self, OTHER_STACKS, Same};
-use crate::event::{fast_path, monitors, regions, timeline, trace};
+use crate::event::{fast_path, monitors, python, python_codes, regions, timeline, trace};
 use crate::store::ids::{NodeId, SiteId};
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
@@ -37,6 +37,7 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
 pub fn record_chosen(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
+    note_block(block, requested);
     match site_of_request(lane, entry, requested) {
         Some(site) => allocated_at(lane, site, block, requested, usable),
         None => record_allocated(inside, block, requested, usable),
@@ -64,9 +65,19 @@ pub fn allocated_in_stack<F: Front>(
         Same::Node(node) => NodeId::new(node),
         seen => stacks::changed(lane, at, seen),
     };
+    note_block(block, requested);
+    let node = stacks::with_python(lane, node);
     let site = site_of_node(lane, node);
     if !fast_path::allocated_at::<F>(lane, (site, site.record()), block, requested) {
         allocated_at(lane, site, block, requested, F::usable(block));
+    }
+}
+
+/// A block that begins to exist may have the address of a code object of Python that is gone.
+#[inline(always)]
+pub fn note_block(block: *mut u8, requested: u64) {
+    if python::is_met() {
+        python_codes::block_begins(block, requested);
     }
 }
 
@@ -74,6 +85,7 @@ pub fn allocated_in_stack<F: Front>(
 fn record_with_stack(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
+    note_block(block, requested);
     let site = site_here(lane, entry);
     allocated_at(lane, site, block, requested, usable);
 }

@@ -26,7 +26,7 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
     let lane = inside.lane();
     attend_request(lane);
     if lane.is_off() {
-        return;
+        return record::note_block(block, requested);
     }
     record::record_chosen(inside, block, requested, usable);
     let lane = inside.lane();

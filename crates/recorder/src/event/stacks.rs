@@ -2,6 +2,7 @@
 
 use crate::event::lane::{BUFFER, LaneState, MEMOS, Others, RANGES, RECALL};
 use crate::event::process::{Process, process};
+use crate::event::python;
 use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::profile::Cursor;
@@ -15,11 +16,14 @@ use core::slice;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{Node, Word};
-use heaptide_format::{ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC};
+use heaptide_format::{
+    ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_INTERPRETER, NODE_PYTHON, NODE_PYTHON_STACK,
+    PYTHON_STACK,
+};
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache::{self, Slot};
-use heaptide_unwind::kept::Registers;
 pub use heaptide_unwind::kept::Same;
+use heaptide_unwind::kept::{Kept, Registers};
 use heaptide_unwind::memo::{self, Memo, Recalled};
 use heaptide_unwind::rule::Step;
 use heaptide_unwind::stack::{Bounds, Early, Machine, Stack};
@@ -30,6 +34,8 @@ use heaptide_unwind::tree::{self, Links, Nodes};
 const WIDE: usize = 8;
 /// In [`Node::flags`], writer's own: some lane remembers children of this node.
 const NODE_WIDE: u32 = 1 << 31;
+/// Likewise: the frames of the interpreter on the way to this node are marked.
+const NODE_MARKED: u32 = 1 << 30;
 /// Of the key of a rule: the pc is exact.
 const EXACT_KEY: u64 = 1 << 63;
 
@@ -40,9 +46,73 @@ pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
 /// The stack-tree node of the calling thread's stack.
 #[inline(always)]
 pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
-    match same(lane, at) {
+    let node = match same(lane, at) {
         Same::Node(node) => NodeId::new(node),
         seen => changed_elsewhere(lane, at, seen),
+    };
+    with_python(lane, node)
+}
+
+/// The node of a stack with the Python frames that the thread executes, if it does; `native` is
+/// that of its native frames.
+#[inline(always)]
+pub fn with_python(lane: &mut LaneState, native: NodeId) -> NodeId {
+    if python::is_met() { with_python_frames(lane, native) } else { native }
+}
+
+#[inline(never)]
+fn with_python_frames(lane: &mut LaneState, native: NodeId) -> NodeId {
+    let p = process();
+    let Some(state) = python::thread_state() else {
+        return native;
+    };
+    if !lane.python.is_ready(p) {
+        p.lost(Loss::NoNode);
+        return native;
+    }
+    let (chain, kept, stack) = (&mut lane.python, &lane.unwinder.kept, lane.stack);
+    let (others, nodes) = (&mut lane.others, &mut lane.nodes);
+    let (own_stack, recall, index) = (lane.own_stack, lane.recall, lane.place.lane);
+    let mut child = |parent: u32, key: u64, flags: u32| {
+        let (bounds, rules) = (bounds_of(stack), [].as_slice());
+        let (others, nodes) = (&mut *others, &mut *nodes);
+        let mut guest = Guest { p, bounds, rules, others, nodes, index, own_stack, recall, flags };
+        guest.flagged(parent, key, flags)
+    };
+    let frames = chain.node(state, |parent, key| child(parent, key, NODE_PYTHON));
+    if frames == 0 {
+        return native;
+    }
+    let node = chain.joint(native.number(), frames, || {
+        mark_interpreter(native, state, stack, kept);
+        child(native.number(), PYTHON_STACK | u64::from(frames), NODE_PYTHON_STACK)
+    });
+    NodeId::new(node)
+}
+
+/// Marks the nodes of the native frames that execute Python frames.
+#[cold]
+#[inline(never)]
+fn mark_interpreter(native: NodeId, state: u64, stack: Range, kept: &Kept<'_>) {
+    let done = &native.record().flags;
+    if native.is_none() || done.get() & NODE_MARKED != 0 {
+        return;
+    }
+    let mark = |node: u32| {
+        let flags = &NodeId::new(node).record().flags;
+        if node != 0 && flags.get() & NODE_INTERPRETER == 0 {
+            flags.fetch_or(NODE_INTERPRETER, Relaxed);
+        }
+    };
+    let code = python::entries(state, stack, |address| {
+        kept.node_around(address).into_iter().for_each(mark);
+    });
+    if let Some(code) = code {
+        kept.nodes_in(code.low..code.high).for_each(mark);
+    }
+    // Of a remembered inner end the frames are not known; they were when it was unwound.
+    if kept.innermost() == Some(native.number()) {
+        done.fetch_or(NODE_MARKED, Relaxed);
     }
 }
 
@@ -215,8 +285,8 @@ pub struct Guest<'a> {
     index: u32,
     own_stack: *mut u8,
     recall: *mut [u64; 2],
-    /// The next node that is made is of an exact pc.
-    exact: bool,
+    /// Of the next node that is made.
+    flags: u32,
 }
 
 impl Guest<'_> {
@@ -232,7 +302,7 @@ impl Guest<'_> {
             index: lane.place.lane,
             own_stack: lane.own_stack,
             recall: lane.recall,
-            exact: false,
+            flags: 0,
         };
         (&mut lane.unwinder, guest)
     }
@@ -258,7 +328,7 @@ impl Guest<'_> {
             index: 0,
             own_stack,
             recall,
-            exact: false,
+            flags: 0,
         }
     }
 }
@@ -300,14 +370,7 @@ impl Machine for Guest<'_> {
 
     #[inline(always)]
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
-        self.exact = exact;
-        match tree::child(self, parent, key) {
-            Some(node) => node,
-            None => {
-                self.p.lost(Loss::NoNode);
-                parent
-            }
-        }
+        self.flagged(parent, key, if exact { NODE_EXACT_PC } else { 0 })
     }
 
     fn too_deep(&mut self) -> u32 {
@@ -325,6 +388,20 @@ impl Machine for Guest<'_> {
 }
 
 impl Guest<'_> {
+    /// The child of a node, made with these flags if there is none; `parent` itself if it could not
+    /// be stored.
+    #[inline(always)]
+    fn flagged(&mut self, parent: u32, key: u64, flags: u32) -> u32 {
+        self.flags = flags;
+        match tree::child(self, parent, key) {
+            Some(node) => node,
+            None => {
+                self.p.lost(Loss::NoNode);
+                parent
+            }
+        }
+    }
+
     /// Evaluates the rule of a code address, where there is stack enough.
     #[cold]
     #[inline(never)]
@@ -406,7 +483,7 @@ impl Nodes for Guest<'_> {
         let node = nodes.record::<Node>(Kind::Nodes, self.index)?;
         node.key.set(key);
         node.parent.set(parent);
-        node.flags.set(if self.exact { NODE_EXACT_PC } else { 0 });
+        node.flags.set(self.flags);
         nodes.commit_record(node);
         Some(NodeId::of(node).number())
     }

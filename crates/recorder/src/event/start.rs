@@ -4,11 +4,11 @@ use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
-    accounts, lane, live_mappings, monitors, regions, stacks, timeline, trace, trace_extents,
-    windows,
+    accounts, lane, live_mappings, monitors, python, python_codes, regions, stacks, timeline,
+    trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
-use crate::store::{modules, names, profile, shared, sites};
+use crate::store::{modules, names, profile, python_lines, shared, sites};
 use crate::sys::front::{self, Front, Platform};
 use crate::sys::kernel::Errno;
 use crate::sys::libc::Function;
@@ -100,7 +100,7 @@ fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
 
 /// Has a forked child find the state of a process that was not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 16] = [
+    const STATES: [fn() -> Result<(), Errno>; 19] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -117,6 +117,9 @@ fn wipe_in_children() -> Result<(), Errno> {
         monitors::wipe_in_children,
         requests::wipe_in_children,
         accounts::wipe_in_children,
+        python::wipe_in_children,
+        python_codes::wipe_in_children,
+        python_lines::wipe_in_children,
     ];
     STATES.iter().try_for_each(|wipe| wipe())
 }
@@ -137,6 +140,7 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     if options.mode == Mode::Stacks {
         // Now, while `/proc` is in reach: a guest may change its root.
         modules::modules().list_all(p);
+        python::look(p);
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use crate::store::shared::store;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::{Key, Node, Scope, Site};
 use heaptide_format::{
-    KEY_GRANULE, NAME_GRANULE, NODE_GRANULE, Name, SITE_GRANULE, STRING_GRANULE, StringHeader,
+    KEY_GRANULE, NAME_GRANULE, NODE_GRANULE, Name, PYTHON_LINE_GRANULE, PythonLine, SITE_GRANULE,
+    STRING_GRANULE, StringHeader,
 };
 
 /// A record of the profile. What changes after it was committed is atomic.
@@ -97,6 +98,8 @@ ids! {
     NameId = Name / NAME_GRANULE;
     /// A string.
     StringId = StringHeader / STRING_GRANULE;
+    /// A line of a Python function.
+    PythonLineId = PythonLine / PYTHON_LINE_GRANULE;
 }
 
 impl StringId {

@@ -10,6 +10,7 @@ pub mod modules;
 pub mod names;
 pub mod place;
 pub mod profile;
+pub mod python_lines;
 pub mod rules;
 pub mod scopes;
 pub mod shadow;

@@ -152,7 +152,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 /// Eight bytes a step; only as good as a table of names needs.
 #[inline(always)]
-fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
+pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut hash = mix(seed, bytes.len() as u64 ^ 0xa076_1d64_78bd_642f);
     for word in words {

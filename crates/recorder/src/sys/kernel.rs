@@ -52,6 +52,7 @@ const TGKILL: usize = 234;
 const FALLOCATE: usize = 285;
 const ARCH_PRCTL: usize = 158;
 const PRLIMIT: usize = 302;
+const PROCESS_VM_READV: usize = 310;
 const MEMBARRIER: usize = 324;
 const MLOCK2: usize = 325;
 const FACCESSAT2: usize = 439;
@@ -421,6 +422,16 @@ pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     let answer = unsafe { call(TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) };
     answer == Err(ESRCH)
+}
+
+/// Reads memory of this process that may not be there. False if it is not, or the kernel does not
+/// allow it.
+pub fn read_own(address: u64, bytes: &mut [u8]) -> bool {
+    let to = [bytes.as_mut_ptr() as usize, bytes.len()];
+    let from = [address as usize, bytes.len()];
+    let arguments = [getpid() as usize, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0];
+    // SAFETY: the kernel writes as many bytes as there is room for, and checks where it reads.
+    unsafe { call(PROCESS_VM_READV, arguments) == Ok(bytes.len()) }
 }
 
 /// Holds all signals of the calling thread back; the mask before.

@@ -151,7 +151,8 @@ impl Options {
             | Setting::Job
             | Setting::Monitors
             | Setting::Run
-            | Setting::Library => {}
+            | Setting::Library
+            | Setting::Pager => {}
         }
     }
 }

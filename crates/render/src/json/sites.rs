@@ -1,7 +1,7 @@
 //! Sites and frames as JSON: a site lists its frames by their numbers.
 
 use heaptide_analysis::attribution::{Owners, is_own};
-use heaptide_analysis::model::{Frame, FrameId, Process, Site, StackId};
+use heaptide_analysis::model::{CodeKind, Frame, FrameId, Process, Site, StackId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations;
@@ -16,13 +16,15 @@ impl Serialize for FrameEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let FrameEntry { process, frame } = self;
         let module = frame.module.map_or("", |id| &process.tables.modules[id.0 as usize].path);
-        let mut map = serializer.serialize_map(Some(7))?;
+        let mut map = serializer.serialize_map(Some(8))?;
         map.serialize_entry("function", &frame.function.as_deref())?;
         map.serialize_entry("module", module)?;
         map.serialize_entry("offset", &frame.offset)?;
         map.serialize_entry("file", &frame.file.as_deref())?;
         map.serialize_entry("line", &frame.line)?;
         map.serialize_entry("inlined", &frame.inlined)?;
+        let is_python = frame.code == CodeKind::Python;
+        map.serialize_entry("language", &is_python.then_some("python"))?;
         map.serialize_entry("own", &is_own(process, frame))?;
         map.end()
     }

@@ -222,6 +222,7 @@ fn repeats(frames: &[&Frame], period: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heaptide_analysis::model::CodeKind;
 
     fn frame(function: &str) -> Frame {
         Frame {
@@ -231,6 +232,7 @@ mod tests {
             file: None,
             line: None,
             inlined: false,
+            code: CodeKind::Native,
         }
     }
 

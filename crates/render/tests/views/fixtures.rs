@@ -36,6 +36,7 @@ fn frames() -> Vec<Frame> {
             file: file.map(Arc::from),
             line: file.map(|_| line),
             inlined,
+            code: CodeKind::Native,
         });
     }
     frames

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Frame, FrameId, LaneId, Measure, Measures, Module, ModuleId, Moved, Process, Scope, ScopeId,
-    Site, SiteKind, StackId, StackNode,
+    CodeKind, Frame, FrameId, LaneId, Measure, Measures, Module, ModuleId, Moved, Process, Scope,
+    ScopeId, Site, SiteKind, StackId, StackNode,
 };
 
 /// A process of a program with one library; stacks are `outermost;…;innermost BYTES`, a frame
@@ -44,6 +44,7 @@ impl Made {
             file: None,
             line: None,
             inlined: false,
+            code: CodeKind::Native,
         });
         FrameId(offset as u32)
     }

@@ -1,0 +1,197 @@
+//! Which code objects of Python the recorder has read names of, to see when one of them is gone:
+//! another block at its address is another object, whatever it is.
+
+use crate::sys::kernel::Errno;
+use crate::sys::locked::Locked;
+use crate::sys::memory::{self, InChild};
+use crate::sys::wiped::Wiped;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+/// The smallest code objects, in bytes: smaller blocks are none.
+const LEAST: u64 = 160;
+/// Slots of the first table; later ones are twice as large.
+const SLOTS_FIRST: usize = 1024;
+/// Slots of the largest one; beyond half of them objects are not told apart from later ones at
+/// their address.
+const SLOTS_MAX: usize = 1 << 24;
+/// Bytes in front of a table; the last word there is its length.
+const HEAD: usize = 64;
+/// In the place of an address that was removed.
+const REMOVED: u64 = 1;
+
+/// The addresses, by open addressing, and how often one of them turned out to be another object.
+/// Zero is: none.
+struct Codes {
+    table: AtomicPtr<AtomicU64>,
+    generation: AtomicU32,
+    /// Slots that are not free.
+    used: Locked<usize>,
+}
+
+// SAFETY: zero is a valid value of every field.
+static CODES: Wiped<Codes> = unsafe { Wiped::new() };
+
+/// Has a forked child find none.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    CODES.wipe_in_children()
+}
+
+/// What was remembered of code objects holds as long as this is the same.
+#[inline(always)]
+pub fn generation() -> u32 {
+    CODES.get().generation.load(Relaxed)
+}
+
+/// A block begins to exist: a code object that was there is gone.
+#[inline(always)]
+pub fn block_begins(block: *mut u8, requested: u64) {
+    if requested >= LEAST && holds(block as u64) {
+        replace(block as u64);
+    }
+}
+
+/// Nothing is known of any code object, for blocks begin to exist unseen.
+#[cold]
+pub fn forget_all() {
+    CODES.get().generation.fetch_add(1, Relaxed);
+}
+
+#[inline(always)]
+fn slots() -> &'static [AtomicU64] {
+    let table = CODES.get().table.load(Acquire);
+    if table.is_null() {
+        return &[];
+    }
+    // SAFETY: tables are never unmapped; their length stands in front of them.
+    unsafe { core::slice::from_raw_parts(table, *(table as *const usize).sub(1)) }
+}
+
+/// The slot of an address, or the free one where it would be.
+#[inline(always)]
+fn find(slots: &'static [AtomicU64], address: u64) -> Option<&'static AtomicU64> {
+    let mask = slots.len().checked_sub(1)?;
+    let mut at = place(address);
+    loop {
+        // At most half of the slots are in use.
+        let slot = slots.get(at & mask)?;
+        let known = slot.load(Relaxed);
+        if known == address || known == 0 {
+            return Some(slot);
+        }
+        at += 1;
+    }
+}
+
+#[inline(always)]
+fn holds(address: u64) -> bool {
+    find(slots(), address).is_some_and(|slot| slot.load(Relaxed) == address)
+}
+
+/// Another block is at the address of a code object.
+#[cold]
+#[inline(never)]
+fn replace(address: u64) {
+    let codes = CODES.get();
+    let held = codes.used.acquire();
+    if let Some(slot) = find(slots(), address).filter(|slot| slot.load(Relaxed) == address) {
+        slot.store(REMOVED, Relaxed);
+    }
+    codes.generation.fetch_add(1, Relaxed);
+    drop(held);
+}
+
+/// Notes a code object. False if there is no room.
+pub fn insert(address: u64) -> bool {
+    let Some(mut used) = CODES.get().used.acquire() else {
+        return false;
+    };
+    if *used * 2 >= slots().len() && !enlarge(&mut used) {
+        return false;
+    }
+    let Some(slot) = find(slots(), address) else {
+        return false;
+    };
+    if slot.load(Relaxed) == address {
+        return true;
+    }
+    // Where one was removed there is room, without a free slot less.
+    match find_removed(slots(), address) {
+        Some(removed) => removed.store(address, Relaxed),
+        None => {
+            slot.store(address, Relaxed);
+            *used += 1;
+        }
+    }
+    true
+}
+
+/// The first slot of a removed address on the way to the free slot for another one.
+fn find_removed(slots: &'static [AtomicU64], address: u64) -> Option<&'static AtomicU64> {
+    let start = place(address);
+    let way = (0..slots.len()).map(|step| &slots[(start + step) & (slots.len() - 1)]);
+    let mut way = way.take_while(|slot| slot.load(Relaxed) != 0);
+    way.find(|slot| slot.load(Relaxed) == REMOVED)
+}
+
+/// Where the search for an address begins.
+#[inline(always)]
+fn place(address: u64) -> usize {
+    (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32
+}
+
+fn enlarge(used: &mut usize) -> bool {
+    let old = slots();
+    let live = old.iter().map(|slot| slot.load(Relaxed)).filter(|&address| address > REMOVED);
+    // Of removed ones alone, a table as large serves.
+    let length = (live.clone().count() * 4).next_power_of_two().max(SLOTS_FIRST);
+    if length > SLOTS_MAX {
+        return false;
+    }
+    let memory = memory::take(length * size_of::<AtomicU64>() + HEAD, InChild::Nothing);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: fresh zeroed memory: a length in front, then free slots.
+    let (table, new) = unsafe {
+        let table = memory.add(HEAD) as *mut AtomicU64;
+        *(table as *mut usize).sub(1) = length;
+        (table, core::slice::from_raw_parts(table, length))
+    };
+    *used = 0;
+    for address in live {
+        if let Some(slot) = find(new, address) {
+            slot.store(address, Relaxed);
+            *used += 1;
+        }
+    }
+    // The old one stays: other threads may be looking at it.
+    CODES.get().table.store(table, Release);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_known_until_another_block_is_there() {
+        let block = |i: u64| (0x7000_0000 + i * 208) as *mut u8;
+        for i in 0..5000 {
+            assert!(insert(block(i) as u64));
+            assert!(insert(block(i) as u64), "twice");
+        }
+        let before = generation();
+        block_begins(block(5000), 1000);
+        block_begins(block(7), LEAST - 1);
+        assert_eq!(generation(), before, "no code object's, or too small");
+        for i in 0..5000 {
+            block_begins(block(i), LEAST);
+            block_begins(block(i), LEAST);
+        }
+        assert_eq!(generation(), before + 5000, "each once");
+        assert!(insert(block(7) as u64) && holds(block(7) as u64));
+    }
+}

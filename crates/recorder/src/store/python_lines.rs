@@ -1,0 +1,71 @@
+//! Lines of Python functions as records of the profile, each once, and their texts, each once.
+
+use crate::store::ids::{PythonLineId, StringId};
+use crate::store::index::Index;
+use crate::store::names::hash_bytes;
+use crate::store::profile::{self, Cursor};
+use crate::sys::kernel::Errno;
+use crate::sys::locked::Locked;
+use crate::sys::wiped::Wiped;
+use heaptide_format::{Kind, PythonLine, STRING_MAX};
+
+/// What the profile has so far. Zero is: nothing.
+struct Lines {
+    /// Strings by the two halves of their hash.
+    texts: Index<2>,
+    /// Records by function, file and line.
+    records: Index<3>,
+    next: Cursor,
+}
+
+// SAFETY: zero is a valid value of every field.
+static LINES: Wiped<Locked<Lines>> = unsafe { Wiped::new() };
+
+/// Has a forked child find none.
+///
+/// Errors: the kernel's.
+pub fn wipe_in_children() -> Result<(), Errno> {
+    LINES.wipe_in_children()
+}
+
+/// The record of a line, made if there is none; none if there is no room for it.
+#[inline(never)]
+pub fn id(function: &[u8], file: &[u8], line: u32) -> PythonLineId {
+    let Some(mut lines) = LINES.get().acquire() else {
+        return PythonLineId::NONE;
+    };
+    let lines = &mut *lines;
+    let (function, file) = (text(&mut lines.texts, function), text(&mut lines.texts, file));
+    let key = [function.number(), file.number(), line];
+    let known = lines.records.get(key);
+    if known != 0 {
+        return PythonLineId::new(known);
+    }
+    let [function, file, line] = key;
+    let record = PythonLine { function, file, line, reserved: 0 };
+    let Some(written) = lines.next.write(Kind::PythonLines, 0, record) else {
+        return PythonLineId::NONE;
+    };
+    let id = PythonLineId::of(written);
+    lines.records.insert(key, id.number());
+    id
+}
+
+/// The string with this text, stored if it is new.
+fn text(texts: &mut Index<2>, text: &[u8]) -> StringId {
+    if text.is_empty() {
+        return StringId::NONE;
+    }
+    let text = &text[..text.len().min(STRING_MAX)];
+    let hash = hash_bytes(text, 0);
+    let key = [hash as u32, (hash >> 32) as u32];
+    let known = StringId::new(texts.get(key));
+    if !known.is_none() && known.bytes() == text {
+        return known;
+    }
+    let id = profile::string(text);
+    if known.is_none() && !id.is_none() {
+        texts.insert(key, id.number());
+    }
+    id
+}
