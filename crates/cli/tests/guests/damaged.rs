@@ -131,7 +131,7 @@ fn nothing_is_said_twice_on_a_terminal() {
     let recorded = Recorded::new("damaged-terminal");
     damage(&recorded.file("-0.profile"));
     for line in LISTING {
-        let script = format!("{} {line} a.heaptide", env!("CARGO_BIN_EXE_heaptide"));
+        let script = format!("{} --no-pager {line} a.heaptide", env!("CARGO_BIN_EXE_heaptide"));
         let mut terminal = Command::new("script");
         terminal.args(["-qec", &script, "/dev/null"]).current_dir(&recorded.place);
         let output = terminal.stdin(Stdio::null()).output().expect("script, of bsdutils");
