@@ -1,6 +1,6 @@
 //! `heaptide report`: the page, one table, or everything as JSON.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -15,6 +15,7 @@ use heaptide_command::source::View;
 use heaptide_command::{missing_names, output, source};
 use heaptide_render::json;
 use heaptide_render::shared::names::printable;
+use heaptide_render::text::screen::Screen;
 use heaptide_render::text::{self, origins, table};
 
 use crate::options::{Format, HELP_COLUMNS, metric_parser, require_of_rows};
@@ -35,6 +36,9 @@ pub struct ReportOptions {
     /// Show at most N rows [default: 5 per section, 20 in a table, all in json]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// Show sizes and counts in full, not rounded (`--by stack` always does)
+    #[arg(long)]
+    pub exact: bool,
     /// Output format: text for reading, json with all sites and metrics
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
@@ -113,10 +117,16 @@ pub fn report(options: &ReportOptions) -> Outcome {
         return select::absence(&recording, process).map_or(Ok(()), |why| Err(Stop::Negative(why)));
     }
     let selected = Selected::new(recording, process)?;
+    let page = |write: &dyn Fn(&mut Screen) -> io::Result<()>| {
+        output::print_page(|out| {
+            out.set_exact(options.exact);
+            write(out)
+        })
+    };
     match options.by {
         Some(Rows::Processes(by)) => {
             let table = origins::Table { by, sort, top, process };
-            output::print_page(|out| origins::write(out, &selected.recording, &table))?;
+            page(&|out| origins::write(out, &selected.recording, &table))?;
         }
         Some(Rows::Sites(by)) => {
             let process = selected.largest(sort.unwrap_or(Measure::AtPeakBytes))?;
@@ -126,14 +136,14 @@ pub fn report(options: &ReportOptions) -> Outcome {
                 _ => selected.require_stacks(process)?,
             }
             let table = table::Table { by, sort, top };
-            output::print_page(|out| table::write(out, process, &table))?;
+            page(&|out| table::write(out, process, &table))?;
         }
         None => {
-            let page = text::report::Page { sort, top, process };
+            let choice = text::report::Page { sort, top, process };
             let recording = &selected.recording;
             let names = missing_names::line(recording, &recording.path);
-            output::print_page(|out| {
-                text::report::write(out, recording, &page)?;
+            page(&|out| {
+                text::report::write(out, recording, &choice)?;
                 names.iter().try_for_each(|line| writeln!(out, "\n{}", printable(line)))
             })?;
         }

@@ -31,10 +31,15 @@ pub(crate) fn module_shown<'a>(process: &'a Process, frame: &Frame) -> Cow<'a, s
     printable(module_name(process, frame))
 }
 
-/// `  [module]` behind the name of a function; nothing where there is no file, or the name says it.
+/// `  [module]` behind the name of a function, or its source file if the code is in no module;
+/// nothing where there is neither, or the name has it.
 pub fn in_module(process: &Process, frame: &Frame) -> String {
     match (&frame.function, frame.module) {
         (Some(_), Some(_)) => format!("  [{}]", module_shown(process, frame)),
+        (Some(_), None) => match &frame.file {
+            Some(file) => format!("  [{}]", printable(file_name(file))),
+            None => String::new(),
+        },
         _ => String::new(),
     }
 }

@@ -9,7 +9,7 @@ use heaptide_analysis::views::aggregate::{Group, Key, Order, by_label, by_scope,
 use crate::shared::annotations::lent;
 use crate::shared::annotations::{in_totals, kind_name, mark_says};
 use crate::shared::names::elide_middle;
-use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
+use crate::shared::quantity::{counted, duration, percent};
 use crate::shared::scope_path::scope_path;
 use crate::text::columns::{Columns, last, left, right};
 use crate::text::screen::{Screen, Style};
@@ -48,16 +48,16 @@ pub(crate) fn scope_rows(
         // What is in no scope is not entered, and what is inside of it is all the rest.
         let (entered, inclusive) = match id {
             ScopeId(0) => (String::new(), String::new()),
-            _ => (short_count(entered), amount(measure, inclusive)),
+            _ => (out.count(entered), out.amount(measure, inclusive)),
         };
         let cells = [
             percent(own, whole),
-            amount(measure, own),
+            out.amount(measure, own),
             inclusive,
             entered,
-            short_count(g.own.allocations),
-            bytes(g.own.live_bytes),
-            bytes(g.own.freed_here_bytes),
+            out.count(g.own.allocations),
+            out.bytes(g.own.live_bytes),
+            out.bytes(g.own.freed_here_bytes),
             scope_path(process, id, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
@@ -97,11 +97,11 @@ pub(crate) fn label_rows(
         let share = if in_totals(kind) { percent(value, whole) } else { "-".to_owned() };
         let cells = [
             share,
-            amount(measure, value),
-            short_count(g.own.allocations),
-            short_count(g.own.live_blocks),
-            bytes(g.own.live_bytes),
-            bytes(g.own.at_peak_bytes),
+            out.amount(measure, value),
+            out.count(g.own.allocations),
+            out.count(g.own.live_blocks),
+            out.bytes(g.own.live_bytes),
+            out.bytes(g.own.at_peak_bytes),
             kind_name(kind).to_owned(),
             elide_middle(&process.tables.labels[id.0 as usize].name, out.fit(NAME)),
         ];
@@ -204,11 +204,11 @@ fn pool_rows(out: &mut Screen, pools: &[Pool], rows: usize) -> io::Result<()> {
     for pool in pools.iter().take(rows) {
         let all = pool.in_use.saturating_add(pool.idle);
         let cells = [
-            bytes(all),
-            bytes(pool.in_use),
-            bytes(pool.idle),
+            out.bytes(all),
+            out.bytes(pool.in_use),
+            out.bytes(pool.idle),
             percent(pool.idle, all),
-            short_count(pool.blocks),
+            out.count(pool.blocks),
             elide_middle(pool.name, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
@@ -240,17 +240,17 @@ fn windows(out: &mut Screen, windows: &[Window], rows: usize) -> io::Result<()> 
             duration(window.end_time_ns.saturating_sub(window.begin_time_ns))
         };
         let net = match window.live_bytes {
-            n if n < 0 => format!("-{}", bytes(n.unsigned_abs())),
-            n => format!("+{}", bytes(n.unsigned_abs())),
+            n if n < 0 => format!("-{}", out.bytes(n.unsigned_abs())),
+            n => format!("+{}", out.bytes(n.unsigned_abs())),
         };
         let cells = [
             duration(window.begin_time_ns),
             lasted,
-            bytes(window.requested_bytes),
+            out.bytes(window.requested_bytes),
             net,
-            bytes(window.peak_bytes),
-            short_count(window.allocations),
-            short_count(window.frees),
+            out.bytes(window.peak_bytes),
+            out.count(window.allocations),
+            out.count(window.frees),
             elide_middle(&window.name, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
@@ -264,7 +264,7 @@ fn windows(out: &mut Screen, windows: &[Window], rows: usize) -> io::Result<()> 
 /// The first marks.
 fn marks(out: &mut Screen, marks: &[Mark], rows: usize) -> io::Result<()> {
     for mark in marks.iter().take(rows) {
-        let live = format!("{} live", bytes(mark.live_bytes));
+        let live = format!("{} live", out.bytes(mark.live_bytes));
         writeln!(out, "  {:>10} {live:>15}  {}", duration(mark.time_ns), mark_says(mark))?;
     }
     match marks.len().saturating_sub(rows) {

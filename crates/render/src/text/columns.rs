@@ -19,6 +19,11 @@ pub(crate) struct Column {
 }
 
 impl Column {
+    /// Characters of its cells.
+    fn width_on(&self, screen: &Screen) -> usize {
+        if self.is_left { self.width } else { screen.number_width(self.width) }
+    }
+
     /// A column that stands apart from the one before it.
     pub(crate) const fn apart(self) -> Column {
         Column { gap: 2, ..self }
@@ -82,7 +87,7 @@ impl<const N: usize> Columns<N> {
     pub(crate) fn before_last(&self, screen: &Screen) -> usize {
         let is_shown = self.shown(screen);
         let columns = self.0[..N - 1].iter().zip(is_shown).filter(|(_, is_shown)| *is_shown);
-        columns.fold(1, |sum, (column, _)| sum + gap(sum, column) + column.width)
+        columns.fold(1, |sum, (column, _)| sum + gap(sum, column) + column.width_on(screen))
             + self.0[N - 1].gap
     }
 
@@ -93,12 +98,12 @@ impl<const N: usize> Columns<N> {
             return is_shown;
         }
         let least = self.0[N - 1].width.max(LAST_MIN);
-        let all: usize = self.0.iter().map(|column| column.gap + column.width).sum();
+        let all: usize = self.0.iter().map(|column| column.gap + column.width_on(screen)).sum();
         let mut width = 2 + all - self.0[N - 1].width + least;
         for (at, column) in self.0.iter().enumerate().rev() {
             if width > screen.columns() && column.is_optional {
                 is_shown[at] = false;
-                width -= column.gap + column.width;
+                width -= column.gap + column.width_on(screen);
             }
         }
         is_shown
@@ -108,7 +113,7 @@ impl<const N: usize> Columns<N> {
         let mut line = " ".to_owned();
         let columns = self.0.iter().zip(cells).zip(self.shown(screen));
         for ((column, cell), _) in columns.filter(|(_, is_shown)| *is_shown) {
-            let padding = " ".repeat(column.width.saturating_sub(visible(&cell)));
+            let padding = " ".repeat(column.width_on(screen).saturating_sub(visible(&cell)));
             line.push_str(&" ".repeat(gap(line.len(), column)));
             let parts = if column.is_left { [cell, padding] } else { [padding, cell] };
             line.extend(parts);

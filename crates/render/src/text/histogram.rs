@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::sizes::{Bounds, Class, Exact, Sizes};
 
-use crate::shared::quantity::{bytes, count, counted, percent, short_count};
+use crate::shared::quantity::{bytes, count, counted, percent};
 use crate::shared::views::HistogramView;
 use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
@@ -56,12 +56,12 @@ fn classes(out: &mut Screen, classes: &[Class]) -> io::Result<()> {
         let counts = &class.counts;
         let cells = [
             range(counts.size_min, counts.size_max),
-            short_count(counts.requested),
+            out.count(counts.requested),
             percent(counts.requested, whole),
-            short_count(counts.usable),
-            short_count(counts.freed),
-            class.live.map_or("-".to_owned(), |(blocks, _)| short_count(blocks)),
-            between(class.requested_bytes),
+            out.count(counts.usable),
+            out.count(counts.freed),
+            class.live.map_or("-".to_owned(), |(blocks, _)| out.count(blocks)),
+            between(out, class.requested_bytes),
             bar(counts.requested, most),
         ];
         columns.short_row(out, cells)?;
@@ -116,13 +116,13 @@ fn exact_rows(out: &mut Screen, rows: &[&Exact], measure: Measure, all: u64) -> 
     for Exact { size, measures: m } in rows {
         let cells = [
             count(*size),
-            short_count(m.allocations),
+            out.count(m.allocations),
             percent(m.allocations, all),
-            bytes(m.requested_bytes),
-            short_count(m.frees),
-            short_count(m.temporary),
-            short_count(m.live_blocks),
-            bytes(m.live_bytes),
+            out.bytes(m.requested_bytes),
+            out.count(m.frees),
+            out.count(m.temporary),
+            out.count(m.live_blocks),
+            out.bytes(m.live_bytes),
             bar(measure.of(m), most),
         ];
         columns.short_row(out, cells)?;
@@ -139,8 +139,8 @@ fn bar(value: u64, most: u64) -> String {
 }
 
 /// `1.50 MiB` where it is known, else `1.20 to 1.50 MiB`.
-fn between(bounds: Bounds) -> String {
-    let (least, most) = (bytes(bounds.least), bytes(bounds.most));
+fn between(out: &Screen, bounds: Bounds) -> String {
+    let (least, most) = (out.bytes(bounds.least), out.bytes(bounds.most));
     if least == most {
         return most;
     }
@@ -165,6 +165,7 @@ fn range(min: u64, max: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::screen::Layout;
 
     #[test]
     fn ranges_are_written_in_one_unit() {
@@ -184,7 +185,9 @@ mod tests {
 
     #[test]
     fn what_is_bounded_says_so() {
-        let of = |least, most| between(Bounds { least, most });
+        let mut out = Vec::new();
+        let screen = Screen::new(&mut out, Layout::default());
+        let of = |least, most| between(&screen, Bounds { least, most });
         assert_eq!(of(1536, 1536), "1.50 KiB");
         assert_eq!(of(1536, 2048), "1.50 to 2.00 KiB");
         assert_eq!(of(1000, 2048), "1000 B to 2.00 KiB");

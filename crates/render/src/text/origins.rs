@@ -9,7 +9,7 @@ use heaptide_analysis::recording::origin::{Group, Origin, groups};
 use heaptide_analysis::text::{of_path, printable};
 
 use crate::shared::command_line::command_line;
-use crate::shared::quantity::{amount, bytes, counted, duration, percent, short_count};
+use crate::shared::quantity::{amount, counted, duration, percent};
 use crate::text::screen::Screen;
 
 /// Rows unless another number is asked for.
@@ -104,9 +104,10 @@ fn in_columns(measure: Measure) -> bool {
 
 fn heading(out: &mut Screen, extra: Option<Measure>, by: Origin) -> io::Result<()> {
     let extra = extra.map_or(String::new(), |measure| format!("{:>18}  ", measure.name()));
+    let [wide, narrow] = [10, 9].map(|characters| out.number_width(characters));
     writeln!(
         out,
-        "  {extra}{:>10} {:>10} {:>9} {:>9} {:>9} {:>7}  {}",
+        "  {extra}{:>wide$} {:>wide$} {:>narrow$} {:>9} {:>9} {:>7}  {}",
         "peak",
         "at the end",
         "allocs",
@@ -119,13 +120,14 @@ fn heading(out: &mut Screen, extra: Option<Measure>, by: Origin) -> io::Result<(
 
 fn line(out: &mut Screen, row: &Row, extra: Option<Measure>, width: usize) -> io::Result<()> {
     let m = &row.sums;
-    let extra =
-        extra.map_or(String::new(), |measure| format!("{:>18}  ", amount(measure, measure.of(m))));
+    let extra = extra
+        .map_or(String::new(), |measure| format!("{:>18}  ", out.amount(measure, measure.of(m))));
+    let [wide, narrow] = [10, 9].map(|characters| out.number_width(characters));
     let text = format!(
-        "  {extra}{:>10} {:>10} {:>9} {:>9} {:>9} {:>7}  {:<width$}  {}",
-        bytes(m.peak_bytes),
-        bytes(m.live_bytes),
-        short_count(m.allocations),
+        "  {extra}{:>wide$} {:>wide$} {:>narrow$} {:>9} {:>9} {:>7}  {:<width$}  {}",
+        out.bytes(m.peak_bytes),
+        out.bytes(m.live_bytes),
+        out.count(m.allocations),
         percent(m.temporary, m.allocations),
         duration(row.end_ns.saturating_sub(row.start_ns)),
         row.images,

@@ -12,7 +12,7 @@ use crate::shared::heading::{ending, live_name, place, ran};
 use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::{bytes, count, counted, date, duration, percent, short_count};
+use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
 use crate::text::annotations;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, left, right};
@@ -125,9 +125,9 @@ fn process_table(
     for p in all.iter().filter(is_shown) {
         let cells = [
             p.identity.pid.to_string(),
-            bytes(p.totals.peak_bytes),
-            bytes(p.totals.live_bytes),
-            short_count(p.totals.allocations),
+            out.bytes(p.totals.peak_bytes),
+            out.bytes(p.totals.live_bytes),
+            out.count(p.totals.allocations),
             short_duration(p),
             short_ending(p.lifetime.end),
             command_line(p, out.fit(WIDTH - 69)),
@@ -135,7 +135,7 @@ fn process_table(
         columns.row(out, cells)?;
     }
     if let Some(largest) = rest.first() {
-        let peak = bytes(largest.totals.peak_bytes);
+        let peak = out.bytes(largest.totals.peak_bytes);
         writeln!(out, "         {} more, none above {peak}", counted(rest.len() as u64, "image"))?;
     }
     Ok(())
@@ -208,8 +208,8 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     let t = &process.totals;
     writeln!(out, "\n{}", Style::Heading.of("Totals"))?;
     let slack = percent(t.slack_bytes(), t.usable_bytes);
-    let (requested, given) = (bytes(t.requested_bytes), bytes(t.usable_bytes));
-    let largest = bytes(t.largest_bytes);
+    let (requested, given) = (out.bytes(t.requested_bytes), out.bytes(t.usable_bytes));
+    let largest = out.bytes(t.largest_bytes);
     let sizes = format!("{requested} requested, {given} given ({slack} slack), largest {largest}");
     row(out, "allocations", &count(t.allocations), &sizes)?;
     let share = percent(t.temporary, t.allocations);
@@ -220,7 +220,7 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
         0 => String::new(),
         n => format!(", {} by another thread", count(n)),
     };
-    let freed = format!("{} freed{across}", bytes(t.freed_bytes));
+    let freed = format!("{} freed{across}", out.bytes(t.freed_bytes));
     row(out, "frees", &count(t.frees), &freed)?;
     if t.failed > 0 {
         row(out, "failed", &count(t.failed), "failed allocations")?;
@@ -241,11 +241,11 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     };
     let when = duration(process.peak_time_ns);
     let note = format!("{}{exact}{blocks}, after {when}", counted(t.peak_bytes, "byte"));
-    row(out, "peak", &bytes(t.peak_bytes), &note)?;
+    row(out, "peak", &out.bytes(t.peak_bytes), &note)?;
     let [size, blocks] =
         [(t.live_bytes, "byte"), (t.live_blocks, "block")].map(|(n, of)| counted(n, of));
     let note = format!("{size} in {blocks}");
-    row(out, live_name(process), &bytes(t.live_bytes), &note)?;
+    row(out, live_name(process), &out.bytes(t.live_bytes), &note)?;
     if let Some((peak, says)) = mapped_summary(process) {
         row(out, "mapped", &peak, &says)?;
     }

@@ -5,13 +5,19 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use anstyle::AnsiColor;
+use heaptide_analysis::model::Measure;
 
 use crate::shared::names::printable;
+use crate::shared::quantity;
 
 /// Characters of a line where no terminal limits it.
 const COLUMNS: usize = 100;
 /// Characters of a name, however narrow the terminal is.
 const NAME_MIN: usize = 16;
+/// Columns of so many characters have sizes and counts.
+const NUMBER_MIN: usize = 9;
+/// Characters that such a column has more where numbers are shown in full.
+const EXACT_MORE: usize = 7;
 
 /// Where a page is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -75,6 +81,8 @@ fn is_mark(c: char) -> bool {
 pub struct Screen<'a> {
     out: &'a mut dyn Write,
     layout: Layout,
+    /// Whether sizes and counts are shown in full.
+    is_exact: bool,
     /// The line that has not ended.
     line: Vec<u8>,
 }
@@ -82,7 +90,32 @@ pub struct Screen<'a> {
 impl<'a> Screen<'a> {
     /// A page that is written to `out`. Flush it at the end.
     pub fn new(out: &'a mut dyn Write, layout: Layout) -> Screen<'a> {
-        Screen { out, layout, line: Vec::new() }
+        Screen { out, layout, is_exact: false, line: Vec::new() }
+    }
+
+    /// Shows sizes and counts in full, not rounded.
+    pub fn set_exact(&mut self, is_exact: bool) {
+        self.is_exact = is_exact;
+    }
+
+    /// A size: `1.50 KiB`, or `1,536`.
+    pub(crate) fn bytes(&self, bytes: u64) -> String {
+        if self.is_exact { quantity::count(bytes) } else { quantity::bytes(bytes) }
+    }
+
+    /// A count: `1.54 M`, or `1,536,000`.
+    pub(crate) fn count(&self, count: u64) -> String {
+        if self.is_exact { quantity::count(count) } else { quantity::short_count(count) }
+    }
+
+    /// A value of a metric.
+    pub(crate) fn amount(&self, metric: Measure, value: u64) -> String {
+        if metric.is_bytes() { self.bytes(value) } else { self.count(value) }
+    }
+
+    /// Characters of a column of numbers that has `characters` where they are rounded.
+    pub(crate) fn number_width(&self, characters: usize) -> usize {
+        characters + if self.is_exact && characters >= NUMBER_MIN { EXACT_MORE } else { 0 }
     }
 
     /// Characters of a line.

@@ -7,7 +7,7 @@ use heaptide_analysis::model::{End, FrameId, Measure, Process};
 
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
-use crate::shared::quantity::{amount, bytes, counted, percent};
+use crate::shared::quantity::{counted, percent};
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
@@ -36,8 +36,8 @@ pub(crate) fn usual(out: &mut Screen, process: &Process, rows: usize) -> io::Res
     };
     let temporary = counted(t.temporary, "block");
     let sections = [
-        ("Peak usage", bytes(t.at_peak_bytes), Measure::AtPeakBytes, Measure::AtPeakBlocks),
-        (live, bytes(t.live_bytes), Measure::LiveBytes, Measure::LiveBlocks),
+        ("Peak usage", out.bytes(t.at_peak_bytes), Measure::AtPeakBytes, Measure::AtPeakBlocks),
+        (live, out.bytes(t.live_bytes), Measure::LiveBytes, Measure::LiveBlocks),
         ("Temporary", temporary, Measure::Temporary, Measure::Allocations),
     ];
     let charges = Charges::of(process);
@@ -89,9 +89,9 @@ pub(crate) fn section(
     columns.heading(out)?;
     for hotspot in found.iter().take(rows) {
         let value = measure.of(&hotspot.measures);
-        let of_second = amount(second, second.of(&hotspot.measures));
+        let of_second = out.amount(second, second.of(&hotspot.measures));
         let share = percent(value, whole);
-        let value = amount(measure, value);
+        let value = out.amount(measure, value);
         columns.row(out, [share, value, of_second, title(out, process, functions, hotspot)])?;
         callers(out, process, functions, hotspot, measure)?;
     }
@@ -100,7 +100,7 @@ pub(crate) fn section(
         let rest = rest.fold(0, |a, b| measure.combine().of(a, b));
         let others = found.len() - rows;
         let others = counted(others as u64, "other function");
-        let cells = [percent(rest, whole), amount(measure, rest), String::new(), others];
+        let cells = [percent(rest, whole), out.amount(measure, rest), String::new(), others];
         columns.row(out, cells)?;
     }
     Ok(())
@@ -133,6 +133,10 @@ fn title(screen: &Screen, process: &Process, functions: &Functions, hotspot: &Ho
     });
     match frame.module {
         Some(_) => format!("{name}{helper}  {}", Style::Minor.of(format!("{place}[{module}]"))),
+        // Functions of Python are in a file and in no module.
+        None if frame.file.is_some() => {
+            format!("{name}{helper}  {}", Style::Minor.of(place.trim_end()))
+        }
         // The name says it all: requests that the stack threshold leaves out, code without a file.
         None => format!("{name}{helper}"),
     }

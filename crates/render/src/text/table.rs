@@ -9,7 +9,7 @@ use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, grou
 
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::{amount, bytes, count, percent, short_count};
+use crate::shared::quantity::{count, percent};
 use crate::shared::views::HistogramView;
 use crate::text::annotations;
 use crate::text::caption::caption;
@@ -90,7 +90,7 @@ fn names(
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     for g in shown.iter().take(rows) {
         let [own, inclusive] =
-            [&g.own, &g.inclusive].map(|of| cells(measure, measure.of(of), whole));
+            [&g.own, &g.inclusive].map(|of| cells(out, measure, measure.of(of), whole));
         let name = name(process, &owners.functions, g, out.fit(NAME));
         columns.row(out, [own, inclusive, name])?;
     }
@@ -121,17 +121,20 @@ fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
             Key::Type(Some(id)) => elide_middle(types.name(id), out.fit(NAME)),
             _ => "(type not known)".to_owned(),
         };
-        let [value, of_second] = [measure, second].map(|of| amount(of, of.of(&g.own)));
+        let [value, of_second] = [measure, second].map(|of| out.amount(of, of.of(&g.own)));
         columns.row(out, [percent(measure.of(&g.own), whole), value, of_second, name])?;
     }
     more(out, found, rows)
 }
 
 /// Share and value; nothing for nothing.
-fn cells(measure: Measure, value: u64, whole: u64) -> String {
+fn cells(out: &Screen, measure: Measure, value: u64, whole: u64) -> String {
     match value {
         0 => String::new(),
-        _ => format!("{:>6} {:>10}", percent(value, whole), amount(measure, value)),
+        _ => {
+            let width = out.number_width(10);
+            format!("{:>6} {:>width$}", percent(value, whole), out.amount(measure, value))
+        }
     }
 }
 
@@ -243,16 +246,16 @@ fn lanes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
         let at_peak = match process.mode {
             // Only sites keep what they had at the peak.
             Mode::Counters => "-".to_owned(),
-            Mode::Stacks | Mode::Scopes => bytes(m.at_peak_bytes),
+            Mode::Stacks | Mode::Scopes => out.bytes(m.at_peak_bytes),
         };
         let cells = [
             percent(measure.of(m), whole),
             lane.threads.to_string(),
-            short_count(m.allocations),
-            bytes(m.usable_bytes),
+            out.count(m.allocations),
+            out.bytes(m.usable_bytes),
             at_peak,
-            bytes(m.live_bytes),
-            short_count(m.frees_here),
+            out.bytes(m.live_bytes),
+            out.count(m.frees_here),
             printable(&lane.name).into_owned(),
         ];
         columns.row(out, cells)?;

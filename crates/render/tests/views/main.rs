@@ -101,6 +101,26 @@ fn tables() {
 }
 
 #[test]
+fn exact_tables_have_numbers_in_full() {
+    for by in GroupBy::all() {
+        let table = table::Table { by: *by, sort: None, top: None };
+        let found = shown(|out| {
+            out.set_exact(true);
+            table::write(out, &annotated(), &table)
+        });
+        // The heading of the sizes states their range, and sums above.
+        let rows = found.lines().filter(|line| !line.contains(" to ") && !line.contains(": "));
+        for row in rows {
+            let rounded = ["KiB", "MiB", " k ", " M "].iter().any(|unit| row.contains(unit));
+            assert!(!rounded, "{}: {row}", by.name());
+        }
+        if *by == GroupBy::Function {
+            expect("by_function_exact.txt", &found);
+        }
+    }
+}
+
+#[test]
 fn tables_of_scopes_and_labels() {
     let process = annotated();
     for by in [GroupBy::Scope, GroupBy::Label] {
