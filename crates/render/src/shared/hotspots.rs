@@ -104,7 +104,7 @@ impl Hotspot {
     /// The way on which most came here: at every step the caller with most of the measure,
     /// innermost first, each with what came through it. Starts at the caller of the function, or
     /// with the innermost frame of several that have no names. Ends where so many ways meet that
-    /// the heaviest says little.
+    /// the heaviest says little, or where more has no caller.
     pub fn heaviest_way(
         &self,
         process: &Process,
@@ -124,6 +124,8 @@ impl Hotspot {
         let whole = measure.of(&self.measures);
         let mut way = Vec::new();
         loop {
+            let ended = here.iter().filter(|(stack, _)| *stack == StackId(0));
+            let ended = ended.fold(0, |sum, (_, value)| measure.combine().of(sum, *value));
             here.retain(|(stack, _)| *stack != StackId(0));
             let function = |stack: StackId| functions.of_frame(frame_at(process, stack));
             let mut sums: FxHashMap<FunctionId, u64> = FxHashMap::default();
@@ -134,7 +136,8 @@ impl Hotspot {
             let Some((best, value)) = sums.into_iter().max_by_key(|&(f, v)| (v, Reverse(f))) else {
                 return way;
             };
-            if way.len() >= WAY_MIN && value < whole / WAY_PART {
+            let is_part = way.len() >= WAY_MIN && value < whole / WAY_PART;
+            if is_part || value < ended {
                 return way;
             }
             here.retain(|(stack, _)| function(*stack) == best);

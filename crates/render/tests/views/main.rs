@@ -74,6 +74,21 @@ fn the_page() {
     );
 }
 
+/// Most of what `read_all` holds comes from where it has no caller, a little from `main`.
+#[test]
+fn callers_are_shown_where_most_comes_from_them() {
+    let process = with(process(), |p| {
+        p.tables.stacks.push(StackNode { parent: StackId(0), frame: FrameId(5) });
+        p.tables.sites.push(site(13, 0, 0, row(1000, 131_080, 0, 1000, 0)));
+        p.totals.at_peak_bytes += 1000 * 131_080;
+    });
+    let page = shown(|out| text::report::write(out, &recording(vec![process]), &PAGE));
+    let mut lines = page.lines().skip_while(|line| !line.contains("read_all"));
+    assert!(lines.next().is_some_and(|line| line.contains("96.8%")), "{page}");
+    let below = lines.next().unwrap_or_default();
+    assert!(below.contains("(2 stacks"), "{page}");
+}
+
 #[test]
 fn a_page_of_several_processes_has_a_table_and_the_large_ones() {
     let both = recording(vec![small(), process()]);
