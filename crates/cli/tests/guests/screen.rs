@@ -18,12 +18,17 @@ fn recorded(name: &str) -> PathBuf {
     place
 }
 
+/// The variables of the environment that decide about colours and the pager. Services that run
+/// tests set `CI`, and show colours on every terminal.
+const SCREEN_VARIABLES: [&str; 7] =
+    ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PAGER", "HEAPTIDE_PAGER", "LESS"];
+
 /// What `heaptide WORDS` shows on a terminal of 70 columns.
 fn on_terminal(words: &[&str], variables: &[(&str, &str)], place: &Path) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/terminal.py");
     let mut command = clean(Command::new("python3"));
     command.arg(script).arg("page").arg(env!("CARGO_BIN_EXE_heaptide")).args(words);
-    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PAGER", "HEAPTIDE_PAGER", "LESS"] {
+    for variable in SCREEN_VARIABLES {
         command.env_remove(variable);
     }
     command.env("TERM", "xterm").envs(variables.iter().copied()).current_dir(place);
