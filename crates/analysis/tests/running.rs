@@ -1,14 +1,18 @@
-//! Which processes write a profile: those that have more of it mapped than its first page.
+//! Which processes write a profile: those that have more of it mapped than its first page. And
+//! what their traces have by then.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use heaptide_analysis::model::{End, Recording};
+use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::recording::running;
+use heaptide_analysis::trace::file::Appender;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
-use heaptide_format::{Mode, PAGE};
+use heaptide_format::{Mode, PAGE, TRACE_FULL, TRACE_MOVED, TRACE_ON, TRACE_WRITING, TraceStart};
+use heaptide_trace::{Block, Encoder, LONGEST, Record};
+use zerocopy::IntoBytes;
 
 fn profile(pid: u32) -> Vec<u8> {
     let mut p = ProfileBuilder::new(Mode::Stacks, pid, 0);
@@ -42,7 +46,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Bytes of its profile.
+    /// Bytes of its profile, at least.
     const LENGTH: u64 = 8 * PAGE;
 
     /// Starts one; `profile_of` makes its profile for a pid.
@@ -59,7 +63,7 @@ impl Mapping {
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let profile = directory.join(format!("{}-0.profile", child.id()));
         let mut bytes = profile_of(child.id());
-        bytes.resize(Mapping::LENGTH as usize, 0);
+        bytes.resize(bytes.len().max(Mapping::LENGTH as usize), 0);
         fs::write(&profile, bytes).unwrap();
         Mapping { child, input, output, profile }
     }
@@ -100,4 +104,60 @@ fn a_process_that_maps_more_than_the_first_page_writes_the_profile() {
         let found = running::of_process(mapping.pid()).unwrap();
         assert_eq!(found.map(|found| found.file), writes.then(|| mapping.profile.clone()));
     }
+}
+
+/// The contents of an extent of events: one allocation at each of these ticks.
+fn events(number: u32, state: u32, ticks: &[u64], site: u32) -> (TraceStart, Vec<u8>) {
+    let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
+    let start = TraceStart {
+        ticks: first,
+        time_ns: first * 10,
+        last_ticks: last,
+        last_time_ns: last * 10,
+        state,
+        number,
+        tid: number,
+        ..TraceStart::default()
+    };
+    let (mut encoder, mut room, mut records) = (Encoder::new(), [0; LONGEST], Vec::new());
+    encoder.begin(first);
+    for &ticks in ticks {
+        let block =
+            Block { address: ticks << 8, site, requested: 8, usable: 24, reallocated: false };
+        let length = encoder.record(&mut room, ticks, &Record::Allocated(block));
+        records.extend_from_slice(&room[..length]);
+    }
+    (start, records)
+}
+
+/// The ticks of the events that a process has.
+fn ticks(process: &Process) -> Vec<u64> {
+    process.replay().unwrap().map(|event| event.time_ns / 10).collect()
+}
+
+/// The trace of a process that runs ends with the last event that any lane had when the profile was
+/// read, also if it was in an extent that had been moved, and its lane had no other yet.
+#[test]
+fn a_lane_between_two_extents_has_all_events_that_it_had() {
+    let scratch = Scratch::new("running-trace");
+    let mut site_of_both = 0;
+    let mut mapping = Mapping::start(&scratch, |pid| {
+        let mut p = ProfileBuilder::new(Mode::Stacks, pid, 0);
+        (p.header.trace, p.extent_pages) = (TRACE_ON, 1);
+        site_of_both = p.site(0, site(0, 1, 8));
+        p.lane(0, "app", |_| {});
+        p.lane(1, "worker", |_| {});
+        let (start, records) = events(1, TRACE_WRITING, &[10], site_of_both);
+        p.events(0, start, &records);
+        let (start, records) = events(2, TRACE_MOVED, &[20, 40, 60], site_of_both);
+        p.events(1, start, &records);
+        p.finish()
+    });
+    let mut trace = Appender::of(&mapping.profile).unwrap();
+    let (start, records) = events(2, TRACE_FULL, &[20, 40, 60], site_of_both);
+    trace.append(1, &[start.as_bytes(), &*records].concat()).unwrap();
+    mapping.map(PAGE, PAGE);
+    let before = Recording::open(&scratch).unwrap().processes.remove(0);
+    assert_eq!(before.lifetime.end, End::Running);
+    assert_eq!(ticks(&before), [10, 20, 40, 60]);
 }

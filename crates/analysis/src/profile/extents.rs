@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -19,6 +20,9 @@ const END_LIMIT: u64 = 64 << 30;
 /// Bytes of an extent of events before its records.
 const EXTENT_HEADER: usize = format::EXTENT_HEADER as usize;
 const EVENTS_HEAD: usize = EXTENT_HEADER + size_of::<TraceStart>();
+/// An extent of events may be written anew, by another lane, while its head is read: its lane and
+/// its number belong together once two looks agree, of so many at most.
+const LOOKS: usize = 8;
 
 /// The bytes of a profile that are read: all, or those that are no extents of events.
 #[derive(Clone, Copy)]
@@ -34,6 +38,13 @@ pub(crate) struct Cut {
     length: u64,
     header: ExtentHeader,
     start: TraceStart,
+}
+
+impl Cut {
+    fn event_extent(&self) -> EventExtent {
+        let ExtentHeader { committed, lane, .. } = self.header;
+        EventExtent { offset: self.offset, committed, lane, start: self.start }
+    }
 }
 
 impl<'a> Contents<'a> {
@@ -105,13 +116,40 @@ fn next(file: &File, at: u64, end: u64, file_end: u64) -> io::Result<(u64, Optio
     if header.kind != Kind::Events as u16 {
         return Ok((header.length.min(end - at), None));
     }
-    let start = TraceStart::read_from_bytes(&head[EXTENT_HEADER..]).ok();
-    // It may be written anew just now: once its start says so, its lane is the new one.
-    file.read_exact_at(&mut head[..room.min(EXTENT_HEADER)], at)?;
-    let lane = ExtentHeader::read_from_prefix(&head).map_or(header.lane, |(now, _)| now.lane);
-    let header = ExtentHeader { lane, ..header };
     let length = header.length.min(end - at);
-    Ok((length, start.map(|start| Cut { offset: at, length, header, start })))
+    let mut heads = event_heads(&head);
+    for _ in 0..LOOKS {
+        file.read_exact_at(&mut head[..room], at)?;
+        let before = std::mem::replace(&mut heads, event_heads(&head));
+        let contents = |(extent, start): &(ExtentHeader, TraceStart)| (extent.lane, start.number);
+        if before.as_ref().map(contents) == heads.as_ref().map(contents) {
+            break;
+        }
+    }
+    Ok((length, heads.map(|(header, start)| Cut { offset: at, length, header, start })))
+}
+
+/// What an extent of events begins with.
+fn event_heads(head: &[u8; EVENTS_HEAD]) -> Option<(ExtentHeader, TraceStart)> {
+    let (extent, start) = ExtentHeader::read_from_prefix(head).ok()?;
+    Some((extent, TraceStart::read_from_bytes(start).ok()?))
+}
+
+/// The extents of events of a profile that is written to meanwhile, as they are now.
+///
+/// Errors: it cannot be read.
+pub(crate) fn events_now(profile: &File) -> io::Result<Vec<EventExtent>> {
+    let mut word = [0; 8];
+    profile.read_exact_at(&mut word, offset_of!(FileHeader, file_end) as u64)?;
+    let file_end = u64::from_le_bytes(word);
+    let end = file_end.min(profile.metadata()?.len());
+    let (mut at, mut events) = (format::PAGE, Vec::new());
+    while at < end {
+        let (length, cut) = next(profile, at, end, file_end)?;
+        events.extend(cut.as_ref().map(Cut::event_extent));
+        at += length;
+    }
+    Ok(events)
 }
 
 /// The committed part of one extent.

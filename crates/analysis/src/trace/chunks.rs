@@ -6,13 +6,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use heaptide_format::{
-    EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TRACE_NOBODY, TraceChunk,
-    TraceStart,
+    EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TRACE_NOBODY, TRACE_WRITING,
+    TraceChunk, TraceStart,
 };
+use heaptide_trace::Decoder;
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
@@ -20,6 +22,7 @@ use super::file::{Place, TraceFile, Unpacker};
 use crate::error::Error;
 use crate::files::input;
 use crate::model::{EventExtent, Trace};
+use crate::profile::extents::events_now;
 use crate::profile::pack;
 
 /// Bytes of an extent before its records.
@@ -36,6 +39,9 @@ pub(super) struct Chunk {
     pub(super) first_ticks: u64,
     place: Where,
 }
+
+/// The contents of each lane, by its index.
+pub(super) type ByLane = Vec<(u32, Vec<Chunk>)>;
 
 #[derive(Clone, Copy, Debug)]
 enum Where {
@@ -61,40 +67,26 @@ enum Profile {
     Nothing,
 }
 
-/// What is in a trace.
-pub(super) struct Contents {
-    /// By lane, each lane's in order.
-    pub(super) lanes: Vec<(u32, Vec<Chunk>)>,
-    /// For each lane that wrote when the profile was read, the newest contents and how many bytes
-    /// of it there were.
-    pub(super) newest: Vec<(Chunk, usize)>,
-}
-
 impl Files {
-    /// Opens them.
+    /// Opens them, and finds the contents of each lane, each lane's in order.
+    ///
+    /// Of a process that runs these are the contents by now: what is in none of them happened after
+    /// the profile was read.
     ///
     /// Errors: the profile cannot be read, or the file beside it is no trace.
-    pub(super) fn open(trace: &Trace) -> Result<(Files, Contents), Error> {
+    pub(super) fn open(trace: &Trace) -> Result<(Files, ByLane), Error> {
         let io = |source| Error::Io { path: trace.file.clone(), doing: "read", source };
-        let here = || trace.extents.iter().filter(|extent| is_here(extent));
-        let profile = match here().next() {
-            Some(_) => Profile::open(trace).map_err(io)??,
-            None => Profile::Nothing,
+        let is_needed = trace.running || trace.extents.iter().any(is_here);
+        let profile = if is_needed { Profile::open(trace).map_err(io)?? } else { Profile::Nothing };
+        let now = match &profile {
+            Profile::Plain(file) if trace.running => Some(events_now(file).map_err(io)?),
+            _ => None,
         };
+        // Opened after the extents were looked at: what was moved out of them before is in it.
         let moved = TraceFile::of(&trace.file)?;
-        let mut by_number: FxHashMap<u32, Chunk> = FxHashMap::default();
-        let mut newest: FxHashMap<u32, (Chunk, usize)> = FxHashMap::default();
-        for extent in here() {
-            let number = extent.start.number;
-            let (lane, first_ticks) = (extent.lane, extent.start.ticks);
-            let chunk = Chunk { lane, number, first_ticks, place: Where::Profile(extent.offset) };
-            by_number.insert(number, chunk);
-            let committed = extent.committed.min(CONTENTS_MAX) as usize;
-            let seen = newest.entry(extent.lane).or_insert((chunk, committed));
-            if seen.0.number < number {
-                *seen = (chunk, committed);
-            }
-        }
+        let here = now.as_ref().unwrap_or(&trace.extents).iter().filter(|extent| is_here(extent));
+        let mut by_number: FxHashMap<u32, Chunk> =
+            here.map(|extent| (extent.start.number, Chunk::in_profile(extent))).collect();
         for &place in moved.iter().flat_map(TraceFile::places) {
             let TraceChunk { lane, number, first_ticks, .. } = place.chunk;
             let chunk = Chunk { lane, number, first_ticks, place: Where::Moved(place) };
@@ -107,12 +99,23 @@ impl Files {
         chunks.sort_unstable_by_key(|chunk| (chunk.lane, chunk.number));
         let lanes = chunks.chunk_by(|a, b| a.lane == b.lane);
         let lanes = lanes.map(|chunks| (chunks[0].lane, chunks.to_vec())).collect();
-        let newest = newest.into_values().collect();
         let unpacker = Unpacker::new().map_err(io)?;
-        Ok((
-            Files { path: trace.file.clone(), profile, moved, unpacker },
-            Contents { lanes, newest },
-        ))
+        Ok((Files { path: trace.file.clone(), profile, moved, unpacker }, lanes))
+    }
+
+    /// When the last event was that the extents had when the profile was read, in ticks.
+    pub(super) fn last_ticks(&mut self, extents: &[EventExtent]) -> u64 {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for extent in extents {
+            let TraceStart { ticks, last_ticks, state, .. } = extent.start;
+            last = last.max(ticks).max(last_ticks);
+            let is_noted = state != TRACE_WRITING && last_ticks != 0;
+            let chunk = Chunk::in_profile(extent);
+            if !is_noted && is_here(extent) && self.read(&chunk, &mut bytes).is_ok() {
+                last = last.max(last_ticks_in(&bytes, extent.committed));
+            }
+        }
+        last
     }
 
     /// Reads contents in place of what is in `contents`; an error says why they are lost.
@@ -149,6 +152,25 @@ impl Files {
         moved.look_for_more()?;
         Ok(moved.places().iter().rev().find(|place| place.chunk.number == number).copied())
     }
+}
+
+impl Chunk {
+    fn in_profile(extent: &EventExtent) -> Chunk {
+        let TraceStart { number, ticks, .. } = extent.start;
+        let place = Where::Profile(extent.offset);
+        Chunk { lane: extent.lane, number, first_ticks: ticks, place }
+    }
+}
+
+/// The ticks of the last record in the first `committed` bytes of contents.
+fn last_ticks_in(contents: &[u8], committed: u64) -> u64 {
+    let Ok((start, records)) = TraceStart::read_from_prefix(contents) else {
+        return 0;
+    };
+    let length = (committed as usize).saturating_sub(size_of::<TraceStart>()).min(records.len());
+    let mut decoder = Decoder::new(start.ticks, &records[..length]);
+    let next = || decoder.next()?.ok();
+    iter::from_fn(next).map(|(ticks, _)| ticks).fold(start.ticks, u64::max)
 }
 
 /// Whether an extent has contents that were not moved.

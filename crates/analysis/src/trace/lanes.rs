@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use heaptide_format::{TRACE_WRITING, TraceStart};
+use heaptide_format::TraceStart;
 use heaptide_trace::{Block, Decoder, Record};
 use zerocopy::FromBytes;
 
-use super::chunks::{Chunk, Files};
+use super::chunks::{ByLane, Chunk, Files};
 use super::clock::Clock;
 
 /// Who wrote a record, and where its thread was.
@@ -138,12 +138,7 @@ pub(super) struct Lost {
 
 impl Lanes {
     /// The lanes with their contents, each lane's in order.
-    pub(super) fn of(
-        lanes: Vec<(u32, Vec<Chunk>)>,
-        files: Files,
-        clock: Clock,
-        span: Span,
-    ) -> Lanes {
+    pub(super) fn of(lanes: ByLane, files: Files, clock: Clock, span: Span) -> Lanes {
         let lanes: Vec<Lane> =
             (0..).zip(lanes).map(|(place, (index, of))| Lane::of(place, index, of)).collect();
         let turns = lanes.iter().filter_map(Lane::turn_of_contents).map(Reverse).collect();
@@ -319,21 +314,4 @@ impl Lane {
 fn records(start: &TraceStart, mut contents: Vec<u8>) -> Decoder<Vec<u8>> {
     contents.drain(..size_of::<TraceStart>());
     Decoder::new(start.ticks, contents)
-}
-
-/// Whether the lane writes elsewhere by now.
-pub(super) fn is_left(contents: &[u8]) -> bool {
-    TraceStart::read_from_prefix(contents).is_ok_and(|(start, _)| start.state != TRACE_WRITING)
-}
-
-/// The ticks of the last record in contents, up to so many bytes.
-pub(super) fn last_ticks(contents: &[u8], length: usize) -> Option<u64> {
-    let (start, rest) = TraceStart::read_from_prefix(contents).ok()?;
-    let length = length.saturating_sub(size_of::<TraceStart>()).min(rest.len());
-    let mut decoder = Decoder::new(start.ticks, &rest[..length]);
-    let mut last = start.ticks;
-    while let Some(Ok((ticks, _))) = decoder.next() {
-        last = last.max(ticks);
-    }
-    Some(last)
 }

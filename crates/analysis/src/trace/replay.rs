@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::ahead::Ahead;
 use super::blocks::{Blocks, Counts, LiveBytes, SiteFacts, Unpaired};
-use super::chunks::{Chunk, Files};
+use super::chunks::Files;
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
-use super::lanes::{self, Lanes, Lost, Span};
+use super::lanes::{Lanes, Lost, Span};
 use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
@@ -220,35 +220,17 @@ impl Iterator for Replay {
     }
 }
 
-/// Up to when the events of all lanes of a running process are known, in ticks: the last that was
-/// there when the profile was read, unless a lane has left its newest contents since, and what
-/// followed on them is not known.
-fn known_until(files: &mut Files, newest: &[(Chunk, usize)]) -> u64 {
-    let (mut bytes, mut last, mut known) = (Vec::new(), None, u64::MAX);
-    for (chunk, length) in newest {
-        if files.read(chunk, &mut bytes).is_err() {
-            continue; // said when it is its turn
-        }
-        last = last.max(lanes::last_ticks(&bytes, *length));
-        if lanes::is_left(&bytes) {
-            known = known.min(lanes::last_ticks(&bytes, bytes.len()).unwrap_or(u64::MAX));
-        }
-    }
-    last.unwrap_or(u64::MAX).min(known)
-}
-
 impl Image {
     fn open(trace: Trace, sites: Arc<[SiteFacts]>) -> Result<Image, Error> {
-        let (mut files, contents) = Files::open(&trace)?;
+        let (mut files, lanes) = Files::open(&trace)?;
         let mut clock = Clock::default();
         trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
-        let stopped_ticks =
-            if trace.running { known_until(&mut files, &contents.newest) } else { u64::MAX };
+        let stopped_ticks = if trace.running { files.last_ticks(&trace.extents) } else { u64::MAX };
         let Trace { after_ns, stopped_ns, .. } = trace;
         let end_ns = after_ns.saturating_add(trace.end_ns);
         let path = trace.file.clone();
         let span = Span { after_ns, stopped_ns: stopped_ns.unwrap_or(u64::MAX), stopped_ticks };
-        let lanes = Lanes::of(contents.lanes, files, clock, span);
+        let lanes = Lanes::of(lanes, files, clock, span);
         let blocks = Blocks::of(trace, sites, lanes.indices());
         let ahead = Ahead::of(lanes).map_err(|source| Error::Io {
             path,
