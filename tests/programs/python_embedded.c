@@ -2,8 +2,17 @@
 //! executes Python code by it.
 //!
 //! Known: the function `embedded` at line 2 of `<string>` allocates one block of 100002 bytes.
+//! With `unload` the library is closed then, with `end` after the interpreter has ended. Either way
+//! `after` allocates one block of 100003 bytes.
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((noinline)) static void after(void) {
+  void *volatile block = malloc(100003);
+  free(block);
+}
 
 int main(int argc, char **argv) {
   void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
@@ -15,5 +24,14 @@ int main(int argc, char **argv) {
   int (*run)(const char *, void *) =
       (int (*)(const char *, void *))dlsym(library, "PyRun_SimpleStringFlags");
   initialize(0);
-  return run("def embedded():\n    return bytearray(100001)\nembedded()\n", NULL);
+  int status = run("def embedded():\n    return bytearray(100001)\nembedded()\n", NULL);
+  if (argc > 2) {
+    int (*finalize)(void) = (int (*)(void))dlsym(library, "Py_FinalizeEx");
+    if (strcmp(argv[2], "end") == 0) {
+      status += finalize();
+    }
+    status += dlclose(library);
+  }
+  after();
+  return status;
 }

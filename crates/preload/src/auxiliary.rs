@@ -12,7 +12,7 @@ use heaptide_recorder::api::monitors;
 use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
-use heaptide_recorder::event::{exit, python, threads, trace_extents};
+use heaptide_recorder::event::{exit, python_interpreter, threads, trace_extents};
 use heaptide_recorder::store::{modules, profile};
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
@@ -69,7 +69,7 @@ extern "C" fn before_dlsym() -> usize {
         static REAL = "dlsym", ();
     }
     families::look_at_new();
-    python::look_again();
+    python_interpreter::look_again();
     match REAL.get() {
         0 => nothing_opened as *const () as usize,
         address => address,
@@ -89,12 +89,14 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
     let may = p.state() == State::Active && confined::may_call();
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::before_unloading(inside.lane());
+        python_interpreter::before_unloading();
     }
     let status = call_real!(REAL, (handle), -1);
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::after_unloading(inside.lane());
         modules::modules().loads.fetch_add(1, Relaxed);
         families::forget_unloaded();
+        python_interpreter::after_unloading();
         modules::modules().drop_unmapped(p, inside.lane().buffer());
     }
     status

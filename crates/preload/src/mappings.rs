@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::inside::{Entry, Inside, here};
 use heaptide_recorder::event::mappings::{self, Made, Remapping, Unmapping, What};
 use heaptide_recorder::event::process::{State, process};
-use heaptide_recorder::event::regions;
+use heaptide_recorder::event::{python_interpreter, regions};
 use heaptide_recorder::sys::{confined, kernel};
 
 /// What a call that maps returns if it fails: `MAP_FAILED`, `(void *) -1`.
@@ -131,6 +131,7 @@ fn unmap<T: PartialEq + From<u8>>(
     {
         regions::unmapped(inside.lane(), start as u64, bytes as u64);
     }
+    python_interpreter::await_readers();
     let unmapping = Unmapping::begin::<Preload>(entry, start as u64, bytes as u64);
     let status = call();
     if let Some(unmapping) = unmapping {

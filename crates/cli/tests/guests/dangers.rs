@@ -109,7 +109,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 43] = [
+const ELSEWHERE: [&str; 45] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -146,9 +146,11 @@ const ELSEWHERE: [&str; 43] = [
     "plain.c",
     "plugin.c",
     "resident.c",
-    "seldom.c",
     "python_embedded.c",
+    "python_exit.c",
+    "python_exit.py",
     "python_frames.py",
+    "seldom.c",
     "starts_confined.c",
     "timesteps.c",
     "trace_random.c",

@@ -248,20 +248,44 @@ fn an_interpreter_that_a_program_loads_later_has_its_frames() {
     if libraries.is_empty() {
         return skip("libpython");
     }
-    let program = Guest::read("python_embedded.c").build("plain", &["-ldl"]);
+    let program = Guest::read("python_embedded.c").build("python_embedded", &["-ldl"]);
     let place = scratch("python-embedded");
     for (library, home) in libraries {
+        // And one that it unloads again, with and without its end.
+        for then in [None, Some("end"), Some("unload")] {
+            let shown = format!("{} {then:?}", library.display());
+            let recording = place.join("x.heaptide");
+            let _ = fs::remove_dir_all(&recording);
+            let mut command = recorded(&recording, &["--by-size"]);
+            command.arg(&program).arg(&library).args(then).env("PYTHONHOME", &home);
+            let outcome = run(&mut command, &place);
+            assert_eq!(outcome.status, 0, "{shown}: {outcome:?}");
+            let report = report(&recording, &OF_BLOCKS);
+            let stacks = stacks(&report);
+            let found: Vec<_> = stacks[&100_001].iter().collect();
+            let frame = found[0].0.last().expect("a frame");
+            assert_eq!((found.len(), *found[0].1), (1, 1), "{shown}: {found:?}");
+            assert_eq!((&*frame.0, &*frame.1, frame.2), ("embedded", "<string>", 2), "{shown}");
+            let sites =
+                list(&report, "processes").iter().flat_map(|process| list(process, "sites"));
+            let after = sites.filter(|site| site["size"].as_i64() == Some(100_003));
+            assert_eq!(after.map(|site| number(site, "allocations")).sum::<i128>(), 1, "{shown}");
+        }
+    }
+}
+
+/// An interpreter that ends frees the states of threads that still run.
+#[test]
+fn threads_may_allocate_while_the_interpreter_ends() {
+    let library = Guest::read("python_exit.c").build("python_exit.so", &["-shared", "-fPIC"]);
+    let place = scratch("python-exit");
+    for python in pythons() {
         let recording = place.join("x.heaptide");
         let _ = fs::remove_dir_all(&recording);
-        let mut command = recorded(&recording, &["--by-size"]);
-        command.arg(&program).arg(&library).env("PYTHONHOME", home);
+        let mut command = recorded(&recording, &[]);
+        command.arg(&python).arg(programs().join("python_exit.py")).arg(&library);
         let outcome = run(&mut command, &place);
-        assert_eq!(outcome.status, 0, "{}: {outcome:?}", library.display());
-        let stacks = stacks(&report(&recording, &OF_BLOCKS));
-        let found: Vec<_> = stacks[&100_001].iter().collect();
-        let frame = found[0].0.last().expect("a frame");
-        assert_eq!((found.len(), *found[0].1), (1, 1), "{found:?}");
-        assert_eq!((&*frame.0, &*frame.1, frame.2), ("embedded", "<string>", 2));
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "end\n"), "{}", python.display());
     }
 }
 

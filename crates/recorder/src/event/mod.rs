@@ -16,6 +16,7 @@ pub mod peak;
 pub mod process;
 pub mod python;
 pub mod python_codes;
+pub mod python_interpreter;
 pub mod record;
 pub mod regions;
 pub mod relabel;

@@ -4,7 +4,9 @@ use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
 use crate::event::stacks::{self, OTHER_STACKS, Same};
-use crate::event::{fast_path, monitors, python, python_codes, regions, timeline, trace};
+use crate::event::{
+    fast_path, monitors, python_codes, python_interpreter, regions, timeline, trace,
+};
 use crate::store::ids::{NodeId, SiteId};
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
@@ -76,7 +78,7 @@ pub fn allocated_in_stack<F: Front>(
 /// A block that begins to exist may have the address of a code object of Python that is gone.
 #[inline(always)]
 pub fn note_block(block: *mut u8, requested: u64) {
-    if python::is_met() {
+    if python_interpreter::is_met() {
         python_codes::block_begins(block, requested);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::event::lane::{BUFFER, LaneState, MEMOS, Others, RANGES, RECALL};
 use crate::event::process::{Process, process};
-use crate::event::python;
+use crate::event::python_interpreter;
 use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::profile::Cursor;
@@ -57,13 +57,13 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
 /// that of its native frames.
 #[inline(always)]
 pub fn with_python(lane: &mut LaneState, native: NodeId) -> NodeId {
-    if python::is_met() { with_python_frames(lane, native) } else { native }
+    if python_interpreter::is_met() { with_python_frames(lane, native) } else { native }
 }
 
 #[inline(never)]
 fn with_python_frames(lane: &mut LaneState, native: NodeId) -> NodeId {
     let p = process();
-    let Some(state) = python::thread_state() else {
+    let Some(state) = python_interpreter::thread_state() else {
         return native;
     };
     if !lane.python.is_ready(p) {
@@ -79,12 +79,12 @@ fn with_python_frames(lane: &mut LaneState, native: NodeId) -> NodeId {
         let mut guest = Guest { p, bounds, rules, others, nodes, index, own_stack, recall, flags };
         guest.flagged(parent, key, flags)
     };
-    let frames = chain.node(state, |parent, key| child(parent, key, NODE_PYTHON));
+    let frames = chain.node(state.address(), |parent, key| child(parent, key, NODE_PYTHON));
     if frames == 0 {
         return native;
     }
     let node = chain.joint(native.number(), frames, || {
-        mark_interpreter(native, state, stack, kept);
+        mark_interpreter(native, state.address(), stack, kept);
         child(native.number(), PYTHON_STACK | u64::from(frames), NODE_PYTHON_STACK)
     });
     NodeId::new(node)
@@ -104,7 +104,7 @@ fn mark_interpreter(native: NodeId, state: u64, stack: Range, kept: &Kept<'_>) {
             flags.fetch_or(NODE_INTERPRETER, Relaxed);
         }
     };
-    let code = python::entries(state, stack, |address| {
+    let code = python_interpreter::entries(state, stack, |address| {
         kept.node_around(address).into_iter().for_each(mark);
     });
     if let Some(code) = code {

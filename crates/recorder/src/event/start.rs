@@ -4,8 +4,8 @@ use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
-    accounts, lane, live_mappings, monitors, python, python_codes, regions, stacks, timeline,
-    trace, trace_extents, windows,
+    accounts, lane, live_mappings, monitors, python_codes, python_interpreter, regions, stacks,
+    timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
 use crate::store::{modules, names, profile, python_lines, shared, sites};
@@ -117,7 +117,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         monitors::wipe_in_children,
         requests::wipe_in_children,
         accounts::wipe_in_children,
-        python::wipe_in_children,
+        python_interpreter::wipe_in_children,
         python_codes::wipe_in_children,
         python_lines::wipe_in_children,
     ];
@@ -140,7 +140,7 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     if options.mode == Mode::Stacks {
         // Now, while `/proc` is in reach: a guest may change its root.
         modules::modules().list_all(p);
-        python::look(p);
+        python_interpreter::look(p);
     }
     Ok(())
 }

@@ -1,0 +1,29 @@
+"""Ends while a thread of its allocates in native code, without the lock of the interpreter.
+
+Argument: the library of `python_exit.c`.
+
+Known: prints `end` and exits with 0. The interpreter frees the states of other threads, and their
+frames, before it collects `last`, which is why that takes their memory for its own: what they
+refer to is 0x4141414141414141 from then on.
+"""
+import ctypes
+import os
+import sys
+import threading
+import time
+
+
+class Last:
+    def __del__(self, bytearray=bytearray, range=range, sleep=time.sleep, write=os.write):
+        kept = []
+        for size in range(100, 700, 8):
+            for _ in range(40):
+                kept.append(bytearray(b"A" * size))
+        sleep(0.05)
+        write(1, b"end\n")
+
+
+last = Last()
+library = ctypes.CDLL(sys.argv[1])
+threading.Thread(target=library.churn, daemon=True).start()
+time.sleep(0.05)
