@@ -1,5 +1,5 @@
 //! Where CPython keeps its frames, and which line an instruction is of: data about the versions
-//! 3.8 to 3.13, and the formats of their line tables.
+//! 3.8 to 3.14, and the formats of their line tables.
 //!
 //! Offsets are those of the headers of each version. From 3.13 on the interpreter itself holds them
 //! ([`DEBUG_OFFSETS`]), and [`Layout::from_debug_offsets`] takes them from there.
@@ -95,8 +95,13 @@ pub enum Lines {
     Locations,
 }
 
-/// [`Entry::Shim`]: the value of `owner` in a frame on the C stack.
+/// [`Entry::Shim`]: the value of `owner` in a frame on the C stack, and the least in all that are
+/// of no Python code.
 pub const ON_C_STACK: u8 = 3;
+
+/// Bits of a reference to an object that are no part of its address: from 3.14 on that to a frame's
+/// code object has them.
+pub const REFERENCE_BITS: u64 = 3;
 
 const V38: Layout = Layout {
     minor: 8,
@@ -165,10 +170,70 @@ const V313: Layout = Layout {
     ..V312
 };
 
-const LAYOUTS: [Layout; 6] = [V38, Layout { minor: 9, ..V38 }, V310, V311, V312, V313];
+const V314: Layout = Layout {
+    minor: 14,
+    instruction: Instruction::Address(56, 208),
+    entry: Entry::Shim(74),
+    code_bytes: 208,
+    ..V313
+};
+
+const LAYOUTS: [Layout; 7] = [V38, Layout { minor: 9, ..V38 }, V310, V311, V312, V313, V314];
 
 /// The words at the begin of `_PyRuntime` from 3.13 on that [`Layout::from_debug_offsets`] reads.
-pub const DEBUG_OFFSETS: usize = 71;
+pub const DEBUG_OFFSETS: usize = 81;
+
+/// Where `_PyRuntime` holds offsets, in bytes from its begin: `struct _Py_DebugOffsets`.
+struct DebugOffsets {
+    version: Layout,
+    current_frame: usize,
+    previous: usize,
+    executable: usize,
+    instruction: usize,
+    owner: usize,
+    file_name: usize,
+    qualified_name: usize,
+    line_table: usize,
+    first_line: usize,
+    bytecode: usize,
+    ascii_size: usize,
+    /// Offsets in objects, and what they are in builds that are known: type, length and bytes of a
+    /// bytes object, state and length of a str object.
+    objects: [(usize, u16); 5],
+}
+
+const DEBUG_OFFSETS_OF: [DebugOffsets; 2] = [
+    DebugOffsets {
+        version: V313,
+        current_frame: 184,
+        previous: 232,
+        executable: 240,
+        instruction: 248,
+        owner: 264,
+        file_name: 280,
+        qualified_name: 296,
+        line_table: 304,
+        first_line: 312,
+        bytecode: 344,
+        ascii_size: 560,
+        objects: [(360, 8), (520, 16), (528, 32), (544, 32), (552, 16)],
+    },
+    DebugOffsets {
+        version: V314,
+        current_frame: 208,
+        previous: 256,
+        executable: 264,
+        instruction: 272,
+        owner: 288,
+        file_name: 320,
+        qualified_name: 336,
+        line_table: 344,
+        first_line: 352,
+        bytecode: 384,
+        ascii_size: 640,
+        objects: [(408, 8), (600, 16), (608, 32), (624, 32), (632, 16)],
+    },
+];
 
 impl Layout {
     /// The layout of 3.`minor`; none of a version that is not known.
@@ -176,31 +241,33 @@ impl Layout {
         LAYOUTS.iter().find(|layout| layout.minor == minor).copied()
     }
 
-    /// The layout of 3.13 with the offsets that the interpreter has of itself
-    /// (`struct _Py_DebugOffsets` of 3.13); none if they are of another version, or of a build
-    /// whose objects begin with other fields.
+    /// The layout of 3.13 or 3.14 with the offsets that the interpreter has of itself
+    /// (`struct _Py_DebugOffsets`); none if they are of another version, or of a build whose
+    /// objects begin with other fields, as without the interpreter's lock.
     pub fn from_debug_offsets(words: &[u64; DEBUG_OFFSETS]) -> Option<Layout> {
         let at = |byte: usize| words.get(byte / 8).and_then(|&word| u16::try_from(word).ok());
-        let is_known = words[0] == u64::from_le_bytes(*b"xdebugpy")
-            && words[1] >> 16 == 0x030d
-            && at(360)? == 8
-            && (at(520)?, at(528)?, at(544)?, at(552)?) == (16, 32, 32, 16);
+        let [cookie, version, free_threaded, ..] = *words;
+        let minor = u8::try_from(version >> 16 & 0xff).ok().filter(|_| version >> 24 == 3)?;
+        let of = DEBUG_OFFSETS_OF.iter().find(|of| of.version.minor == minor)?;
+        let is_known = cookie == u64::from_le_bytes(*b"xdebugpy")
+            && free_threaded == 0
+            && of.objects.iter().all(|&(byte, known)| at(byte) == Some(known));
         if !is_known {
             return None;
         }
         Some(Layout {
-            innermost: Innermost::Direct(at(184)?),
-            caller: at(232)?,
-            code: at(240)?,
-            instruction: Instruction::Address(at(248)?, at(344)?),
-            entry: Entry::Shim(at(264)?),
-            code_bytes: at(344)?,
-            code_file: at(280)?,
-            code_name: at(296)?,
-            code_lines: at(304)?,
-            code_first_line: at(312)?,
-            ascii: at(560)?,
-            ..V313
+            innermost: Innermost::Direct(at(of.current_frame)?),
+            caller: at(of.previous)?,
+            code: at(of.executable)?,
+            instruction: Instruction::Address(at(of.instruction)?, at(of.bytecode)?),
+            entry: Entry::Shim(at(of.owner)?),
+            code_bytes: at(of.bytecode)?,
+            code_file: at(of.file_name)?,
+            code_name: at(of.qualified_name)?,
+            code_lines: at(of.line_table)?,
+            code_first_line: at(of.first_line)?,
+            ascii: at(of.ascii_size)?,
+            ..of.version
         })
     }
 }
@@ -391,37 +458,34 @@ mod tests {
 
     #[test]
     fn the_interpreter_s_own_offsets_are_taken_only_from_a_build_that_is_known() {
-        let mut words = [0; DEBUG_OFFSETS];
-        let fields = [
-            (8, 0x030d_00f0),
-            (184, 72),
-            (232, 8),
-            (240, 0),
-            (248, 56),
-            (264, 70),
-            (272, 208),
-            (280, 112),
-            (296, 128),
-            (304, 136),
-            (312, 68),
-            (344, 200),
-            (360, 8),
-            (520, 16),
-            (528, 32),
-            (544, 32),
-            (552, 16),
-            (560, 40),
+        // What 3.13.0 and Debian's 3.14.8 have from the thread state on.
+        let of_313: &[u64] = &[
+            304, 0, 8, 16, 72, 152, 160, 232, 32, 80, 8, 0, 56, 72, 70, 208, 112, 120, 128, 136,
+            68, 52, 96, 104, 200, 16, 8, 416, 24, 88, 168, 32, 24, 16, 40, 24, 16, 48, 32, 40, 24,
+            16, 32, 16, 24, 40, 16, 32, 64, 32, 16, 40,
         ];
-        words[0] = u64::from_le_bytes(*b"xdebugpy");
-        fields.iter().for_each(|&(byte, value)| words[byte / 8] = value);
-        let layout = Layout::from_debug_offsets(&words);
-        assert_eq!(layout, Layout::of_version(13), "3.13.0");
-        for (byte, value) in [(0, 1), (8, 0x030e_00f0), (360, 16), (184, 1 << 40)] {
-            let mut other = words;
-            other[byte / 8] = value;
-            assert_eq!(Layout::from_debug_offsets(&other), None);
+        let of_314: &[u64] = &[
+            832, 0, 8, 16, 72, 152, 160, 232, 32, 88, 8, 0, 56, 80, 74, 64, 0, 216, 112, 120, 128,
+            136, 68, 52, 96, 104, 208, 0, 16, 8, 416, 24, 88, 168, 40, 32, 16, 40, 24, 16, 200, 24,
+            40, 32, 48, 32, 40, 24, 16, 32, 16, 24, 40, 16, 32, 64, 32, 16, 40,
+        ];
+        for (version, begin, fields, object) in
+            [(0x030d_00f0, 19, of_313, 360), (0x030e_08f0, 22, of_314, 408)]
+        {
+            let mut words = [0; DEBUG_OFFSETS];
+            (words[0], words[1]) = (u64::from_le_bytes(*b"xdebugpy"), version);
+            words[begin..begin + fields.len()].copy_from_slice(fields);
+            let layout = Layout::from_debug_offsets(&words);
+            assert_eq!(layout, Layout::of_version((version >> 16) as u8));
+            let wrong =
+                [(0, 1), (8, 0x030c_00f0), (16, 1), (object, 16), (begin * 8 + 32, 1 << 40)];
+            for (byte, value) in wrong {
+                let mut other = words;
+                other[byte / 8] = value;
+                assert_eq!(Layout::from_debug_offsets(&other), None, "{version:x}: {byte}");
+            }
         }
-        assert!((8..=13).all(|minor| Layout::of_version(minor).is_some()));
-        assert_eq!([7, 14].map(Layout::of_version), [None; 2]);
+        assert!((8..=14).all(|minor| Layout::of_version(minor).is_some()));
+        assert_eq!([7, 15].map(Layout::of_version), [None; 2]);
     }
 }

@@ -71,7 +71,7 @@ fn python(header: &FileHeader) -> Option<String> {
     };
     let why = match Python::from_number(header.python)? {
         Python::None | Python::Recorded => return None,
-        Python::UnknownVersion => format!("{version} is not among the known versions, 3.8 to 3.13"),
+        Python::UnknownVersion => format!("{version} is not among the known versions, 3.8 to 3.14"),
         Python::OtherLayout => {
             format!("frames of {version} are not where those of its version are")
         }

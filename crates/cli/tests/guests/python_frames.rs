@@ -39,7 +39,7 @@ const GENERATED: i128 = 100_016;
 /// A frame: function without what it is nested in, file, line.
 type Frame = (String, String, i128);
 
-/// The interpreters 3.8 to 3.13: the one in the PATH, and those that pyenv has.
+/// The interpreters 3.8 to 3.14: the one in the PATH, and those that pyenv has.
 fn pythons() -> Vec<PathBuf> {
     let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
@@ -47,7 +47,7 @@ fn pythons() -> Vec<PathBuf> {
     let of_pyenv = versions.into_iter().flatten().flatten().filter(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         let minor = name.strip_prefix("3.").and_then(|rest| rest.split('.').next());
-        minor.and_then(|minor| minor.parse().ok()).is_some_and(|x: u32| (8..=13).contains(&x))
+        minor.and_then(|minor| minor.parse().ok()).is_some_and(|x: u32| (8..=14).contains(&x))
     });
     let system = Some(PathBuf::from("/usr/bin/python3")).filter(|file| file.exists());
     let found = python().map(PathBuf::from);

@@ -13,7 +13,7 @@ use crate::store::shared::{Store, store};
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, PYTHON_ENTRY, PYTHON_FRAME, PYTHON_ROOT};
-use heaptide_unwind::python::{Entry, Instruction, Layout, ON_C_STACK, line};
+use heaptide_unwind::python::{Entry, Instruction, Layout, ON_C_STACK, REFERENCE_BITS, line};
 
 /// Python frames of a stack; outer ones beyond are cut.
 const DEPTH_MAX: usize = 8192;
@@ -227,7 +227,7 @@ impl Chain {
         match (layout.entry, layout.instruction) {
             (Entry::Shim(owner), Instruction::Address(at, _)) => {
                 self.walk_from(frame, fields, |frame, outer| {
-                    let is_shim = field(frame, owner) as u8 == ON_C_STACK;
+                    let is_shim = field(frame, owner) as u8 >= ON_C_STACK;
                     // The frame inside of it is the one that the interpreter was entered with.
                     if is_shim && let Some(place) = outer {
                         place.at |= 1;
@@ -268,7 +268,7 @@ impl Chain {
                 let Some(place) = free.next() else {
                     return count + beyond(frame, caller);
                 };
-                *place = Place { code: field(frame, code), at };
+                *place = Place { code: field(frame, code) & !REFERENCE_BITS, at };
                 inside = Some(place);
                 count += 1;
             }

@@ -19,7 +19,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
 use heaptide_format::shared::Word;
 use heaptide_format::{Mode, Python};
-use heaptide_unwind::python::{DEBUG_OFFSETS, Entry, Innermost, Instruction, Layout, ON_C_STACK};
+use heaptide_unwind::python::{
+    DEBUG_OFFSETS, Entry, Innermost, Instruction, Layout, ON_C_STACK, REFERENCE_BITS,
+};
 
 /// Frames beyond which a chain is taken for a circle.
 pub const CIRCLE: usize = 1 << 22;
@@ -385,7 +387,7 @@ fn is_right(known: &Known, state: u64) -> Result<Option<bool>, Unread> {
                 return None;
             }
             let is_shim = match layout.entry {
-                Entry::Shim(owner) => at(frame, owner)? as u8 == ON_C_STACK,
+                Entry::Shim(owner) => at(frame, owner)? as u8 >= ON_C_STACK,
                 _ => false,
             };
             if !is_shim {
@@ -416,7 +418,8 @@ fn is_code(known: &Known, word: &dyn Fn(u64) -> Option<u64>, frame: u64) -> bool
                 && length.is_some_and(|length| length < 1 << 20)
         })
     };
-    let Some(code) = at(frame, layout.code).filter(|&code| is_of(code, known.code_type)) else {
+    let code = at(frame, layout.code).map(|reference| reference & !REFERENCE_BITS);
+    let Some(code) = code.filter(|&code| is_of(code, known.code_type)) else {
         return false;
     };
     let is_inside = match layout.instruction {
