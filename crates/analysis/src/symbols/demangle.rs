@@ -1,10 +1,12 @@
-//! Readable names of mangled symbols: C++ (Itanium ABI) and Rust, both manglings.
+//! Readable names of mangled symbols: C++ (Itanium ABI), Rust, both manglings, and Cython.
 
 use std::fmt::{self, Write};
 use std::thread;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 use rustc_hash::FxHashMap;
+
+use super::cython;
 
 /// Levels of recursion that fit into the stack of any thread.
 const SHALLOW: u32 = 96;
@@ -24,7 +26,8 @@ impl Demangler {
     /// Returns the readable name of a symbol; the symbol itself if it is not mangled, or in a way
     /// that is not understood.
     pub fn readable(&mut self, symbol: &str) -> String {
-        self.demangled(symbol).unwrap_or(symbol).to_owned()
+        let name = self.demangled(symbol).unwrap_or(symbol);
+        cython::readable(name).unwrap_or_else(|| name.to_owned())
     }
 
     /// Returns the readable name of a mangled symbol; none if it is not mangled.
@@ -163,6 +166,7 @@ mod tests {
             ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
             ("_ZN3foo17hnothexE", "_ZN3foo17hnothexE"),
             ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_ZL19__pyx_pw_3lib_1makeP7_objectS0_", "lib.make(_object*, _object*)"),
             ("_Z", "_Z"),
             ("_ZN", "_ZN"),
             ("_R", "_R"),

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::files::file_names::SYMBOLS_FILE;
 use crate::files::json::{check_version, read_if_there, replace};
 
+mod cython;
 mod debug_info;
 mod demangle;
 mod elf;
