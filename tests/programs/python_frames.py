@@ -11,7 +11,8 @@ different at each place. Known numbers, blocks by function, innermost behind its
     100006  compiled made         1        100015  Body (a class body)   1
     100007  wrapper decorated     2        100016  f0 to f299, made and dropped one by one: 1 each
     100008  collect __del__       2        100017  by_function <lambda>  3
-    100009  in_thread             3
+    100009  in_thread             3        100018  two_lines called      6, 3 from each line
+    100019  either resumed        2        100019  either by_loop resumed 2
 
 `100006` is at line 2 of `made.py`, those of `100016` at line 1 of `generated.py`. With the argument
 `kill` the program ends by SIGKILL after `nested`.
@@ -150,6 +151,30 @@ def by_function():
     return functools.reduce(lambda a, b: bytearray(100017), range(4))
 
 
+def called():
+    return bytearray(100018)
+
+
+def two_lines():
+    for _ in range(3):
+        called()  # first
+        called()  # second
+
+
+def resumed():
+    while True:
+        yield bytearray(100019)
+
+
+def by_loop(generator):
+    for _ in generator:
+        return
+
+
+def either(resume, generator):
+    resume(generator)
+
+
 def main():
     nested()
     if sys.argv[1:] == ["kill"]:
@@ -175,6 +200,10 @@ def main():
     body()
     generated()
     by_function()
+    two_lines()
+    generator = resumed()
+    for resume in [next, by_loop] * 2:
+        either(resume, generator)
     child = os.fork()
     if child == 0:
         in_child()

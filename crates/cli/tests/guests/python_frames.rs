@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Blocks by what is innermost: size, functions, the outer one first, and how many.
-const KNOWN: [(i128, &str, i128); 16] = [
+const KNOWN: [(i128, &str, i128); 17] = [
     (100_001, "nested inner", 2),
     (100_002, "comprehend element", 3),
     (100_003, "generate produce", 4),
@@ -30,9 +30,10 @@ const KNOWN: [(i128, &str, i128); 16] = [
     (100_014, "main größe", 1),
     (100_015, "body Body", 1),
     (100_017, "by_function <lambda>", 3),
+    (100_018, "two_lines called", 6),
 ];
 /// Options that leave these blocks.
-const OF_BLOCKS: [&str; 4] = ["--min-size", "100002", "--max-size", "100018"];
+const OF_BLOCKS: [&str; 4] = ["--min-size", "100002", "--max-size", "100020"];
 /// Of the functions that are made one by one.
 const GENERATED: i128 = 100_016;
 
@@ -79,7 +80,7 @@ fn stacks(report: &Value) -> BTreeMap<i128, BTreeMap<Vec<Frame>, i128>> {
         };
         for site in list(process, "sites") {
             let size = site["size"].as_i64().unwrap_or_default() as i128 - 1;
-            if (100_001..=100_017).contains(&size) && !list(site, "stack").is_empty() {
+            if (100_001..=100_019).contains(&size) && !list(site, "stack").is_empty() {
                 let frames = list(site, "stack").iter().map(frame);
                 let frames = frames.filter(|(name, ..)| name != "<listcomp>").collect();
                 let count = all.entry(size).or_default().entry(frames).or_default();
@@ -137,6 +138,23 @@ fn functions_and_lines_are_those_of_the_program_in_every_version() {
                 let depth = names.iter().filter(|name| **name == "recurse").count();
                 assert_eq!(depth, if size == 100_011 { 1501 } else { 0 }, "{shown}: {size}");
             }
+        }
+        // The same frames at the same place, and only the line of the outer one is another.
+        for comment in ["first", "second"] {
+            let line = line_of(&format!("called()  # {comment}"));
+            let from = |frames: &&Vec<Frame>| frames[frames.len() - 2].2 == line;
+            let found: Vec<_> = stacks[&100_018].keys().filter(from).collect();
+            assert_eq!((found.len(), stacks[&100_018][found[0]]), (1, 3), "{shown}: {comment}");
+        }
+        // The same frame at the same place, with another one between it and that outside, or not.
+        for (callers, count) in [("main either resumed", 2), ("main either by_loop resumed", 2)] {
+            let names = |frames: &Vec<Frame>| -> String {
+                let names: Vec<&str> = frames.iter().map(|(name, ..)| &**name).collect();
+                names.join(" ")
+            };
+            let found =
+                stacks[&100_019].iter().filter(|(frames, _)| names(frames).ends_with(callers));
+            assert_eq!(found.map(|(_, count)| count).sum::<i128>(), count, "{shown}: {callers}");
         }
         // Each code object is freed before the next one is made, mostly at its address.
         let generated = &stacks[&GENERATED];

@@ -35,11 +35,19 @@ struct Place {
     at: u64,
 }
 
+/// A frame and its place.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Frame {
+    address: u64,
+    place: Place,
+}
+
 /// A frame of the stack that a lane had last, and its node.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Kept {
-    place: Place,
+    frame: Frame,
     node: u64,
 }
 
@@ -77,7 +85,7 @@ struct Joint {
 pub struct Chain {
     /// `room` of each.
     kept: *mut Kept,
-    scratch: *mut Place,
+    scratch: *mut Frame,
     /// [`PLACES`] of each.
     lines: *mut Line,
     children: *mut Child,
@@ -94,6 +102,41 @@ pub struct Chain {
     root: u32,
 }
 
+/// Evaluates `$body` with `$read`, which reads a frame of Python code: its place, and the next
+/// outer one of Python code, or 0. Once for each way in which versions have their frames: a choice
+/// for each frame costs as much as reading it.
+macro_rules! by_version {
+    ($layout:expr, |$read:ident| $body:expr) => {{
+        let (caller, code) = ($layout.caller, $layout.code);
+        match ($layout.entry, $layout.instruction) {
+            (Entry::Shim(owner), Instruction::Address(at, _)) => {
+                let $read = |frame: u64| {
+                    // With a frame on the C stack round it, the interpreter was entered with it.
+                    let around = field(frame, caller);
+                    let next = past_shims(around, owner, caller);
+                    let at = field(frame, at) & !1 | u64::from(next != around);
+                    (Place { code: field(frame, code) & !REFERENCE_BITS, at }, next)
+                };
+                $body
+            }
+            (Entry::Flagged { flag, .. }, Instruction::Address(at, _)) => {
+                let $read = |frame: u64| {
+                    let at = field(frame, at) & !1 | u64::from(field(frame, flag) as u8 != 0);
+                    (Place { code: field(frame, code), at }, field(frame, caller))
+                };
+                $body
+            }
+            (_, Instruction::Number(at, _) | Instruction::Address(at, _)) => {
+                let $read = |frame: u64| {
+                    let at = (field(frame, at) as u32 as u64) << 1 | 1;
+                    (Place { code: field(frame, code), at }, field(frame, caller))
+                };
+                $body
+            }
+        }
+    }};
+}
+
 impl Chain {
     /// Takes memory, if there is none yet. False if there is none to take.
     #[inline(always)]
@@ -107,7 +150,7 @@ impl Chain {
         let room = if p.scarce.load(Relaxed) { DEPTH_MAX_SCARCE } else { DEPTH_MAX };
         let sizes = [
             room * size_of::<Kept>(),
-            room * size_of::<Place>(),
+            room * size_of::<Frame>(),
             PLACES * size_of::<Line>(),
             PLACES * size_of::<Child>(),
             PLACES * size_of::<Joint>(),
@@ -120,7 +163,7 @@ impl Chain {
         let start = |part: usize| memory.wrapping_add(sizes.iter().take(part).sum());
         *self = Chain {
             kept: memory as *mut Kept,
-            scratch: start(1) as *mut Place,
+            scratch: start(1) as *mut Frame,
             lines: start(2) as *mut Line,
             children: start(3) as *mut Child,
             joints: start(4) as *mut Joint,
@@ -134,36 +177,113 @@ impl Chain {
         true
     }
 
-    /// The node of the Python frames of the thread with this state; 0 if it executes none. `child`
-    /// returns the child of a node.
+    /// The node of the stack with this native node and the frames that are kept; none if it is not
+    /// remembered.
     #[inline(always)]
-    pub fn node(&mut self, state: u64, mut child: impl FnMut(u32, u64) -> u32) -> u32 {
+    pub fn same_joint(&self, native: u32) -> Option<u32> {
+        let python = self.kept().last()?.node as u32;
+        let joint = self.joint_of(native, python);
+        (joint.native == native && joint.python == python).then_some(joint.node as u32)
+    }
+
+    /// The node of the Python frames of the thread with this state; 0 if it executes none. Of the
+    /// frames that are kept, `followed` are what [`Chain::follow`] returned. `child` returns the
+    /// child of a node.
+    #[inline(always)]
+    pub fn node(
+        &mut self,
+        state: u64,
+        followed: Option<usize>,
+        mut child: impl FnMut(u32, u64) -> u32,
+    ) -> u32 {
+        let Some(same) = followed.or_else(|| self.renew(state, &mut child)) else {
+            return 0;
+        };
+        let kept = self.kept();
+        let mut node = same.checked_sub(1).map_or(self.root, |last| kept[last].node as u32);
+        for kept in &mut kept[same..] {
+            node = self.child(node, kept.frame.place, &mut child);
+            kept.node = u64::from(node);
+        }
+        node
+    }
+
+    /// How many frames are kept.
+    #[inline(always)]
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The frames that are kept, outermost first.
+    #[inline(always)]
+    fn kept<'a>(&self) -> &'a mut [Kept] {
+        if self.depth == 0 {
+            return &mut []; // there may be no memory yet
+        }
+        // SAFETY: so many in the lane's own memory, which nothing else refers to now.
+        unsafe { core::slice::from_raw_parts_mut(self.kept, self.depth) }
+    }
+
+    /// Goes along the frames that are kept, from the innermost on, and takes their places as they
+    /// are now. Returns how many outer ones have the place that they had; none if frames have come
+    /// or gone.
+    #[inline(always)]
+    pub fn follow(&mut self, state: u64) -> Option<usize> {
+        let layout = &known().layout;
+        let innermost = innermost_of_python(layout, state);
+        let is_last = self.kept().last()?.frame.address == innermost;
+        if !is_last || self.generation != python_codes::generation() {
+            return None;
+        }
+        by_version!(layout, |read| self.follow_by(innermost, read))
+    }
+
+    #[inline(always)]
+    fn follow_by(&mut self, innermost: u64, read: impl Fn(u64) -> (Place, u64)) -> Option<usize> {
+        let kept = self.kept();
+        let (mut same, mut left, mut next) = (kept.len(), kept.len(), innermost);
+        for (index, Kept { frame, .. }) in kept.iter_mut().enumerate().rev() {
+            if frame.address != next {
+                break;
+            }
+            let place;
+            (place, next) = read(next);
+            if frame.place != place {
+                (frame.place, same) = (place, index);
+            }
+            left = index;
+        }
+        if left > 0 || next != 0 {
+            self.depth = same; // of the others, the nodes are those of former places
+            return None;
+        }
+        Some(same)
+    }
+
+    /// Keeps all frames anew. Returns how many outer ones have the place that they had; none if
+    /// there are no frames.
+    #[inline(never)]
+    fn renew(&mut self, state: u64, child: &mut impl FnMut(u32, u64) -> u32) -> Option<usize> {
         let found = self.walk(&known().layout, state);
         if found == 0 {
-            return 0;
+            return None;
         }
         let cut = if found > self.room { self.cut_of(found) } else { 0 };
-        let count = found - cut;
         if self.generation != python_codes::generation() || self.cut != cut || self.root == 0 {
-            self.begin(cut, &mut child);
+            self.begin(cut, child);
         }
-        // SAFETY: `room` of each in the lane's own memory, which nothing else refers to now.
-        let (kept, places) = unsafe {
-            (
-                core::slice::from_raw_parts_mut(self.kept, count),
-                core::slice::from_raw_parts(self.scratch, count),
-            )
-        };
-        let both = self.depth.min(count);
-        let mut pairs = kept[..both].iter().zip(places[count - both..].iter().rev());
-        let same = pairs.position(|(kept, place)| kept.place != *place).unwrap_or(both);
-        let mut node = same.checked_sub(1).map_or(self.root, |last| kept[last].node as u32);
-        for (kept, &place) in kept[same..].iter_mut().zip(places[..count - same].iter().rev()) {
-            node = self.child(node, place, &mut child);
-            *kept = Kept { place, node: u64::from(node) };
+        let before = self.depth;
+        self.depth = found - cut;
+        // SAFETY: so many in the lane's own memory, which nothing else refers to now.
+        let frames = unsafe { core::slice::from_raw_parts(self.scratch, self.depth) };
+        let mut same = 0;
+        for (index, (kept, &frame)) in self.kept().iter_mut().zip(frames.iter().rev()).enumerate() {
+            if index == same && index < before && kept.frame.place == frame.place {
+                same += 1;
+            }
+            kept.frame = frame;
         }
-        self.depth = count;
-        node
+        Some(same)
     }
 
     /// The node of a place below another one.
@@ -187,14 +307,20 @@ impl Chain {
     /// remembered.
     #[inline(always)]
     pub fn joint(&self, native: u32, python: u32, make: impl FnOnce() -> u32) -> u32 {
-        let both = (native as u64) << 32 | python as u64;
-        let mixed = both.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // SAFETY: one of PLACES in the lane's own memory.
-        let known = unsafe { &mut *self.joints.wrapping_add(mixed as usize >> 40 & (PLACES - 1)) };
+        let known = self.joint_of(native, python);
         if known.native != native || known.python != python {
             *known = Joint { native, python, node: u64::from(make()) };
         }
         known.node as u32
+    }
+
+    /// What is remembered where the stack with these frames is.
+    #[inline(always)]
+    fn joint_of<'a>(&self, native: u32, python: u32) -> &'a mut Joint {
+        let both = (native as u64) << 32 | python as u64;
+        let mixed = both.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // SAFETY: one of PLACES in the lane's own memory, which nothing else refers to now.
+        unsafe { &mut *self.joints.wrapping_add(mixed as usize >> 40 & (PLACES - 1)) }
     }
 
     /// How many of so many frames are cut, the outer ones: as with native frames, that depends on
@@ -222,57 +348,28 @@ impl Chain {
     /// returns how many there are.
     #[inline(always)]
     fn walk(&mut self, layout: &Layout, state: u64) -> usize {
-        let fields = (layout.code, layout.caller);
-        let frame = innermost(layout, state);
-        match (layout.entry, layout.instruction) {
-            (Entry::Shim(owner), Instruction::Address(at, _)) => {
-                self.walk_from(frame, fields, |frame, outer| {
-                    let is_shim = field(frame, owner) as u8 >= ON_C_STACK;
-                    // The frame inside of it is the one that the interpreter was entered with.
-                    if is_shim && let Some(place) = outer {
-                        place.at |= 1;
-                    }
-                    (!is_shim).then(|| field(frame, at) & !1)
-                })
-            }
-            (Entry::Flagged { flag, .. }, Instruction::Address(at, _)) => {
-                self.walk_from(frame, fields, |frame, _| {
-                    let is_entry = field(frame, flag) as u8 != 0;
-                    Some(field(frame, at) & !1 | u64::from(is_entry))
-                })
-            }
-            (_, Instruction::Number(at, _) | Instruction::Address(at, _)) => {
-                self.walk_from(frame, fields, |frame, _| {
-                    Some((field(frame, at) as u32 as u64) << 1 | 1)
-                })
-            }
-        }
+        let innermost = innermost_of_python(layout, state);
+        by_version!(layout, |read| self.walk_by(layout.caller, innermost, read))
     }
 
-    /// The same from a frame on. `at` returns the instruction of a frame with its lowest bit, or
-    /// none of one that is no Python code's; it gets the place of the frame inside.
     #[inline(always)]
-    fn walk_from(
+    fn walk_by(
         &mut self,
-        mut frame: u64,
-        (code, caller): (u16, u16),
-        at: impl Fn(u64, Option<&mut Place>) -> Option<u64>,
+        caller: u16,
+        mut address: u64,
+        read: impl Fn(u64) -> (Place, u64),
     ) -> usize {
-        // SAFETY: `room` places of the lane's own memory.
-        let places = unsafe { core::slice::from_raw_parts_mut(self.scratch, self.room) };
-        let mut inside = None;
+        // SAFETY: `room` frames of the lane's own memory.
+        let frames = unsafe { core::slice::from_raw_parts_mut(self.scratch, self.room) };
         let mut count = 0;
-        let mut free = places.iter_mut();
-        while frame != 0 {
-            if let Some(at) = at(frame, inside.as_deref_mut()) {
-                let Some(place) = free.next() else {
-                    return count + beyond(frame, caller);
-                };
-                *place = Place { code: field(frame, code) & !REFERENCE_BITS, at };
-                inside = Some(place);
-                count += 1;
-            }
-            frame = field(frame, caller);
+        while address != 0 {
+            let Some(frame) = frames.get_mut(count) else {
+                return count + beyond(address, caller);
+            };
+            let (place, next) = read(address);
+            *frame = Frame { address, place };
+            address = next;
+            count += 1;
         }
         count
     }
@@ -333,6 +430,25 @@ impl Chain {
             }
         };
         line(layout.lines, table, i64::from(first), at).unwrap_or(0)
+    }
+}
+
+/// A frame, or the first one outwards that is not on the C stack; 0 if there is none.
+#[inline(always)]
+fn past_shims(mut frame: u64, owner: u16, caller: u16) -> u64 {
+    while frame != 0 && field(frame, owner) as u8 >= ON_C_STACK {
+        frame = field(frame, caller);
+    }
+    frame
+}
+
+/// The innermost frame of Python code of the thread with this state; 0 if there is none.
+#[inline(always)]
+fn innermost_of_python(layout: &Layout, state: u64) -> u64 {
+    let frame = innermost(layout, state);
+    match layout.entry {
+        Entry::Shim(owner) => past_shims(frame, owner, layout.caller),
+        _ => frame,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::event::lane::{BUFFER, LaneState, MEMOS, Others, RANGES, RECALL};
 use crate::event::process::{Process, process};
-use crate::event::python_interpreter;
+use crate::event::python_interpreter::{self, ThreadState};
 use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::profile::Cursor;
@@ -62,10 +62,27 @@ pub fn with_python(lane: &mut LaneState, native: NodeId) -> NodeId {
 
 #[inline(never)]
 fn with_python_frames(lane: &mut LaneState, native: NodeId) -> NodeId {
-    let p = process();
     let Some(state) = python_interpreter::thread_state() else {
         return native;
     };
+    let followed = lane.python.follow(state.address());
+    if followed == Some(lane.python.depth())
+        && let Some(node) = lane.python.same_joint(native.number())
+    {
+        return NodeId::new(node);
+    }
+    with_new_frames(lane, native, &state, followed)
+}
+
+/// The same for a stack that is not the thread's last.
+#[inline(never)]
+fn with_new_frames(
+    lane: &mut LaneState,
+    native: NodeId,
+    state: &ThreadState,
+    followed: Option<usize>,
+) -> NodeId {
+    let p = process();
     if !lane.python.is_ready(p) {
         p.lost(Loss::NoNode);
         return native;
@@ -79,7 +96,8 @@ fn with_python_frames(lane: &mut LaneState, native: NodeId) -> NodeId {
         let mut guest = Guest { p, bounds, rules, others, nodes, index, own_stack, recall, flags };
         guest.flagged(parent, key, flags)
     };
-    let frames = chain.node(state.address(), |parent, key| child(parent, key, NODE_PYTHON));
+    let frames =
+        chain.node(state.address(), followed, |parent, key| child(parent, key, NODE_PYTHON));
     if frames == 0 {
         return native;
     }
