@@ -248,6 +248,26 @@ fn objects_are_blocks_unless_the_user_chose_an_allocator() {
     assert_eq!(run(&mut command, &place).stdout, ".\n", "another program's environment");
 }
 
+#[test]
+fn mappings_have_python_frames() {
+    let script = "import mmap\n\
+        def maps():\n    return mmap.mmap(-1, 3 << 20)\n\
+        kept = [maps() for _ in range(2)]\n";
+    let Some(python) = python() else { return skip("python3") };
+    let place = scratch("python-mappings");
+    let recording = place.join("x.heaptide");
+    let mut command = recorded(&recording, &[]);
+    assert_eq!(run(command.arg(&python).args(["-c", script]), &place).status, 0);
+    let report = report(&recording, &["--kind", "mapped"]);
+    let process = &list(&report, "processes")[0];
+    let is_mapped = |site: &&Value| number(site, "largest_bytes") == 3 << 20;
+    let found: Vec<_> = list(process, "sites").iter().filter(is_mapped).collect();
+    assert_eq!((found.len(), number(found[0], "allocations")), (1, 2), "{found:?}");
+    let last = list(found[0], "stack").last().and_then(Value::as_u64).expect("a Python frame");
+    let frame = &list(process, "frames")[last as usize];
+    assert_eq!((frame["function"].as_str(), number(frame, "line")), (Some("maps"), 3));
+}
+
 /// The library of an interpreter, if it has one, and the directory that it is installed in.
 fn library_of(python: &Path) -> Option<(PathBuf, String)> {
     let script = "import sys, sysconfig as s\n\

@@ -11,6 +11,7 @@ use crate::store::ids::PythonLineId;
 use crate::store::python_lines;
 use crate::store::shared::{Store, store};
 use crate::sys::memory::{self, InChild};
+use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, PYTHON_ENTRY, PYTHON_FRAME, PYTHON_ROOT};
 use heaptide_unwind::python::{Entry, Instruction, Layout, ON_C_STACK, REFERENCE_BITS, line};
@@ -138,6 +139,21 @@ macro_rules! by_version {
 }
 
 impl Chain {
+    /// One without memory.
+    pub const EMPTY: Chain = Chain {
+        kept: ptr::null_mut(),
+        scratch: ptr::null_mut(),
+        lines: ptr::null_mut(),
+        children: ptr::null_mut(),
+        joints: ptr::null_mut(),
+        text: ptr::null_mut(),
+        room: 0,
+        depth: 0,
+        cut: 0,
+        generation: 0,
+        root: 0,
+    };
+
     /// Takes memory, if there is none yet. False if there is none to take.
     #[inline(always)]
     pub fn is_ready(&mut self, p: &Store) -> bool {

@@ -26,7 +26,7 @@ use heaptide_unwind::python::{
 /// Frames beyond which a chain is taken for a circle.
 pub const CIRCLE: usize = 1 << 22;
 /// Frames that are read for one of Python code, to check the layout.
-const CHECKED: usize = 64;
+const CHECKED_FRAMES: usize = 64;
 /// The function that is the interpreter's loop.
 const EVAL: &[u8] = b"_PyEval_EvalFrameDefault\0";
 /// How often the thread that ends the interpreter gives way to threads that read their frames.
@@ -47,6 +47,9 @@ enum Phase {
     /// Frames are not read.
     GivenUp = 4,
 }
+
+const FOUND: u32 = Phase::Found as u32;
+const CHECKED: u32 = Phase::Checked as u32;
 
 /// The interpreter in this process. Zero is: none.
 struct Interpreter {
@@ -95,7 +98,7 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 #[inline(always)]
 pub fn is_met() -> bool {
     let phase = INTERPRETER.get().phase.load(Relaxed);
-    phase == Phase::Found as u32 || phase == Phase::Checked as u32
+    phase == FOUND || phase == CHECKED
 }
 
 /// Looks for an interpreter again if objects were loaded since the last time, before the program
@@ -131,7 +134,7 @@ pub fn look(p: &Store) {
         Ok(known) => {
             // SAFETY: nobody reads it before `Found`, and nobody else is looking.
             unsafe { (*INTERPRETER.get().known.0.get()).write(known) };
-            phase.store(Phase::Found as u32, Release);
+            phase.store(FOUND, Release);
         }
         Err(why) => give_up(p, why),
     }
@@ -280,7 +283,7 @@ impl Drop for ThreadState {
 /// called before memory is unmapped.
 pub fn await_readers() {
     let interpreter = INTERPRETER.get();
-    if interpreter.phase.load(Acquire) != Phase::Checked as u32 || (known().is_finalizing)() == 0 {
+    if interpreter.phase.load(Acquire) != CHECKED || (known().is_finalizing)() == 0 {
         return;
     }
     // Who is no reader yet sees that the interpreter ends.
@@ -321,11 +324,17 @@ fn forget() {
 /// The state of the calling thread, if it has one and frames are read.
 #[inline(always)]
 pub fn thread_state() -> Option<ThreadState> {
-    let phase = INTERPRETER.get().phase.load(Acquire);
-    if phase == Phase::Checked as u32 {
-        return ThreadState::of_this_thread(known());
+    match INTERPRETER.get().phase.load(Acquire) {
+        CHECKED => ThreadState::of_this_thread(known()),
+        FOUND => check(known()),
+        _ => None,
     }
-    if phase == Phase::Found as u32 { check(known()) } else { None }
+}
+
+/// The same where the layout may not be checked, for want of a stack.
+pub fn thread_state_if_checked() -> Option<ThreadState> {
+    let is_checked = INTERPRETER.get().phase.load(Acquire) == CHECKED;
+    if is_checked { ThreadState::of_this_thread(known()) } else { None }
 }
 
 /// Checks the layout by the first frame of Python code that is met; none until then.
@@ -344,7 +353,7 @@ fn check(known: &Known) -> Option<ThreadState> {
     match checked.flatten()? {
         Python::Recorded => {
             p.header().python.set(Python::Recorded as u32);
-            INTERPRETER.get().phase.store(Phase::Checked as u32, Release);
+            INTERPRETER.get().phase.store(CHECKED, Release);
             Some(state)
         }
         why => {
@@ -379,7 +388,7 @@ fn is_right(known: &Known, state: u64) -> Result<Option<bool>, Unread> {
             Innermost::Direct(offset) => at(state, offset)?,
             Innermost::Indirect { chain, frame } => at(at(state, chain)?, frame)?,
         };
-        for _ in 0..CHECKED {
+        for _ in 0..CHECKED_FRAMES {
             if frame == 0 {
                 return Some(None);
             }

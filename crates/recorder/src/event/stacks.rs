@@ -2,6 +2,7 @@
 
 use crate::event::lane::{BUFFER, LaneState, MEMOS, Others, RANGES, RECALL};
 use crate::event::process::{Process, process};
+use crate::event::python::Chain;
 use crate::event::python_interpreter::{self, ThreadState};
 use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
@@ -90,12 +91,25 @@ fn with_new_frames(
     let (chain, kept, stack) = (&mut lane.python, &lane.unwinder.kept, lane.stack);
     let (others, nodes) = (&mut lane.others, &mut lane.nodes);
     let (own_stack, recall, index) = (lane.own_stack, lane.recall, lane.place.lane);
-    let mut child = |parent: u32, key: u64, flags: u32| {
+    let child = |parent: u32, key: u64, flags: u32| {
         let (bounds, rules) = (bounds_of(stack), [].as_slice());
         let (others, nodes) = (&mut *others, &mut *nodes);
         let mut guest = Guest { p, bounds, rules, others, nodes, index, own_stack, recall, flags };
         guest.flagged(parent, key, flags)
     };
+    joint(chain, kept, stack, native, (state, followed), child)
+}
+
+/// The node of a stack with these native frames, which are `kept`, and the Python frames of the
+/// thread with this state. `child` returns the child of a node, with flags.
+pub fn joint(
+    chain: &mut Chain,
+    kept: &Kept<'_>,
+    stack: Range,
+    native: NodeId,
+    (state, followed): (&ThreadState, Option<usize>),
+    mut child: impl FnMut(u32, u64, u32) -> u32,
+) -> NodeId {
     let frames =
         chain.node(state.address(), followed, |parent, key| child(parent, key, NODE_PYTHON));
     if frames == 0 {
@@ -409,7 +423,7 @@ impl Guest<'_> {
     /// The child of a node, made with these flags if there is none; `parent` itself if it could not
     /// be stored.
     #[inline(always)]
-    fn flagged(&mut self, parent: u32, key: u64, flags: u32) -> u32 {
+    pub fn flagged(&mut self, parent: u32, key: u64, flags: u32) -> u32 {
         self.flags = flags;
         match tree::child(self, parent, key) {
             Some(node) => node,

@@ -4,14 +4,17 @@
 
 use crate::event::lane::{BUFFER, Others, RANGES, RECALL};
 use crate::event::process::Process;
-use crate::event::stacks::{Guest, max_depth};
+use crate::event::python::Chain;
+use crate::event::python_interpreter;
+use crate::event::stacks::{self, Guest, max_depth};
 use crate::store::ids::NodeId;
 use crate::store::modules::{Code, modules};
 use crate::store::profile::Cursor;
 use crate::sys::memory::{self, InChild};
+use crate::sys::own_stack;
 use crate::sys::range::Range;
 use core::slice;
-use heaptide_format::ADDRESS_BITS;
+use heaptide_format::{ADDRESS_BITS, Loss};
 use heaptide_unwind::Rule;
 use heaptide_unwind::kept::{Extent, Frame, Kept, Registers, Same, words_of};
 use heaptide_unwind::stack::{Bounds, Early, Machine, Stack, Walked};
@@ -22,6 +25,8 @@ const OWN_STACK: usize = 16 << 10;
 /// An unwinder and what it needs. One thread uses it at a time.
 pub struct Apart {
     unwinder: Stack<'static>,
+    /// Frames of the thread that used it last.
+    python: Chain,
     others: Others,
     nodes: Cursor,
     /// The end of [`OWN_STACK`] bytes.
@@ -63,6 +68,7 @@ impl Apart {
             let room = zeroed::<Apart>(1)?.as_mut_ptr();
             room.write(Apart {
                 unwinder: Stack { kept, scratch, stepped: 0, reuse: false },
+                python: Chain::EMPTY,
                 others: Others {
                     ranges: [Range::EMPTY; RANGES],
                     next: 0,
@@ -83,7 +89,37 @@ impl Apart {
         let memory = (self.own_stack, self.recall);
         let guest = Guest::apart(p, (at.sp, stack), &mut self.others, &mut self.nodes, memory);
         let mut guest = WithoutOwn { guest, own_module: self.own_module };
-        NodeId::new(self.unwinder.capture(at, Same::No, &mut guest).0)
+        let native = NodeId::new(self.unwinder.capture(at, Same::No, &mut guest).0);
+        if python_interpreter::is_met() { self.with_python(p, native, at, stack) } else { native }
+    }
+
+    /// The node of a stack with the Python frames that the thread executes, if it does.
+    #[cold]
+    #[inline(never)]
+    fn with_python(
+        &mut self,
+        p: &'static Process,
+        native: NodeId,
+        at: Registers,
+        stack: Range,
+    ) -> NodeId {
+        let Some(state) = python_interpreter::thread_state_if_checked() else {
+            return native;
+        };
+        if !self.python.is_ready(p) {
+            p.lost(Loss::NoNode);
+            return native;
+        }
+        let (others, nodes) = (&mut self.others, &mut self.nodes);
+        let (chain, kept) = (&mut self.python, &self.unwinder.kept);
+        let memory = (self.own_stack, self.recall);
+        let child = |parent: u32, key: u64, flags: u32| {
+            Guest::apart(p, (at.sp, stack), &mut *others, &mut *nodes, memory)
+                .flagged(parent, key, flags)
+        };
+        let joint = || stacks::joint(chain, kept, stack, native, (&state, None), child);
+        // SAFETY: its end is 16-aligned, and no unwind table is evaluated on it now.
+        unsafe { own_stack::call_at(self.own_stack, joint) }.unwrap_or(native)
     }
 
     /// [`BUFFER`] bytes for paths.
