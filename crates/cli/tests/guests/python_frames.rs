@@ -248,6 +248,33 @@ fn objects_are_blocks_unless_the_user_chose_an_allocator() {
     assert_eq!(run(&mut command, &place).stdout, ".\n", "another program's environment");
 }
 
+/// The cell of a variable that an inner function uses is made before the first line is executed.
+#[test]
+fn what_prepares_a_call_is_of_the_first_line() {
+    let script = "def outer():\n    held = 1\n    def inner():\n        return held\n\
+        for _ in range(1000):\n    outer()\n";
+    let Some(python) = python() else { return skip("python3") };
+    let place = scratch("python-first-line");
+    let recording = place.join("x.heaptide");
+    let mut command = recorded(&recording, &[]);
+    assert_eq!(run(command.arg(&python).args(["-c", script]), &place).status, 0);
+    let report = report(&recording, &[]);
+    let process = &list(&report, "processes")[0];
+    let frames = list(process, "frames");
+    let without_line: Vec<_> = frames.iter().filter(|frame| frame["line"].is_null()).collect();
+    assert!(without_line.is_empty(), "{without_line:?}");
+    let is_prepared = |site: &&Value| {
+        let last = list(site, "stack").last().and_then(Value::as_u64);
+        last.is_some_and(|last| {
+            let frame = &frames[last as usize];
+            frame["function"] == "outer" && number(frame, "line") == 1
+        })
+    };
+    let prepared = list(process, "sites").iter().filter(is_prepared);
+    let cells: i128 = prepared.map(|site| number(site, "allocations")).sum();
+    assert!(cells >= 1000, "{cells}");
+}
+
 #[test]
 fn mappings_have_python_frames() {
     let script = "import mmap\n\

@@ -445,7 +445,8 @@ impl Chain {
                 (place.at & !1).wrapping_sub(place.code + u64::from(start)) as i64
             }
         };
-        line(layout.lines, table, i64::from(first), at).unwrap_or(0)
+        // What prepares a call, such as cells of variables, has no line.
+        line(layout.lines, table, i64::from(first), at).unwrap_or(first as u32)
     }
 }
 
