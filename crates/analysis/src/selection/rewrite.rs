@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::brackets::{without_argument, without_signature};
 use super::rebuild_stacks::Stacks;
-use super::rules::{Action, Name, Rules};
+use super::rules::{Action, Name, Place, Rule, Rules};
 use crate::model::{CodeKind, Frame, FrameId, ModuleId, Process, StackId};
 
 impl Process {
@@ -84,23 +84,29 @@ impl Fate {
 /// Functions as rules are held against them.
 struct Naming<'a> {
     rules: &'a Rules,
-    /// For each rule, whether it is for each module; none if it is for all.
-    modules: Vec<Option<Vec<bool>>>,
+    /// For each rule, whether it is for each module; nothing if it is not held to some.
+    modules: Vec<Vec<bool>>,
+    /// Whether rules are held to files.
+    by_file: bool,
     fates: Vec<Fate>,
-    /// By where the name is kept: frames of one function share it.
-    known: FxHashMap<(*const u8, Option<ModuleId>), usize>,
+    /// By where name and file are kept: frames of one function share them.
+    known: FxHashMap<(*const u8, Option<ModuleId>, Option<*const u8>), usize>,
     names: FxHashMap<String, Arc<str>>,
     stand_ins: FxHashMap<(Arc<str>, Option<ModuleId>), FrameId>,
 }
 
 impl<'a> Naming<'a> {
     fn of(rules: &'a Rules, process: &Process) -> Naming<'a> {
-        let matching = |regex: &Regex| {
-            process.tables.modules.iter().map(|m| regex.is_match(&m.path)).collect()
+        let matching = |rule: &Rule| match &rule.place {
+            Place::Module(regex) => {
+                process.tables.modules.iter().map(|m| regex.is_match(&m.path)).collect()
+            }
+            Place::Any | Place::File(_) => Vec::new(),
         };
         Naming {
             rules,
-            modules: rules.rules.iter().map(|rule| rule.module.as_ref().map(matching)).collect(),
+            modules: rules.rules.iter().map(matching).collect(),
+            by_file: rules.rules.iter().any(|rule| matches!(rule.place, Place::File(_))),
             fates: Vec::new(),
             known: FxHashMap::default(),
             names: FxHashMap::default(),
@@ -110,18 +116,12 @@ impl<'a> Naming<'a> {
 
     /// The fate of a frame, which gets its name.
     fn frame(&mut self, process: &mut Process, id: FrameId) -> usize {
-        let Frame { function, module, .. } = &process.tables.frames[id.0 as usize];
-        let key = function.as_ref().map(|function| (function.as_ptr(), *module));
+        let Frame { function, module, file, .. } = &process.tables.frames[id.0 as usize];
+        let file = file.as_ref().filter(|_| self.by_file).map(|file| file.as_ptr());
+        let key = function.as_ref().map(|function| (function.as_ptr(), *module, file));
         let known = key.and_then(|key| self.known.get(&key).copied());
-        let is_kept = self.rules.of_internals
-            && process.tables.frames[id.0 as usize].code == CodeKind::Python;
         let fate = known.unwrap_or_else(|| {
-            if is_kept {
-                self.fates.push(Fate::default());
-                return self.fates.len() - 1;
-            }
-            let name = process.label(id).into_owned();
-            let fate = self.decide(process, &name, process.tables.frames[id.0 as usize].module);
+            let fate = self.decide(process, id);
             self.fates.push(fate);
             self.fates.len() - 1
         });
@@ -134,15 +134,24 @@ impl<'a> Naming<'a> {
         fate
     }
 
-    fn decide(&mut self, process: &mut Process, whole: &str, module: Option<ModuleId>) -> Fate {
+    fn decide(&mut self, process: &mut Process, id: FrameId) -> Fate {
+        let Frame { module, file, code, .. } = process.tables.frames[id.0 as usize].clone();
+        // Names of Python functions may be those of a language's internals.
+        let keeps_name = self.rules.of_internals && code == CodeKind::Python;
+        let whole = process.label(id).into_owned();
         let mut fate = Fate::default();
-        let mut name = Name::new(whole);
+        let mut name = Name::new(&whole);
         let mut stands = false;
         for (index, rule) in self.rules.rules.iter().enumerate() {
-            let module_fits = |modules: &Vec<bool>| {
-                module.is_some_and(|id| modules.get(id.0 as usize) == Some(&true))
+            let fits = match &rule.place {
+                Place::Any => !keeps_name,
+                Place::Module(_) => {
+                    let is_for = |id: ModuleId| self.modules[index].get(id.0 as usize);
+                    module.and_then(is_for) == Some(&true)
+                }
+                Place::File(regex) => file.as_ref().is_some_and(|file| regex.is_match(file)),
             };
-            if !self.modules[index].as_ref().is_none_or(module_fits) {
+            if !fits {
                 continue;
             }
             match &rule.action {
@@ -404,6 +413,29 @@ mod tests {
         assert_eq!(rewritten(both, &inside), ["[o];z 1", "o;[i];y 2"]);
         let cut = "fold ^o$ .. ^O$ => [o]\ncut-above ^x$";
         assert_eq!(rewritten(cut, &inside), ["x;I;y 2", "x;I;y;O;z 1"]);
+    }
+
+    /// The functions of a file, also where they are Python's, whose names built-in sets leave
+    /// alone.
+    #[test]
+    fn rules_for_one_file() {
+        let rewritten = |rules: &str, of_internals: bool| {
+            let mut process = with_stacks(&["main;load;f", "main;f"]);
+            for frame in &mut process.tables.frames {
+                let is_load = frame.function.as_deref() == Some("load");
+                let file = if is_load { "<frozen importlib._bootstrap>" } else { "a.py" };
+                (frame.file, frame.code) = (Some(file.into()), CodeKind::Python);
+            }
+            let mut rules = Rules::parse(rules).expect("rules");
+            rules.of_internals = of_internals;
+            process.rewrite(&rules);
+            lines(&process)
+        };
+        for of_internals in [false, true] {
+            assert_eq!(rewritten("drop . in file:^<frozen importlib", of_internals), ["main;f 3"]);
+        }
+        assert_eq!(rewritten("drop load", true), ["main;f 2", "main;load;f 1"]);
+        assert_eq!(rewritten("drop load", false), ["main;f 3"]);
     }
 
     #[test]

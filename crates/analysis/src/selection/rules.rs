@@ -33,11 +33,22 @@ pub struct Rules {
     pub(crate) of_internals: bool,
 }
 
-/// What happens to a function, if it matches and is in a module that does.
+/// What happens to a function, if it matches and is in a place that does.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) action: Action,
-    pub(crate) module: Option<Regex>,
+    pub(crate) place: Place,
+}
+
+/// Which functions a rule is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// All; of rules of internals, all but those of Python.
+    Any,
+    /// Those of executables and libraries whose path matches.
+    Module(Regex),
+    /// Those whose source file matches.
+    File(Regex),
 }
 
 #[derive(Clone, Debug)]
@@ -226,21 +237,32 @@ impl Rules {
 
     fn add(&mut self, line: &str) -> Result<(), String> {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let (rest, module) = match rest.rsplit_once(" in module:") {
-            Some((rest, module)) => (rest, Some(regex(module)?)),
-            None => (rest.strip_prefix("in module:").map_or(rest, |_| ""), None),
-        };
+        let (rest, place) = Place::of(rest)?;
         let rest = rest.trim();
         let action = match word {
-            "ignore" if module.is_none() => {
+            "ignore" if matches!(place, Place::Any) => {
                 let pattern = expect(rest, "ignore [KIND:]REGEX")?;
                 self.ignore.push(pattern.parse().map_err(|error| format!("{error}"))?);
                 return Ok(());
             }
             _ => action(word, rest)?,
         };
-        self.rules.push(Rule { action, module });
+        self.rules.push(Rule { action, place });
         Ok(())
+    }
+}
+
+impl Place {
+    /// What a rule says at its end of the place, and the rest of it.
+    fn of(rule: &str) -> Result<(&str, Place), String> {
+        if let Some((rest, module)) = rule.rsplit_once(" in module:") {
+            return Ok((rest, Place::Module(regex(module)?)));
+        }
+        if let Some((rest, file)) = rule.rsplit_once(" in file:") {
+            return Ok((rest, Place::File(regex(file)?)));
+        }
+        let has_no_regex = ["in module:", "in file:"].iter().any(|start| rule.starts_with(start));
+        Ok((if has_no_regex { "" } else { rule }, Place::Any))
     }
 }
 
