@@ -32,6 +32,7 @@ fn main() {
         "RUSTC_WORKSPACE_WRAPPER",
         "CARGO_BUILD_TARGET",
         "CARGO_BUILD_RUSTFLAGS",
+        "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
     ] {
         cargo.env_remove(name);
     }

@@ -199,7 +199,8 @@ fn occupy_standard_descriptors() {
             if libc::fcntl(descriptor, libc::F_GETFD) == -1
                 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) == -1
             {
-                libc::memfd_create(c"null".as_ptr(), libc::MFD_CLOEXEC);
+                // By its number: glibc has the function since 2.27 only.
+                libc::syscall(libc::SYS_memfd_create, c"null".as_ptr(), libc::MFD_CLOEXEC);
             }
         }
     }
