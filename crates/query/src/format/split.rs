@@ -138,5 +138,6 @@ fn metadata(query: &Query, answer: &Table, output: &Output) -> String {
     };
     let alias = part("attribute.alias", query.aliases.get(name));
     let unit = part("attribute.unit", query.units.get(name));
-    format!("{{ \"is_value\": true{alias}{unit} }}")
+    let kind = answer.of(id).kind.name();
+    format!("{{ \"is_value\": true, \"attribute.type\": \"{kind}\"{alias}{unit} }}")
 }
