@@ -10,18 +10,29 @@ without the recorder everything here does nothing.
 ...     assert load.figures.requested_bytes > 100000
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._control import active, flush, loaded, mark, off, on, pause, recording, reset, snapshot
 from ._control import threshold
 from ._figures import Figures, Histograms, figures, histograms, measure, thread, totals, window
 from ._labels import Block, Label, address, label, resolve
 from ._scopes import Context, ThreadPoolExecutor, carried, context, run_in, scope, scoped
 
+if TYPE_CHECKING:
+    from ._command import HeaptideError
+    from ._recording import Picture, Recording, open
+    from ._tables import Table
+
 __all__ = [
     "Block",
     "Context",
     "Figures",
+    "HeaptideError",
     "Histograms",
     "Label",
+    "Picture",
+    "Recording",
+    "Table",
     "ThreadPoolExecutor",
     "active",
     "address",
@@ -36,6 +47,7 @@ __all__ = [
     "measure",
     "off",
     "on",
+    "open",
     "pause",
     "recording",
     "reset",
@@ -49,3 +61,20 @@ __all__ = [
     "totals",
     "window",
 ]
+
+# What programs that are recorded do not need is imported when it is used.
+_LATER = {
+    "HeaptideError": "_command",
+    "Picture": "_recording",
+    "Recording": "_recording",
+    "Table": "_tables",
+    "open": "_recording",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError("module 'heaptide' has no attribute {!r}".format(name))
+    import importlib
+
+    return getattr(importlib.import_module("." + _LATER[name], __name__), name)

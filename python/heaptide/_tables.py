@@ -1,0 +1,221 @@
+"""Tables of a recording: columns with types, for Arrow, pandas, polars, or plain Python."""
+
+import array
+import html
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union, overload
+
+from ._command import HeaptideError
+
+# The types of columns. Lists are of texts: stacks and paths.
+UINT = "uint64"
+INT = "int64"
+FLOAT = "float64"
+BOOL = "bool"
+TEXT = "string"
+LIST = "list<string>"
+
+# How many rows a notebook shows.
+_SHOWN_ROWS = 20
+# How many characters of a cell it shows.
+_SHOWN_CHARACTERS = 80
+
+Row = Dict[str, Any]
+
+
+class Table:
+    """Rows and columns of a recording, all in memory.
+
+    It is an Arrow stream (``__arrow_c_stream__``), so that ``pyarrow.table(t)``,
+    ``polars.DataFrame(t)`` and ``duckdb.sql("FROM t")`` take it as it is. Iteration gives rows as
+    dictionaries; ``table["owner"]`` is a column as a list, ``table[0]`` a row.
+
+    >>> table = Table({"owner": ["load", "main"], "bytes": [100, 20]},
+    ...               {"owner": "string", "bytes": "uint64"})
+    >>> len(table), table.columns
+    (2, ('owner', 'bytes'))
+    >>> table[0]
+    {'owner': 'load', 'bytes': 100}
+    >>> sum(table["bytes"])
+    120
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]], types: Mapping[str, str]) -> None:
+        self._columns = {name: list(values) for name, values in columns.items()}
+        self._types = dict(types)
+        lengths = {len(values) for values in self._columns.values()}
+        self._rows = lengths.pop() if lengths else 0
+        if lengths or self._types.keys() != self._columns.keys():
+            raise ValueError("every column of a table has a type and as many values as the others")
+
+    @property
+    def columns(self) -> Tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._columns)
+
+    @property
+    def types(self) -> Dict[str, str]:
+        """The type of each column: uint64, int64, float64, bool, string or list<string>."""
+        return dict(self._types)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[Row]:
+        names = self.columns
+        for values in zip(*self._columns.values()):
+            yield dict(zip(names, values))
+
+    @overload
+    def __getitem__(self, key: str) -> List[Any]: ...
+
+    @overload
+    def __getitem__(self, key: int) -> Row: ...
+
+    def __getitem__(self, key: Union[str, int]) -> Union[List[Any], Row]:
+        if isinstance(key, str):
+            return list(self._columns[key])
+        return {name: values[key] for name, values in self._columns.items()}
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame``; integers and flags with missing values have nullable types."""
+        pandas = _package("pandas")
+        nullable = {UINT: "UInt64", INT: "Int64", BOOL: "boolean", FLOAT: "float64"}
+        series = {}
+        for name, values in self._columns.items():
+            kind = self._types[name]
+            if kind not in nullable:
+                dtype = "object"
+            else:
+                dtype = nullable[kind] if None in values else kind
+            series[name] = pandas.Series(values, dtype=dtype)
+        return pandas.DataFrame(series)
+
+    def to_polars(self) -> Any:
+        """A ``polars.DataFrame``."""
+        polars = _package("polars")
+        types = {
+            UINT: polars.UInt64,
+            INT: polars.Int64,
+            FLOAT: polars.Float64,
+            BOOL: polars.Boolean,
+            TEXT: polars.String,
+            LIST: polars.List(polars.String),
+        }
+        schema = {name: types[kind] for name, kind in self._types.items()}
+        return polars.DataFrame(self._columns, schema=schema)
+
+    def to_arrow(self) -> Any:
+        """A ``pyarrow.Table``."""
+        arrow = _package("pyarrow")
+        types = {
+            UINT: arrow.uint64(),
+            INT: arrow.int64(),
+            FLOAT: arrow.float64(),
+            BOOL: arrow.bool_(),
+            TEXT: arrow.string(),
+            LIST: arrow.list_(arrow.string()),
+        }
+        columns = {n: arrow.array(v, types[self._types[n]]) for n, v in self._columns.items()}
+        return arrow.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as an Arrow stream, made by nanoarrow or pyarrow, whichever is there."""
+        try:
+            nanoarrow = _package("nanoarrow")
+        except HeaptideError:
+            made = _by_pyarrow(self)
+        else:
+            made = _by_nanoarrow(nanoarrow, self._columns, self._types)
+        stream: object = made.__arrow_c_stream__(requested_schema)
+        return stream
+
+    def __repr__(self) -> str:
+        columns = ", ".join("{} {}".format(name, kind) for name, kind in self._types.items())
+        return "<heaptide.Table of {} rows: {}>".format(self._rows, columns)
+
+    def _repr_html_(self) -> str:
+        """The first rows, for notebooks."""
+        head = "".join("<th>{}</th>".format(html.escape(name)) for name in self._columns)
+        rows = "".join(
+            "<tr>{}</tr>".format(
+                "".join("<td>{}</td>".format(_cell(values[row])) for values in self._columns.values())
+            )
+            for row in range(min(self._rows, _SHOWN_ROWS))
+        )
+        return "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table><p>{} rows</p>".format(
+            head, rows, self._rows
+        )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = ";".join(value) if isinstance(value, list) else str(value)
+    if len(text) > _SHOWN_CHARACTERS:
+        text = "…" + text[1 - _SHOWN_CHARACTERS :]
+    return html.escape(text)
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        reason = "this needs {0}: {1}; `pip install {0}`".format(name, error)
+        raise HeaptideError(reason) from error
+
+
+def _by_pyarrow(table: Table) -> Any:
+    try:
+        return table.to_arrow()
+    except HeaptideError as error:
+        reason = "Arrow streams need nanoarrow or pyarrow; `pip install 'heaptide[tables]'`"
+        raise HeaptideError(reason) from error
+
+
+def _by_nanoarrow(
+    nanoarrow: Any, columns: Mapping[str, Sequence[Any]], types: Mapping[str, str]
+) -> Any:
+    """The columns as an array of nanoarrow's, of structs."""
+    plain = {
+        UINT: nanoarrow.uint64(),
+        INT: nanoarrow.int64(),
+        FLOAT: nanoarrow.float64(),
+        BOOL: nanoarrow.bool_(),
+        TEXT: nanoarrow.string(),
+    }
+    fields: Dict[str, Any] = {}
+    children = []
+    for name, values in columns.items():
+        kind = types[name]
+        if kind == LIST:
+            fields[name] = nanoarrow.list_(nanoarrow.string())
+            children.append(_lists(nanoarrow, values))
+        else:
+            fields[name] = plain[kind]
+            children.append(nanoarrow.c_array(values, plain[kind]))
+    rows = len(next(iter(columns.values()), []))
+    schema = nanoarrow.struct(fields)
+    return nanoarrow.Array(
+        nanoarrow.c_array_from_buffers(schema, rows, [None], children=children)
+    )
+
+
+def _lists(nanoarrow: Any, values: Sequence[Any]) -> Any:
+    """A column of lists of texts: where each ends, and the texts of all."""
+    ends = array.array("i", [0])
+    texts: List[str] = []
+    for value in values:
+        texts.extend(value or [])
+        ends.append(len(texts))
+    missing = [value is not None for value in values]
+    valid = None
+    if not all(missing):
+        valid = nanoarrow.c_array(missing, nanoarrow.bool_()).view().buffer(1)
+    return nanoarrow.c_array_from_buffers(
+        nanoarrow.list_(nanoarrow.string()),
+        len(values),
+        [valid, ends],
+        children=[nanoarrow.c_array(texts, nanoarrow.string())],
+    )
