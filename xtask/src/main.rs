@@ -22,6 +22,7 @@ mod settings;
 mod stack;
 mod text;
 mod tidy;
+mod wheel;
 mod wrap;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ usage: cargo xtask COMMAND
   counts [--write] compares instructions of the recorder with their ceilings; --write stores new ones
   tables           writes the tables of README.md and benches/README.md from benches/results
   fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
+  wheel            builds the wheel for Python, with the command in it, for glibc 2.17 and later
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
 ";
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         "counts" => benches::counts(&root, &arguments[1..]),
         "tables" => benches::write_tables(&root),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
+        "wheel" => wheel::build(&root),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
         "help" | "--help" | "-h" => {
