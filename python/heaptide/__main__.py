@@ -1,7 +1,7 @@
 """``python -m heaptide``: the command, with this interpreter for Python programs.
 
-``python -m heaptide run app.py``, ``run -m module`` and ``run -c 'code'`` are run by the interpreter
-that runs this. Everything else is passed to the command as it is.
+``python -m heaptide run app.py``, ``run -m module`` and ``run -c 'code'`` start the program with
+the interpreter that runs this. Everything else is passed to the command as it is.
 """
 
 import re

@@ -99,7 +99,7 @@ class Recording:
     def sites(self) -> Table:
         """What each stack allocated, by scope, label, kind and thread: a row for each site.
 
-        - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: which process image
+        - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``stack``: functions from the outermost to the allocating one; ``frame``: the innermost
         - ``owner``: function that the allocation is put down to; ``type``: allocated type
         - ``module``, ``file``, ``line``: of the innermost function
@@ -118,7 +118,7 @@ class Recording:
     def lifetimes(self) -> Table:
         """Every block of a trace (``heaptide run --mode trace``), in order of the frees.
 
-        - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: which process image
+        - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``uid``: number of the block, from 1; ``address``
         - ``size``, ``usable_bytes``: requested and usable bytes
         - ``allocated_ns``, ``freed_ns``: nanoseconds from the start of the process
@@ -129,15 +129,15 @@ class Recording:
         - ``stack``, ``free_stack``: functions, outermost first; ``frame``, ``owner``, ``type``,
           ``module``, ``file``, ``line``, ``label``, ``kind``, ``mem.alloc``, ``path``: as in `sites`
 
-        A table has all blocks in memory, about a kilobyte for each. Of a trace with many millions of
-        blocks, `query` returns sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.
+        A table has all blocks in memory. Of a trace with many millions of blocks, `query` returns
+        sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.
         """
         return self.table("lifetimes")
 
     def timeline(self) -> Table:
         """Samples of each process over time.
 
-        - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: which process image
+        - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``time_ns``: nanoseconds from the start of the process
         - ``live_bytes``: live bytes; ``peak_bytes``: their peak so far
         - ``allocations``, ``frees``: blocks so far; ``usable_bytes``: bytes allocated so far
@@ -199,8 +199,8 @@ class Recording:
         - by ``scope``: ``path``, scopes from the outermost
         - ``before``, ``after``, ``change``: the metric in this recording, in the other one, and the
           latter less the former; of a function or scope itself
-        - ``inclusive_before``, ``inclusive_after``, ``inclusive_change``: by function and scope, with
-          all that is inside
+        - ``inclusive_before``, ``inclusive_after``, ``inclusive_change``: by function and scope,
+          with all that is inside
 
         ``metric`` is one of ``heaptide diff --metric``; the default is ``live_bytes`` between
         snapshots of one run, else ``at_peak_bytes``. Of several processes the largest are compared.
@@ -264,7 +264,7 @@ def open(path: Union[None, Path, Sequence[Path]] = None, **selection: Option) ->
         options += _option("--" + name.replace("_", "-"), value)
     if path is None:
         newest = json.loads(ask(["query", "SELECT process FROM processes", *_JSON_SPLIT]))
-        return Recording([newest["recording"]], options)
+        return Recording([os.path.abspath(newest["recording"])], options)
     several = [path] if isinstance(path, (str, int, os.PathLike)) else list(path)
     found = [name for one in several for name in _matching(one)]
     if not found:
@@ -276,10 +276,17 @@ _JSON_SPLIT = ["--format", "json-split"]
 
 
 def _matching(path: Path) -> List[str]:
+    """Absolute paths: the program may change its directory before it asks for a table."""
     name = str(path) if isinstance(path, int) else os.fspath(path)
-    if not glob.has_magic(name) or os.path.exists(name):
+    file, at, snapshot = name.rpartition("@")
+    if os.path.exists(name):
+        return [os.path.abspath(name)]
+    if at and os.path.exists(file):
+        return [os.path.abspath(file) + at + snapshot]
+    if not glob.has_magic(name):
+        # The id of a process, or what the command reports as missing.
         return [name]
-    found = sorted(glob.glob(name))
+    found = sorted(glob.glob(os.path.abspath(name)))
     if not found:
         raise HeaptideError("{}: no recording matches this pattern".format(name))
     return found

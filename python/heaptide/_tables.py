@@ -138,7 +138,9 @@ class Table:
         head = "".join("<th>{}</th>".format(html.escape(name)) for name in self._columns)
         rows = "".join(
             "<tr>{}</tr>".format(
-                "".join("<td>{}</td>".format(_cell(values[row])) for values in self._columns.values())
+                "".join(
+                    "<td>{}</td>".format(_cell(values[row])) for values in self._columns.values()
+                )
             )
             for row in range(min(self._rows, _SHOWN_ROWS))
         )
@@ -197,9 +199,7 @@ def _by_nanoarrow(
             children.append(nanoarrow.c_array(values, plain[kind]))
     rows = len(next(iter(columns.values()), []))
     schema = nanoarrow.struct(fields)
-    return nanoarrow.Array(
-        nanoarrow.c_array_from_buffers(schema, rows, [None], children=children)
-    )
+    return nanoarrow.Array(nanoarrow.c_array_from_buffers(schema, rows, [None], children=children))
 
 
 def _lists(nanoarrow: Any, values: Sequence[Any]) -> Any:

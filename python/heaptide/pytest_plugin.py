@@ -74,7 +74,9 @@ def parse_size(text: str) -> float:
     """The bytes of a size such as ``24 MB``: a KB is 1024 bytes, as in pytest-memray."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ValueError("invalid size {!r}; expected a number and B, KB, MB, GB or TB".format(text))
+        raise ValueError(
+            "invalid size {!r}; expected a number and B, KB, MB, GB or TB".format(text)
+        )
     return float(found[1]) * 1024.0 ** _UNITS.index(found[2].upper() or " ")
 
 

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-# Blocks of 1,000,000 bytes that stay, in a scope; then blocks of 2,000,000 that are freed at once. A
-# bytearray has a byte more than its length.
+# Blocks of 1,000,000 bytes that stay, in a scope; then blocks of 2,000,000 that are freed at once.
+# A bytearray has a byte more than its length.
 KEEP_AND_CHURN = """
 import sys
 import heaptide

@@ -21,8 +21,14 @@ class Arguments(unittest.TestCase):
             (["run", "app.py", "-o", "x"], ["run", *python, "app.py", "-o", "x"]),
             (["run", "-o", "x", "-q", "app.py"], ["run", "-o", "x", "-q", *python, "app.py"]),
             (["run", "-qo", "x", "app.py"], ["run", "-qo", "x", *python, "app.py"]),
-            (["run", "-ox", "--mode=trace", "app.py"], ["run", "-ox", "--mode=trace", *python, "app.py"]),
-            (["run", "--mode", "trace", "-m", "json"], ["run", "--mode", "trace", *python, "-m", "json"]),
+            (
+                ["run", "-ox", "--mode=trace", "app.py"],
+                ["run", "-ox", "--mode=trace", *python, "app.py"],
+            ),
+            (
+                ["run", "--mode", "trace", "-m", "json"],
+                ["run", "--mode", "trace", *python, "-m", "json"],
+            ),
             (["run", "-mjson.tool"], ["run", *python, "-mjson.tool"]),
             (["run", "--", "-c", "pass"], ["run", *python, "-c", "pass"]),
             (["run", "-c", "pass", "--", "x"], ["run", *python, "-c", "pass", "--", "x"]),

@@ -173,7 +173,9 @@ class Plugin(unittest.TestCase):
         self.assertIn("memory of tests, by heaptide", done.stdout)
         most = done.stdout.split("memory of tests, by heaptide")[1]
         self.assertRegex(most, r"\ntest_memory\.py::test_passes_without_a_leak\n +peak 4\.[78]")
-        self.assertRegex(most, r"MiB in all, \d+\.?\d* KiB not freed\n +4\.7. MiB in \d+ blocks  \w+")
+        self.assertRegex(
+            most, r"MiB in all, \d+\.?\d* KiB not freed\n +4\.7. MiB in \d+ blocks  \w+"
+        )
         self.assertIn("13 more tests; --heaptide-tests 0 shows all", most)
         self.assertIn("recording: pytest.heaptide;", most)
         # The stack of a leak, the innermost function first.

@@ -1,15 +1,17 @@
 """Recordings as tables: known numbers, types, and every way out of a table."""
 
 import contextlib
+import io
 import os
 import re
 import shutil
+import sys
 import tempfile
 import unittest
 
 import heaptide
 
-from programs import LARGE, record
+from programs import LARGE, heaptide as command, record
 
 
 class Recordings(unittest.TestCase):
@@ -158,17 +160,18 @@ class Recordings(unittest.TestCase):
 
     def test_paths_patterns_snapshots_and_the_newest(self):
         with self.here():
-            self.assertEqual(heaptide.open("three*").paths, ("three.heaptide",))
-            self.assertEqual(heaptide.open().paths, ("seven.heaptide",))
-            both = heaptide.open("*.heaptide")
-            self.assertEqual(both.paths, ("seven.heaptide", "three.heaptide"))
+            self.assertEqual(heaptide.open("three*").paths, (self.path,))
+            self.assertEqual(heaptide.open().paths, (self.later,))
+            both = heaptide.open("[st]*.heaptide")
+            self.assertEqual(both.paths, (self.later, self.path))
             self.assertEqual(len(both.processes()), 2)
             loaded = heaptide.open("three.heaptide@loaded", min_size=LARGE)
-            self.assertEqual(sum(loaded.sites()["allocations"]), 3)
             with self.assertRaisesRegex(heaptide.HeaptideError, "^none-\\*: no recording matches"):
                 heaptide.open("none-*")
             with self.assertRaisesRegex(heaptide.HeaptideError, "^two recordings are compared"):
                 both.diff("three.heaptide")
+        # Also from another directory.
+        self.assertEqual(sum(loaded.sites()["allocations"]), 3)
 
     def test_errors_are_those_of_the_command(self):
         for fails, reason in (
@@ -200,6 +203,26 @@ class Recordings(unittest.TestCase):
         picture.save(os.path.join(self.directory, "picture.svg"))
         with open(os.path.join(self.directory, "picture.svg"), encoding="utf-8") as file:
             self.assertEqual(file.read(), picture.svg)
+
+    def test_the_program_of_the_readme(self):
+        readme = os.path.join(os.path.dirname(__file__), "../../README.md")
+        with open(readme, encoding="utf-8") as file:
+            page = file.read()
+        (block,) = re.findall(
+            r"```python\n(import heaptide\n\nrecording = .*?)```", page, re.DOTALL
+        )
+        (code,) = re.findall(r"-o first\.heaptide -c '(.*)'\n", page)
+        run = ["run", "-q", "-o", "first.heaptide", "--", sys.executable, "-c", code]
+        command(*run, directory=self.directory)
+        out = io.StringIO()
+        with self.here(), contextlib.redirect_stdout(out):
+            variables = {}
+            exec(block, variables)
+        lines = out.getvalue().splitlines()
+        # The list of a million integers, and the integers.
+        self.assertRegex(lines[0], r"^<module <string>> 4[0-9]{7} 100[0-9]{4}$")
+        self.assertEqual(len(lines), 3)
+        self.assertEqual(len(variables["frame"]), len(variables["recording"].sites()))
 
     def test_names_are_escaped_in_notebooks(self):
         table = heaptide.Table({"a": ["<b>", None]}, {"a": "string"})
