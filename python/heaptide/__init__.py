@@ -62,6 +62,14 @@ __all__ = [
     "window",
 ]
 
+
+def load_ipython_extension(shell: Any) -> None:
+    """Registers the magic ``%%heaptide``: see `heaptide.jupyter`."""
+    from . import jupyter
+
+    jupyter.load(shell)
+
+
 # What programs that are recorded do not need is imported when it is used.
 _LATER = {
     "HeaptideError": "_command",

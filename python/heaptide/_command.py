@@ -1,8 +1,9 @@
 """The command `heaptide`: where it is, and its answers."""
 
+import importlib
 import os
 import sys
-from typing import Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 
 class HeaptideError(Exception):
@@ -86,3 +87,12 @@ def replace_process(arguments: List[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(path, ["heaptide", *arguments])
+
+
+def package(name: str) -> Any:
+    """A module of a package that only some functions need."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        reason = "this needs {0}: {1}; `pip install {0}`".format(name.split(".")[0], error)
+        raise HeaptideError(reason) from error

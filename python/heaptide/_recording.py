@@ -46,7 +46,7 @@ _SUMS = {
 
 
 class Recording:
-    """A recording, or several. `open` makes it; every method runs the command and returns a `Table`.
+    """A recording, or several, made by `open`. Methods run the command and return a `Table`.
 
     All processes of the recording are in the tables, unless ``process`` was given.
     """
@@ -127,7 +127,7 @@ class Recording:
         - ``lane``, ``freed_lane``, ``freed_tid``: name of the allocating and the freeing thread,
           number of the latter; ``freed_in``: scopes of the freeing thread
         - ``stack``, ``free_stack``: functions, outermost first; ``frame``, ``owner``, ``type``,
-          ``module``, ``file``, ``line``, ``label``, ``kind``, ``mem.alloc``, ``path``: as in `sites`
+          ``module``, ``file``, ``line``, ``label``, ``kind``, ``mem.alloc``, ``path``: see `sites`
 
         A table has all blocks in memory. Of a trace with many millions of blocks, `query` returns
         sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.

@@ -4,7 +4,7 @@ import array
 import html
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union, overload
 
-from ._command import HeaptideError
+from ._command import HeaptideError, package
 
 # The types of columns. Lists are of texts: stacks and paths.
 UINT = "uint64"
@@ -78,7 +78,7 @@ class Table:
 
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame``; integers and flags with missing values have nullable types."""
-        pandas = _package("pandas")
+        pandas = package("pandas")
         nullable = {UINT: "UInt64", INT: "Int64", BOOL: "boolean", FLOAT: "float64"}
         series = {}
         for name, values in self._columns.items():
@@ -92,7 +92,7 @@ class Table:
 
     def to_polars(self) -> Any:
         """A ``polars.DataFrame``."""
-        polars = _package("polars")
+        polars = package("polars")
         types = {
             UINT: polars.UInt64,
             INT: polars.Int64,
@@ -106,7 +106,7 @@ class Table:
 
     def to_arrow(self) -> Any:
         """A ``pyarrow.Table``."""
-        arrow = _package("pyarrow")
+        arrow = package("pyarrow")
         types = {
             UINT: arrow.uint64(),
             INT: arrow.int64(),
@@ -121,7 +121,7 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table as an Arrow stream, made by nanoarrow or pyarrow, whichever is there."""
         try:
-            nanoarrow = _package("nanoarrow")
+            nanoarrow = package("nanoarrow")
         except HeaptideError:
             made = _by_pyarrow(self)
         else:
@@ -156,16 +156,6 @@ def _cell(value: Any) -> str:
     if len(text) > _SHOWN_CHARACTERS:
         text = "…" + text[1 - _SHOWN_CHARACTERS :]
     return html.escape(text)
-
-
-def _package(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        reason = "this needs {0}: {1}; `pip install {0}`".format(name, error)
-        raise HeaptideError(reason) from error
 
 
 def _by_pyarrow(table: Table) -> Any:

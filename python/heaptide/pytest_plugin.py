@@ -10,7 +10,6 @@ allocates is known by function. Its peak is that of a window over the whole proc
 
 import contextlib
 import gc
-import glob
 import json
 import os
 import re
@@ -20,8 +19,9 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, NamedTuple, O
 
 import pytest
 
-from . import _control, _figures, _scopes
+from . import _control, _figures, _live, _scopes
 from ._command import HeaptideError, ask, replace_process
+from ._units import format_size
 
 # The attribute of the scope that each test runs in, and of the scope inside for its further runs.
 _TEST = "pytest"
@@ -78,18 +78,6 @@ def parse_size(text: str) -> float:
             "invalid size {!r}; expected a number and B, KB, MB, GB or TB".format(text)
         )
     return float(found[1]) * 1024.0 ** _UNITS.index(found[2].upper() or " ")
-
-
-def format_size(size: float) -> str:
-    """A size with a unit, three digits."""
-    if abs(size) < 1024:
-        return "{:.0f} B".format(size)
-    for unit in "KMGT":
-        size /= 1024
-        if abs(size) < 1024 or unit == "T":
-            break
-    digits = 2 if abs(size) < 10 else 1 if abs(size) < 100 else 0
-    return "{:.{}f} {}iB".format(size, digits, unit)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -258,7 +246,7 @@ class _Plugin:
             write("{} more tests; --heaptide-tests 0 shows all".format(len(tests) - len(shown)))
         if not tests:
             write("no test ran, or none in a process that is recorded")
-        write("recording: {0}; `heaptide report {0}` shows all of it".format(_recording()))
+        write("recording: {0}; `heaptide report {0}` shows all of it".format(_live.recording()))
 
 
 class _MemoryLimit:
@@ -318,11 +306,6 @@ class _LeakLimit:
         return [_Limit(summary, "heaptide-leaked-memory", "\n".join(lines))]
 
 
-def _recording() -> str:
-    """The recording that this process is in."""
-    return os.path.relpath(os.environ.get("HEAPTIDE_OUTPUT", "pytest.heaptide"))
-
-
 @contextlib.contextmanager
 def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
     """The scope of a run of a test, which threads that are started in it have, too."""
@@ -352,12 +335,7 @@ def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
 
 def _live_by_stack(test: str, run: int) -> "Dict[Stack, int]":
     """What a run of a test allocated and did not free, in this process, by Python stack."""
-    _control.flush()
-    profiles = os.path.join(glob.escape(_recording()), "{}-*.profile".format(os.getpid()))
-    files = sorted(glob.glob(profiles), key=os.path.getmtime)
-    if not files:
-        raise HeaptideError("{}: this process has no profile there".format(_recording()))
-    words = ["report", files[-1], "--format", "json", "--python", "only", "--live-only"]
+    words = ["report", _live.profile(), "--format", "json", "--python", "only", "--live-only"]
     words += ["--focus", "scope:{}".format(re.escape(test))]
     path = [(_TEST, test)] + ([(_RUN, run)] if run > 1 else [])
     return _sums(json.loads(ask(words))["processes"][0], path)
@@ -399,7 +377,7 @@ def _owners(test: Optional[str] = None) -> Dict[str, List[_Owner]]:
         "GROUP BY {0},owner WHERE {1}"
     ).format(_TEST, where)
     found: Dict[str, List[_Owner]] = {}
-    for row in Recording([_recording()], ["--python", "mixed"]).query(query):
+    for row in Recording([_live.recording()], ["--python", "mixed"]).query(query):
         owner = _Owner(row["owner"] or "[no stack]", row["bytes"] or 0, row["blocks"] or 0)
         if owner.blocks:
             found.setdefault(row["path"][0], []).append(owner)

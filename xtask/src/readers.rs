@@ -24,7 +24,7 @@ pub const READERS: [Reader; 2] = [
     Reader {
         directory: "python",
         name: "python-readers",
-        purpose: "DuckDB, pandas, polars and pytest, users of tables",
+        purpose: "DuckDB, pandas, polars, pytest and Jupyter, users of tables",
         pins: &["requirements.txt"],
         install: install_python,
     },

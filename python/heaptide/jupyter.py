@@ -1,0 +1,165 @@
+"""The memory of a cell in a notebook: ``%load_ext heaptide``, then ``%%heaptide``.
+
+The kernel has to have the recorder: see `heaptide.kernel`.
+"""
+
+import html
+import os
+from typing import Any, List, Sequence, Tuple
+
+from . import _control, _figures, _live, _scopes
+from ._command import HeaptideError, package
+from ._recording import Picture, Recording
+from ._tables import Table
+from ._units import format_size
+
+# The attribute of the scope that each cell runs in.
+_CELL = "cell"
+# How many functions are listed.
+_OWNERS = 10
+# Width and height of the timeline, in pixels, and its margin for numbers.
+_WIDTH, _HEIGHT, _MARGIN = 900, 160, 70
+
+_RULES = os.path.join(os.path.dirname(__file__), "cell.rules")
+_UNRECORDED = "this kernel has no recorder; choose the kernel that `python -m heaptide.kernel install` installs"
+
+
+class Cell:
+    """What a cell allocated: shown in notebooks as figures, timeline and flame graph."""
+
+    def __init__(self, number: int, figures: _figures.Figures, peak: int) -> None:
+        self.number = number
+        self.figures = figures
+        self.peak_bytes = peak
+        profile = _live.profile()
+        scope = "scope:^{}={}$".format(_CELL, number)
+        self._recording = Recording([profile], ["--focus", scope, "--rules", _RULES])
+        self._timeline = _timeline(Recording([profile], []), _name(number))
+        self._graph = self._recording.flamegraph("requested_bytes")
+
+    def owners(self) -> Table:
+        """As `Recording.owners`, of the cell."""
+        return self._recording.owners()
+
+    def sites(self) -> Table:
+        """As `Recording.sites`, of the cell."""
+        return self._recording.sites()
+
+    def flamegraph(self) -> Picture:
+        """What the cell allocated in all, by stack."""
+        return self._graph
+
+    def timeline(self) -> Picture:
+        """Live bytes of the process while the cell ran."""
+        return Picture(_drawn(self._timeline))
+
+    def __repr__(self) -> str:
+        return "peak {}, {:,} allocations of {} in all, {} not freed".format(
+            format_size(self.peak_bytes),
+            self.figures.allocations,
+            format_size(self.figures.requested_bytes),
+            format_size(self.figures.live_bytes),
+        )
+
+    def _repr_html_(self) -> str:
+        # A picture inside a page has no declaration of its own.
+        graph = self._graph.svg[self._graph.svg.index("<svg") :]
+        return "<p>{}</p>{}{}".format(html.escape(repr(self)), self.timeline().svg, graph)
+
+
+def _name(number: int) -> str:
+    return "cell {}".format(number)
+
+
+def _timeline(recording: Recording, window: str) -> List[Tuple[int, int]]:
+    """Times from the start of a window, and live bytes."""
+    windows = [row for row in recording.table("windows") if row["name"] == window]
+    if not windows:
+        return []
+    begin, end = windows[-1]["begin_ns"], windows[-1]["end_ns"]
+    samples = recording.query("SELECT time_ns,live_bytes FROM timeline")
+    return [
+        (row["time_ns"] - begin, row["live_bytes"] or 0)
+        for row in samples
+        if begin <= row["time_ns"] <= end
+    ]
+
+
+def _drawn(samples: Sequence[Tuple[int, int]]) -> str:
+    """The samples as a curve."""
+    last = max((time for time, _ in samples), default=0) or 1
+    most = max((size for _, size in samples), default=0) or 1
+    inner = _WIDTH - 2 * _MARGIN
+    points = [
+        "{:.1f},{:.1f}".format(_MARGIN + inner * time / last, _HEIGHT - 20 - 130 * size / most)
+        for time, size in samples
+    ]
+    text = '<text x="{}" y="{}" font-size="12" font-family="sans-serif">{}</text>'
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}">'
+        '<polyline fill="none" stroke="#c0392b" stroke-width="1.5" points="{2}"/>{3}{4}{5}</svg>'
+    ).format(
+        _WIDTH,
+        _HEIGHT,
+        " ".join(points),
+        text.format(0, 20, format_size(most)),
+        text.format(0, _HEIGHT - 18, "0 B"),
+        text.format(_WIDTH - _MARGIN + 4, _HEIGHT - 18, "{:.0f} ms".format(last / 1e6)),
+    )
+
+
+class _Shown(Exception):
+    """The error of a cell, whose traceback is shown already: it ends the cell, and a run of all."""
+
+    def _render_traceback_(self) -> List[str]:
+        return []
+
+
+def _usage_error(reason: str) -> Exception:
+    """An error that IPython shows in one line."""
+    error: Exception = package("IPython.core.error").UsageError("%%heaptide: " + reason)
+    return error
+
+
+class _Magic:
+    """The magic, with the number of the cell."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._number = 0
+
+    def __call__(self, line: str, cell: str) -> None:
+        """Records the cell and shows what it allocated; LINE names a variable for the `Cell`."""
+        name = line.strip()
+        if name and not name.isidentifier():
+            raise _usage_error("{!r} is not the name of a variable".format(name))
+        if not _control.recording():
+            raise _usage_error(_UNRECORDED)
+        self._number += 1
+        found = self._run(cell)
+        package("IPython.display").display(found)
+        if name:
+            self._shell.user_ns[name] = found
+
+    def _run(self, code: str) -> Cell:
+        window, thread = _figures.window(_name(self._number)), _figures.measure()
+        _control.on()
+        try:
+            start = _figures.totals().live_bytes
+            with window, thread, _scopes.scope(_CELL, self._number):
+                result = self._shell.run_cell(code)
+        finally:
+            _control.off()
+        if not result.success:
+            raise _Shown(result.error_before_exec or result.error_in_exec)
+        figures = window.figures
+        peak = max(figures.peak_bytes - start, thread.figures.peak_bytes)
+        try:
+            return Cell(self._number, figures, peak)
+        except HeaptideError as error:
+            raise _usage_error(str(error)) from error
+
+
+def load(shell: Any) -> None:
+    """Registers the magic."""
+    shell.register_magic_function(_Magic(shell), magic_kind="cell", magic_name="heaptide")

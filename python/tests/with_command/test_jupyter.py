@@ -1,0 +1,101 @@
+"""``%%heaptide`` in a kernel with the recorder, and in one without."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+import heaptide
+
+EXAMPLE = os.path.join(os.path.dirname(__file__), "../../../examples/python/cells.ipynb")
+
+
+def printed(outputs):
+    """What a cell prints, which comes in pieces."""
+    return "".join(output.text for output in outputs if output.output_type == "stream")
+
+
+class Notebooks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.mkdtemp()
+        install = [sys.executable, "-m", "heaptide.kernel", "install", "--prefix", cls.directory]
+        done = subprocess.run(install, check=True, stdout=subprocess.PIPE, universal_newlines=True)
+        kernels = os.path.join(cls.directory, "share/jupyter/kernels")
+        assert done.stdout == "installed the kernel in {}/heaptide\n".format(kernels), done.stdout
+        os.environ["JUPYTER_PATH"] = os.path.join(cls.directory, "share/jupyter")
+        os.environ["IPYTHONDIR"] = os.path.join(cls.directory, "ipython")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.directory)
+
+    def execute(self, notebook, kernel="heaptide"):
+        client = NotebookClient(
+            notebook,
+            kernel_name=kernel,
+            allow_errors=True,
+            timeout=120,
+            resources={"metadata": {"path": self.directory}},
+        )
+        client.execute()
+        return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+
+    def cells(self, *sources, kernel="heaptide"):
+        return self.execute(new_notebook(cells=[new_code_cell(text) for text in sources]), kernel)
+
+    def test_the_example_shows_what_its_cell_allocates(self):
+        _, loaded, owners, table = self.execute(nbformat.read(EXAMPLE, as_version=4))
+        result, shown = loaded
+        self.assertEqual(result.data["text/plain"], "6000000")
+        # Three blocks of 1 MB stay, and one of 2 MB at a time beside them.
+        self.assertRegex(
+            shown.data["text/plain"],
+            r"^peak 4\.[78]\d MiB, [\d,]+ allocations of \d.*B in all, 2\.[89]\d MiB not freed$",
+        )
+        page = shown.data["text/html"]
+        self.assertNotIn("<?xml", page)
+        points = re.search(r'points="([^"]*)"', page)[1].split()
+        self.assertGreater(len(points), 3)
+        for name in ("load", "parse"):
+            self.assertRegex(page, r"<title>{} ".format(name))
+        # Callers of the cell, functions of the kernel, are left out.
+        self.assertNotIn("dispatch_shell", page)
+        lines = printed(owners).splitlines()
+        self.assertEqual(lines, ["parse.<locals>.<genexpr> 6 MB", "load 3 MB"])
+        self.assertIn("<td>load</td>", table[0].data["text/html"])
+
+    def test_only_cells_with_the_magic_are_recorded(self):
+        outputs = self.cells(
+            "%load_ext heaptide\nbefore = bytearray(3_000_000)",
+            "%%heaptide first\nkept = bytearray(1_000_000)",
+            "after = bytearray(4_000_000)",
+            "%%heaptide second\nkept = bytearray(2_000_000)",
+            "for cell in (first, second):\n"
+            "    print([size for size in cell.sites()['requested_bytes'] if size > 500_000])\n"
+            "import heaptide\nprint(heaptide.active())",
+        )
+        self.assertEqual(printed(outputs[-1]), "[1000001]\n[2000001]\nFalse\n")
+
+    def test_an_error_ends_the_cell_and_is_shown_once(self):
+        outputs = self.cells("%load_ext heaptide", "%%heaptide\n1 / 0", "%%heaptide a b\n1")
+        shown = [output for output in outputs[1] if output.get("traceback")]
+        self.assertEqual([error.ename for error in shown], ["ZeroDivisionError"])
+        self.assertEqual(outputs[1][-1].output_type, "error")
+        self.assertIn("'a b' is not the name of a variable", str(outputs[2]))
+
+    def test_a_kernel_without_the_recorder_says_what_to_install(self):
+        install = [sys.executable, "-m", "ipykernel", "install", "--name", "bare"]
+        subprocess.run(
+            [*install, "--prefix", self.directory], check=True, stdout=subprocess.DEVNULL
+        )
+        outputs = self.cells("%load_ext heaptide", "%%heaptide\n1", kernel="bare")
+        self.assertIn("`python -m heaptide.kernel install` installs", str(outputs[1]))
+        self.assertNotIn("execute_result", str(outputs[1]))
