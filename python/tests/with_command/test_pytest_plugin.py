@@ -151,7 +151,8 @@ class Plugin(unittest.TestCase):
             ("passes_in_another_thread", 2_000_000),
         ):
             peak = cases[name]["heaptide_peak_bytes"]
-            self.assertTrue(bytes_at_once <= peak < bytes_at_once + 60_000, (name, peak))
+            # Within 32 KiB of each thread, and what pytest itself allocates.
+            self.assertTrue(abs(peak - bytes_at_once) < 80_000, (name, peak))
         allocated = cases["1000000_at_once"]["heaptide_allocated_bytes"]
         self.assertTrue(3_000_000 <= allocated < 3_060_000, allocated)
         kept = cases["fails_with_a_leak"]["heaptide_not_freed_bytes"]
