@@ -404,27 +404,45 @@ fn python_package() {
     assert_eq!((0..20).filter_map(|n| mib(&format!("worker={n}"))).sum::<i128>(), 60);
 }
 
-/// What the package has that needs the command: tables of recordings, `python -m heaptide`, the
-/// plug-in of pytest.
-#[test]
-fn python_package_with_the_command() {
+/// Runs tests of what the package has that needs the command, all files that match a pattern.
+fn python_with_the_command(name: &str, files: &str) {
     let python = reader("python").join("bin/python");
     if !python.exists() {
         return skip("python-readers");
     }
-    let place = scratch("python-command");
+    let place = scratch(name);
     let own = Path::new(env!("CARGO_BIN_EXE_heaptide")).parent().expect("a directory");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::iter::once(own.to_path_buf()).chain(std::env::split_paths(&path));
     let tests = root().join("python/tests/with_command");
     let mut command = clean(Command::new(python));
-    command.args(["-W", "error", "-m", "unittest", "discover", "-s"]).arg(&tests);
+    command.args(["-W", "error", "-m", "unittest", "discover", "-p", files, "-s"]).arg(&tests);
     command.arg("-t").arg(&tests).current_dir(&place);
     command.env("PATH", std::env::join_paths(path).expect("paths without colons"));
     command.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
     let outcome = run(&mut command, &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     assert!(outcome.stderr.ends_with("\nOK\n"), "{}", outcome.stderr);
+}
+
+#[test]
+fn python_recordings_as_tables() {
+    python_with_the_command("python-tables", "test_recording.py");
+}
+
+#[test]
+fn python_starts_the_command() {
+    python_with_the_command("python-main", "test_main.py");
+}
+
+#[test]
+fn python_tests_have_limits() {
+    python_with_the_command("python-pytest", "test_pytest_plugin.py");
+}
+
+#[test]
+fn python_cells_of_notebooks() {
+    python_with_the_command("python-jupyter", "test_jupyter.py");
 }
 
 #[test]
