@@ -56,6 +56,22 @@ class Arguments(unittest.TestCase):
         self.assertIn("--output", found)
 
 
+class Manifests(unittest.TestCase):
+    def test_the_wheel_and_the_modules_alone_are_one_package(self):
+        import tomllib
+
+        root = os.path.join(os.path.dirname(__file__), "../../..")
+        projects = []
+        for name in ("pyproject.toml", "python/pyproject.toml"):
+            with open(os.path.join(root, name), "rb") as file:
+                projects.append(tomllib.load(file)["project"])
+        with open(os.path.join(root, "Cargo.toml"), "rb") as file:
+            version = tomllib.load(file)["workspace"]["package"]["version"]
+        self.assertEqual({project["version"] for project in projects}, {version})
+        for key in ("name", "requires-python", "optional-dependencies", "entry-points"):
+            self.assertEqual(projects[0][key], projects[1][key], key)
+
+
 class Runs(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.mkdtemp()
