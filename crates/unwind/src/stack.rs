@@ -409,7 +409,7 @@ impl Stack<'_> {
                 return None;
             }
             Step::Signal => return self.leave_signal(new, &w, machine),
-            Step::FramePointer if w.bp > w.sp && w.bp & 7 == 0 => (Cfa::Bp(16), Bp::AtCfa(-16)),
+            Step::FramePointer if w.bp >= w.sp && w.bp & 7 == 0 => (Cfa::Bp(16), Bp::AtCfa(-16)),
             // The ABI's mark of the outermost frame.
             Step::FramePointer if w.bp == 0 => return None,
             Step::FramePointer => {
