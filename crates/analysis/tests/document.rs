@@ -214,6 +214,8 @@ fn numbers() {
         ("PYTHON_ROOT", format::PYTHON_ROOT.to_string()),
         ("PYTHON_STACK", format::PYTHON_STACK.to_string()),
         ("PYTHON_LINE_GRANULE", format::PYTHON_LINE_GRANULE.to_string()),
+        ("NODE_MADE_SHIFT", format::NODE_MADE_SHIFT.to_string()),
+        ("NODE_MADE_BITS", format::NODE_MADE_BITS.to_string()),
         ("KEY_OUTSIDE", format::KEY_OUTSIDE.to_string()),
         ("KEY_POOL_BLOCK", format::KEY_POOL_BLOCK.to_string()),
         ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),

@@ -299,7 +299,8 @@ pub struct Node {
     pub last: u32,
     /// Writer's own: the first site with this stack.
     pub site: u32,
-    /// Bit 0: `key` is an exact pc (interrupted by a signal), not a return address.
+    /// Bit 0: `key` is an exact pc (interrupted by a signal), not a return address. Bits 4 to 29
+    /// of code without a module: [`crate::node_made`].
     pub flags: u32,
 }
 

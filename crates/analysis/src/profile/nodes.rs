@@ -19,6 +19,8 @@ pub(super) struct Nodes {
     pub(super) nodes: Vec<Node>,
     pub(super) places: Vec<Place>,
     pub(super) python: Vec<PythonLine>,
+    /// When nodes of generated code were made: see [`super::parsed::Profile::made`].
+    pub(super) made: Vec<(u32, u32)>,
     /// Index into `nodes`.
     pub(super) by_id: SparseArray,
 }
@@ -61,9 +63,11 @@ impl Nodes {
             let lines = Lines::read(walk, &mut Texts::new(strings, walk.length()));
             return with_python(&nodes, lines, by_id, modules, by_index);
         }
+        let made = nodes.iter().zip(0..).filter_map(|(raw, index)| Some((index, made(raw)?)));
+        let made = made.collect();
         let nodes = nodes.iter().map(|raw| Node { parent: raw.parent, place: place(raw) });
         let nodes = nodes.collect();
-        Nodes { nodes, places: places.list, python: Vec::new(), by_id }
+        Nodes { nodes, places: places.list, python: Vec::new(), made, by_id }
     }
 }
 
@@ -77,6 +81,7 @@ fn with_python(
 ) -> Nodes {
     let mut places = Places::default();
     let mut tree = Trie::with_room(raw.len());
+    let mut times = Vec::new();
     let mut position = vec![OptionalIndex::NONE; raw.len() + 1];
     let most = raw.len().saturating_mul(NODES_A_NODE).saturating_add(1 << 16);
     let room = Assembly::room_for(raw.len());
@@ -101,11 +106,20 @@ fn with_python(
                         Place { module: PYTHON, offset: line.into(), is_interpreter: false }
                     }
                 };
-                tree.child(at, places.id(place))
+                let child = tree.child(at, places.id(place));
+                if let Part::Native(node) = part {
+                    times.extend(made(&raw[node as usize]).map(|time| (child - 1, time)));
+                }
+                child
             }),
             // Without room, of a damaged file, its native frames are left.
             None if is_stack => caller,
-            None => tree.child(caller, places.id(place((node.key, node.flags), modules, by_index))),
+            None => {
+                let child =
+                    tree.child(caller, places.id(place((node.key, node.flags), modules, by_index)));
+                times.extend(made(node).map(|time| (child - 1, time)));
+                child
+            }
         };
         position[index + 1] = OptionalIndex::from_slot(at);
     }
@@ -113,7 +127,15 @@ fn with_python(
     let nodes = nodes.map(|n| Node { parent: OptionalIndex::from_slot(n.parent), place: n.key });
     let nodes = nodes.collect();
     by_id.change(|index| position[index.slot()]);
-    Nodes { nodes, places: places.list, python: lines.lines, by_id }
+    times.sort_by_key(|&(node, _)| node);
+    times.dedup_by_key(|&mut (node, _)| node); // the one that was made first
+    Nodes { nodes, places: places.list, python: lines.lines, made: times, by_id }
+}
+
+/// The flags of a node of generated code, if they have the time at which it was made.
+fn made(raw: &Raw) -> Option<u32> {
+    let is_generated = (format::PAGE..1 << format::ADDRESS_BITS).contains(&raw.key);
+    (is_generated && format::node_made_ns(raw.flags).is_some()).then_some(raw.flags)
 }
 
 /// Frames of stacks that are put together, for each node of the file: a bound for damaged ones.

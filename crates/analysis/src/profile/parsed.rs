@@ -37,6 +37,9 @@ pub struct Profile {
     pub python: Vec<PythonLine>,
     /// Frames below their callers, callers first.
     pub nodes: Vec<Node>,
+    /// Of nodes of generated code, in order: the index, and the flags with the time at which the
+    /// node was made.
+    pub made: Vec<(u32, u32)>,
     /// Lanes in order of their index.
     pub lanes: Vec<format::Lane>,
     /// Counters of each stack, scope path, label and lane.

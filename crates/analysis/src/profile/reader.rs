@@ -135,6 +135,7 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
         places: tree.places,
         python: tree.python,
         nodes: tree.nodes,
+        made: tree.made,
         lanes,
         sites,
         named,

@@ -28,7 +28,8 @@ pub(super) fn complete(
         let mapped: Vec<_> = mapped.map(|path| PathBuf::from(&**path)).collect();
         let here = [PathBuf::from("/")];
         if let Some(code) = image.code(&here, &mapped).or_else(|| image.code(&roots(), &[])) {
-            symbols.complete_jit(image.module(), &unknown, &code);
+            let start_ns = profile.header.start_monotonic_ns;
+            symbols.complete_jit(image.module(), unknown, &code, start_ns);
         }
     }
 }

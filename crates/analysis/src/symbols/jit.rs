@@ -2,11 +2,12 @@
 //! `perf-PID.map`, a line for each function, and `jit-PID.dump` (Linux,
 //! tools/perf/Documentation/jitdump-specification.txt).
 //!
-//! Sites do not have times. Where code has replaced other code at an address, the last one's name
-//! is taken.
+//! Code replaces other code at an address. A dump has times, so the name is that of the code which
+//! was there when the stack was recorded first; of a map it is the last one.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -80,8 +81,20 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Functions that a JIT compiler made, by address.
 #[derive(Debug, Default)]
 pub struct Code {
-    /// By first address: the address behind the last, and the name.
+    /// Those that nothing replaced, by first address: the address behind the last, and the name.
     functions: BTreeMap<u64, (u64, String)>,
+    /// Those that were replaced, in order of the file.
+    replaced: Vec<Replaced>,
+}
+
+/// A function in whose place there is another one.
+#[derive(Debug)]
+struct Replaced {
+    /// From the first address to the one behind the last.
+    range: Range<u64>,
+    /// When it was replaced, nanoseconds of the monotonic clock.
+    until_ns: u64,
+    name: String,
 }
 
 impl Code {
@@ -107,6 +120,20 @@ impl Code {
         (address < *end).then_some(name)
     }
 
+    /// The names that code at these addresses, which are in order, had before the last one: the
+    /// address, when that code was replaced in nanoseconds of the monotonic clock, and the name. Of
+    /// each address they are in order of time.
+    pub fn earlier<'a>(
+        &'a self,
+        addresses: &'a [u64],
+    ) -> impl Iterator<Item = (u64, u64, &'a str)> {
+        self.replaced.iter().flat_map(|code| {
+            let first = addresses.partition_point(|&address| address < code.range.start);
+            let here = addresses[first..].iter().take_while(|&&address| address < code.range.end);
+            here.map(|&address| (address, code.until_ns, &*code.name))
+        })
+    }
+
     /// Reads lines of first address and size in hexadecimal digits, and name. Others are left out.
     fn from_map(bytes: &[u8]) -> Code {
         let mut code = Code::default();
@@ -118,7 +145,7 @@ impl Code {
                 u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()
             };
             if let (Some(start), Some(size), Some(name)) = (number(), number(), parts.next()) {
-                code.add(start, size, name.trim());
+                code.add(start, size, name.trim(), None);
             }
         }
         code
@@ -130,9 +157,12 @@ impl Code {
             return None;
         }
         let mut code = Code::default();
+        let has_times = read_u64(bytes, FLAGS_AT).is_some_and(|flags| flags & OTHER_CLOCK == 0);
         let mut rest = bytes.get(read_u32(bytes, HEADER_SIZE_AT)? as usize..)?;
         while let Some(record) = read_u32(rest, 4).and_then(|size| rest.get(..size as usize)) {
-            if record.len() < RECORD_HEAD_BYTES || code.add_record(record).is_none() {
+            let time_ns = read_u64(record, TIME_AT);
+            let Some(time_ns) = time_ns else { break };
+            if code.add_record(record, has_times.then_some(time_ns)).is_none() {
                 break;
             }
             rest = &rest[record.len()..];
@@ -140,19 +170,20 @@ impl Code {
         Some(code)
     }
 
-    /// Reads a record of a dump; none if it is too short.
-    fn add_record(&mut self, record: &[u8]) -> Option<()> {
+    /// Reads a record of a dump, with its time if that is known; none if it is too short.
+    fn add_record(&mut self, record: &[u8], time_ns: Option<u64>) -> Option<()> {
         match read_u32(record, 0)? {
             LOAD => {
                 let name = record.get(LOAD_NAME_AT..)?.split(|&byte| byte == 0).next()?;
                 let (start, size) = (read_u64(record, 32)?, read_u64(record, 40)?);
-                self.add(start, size, &text::from_bytes(name));
+                self.add(start, size, &text::from_bytes(name), time_ns);
             }
             MOVE => {
                 let (from, to) = (read_u64(record, 32)?, read_u64(record, 40)?);
                 let size = read_u64(record, 48)?;
-                if let Some((_, name)) = self.functions.remove(&from) {
-                    self.add(to, size, &name);
+                if let Some((end, name)) = self.functions.remove(&from) {
+                    self.add(to, size, &name, time_ns);
+                    self.replaced(from, end, name, time_ns);
                 }
             }
             _ => {}
@@ -160,8 +191,8 @@ impl Code {
         Some(())
     }
 
-    /// Adds a function in place of those that it overlaps.
-    fn add(&mut self, start: u64, size: u64, name: &str) {
+    /// Adds a function in place of those that it overlaps, at a time if that is known.
+    fn add(&mut self, start: u64, size: u64, name: &str, time_ns: Option<u64>) {
         let Some(end) = start.checked_add(size).filter(|_| size > 0 && !name.is_empty()) else {
             return;
         };
@@ -169,17 +200,28 @@ impl Code {
             if other_end <= start {
                 break;
             }
-            self.functions.remove(&other);
+            if let Some((other_end, name)) = self.functions.remove(&other) {
+                self.replaced(other, other_end, name, time_ns);
+            }
         }
         self.functions.insert(start, (end, name.to_owned()));
+    }
+
+    fn replaced(&mut self, start: u64, end: u64, name: String, time_ns: Option<u64>) {
+        if let Some(until_ns) = time_ns {
+            self.replaced.push(Replaced { range: start..end, until_ns, name });
+        }
     }
 }
 
 /// `JiTD`, as a little-endian machine writes it.
 const MAGIC: u32 = 0x4a69_5444;
 const HEADER_SIZE_AT: usize = 8;
-/// Kind, size and time.
-const RECORD_HEAD_BYTES: usize = 16;
+const FLAGS_AT: usize = 32;
+/// In the flags: times are of the time stamp counter.
+const OTHER_CLOCK: u64 = 1;
+/// Every record begins with its kind, its size and its time.
+const TIME_AT: usize = 8;
 /// Code was made: pid, tid, address of the mapping, address, size and number of the code, name.
 const LOAD: u32 = 0;
 const LOAD_NAME_AT: usize = 56;
@@ -211,23 +253,54 @@ mod tests {
         assert_eq!((code.name(0x100f), code.name(0x102f)), (Some("first"), Some("second one")));
     }
 
-    fn record(kind: u32, words: &[u64], name: &[u8]) -> Vec<u8> {
-        let size = (RECORD_HEAD_BYTES + 8 + 8 * words.len() + name.len()) as u32;
+    fn record(kind: u32, time_ns: u64, words: &[u64], name: &[u8]) -> Vec<u8> {
+        let size = (24 + 8 * words.len() + name.len()) as u32;
         let mut bytes = [kind.to_le_bytes(), size.to_le_bytes()].concat();
-        bytes.extend([0; 16]); // time, pid and tid
+        bytes.extend(time_ns.to_le_bytes());
+        bytes.extend([0; 8]); // pid and tid
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         bytes.extend(name);
         bytes
     }
 
-    #[test]
-    fn dumps_are_read_up_to_where_they_are_damaged() {
+    fn dump(records: &[Vec<u8>]) -> Vec<u8> {
         let mut dump = [MAGIC.to_le_bytes(), 1u32.to_le_bytes(), 40u32.to_le_bytes()].concat();
         dump.resize(40, 0);
-        dump.extend(record(LOAD, &[0, 0x1000, 0x10, 1], b"first\0code"));
-        dump.extend(record(LOAD, &[0, 0x3000, 0x10, 2], b"second\0code"));
-        dump.extend(record(MOVE, &[0, 0x1000, 0x2000, 0x10, 1], b""));
-        dump.extend(record(7, &[], b"of another version"));
+        dump.extend(records.concat());
+        dump
+    }
+
+    #[test]
+    fn dumps_have_the_names_of_all_times() {
+        let mut dump = dump(&[
+            record(LOAD, 10, &[0, 0x1000, 0x10, 1], b"first\0"),
+            record(LOAD, 20, &[0, 0x1000, 0x10, 2], b"second\0"),
+            record(MOVE, 30, &[0, 0x1000, 0x2000, 0x10, 2], b""),
+            record(LOAD, 40, &[0, 0x1008, 0x10, 3], b"third\0"),
+        ]);
+        let code = Code::from_dump(&dump).expect("a dump");
+        let earlier: Vec<_> = code.earlier(&[0x1000, 0x1008, 0x1010, 0x2000]).collect();
+        let expected = [
+            (0x1000, 20, "first"),
+            (0x1008, 20, "first"),
+            (0x1000, 30, "second"),
+            (0x1008, 30, "second"),
+        ];
+        assert_eq!(earlier, expected);
+        assert_eq!((code.name(0x1008), code.name(0x2008)), (Some("third"), Some("second")));
+        dump[FLAGS_AT] = 1;
+        let code = Code::from_dump(&dump).expect("a dump");
+        assert_eq!(code.earlier(&[0x1000]).count(), 0, "of another clock");
+    }
+
+    #[test]
+    fn dumps_are_read_up_to_where_they_are_damaged() {
+        let dump = dump(&[
+            record(LOAD, 0, &[0, 0x1000, 0x10, 1], b"first\0code"),
+            record(LOAD, 0, &[0, 0x3000, 0x10, 2], b"second\0code"),
+            record(MOVE, 0, &[0, 0x1000, 0x2000, 0x10, 1], b""),
+            record(7, 0, &[], b"of another version"),
+        ]);
         let whole = Code::from_dump(&dump).expect("a dump");
         let names = [0x1000, 0x2008, 0x3000].map(|address| whole.name(address));
         assert_eq!(names, [None, Some("first"), Some("second")]);

@@ -55,6 +55,17 @@ pub struct ModuleSymbols {
     places: FxHashMap<u64, (u32, u32)>,
     /// Function and file as string ids plus one, line; 0 is none.
     names: Vec<[u32; 3]>,
+    /// By address, of generated code: the functions that other code has replaced, in order of time.
+    earlier: FxHashMap<u64, Vec<Earlier>>,
+}
+
+/// A function in whose place there is another one.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    /// When it was replaced, nanoseconds from the start of the process image.
+    until_ns: u64,
+    /// String id plus one.
+    function: u32,
 }
 
 impl ModuleSymbols {
@@ -79,6 +90,25 @@ impl ModuleSymbols {
         }))
     }
 
+    /// Whether an address had functions that other code has replaced.
+    pub(crate) fn has_earlier(&self) -> bool {
+        !self.earlier.is_empty()
+    }
+
+    /// The function that was at an address at a time, in nanoseconds from the start of the process
+    /// image, if other code has replaced it since.
+    pub(crate) fn replaced_since(&self, address: u64, time_ns: u64) -> Option<&Arc<str>> {
+        let earlier = self.earlier.get(&address)?;
+        let then = earlier.iter().find(|earlier| earlier.until_ns > time_ns)?;
+        self.text(then.function)
+    }
+
+    /// Stores that a function was at an address until a time.
+    fn insert_earlier(&mut self, address: u64, until_ns: u64, function: &str) {
+        let function = self.string(Some(function));
+        self.earlier.entry(address).or_default().push(Earlier { until_ns, function });
+    }
+
     /// Whether more is known of an address than these names: a function, or its source.
     fn knows_more(&self, address: u64, names: &[Name<'_>]) -> bool {
         let old: Vec<_> = self.get(address).into_iter().flatten().collect();
@@ -86,6 +116,16 @@ impl ModuleSymbols {
         let old_source = old.iter().any(|name| has_source(name.file.map(AsRef::as_ref)));
         let new_source = names.iter().any(|name| has_source(name.file));
         (names.is_empty() && !old.is_empty()) || (old_source && !new_source)
+    }
+
+    fn packed_earlier(&self) -> Vec<[u64; 3]> {
+        let mut addresses: Vec<_> = self.earlier.iter().collect();
+        addresses.sort_unstable_by_key(|&(address, _)| address);
+        let row = |address, one: &Earlier| [address, one.until_ns, one.function.into()];
+        let rows = |(&address, earlier): (&u64, &Vec<Earlier>)| {
+            earlier.iter().map(|one| row(address, one)).collect::<Vec<_>>()
+        };
+        addresses.into_iter().flat_map(rows).collect()
     }
 
     fn string(&mut self, text: Option<&str>) -> u32 {
@@ -138,6 +178,10 @@ struct StoredModule {
     build_id: String,
     strings: Vec<String>,
     places: Vec<Vec<u64>>,
+    /// Of generated code that other code has replaced: address, when that was in nanoseconds from
+    /// the start of the process image, and the function by its string's index plus one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<[u64; 3]>,
 }
 
 impl Symbols {
@@ -219,11 +263,23 @@ impl Symbols {
     }
 
     /// Looks up the addresses of code that a JIT compiler made; those that have no name are looked
-    /// up again the next time.
-    pub(crate) fn complete_jit(&mut self, module: ModuleKey, addresses: &[u64], code: &jit::Code) {
+    /// up again the next time. `start_ns` is the monotonic clock at the start of the process image.
+    pub(crate) fn complete_jit(
+        &mut self,
+        module: ModuleKey,
+        mut addresses: Vec<u64>,
+        code: &jit::Code,
+        start_ns: u64,
+    ) {
+        addresses.sort_unstable();
         let mut found = ModuleSymbols::default();
-        for &address in addresses {
-            if let Some(name) = code.name(address) {
+        for (address, until_ns, name) in code.earlier(&addresses) {
+            found.insert_earlier(address, until_ns.saturating_sub(start_ns), name);
+        }
+        for &address in &addresses {
+            let last = || found.text(found.earlier.get(&address)?.last()?.function).cloned();
+            let name = code.name(address).map(Arc::from).or_else(last);
+            if let Some(name) = &name {
                 found.insert(address, &[Name { function: Some(name), ..Name::default() }]);
             }
         }
@@ -251,6 +307,16 @@ impl Symbols {
             let names: Vec<_> = found.get(address).into_iter().flatten().map(Name::from).collect();
             if !known.knows_more(address, &names) {
                 known.insert(address, &names);
+            }
+        }
+        for (&address, earlier) in &found.earlier {
+            if known.earlier.contains_key(&address) {
+                continue;
+            }
+            for Earlier { until_ns, function } in earlier {
+                if let Some(function) = found.text(*function) {
+                    known.insert_earlier(address, *until_ns, function);
+                }
             }
         }
     }
@@ -341,6 +407,7 @@ impl StoredModule {
             build_id: hex(&key.build_id),
             strings: symbols.strings.iter().map(|text| text.to_string()).collect(),
             places: addresses.into_iter().map(place).collect(),
+            earlier: symbols.packed_earlier(),
         }
     }
 
@@ -349,15 +416,20 @@ impl StoredModule {
         let mut symbols = ModuleSymbols { strings, ..ModuleSymbols::default() };
         let ids = symbols.strings.iter().zip(1..).map(|(text, id)| (text.clone(), id));
         symbols.string_ids = ids.collect();
+        let small = |n: u64| u32::try_from(n).unwrap_or(0);
         for place in &self.places {
             let Some((&address, numbers)) = place.split_first() else {
                 continue;
             };
             let start = symbols.names.len() as u32;
-            let small = |n: u64| u32::try_from(n).unwrap_or(0);
             let names = numbers.chunks_exact(3).map(|n| [small(n[0]), small(n[1]), small(n[2])]);
             symbols.names.extend(names);
             symbols.places.insert(address, (start, symbols.names.len() as u32 - start));
+        }
+        for &[address, until_ns, function] in &self.earlier {
+            let function = small(function);
+            let earlier = symbols.earlier.entry(address).or_default();
+            earlier.push(Earlier { until_ns, function });
         }
         let path = if self.path_bytes.is_empty() {
             PathBuf::from(self.path)

@@ -119,6 +119,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         places: Vec::new(),
         python: Vec::new(),
         nodes: Vec::new(),
+        made: Vec::new(),
         lanes: profile.lanes.iter().map(lane).collect(),
         sites: mapped.sites.clone(),
         named: Named { scopes: without_frees(&profile.named.scopes), ..Named::default() },

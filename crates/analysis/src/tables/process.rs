@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use heaptide_format as format;
+use rustc_hash::FxHashMap;
 
 use super::accounts;
 use super::annotation_tables;
@@ -23,7 +24,7 @@ use crate::model::{
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
 use crate::profile::python::PythonLine;
-use crate::symbols::{ModuleKey, Symbols, jit};
+use crate::symbols::{ModuleKey, ModuleSymbols, Symbols, jit};
 use crate::text;
 use crate::threads;
 
@@ -34,8 +35,9 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     let of =
         site_table::Dimensions { scope_of_path: &scope_of_path, label_of_name: &label_of_name };
     let stacks = || {
-        let (frames, frames_of_place) = frames(&profile, symbols);
-        let (stacks, stack_of_node) = stacks(&profile, &frames_of_place);
+        let (mut frames, frames_of_place) = frames(&profile, symbols);
+        let replaced = replaced(&profile, symbols, &mut frames);
+        let (stacks, stack_of_node) = stacks(&profile, &frames_of_place, replaced);
         (frames, stacks, stack_of_node)
     };
     let ((frames, stacks, stack_of_node), table) =
@@ -180,8 +182,7 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
         .iter()
         .map(|m| symbols.module(&ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() }))
         .collect();
-    let header = &profile.header;
-    let jit = symbols.module(&jit::module(header.pid, header.start_realtime_ns));
+    let jit = generated(profile, symbols);
     let mut frames = Vec::with_capacity(profile.places.len());
     let mut ranges = Vec::with_capacity(profile.places.len());
     for place in &profile.places {
@@ -219,6 +220,40 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
         ranges.push((start as u32, frames.len() as u32));
     }
     (frames, ranges)
+}
+
+/// The names of generated code of a process.
+fn generated<'a>(profile: &Profile, symbols: &'a Symbols) -> Option<&'a ModuleSymbols> {
+    let header = &profile.header;
+    symbols.module(&jit::module(header.pid, header.start_realtime_ns))
+}
+
+/// The nodes of generated code that other code has replaced since they were made, each with its
+/// frame, which is added to `frames`.
+fn replaced(profile: &Profile, symbols: &Symbols, frames: &mut Vec<Frame>) -> Vec<(u32, u32)> {
+    let Some(jit) = generated(profile, symbols).filter(|jit| jit.has_earlier()) else {
+        return Vec::new();
+    };
+    let mut known: FxHashMap<(u64, &str), u32> = FxHashMap::default();
+    let mut frame_of = |&(node, flags): &(u32, u32)| {
+        let place = profile.places[profile.nodes[node as usize].place as usize];
+        let time_ns = format::node_made_ns(flags)?;
+        let function = jit.replaced_since(place.offset, time_ns)?;
+        let frame = *known.entry((place.offset, function)).or_insert_with(|| {
+            frames.push(Frame {
+                function: Some(function.clone()),
+                module: None,
+                offset: place.offset,
+                file: None,
+                line: None,
+                inlined: false,
+                code: CodeKind::Native,
+            });
+            (frames.len() - 1) as u32
+        });
+        Some((node, frame))
+    };
+    profile.made.iter().filter_map(&mut frame_of).collect()
 }
 
 /// A path without its directory.
@@ -259,13 +294,21 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
 }
 
 /// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
-/// the same frame are one stack.
-fn stacks(profile: &Profile, frames_of_place: &[(u32, u32)]) -> (Vec<StackNode>, Vec<StackId>) {
+/// the same frame are one stack. The nodes in `replaced`, which are in order, have the frames there.
+fn stacks(
+    profile: &Profile,
+    frames_of_place: &[(u32, u32)],
+    replaced: Vec<(u32, u32)>,
+) -> (Vec<StackNode>, Vec<StackId>) {
     let mut tree = Trie::with_room(profile.nodes.len());
     let mut of_node = Vec::with_capacity(profile.nodes.len() + 1);
     of_node.push(StackId(0)); // by slot of the node; none has no stack
-    for node in &profile.nodes {
-        let (first, end) = frames_of_place[node.place as usize];
+    let mut replaced = replaced.into_iter().peekable();
+    for (node, index) in profile.nodes.iter().zip(0..) {
+        let (first, end) = match replaced.next_if(|&(of, _)| of == index) {
+            Some((_, frame)) => (frame, frame + 1),
+            None => frames_of_place[node.place as usize],
+        };
         let caller = of_node[node.parent.slot()].0;
         of_node.push(StackId((first..end).fold(caller, |stack, frame| tree.child(stack, frame))));
     }

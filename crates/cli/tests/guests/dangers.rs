@@ -109,7 +109,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 45] = [
+const ELSEWHERE: [&str; 46] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -122,6 +122,7 @@ const ELSEWHERE: [&str; 45] = [
     "family_plugin.c",
     "gives_up_rights.c",
     "hungry.c",
+    "jit_times.c",
     "late_plugin.c",
     "launch_member.c",
     "looping.c",

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Outcome, heaptide, preloaded, report, run, scratch, until};
-use crate::recording::list;
+use crate::harness::{Guest, Outcome, heaptide, preloaded, recorded, report, run, scratch, until};
+use crate::recording::{self, counted, frames, function, list};
 
 const PROGRAM: &str = "#include <stdlib.h>\n\
     static void *volatile sink;\n\
@@ -227,6 +227,51 @@ fn code_of_jit_compilers_has_the_names_of_its_map() {
     let stacks: Vec<Vec<String>> = stacks.map(|stack| stack.iter().map(name).collect()).collect();
     let has = |stack: &Vec<String>| stack.last().is_some_and(|name| name == "JS:*made app.js:7");
     assert!(stacks.iter().any(has), "{stacks:?}");
+}
+
+/// The function that calls malloc, its caller, and the bytes requested, of each stack of generated
+/// code in `jit_times.c`.
+fn generated(recording: &Path, place: &Path) -> Vec<(String, String, i128)> {
+    let report = report(recording, place);
+    let mut found = Vec::new();
+    for (process, site) in recording::sites(&report) {
+        let stack: Vec<_> = frames(process, site).into_iter().map(function).collect();
+        let callers = ["before", "after", "here", "there", "alike"];
+        if let [.., caller, made] = &stack[..]
+            && callers.contains(caller)
+        {
+            let bytes = counted(site, "requested_bytes");
+            found.push((made.to_string(), caller.to_string(), bytes));
+        }
+    }
+    found.sort_by_key(|&(.., bytes)| bytes);
+    found
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn names_of_replaced_code_are_those_of_its_time() {
+    let place = scratch("sealing-jit-times");
+    let app = Guest::read("jit_times.c").build("jit_times.c", &["-fno-omit-frame-pointer"]);
+    let recording = place.join("r.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(app).current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let expected = [
+        ("moved", "here", 500),
+        ("moved", "there", 500),
+        ("first", "before", 1000),
+        ("second", "after", 2000),
+        ("third", "alike", 7000), // and `fourth`, which has the same stack
+    ];
+    let expected = expected.map(|(made, caller, bytes)| (made.into(), caller.into(), bytes));
+    assert_eq!(generated(&recording, &place), expected);
+    sh(&place, "rm jit-*.dump && mv r.heaptide elsewhere.heaptide");
+    assert_eq!(generated(&place.join("elsewhere.heaptide"), &place), expected, "they are stored");
+    let merged = place.join("merged.heaptide");
+    let mut command = heaptide();
+    command.arg("merge").arg("-o").arg(&merged).arg(place.join("elsewhere.heaptide"));
+    assert_eq!(run(&mut command, &place).status, 0);
+    assert_eq!(generated(&merged, &place), expected, "merged");
 }
 
 #[test]

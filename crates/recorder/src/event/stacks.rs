@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{Node, Word};
 use heaptide_format::{
     ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_INTERPRETER, NODE_PYTHON, NODE_PYTHON_STACK,
-    PYTHON_STACK,
+    PAGE, PYTHON_STACK, node_made,
 };
 use heaptide_unwind::Rule;
 use heaptide_unwind::cache::{self, Slot};
@@ -365,6 +365,11 @@ impl Guest<'_> {
     }
 }
 
+/// Whether a node with this key is of code without a file, and no mark.
+fn is_generated(key: u64) -> bool {
+    (PAGE..1 << ADDRESS_BITS).contains(&key)
+}
+
 #[inline(always)]
 fn bounds_of(range: Range) -> Bounds {
     let low = range.low.next_multiple_of(8);
@@ -515,7 +520,8 @@ impl Nodes for Guest<'_> {
         let node = nodes.record::<Node>(Kind::Nodes, self.index)?;
         node.key.set(key);
         node.parent.set(parent);
-        node.flags.set(self.flags);
+        let made = if is_generated(key) { node_made(self.p.now()) } else { 0 };
+        node.flags.set(self.flags | made);
         nodes.commit_record(node);
         Some(NodeId::of(node).number())
     }
