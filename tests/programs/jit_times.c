@@ -5,6 +5,10 @@
 //! bytes, called from `after`. `moved`, which allocates 500, is moved to another page, called at
 //! both places. Then `third` (3000) and `fourth` (4000) are called in turn from one place in
 //! `alike`: their calls of malloc return to one address, so that both have one stack.
+//!
+//! The dump is mapped while it is empty, as CPython does it, and the first code is met then: a
+//! read of that mapping ends the program. `bare` is called by code as that of CPython's `-X perf`,
+//! without a frame pointer, and allocates 200 bytes below `around`.
 
 #include "guest.h"
 #include <fcntl.h>
@@ -24,7 +28,10 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-static void put(const void *bytes, size_t size) { CHECK(write(dump, bytes, size) == (ssize_t)size); }
+static void put(const void *bytes, size_t size)
+{
+    CHECK(write(dump, bytes, size) == (ssize_t)size);
+}
 
 static void put_record(uint32_t kind, const uint64_t *words, size_t count, const char *name)
 {
@@ -67,6 +74,11 @@ static function move_code(unsigned char *from, unsigned char *to, uint32_t size)
     return (function)to;
 }
 
+typedef void (*trampoline)(void *, void *, void *, void (*)(void));
+
+static NOINLINE void bare(void) { free(keep(malloc(200))); stay(); }
+static NOINLINE void around(trampoline call) { call(NULL, NULL, NULL, bare); stay(); }
+static NOINLINE void early(function call) { free(keep(call())); stay(); }
 static NOINLINE void before(function call) { free(keep(call())); stay(); }
 static NOINLINE void after(function call) { free(keep(call())); stay(); }
 static NOINLINE void here(function call) { free(keep(call())); stay(); }
@@ -79,16 +91,21 @@ int main(void)
     snprintf(name, sizeof name, "jit-%d.dump", getpid());
     dump = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);
     CHECK(dump >= 0);
+    // So that profilers find it.
+    CHECK(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, dump, 0) != MAP_FAILED);
+    unsigned char *place = mmap(NULL, 12288, PROT_READ | PROT_WRITE | PROT_EXEC,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(place != MAP_FAILED);
+    write_code(place + 8192, 100);
+    early((function)(place + 8192));
+    unsigned char jump[] = {0x48, 0x83, 0xec, 8, 0xff, 0xd1, 0x48, 0x83, 0xc4, 8, 0xc3};
+    memcpy(place + 10240, jump, sizeof jump);
+    around((trampoline)(place + 10240));
     uint32_t head[] = {0x4a695444, 1, 40, 62, 0, (uint32_t)getpid()};
     uint64_t start = now(), flags = 0;
     put(head, sizeof head);
     put(&start, sizeof start);
     put(&flags, sizeof flags);
-    // So that profilers find it.
-    CHECK(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, dump, 0) != MAP_FAILED);
-    unsigned char *place = mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(place != MAP_FAILED);
     before(load(place, 1000, "first"));
     after(load(place, 2000, "second"));
     here(load(place, 500, "moved"));

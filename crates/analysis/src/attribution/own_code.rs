@@ -40,7 +40,8 @@ pub fn is_own(process: &Process, frame: &Frame) -> bool {
     if process.attribution.names(function, module, file) {
         return true;
     }
-    if frame.code == CodeKind::Python {
+    // Of generated code the file is known only where it is a script.
+    if frame.code == CodeKind::Python || frame.module.is_none() {
         return file.is_some_and(is_own_script);
     }
     let role = |function| known().role(function);
@@ -59,10 +60,11 @@ fn is_own_module(module: &str, program: &str) -> bool {
         && (module == program || !is_system && !is_librarys)
 }
 
-/// Whether a file of Python source is the program's: outside of the interpreter's library and of
+/// Whether a script is the program's: outside of the interpreter's library and of
 /// what is installed for it.
 fn is_own_script(file: &str) -> bool {
-    let is_of_interpreter = file.starts_with('<') && file != "<string>" && file != "<stdin>";
+    let is_of_interpreter = file.starts_with("node:")
+        || file.starts_with('<') && file != "<string>" && file != "<stdin>";
     let in_library = file.split_once("/lib/python").is_some_and(|(_, rest)| {
         rest.split_once('/').is_some_and(|(version, _)| {
             version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
@@ -88,6 +90,8 @@ mod tests {
             "/srv/venv/lib/python3.9/site-packages/flask/app.py",
             "/usr/lib/python3/dist-packages/yaml/__init__.py",
             "<frozen importlib._bootstrap>",
+            "node:internal/modules/cjs/loader",
+            "/srv/app/node_modules/express/lib/router.js",
         ];
         assert!(own.into_iter().all(is_own_script));
         assert!(!others.into_iter().any(is_own_script));

@@ -24,6 +24,7 @@ mod demangle;
 mod elf;
 mod engine;
 pub(crate) mod jit;
+pub(crate) mod jit_name;
 mod name;
 mod qualified;
 mod sources;

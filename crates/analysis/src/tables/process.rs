@@ -24,6 +24,7 @@ use crate::model::{
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
 use crate::profile::python::PythonLine;
+use crate::symbols::jit_name::JitName;
 use crate::symbols::{ModuleKey, ModuleSymbols, Symbols, jit};
 use crate::text;
 use crate::threads;
@@ -196,15 +197,20 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
         let code = if place.is_interpreter { CodeKind::Interpreter } else { CodeKind::Native };
         let module = place.has_module().then_some(ModuleId(place.module));
         let known = module.map_or(jit, |id| names[id.0 as usize]).and_then(|m| m.get(offset));
-        frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
-            function: name.function.cloned(),
-            module,
-            offset,
-            file: name.file.cloned(),
-            line: name.line,
-            inlined: depth > 0,
-            code,
-        }));
+        if module.is_none() {
+            let names = known.into_iter().flatten().filter_map(|name| name.function);
+            frames.extend(names.map(|name| generated_frame(profile, offset, name)));
+        } else {
+            frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
+                function: name.function.cloned(),
+                module,
+                offset,
+                file: name.file.cloned(),
+                line: name.line,
+                inlined: depth > 0,
+                code,
+            }));
+        }
         if frames.len() == start {
             let function = mark(place).map(Arc::from);
             frames.push(Frame {
@@ -228,6 +234,22 @@ fn generated<'a>(profile: &Profile, symbols: &'a Symbols) -> Option<&'a ModuleSy
     symbols.module(&jit::module(header.pid, header.start_realtime_ns))
 }
 
+/// The frame of generated code with this name.
+fn generated_frame(profile: &Profile, offset: u64, name: &str) -> Frame {
+    // The Python frames of these functions are in the stack, if there are any.
+    let is_interpreter = JitName::is_python(name) && !profile.python.is_empty();
+    let name = JitName::parse(name);
+    Frame {
+        function: Some(Arc::from(name.function)),
+        module: None,
+        offset,
+        file: name.file.map(Arc::from),
+        line: name.line,
+        inlined: false,
+        code: if is_interpreter { CodeKind::Interpreter } else { CodeKind::Native },
+    }
+}
+
 /// The nodes of generated code that other code has replaced since they were made, each with its
 /// frame, which is added to `frames`.
 fn replaced(profile: &Profile, symbols: &Symbols, frames: &mut Vec<Frame>) -> Vec<(u32, u32)> {
@@ -240,15 +262,7 @@ fn replaced(profile: &Profile, symbols: &Symbols, frames: &mut Vec<Frame>) -> Ve
         let time_ns = format::node_made_ns(flags)?;
         let function = jit.replaced_since(place.offset, time_ns)?;
         let frame = *known.entry((place.offset, function)).or_insert_with(|| {
-            frames.push(Frame {
-                function: Some(function.clone()),
-                module: None,
-                offset: place.offset,
-                file: None,
-                line: None,
-                inlined: false,
-                code: CodeKind::Native,
-            });
+            frames.push(generated_frame(profile, place.offset, function));
             (frames.len() - 1) as u32
         });
         Some((node, frame))
@@ -294,7 +308,8 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
 }
 
 /// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
-/// the same frame are one stack. The nodes in `replaced`, which are in order, have the frames there.
+/// the same frame are one stack. The nodes in `replaced`, which are in order, have the frames
+/// there.
 fn stacks(
     profile: &Profile,
     frames_of_place: &[(u32, u32)],

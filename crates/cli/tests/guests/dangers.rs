@@ -52,6 +52,7 @@ dangers! {
     five_hundred_children "swarm.c"
     address_reuse_by_dlopen "reload.c"
     late_module "late_module.c"
+    code_mapped_again "code_again.c"
     cpp_exceptions "exceptions.cpp"
     long_jumps "longjmp.c"
     coroutine_stacks "coroutines.c"

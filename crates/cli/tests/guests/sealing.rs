@@ -225,7 +225,7 @@ fn code_of_jit_compilers_has_the_names_of_its_map() {
     };
     let stacks = list(process, "sites").iter().map(|site| list(site, "stack"));
     let stacks: Vec<Vec<String>> = stacks.map(|stack| stack.iter().map(name).collect()).collect();
-    let has = |stack: &Vec<String>| stack.last().is_some_and(|name| name == "JS:*made app.js:7");
+    let has = |stack: &Vec<String>| matches!(&stack[..], [.., main, made] if main == "main" && made == "made");
     assert!(stacks.iter().any(has), "{stacks:?}");
 }
 
@@ -272,6 +272,11 @@ fn names_of_replaced_code_are_those_of_its_time() {
     command.arg("merge").arg("-o").arg(&merged).arg(place.join("elsewhere.heaptide"));
     assert_eq!(run(&mut command, &place).status, 0);
     assert_eq!(generated(&merged, &place), expected, "merged");
+    let report = report(&merged, &place);
+    let stacks = recording::sites(&report)
+        .map(|(process, site)| frames(process, site).into_iter().map(function).collect());
+    let is_whole = |stack: Vec<&str>| matches!(stack[..], [.., "main", "around", _, "bare"]);
+    assert!(stacks.into_iter().any(is_whole), "{report}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::store::profile::{self, Cursor};
 use crate::store::rules;
 use crate::store::shared::{Store, store};
 use crate::sys::confined;
-use crate::sys::kernel::Errno;
+use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::maps::{Mapping, each_mapping};
 use crate::sys::memory::{self, InChild};
@@ -30,6 +30,7 @@ struct Loaded {
     range: Range,
     base: u64,
     inode: u64,
+    code: Segment,
     header: Range,
     frames: Range,
     record: &'static Module,
@@ -176,7 +177,9 @@ impl Modules {
                 let of_file = m.inode != 0 || m.path == b"[vdso]";
                 if of_file && base.1 == m.inode && is_elf(base.0) {
                     self.add(p, records, (base.0, base.2), &m);
-                } else if m.range.holds(pc) {
+                }
+                let is_unknown = m.range.holds(pc) && self.find(pc).is_none();
+                if is_unknown && !(of_file && self.add_again(p, records, &m)) {
                     other = Some(m.range);
                 }
             }
@@ -207,6 +210,35 @@ impl Modules {
         if !self.push(records, base, range, &elf, code) {
             p.lost(Loss::NoModule);
         }
+    }
+
+    /// Adds code of a known module that the program has mapped once more, as V8 maps its builtin
+    /// functions close to the code that it generates. Returns whether it is such code. Its unwind
+    /// tables are left out: they are of the other addresses.
+    fn add_again(&self, p: &Store, records: &mut Cursor, code: &Mapping<'_>) -> bool {
+        let is_known = |m: &&Loaded| m.unloaded.load(Relaxed) == 0 && m.inode == code.inode;
+        let modules = self.all().iter().filter(is_known);
+        let mut copied = modules.filter_map(|m| Some((m, m.code.address_at(code.offset)?)));
+        let Some((module, address)) = copied.next() else {
+            return false;
+        };
+        let mut build_id = [0; 24];
+        for (byte, stored) in build_id.iter_mut().zip(&module.record.build_id) {
+            *byte = stored.get();
+        }
+        let elf = Elf {
+            bias: code.range.low.wrapping_sub(address),
+            end: code.range.high,
+            code: Segment::default(),
+            eh_frame_hdr: Range::EMPTY,
+            eh_frame: Range::EMPTY,
+            build_id,
+            build_id_length: module.record.build_id_length.get(),
+        };
+        if !self.push(records, code.range.low, code.range, &elf, code) {
+            p.lost(Loss::NoModule);
+        }
+        true
     }
 
     fn push(
@@ -246,6 +278,7 @@ impl Modules {
             range,
             base,
             inode: code.inode,
+            code: elf.code,
             header: elf.eh_frame_hdr,
             frames: elf.eh_frame,
             record,
@@ -312,10 +345,28 @@ impl Loaded {
 struct Elf {
     bias: u64,
     end: u64,
+    code: Segment,
     eh_frame_hdr: Range,
     eh_frame: Range,
     build_id: [u8; 24],
     build_id_length: u32,
+}
+
+/// An executable segment in its file; empty in code that is mapped once more.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Segment {
+    offset: u64,
+    length: u64,
+    address: u64,
+}
+
+impl Segment {
+    /// The link-time address of an offset in the file.
+    fn address_at(&self, offset: u64) -> Option<u64> {
+        let inside = offset.checked_sub(self.offset).filter(|&inside| inside < self.length)?;
+        Some(self.address.wrapping_add(inside))
+    }
 }
 
 #[repr(C)]
@@ -330,10 +381,19 @@ struct ProgramHeader {
     align: u64,
 }
 
-/// Whether a readable mapping begins with an ELF header of this machine's class.
+/// Whether a readable mapping begins with an ELF header of this machine's class. Pages of a mapping
+/// are not there where its file is shorter: JIT compilers map `jit-PID.dump` before they write it.
 fn is_elf(base: u64) -> bool {
-    // SAFETY: `base` is the start of a mapping that maps said is readable; a page holds a header.
-    base != 0 && unsafe { *(base as *const [u8; 5]) } == *b"\x7fELF\x02"
+    const MAGIC: [u8; 5] = *b"\x7fELF\x02";
+    let mut start = [0; MAGIC.len()];
+    match kernel::try_read_own(base, &mut start) {
+        _ if base == 0 => false,
+        Ok(length) => length == start.len() && start == MAGIC,
+        Err(kernel::EFAULT) => false,
+        // SAFETY: `base` is the start of a mapping that maps said is readable; a page holds a
+        // header.
+        Err(_) => unsafe { *(base as *const [u8; MAGIC.len()]) == MAGIC },
+    }
 }
 
 impl Elf {
@@ -343,12 +403,14 @@ impl Elf {
         const PT_LOAD: u32 = 1;
         const PT_NOTE: u32 = 4;
         const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+        const EXECUTABLE: u32 = 1;
         let headers = program_headers(first, other)?;
         let load = headers.iter().find(|h| h.kind == PT_LOAD)?;
         let bias = first.low.wrapping_sub(load.vaddr & !4095);
         let mut elf = Elf {
             bias,
             end: 0,
+            code: Segment::default(),
             eh_frame_hdr: Range::EMPTY,
             eh_frame: Range::EMPTY,
             build_id: [0; 24],
@@ -367,7 +429,13 @@ impl Elf {
             let end = at.wrapping_add(h.memsz);
             let readable = segment(at).is_some_and(|s| end <= s.high);
             match h.kind {
-                PT_LOAD => elf.end = elf.end.max(end),
+                PT_LOAD => {
+                    elf.end = elf.end.max(end);
+                    if h.flags & EXECUTABLE != 0 && h.filesz > elf.code.length {
+                        let (offset, length, address) = (h.offset, h.filesz, h.vaddr);
+                        elf.code = Segment { offset, length, address };
+                    }
+                }
                 PT_NOTE if readable => elf.find_build_id(at, end),
                 PT_GNU_EH_FRAME if readable => {
                     elf.eh_frame_hdr = Range { low: at, high: end };

@@ -14,6 +14,7 @@ const ENOSYS: Errno = Errno(38);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ESRCH: Errno = Errno(3);
+pub const EFAULT: Errno = Errno(14);
 pub const EFBIG: Errno = Errno(27);
 
 const READ: usize = 0;
@@ -427,11 +428,18 @@ pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
 /// Reads memory of this process that may not be there. False if it is not, or the kernel does not
 /// allow it.
 pub fn read_own(address: u64, bytes: &mut [u8]) -> bool {
+    try_read_own(address, bytes) == Ok(bytes.len())
+}
+
+/// Reads memory of this process that may not be there; returns how many bytes of it are.
+///
+/// Errors: [`EFAULT`] if none is; another one if the kernel does not allow the call.
+pub fn try_read_own(address: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
     let to = [bytes.as_mut_ptr() as usize, bytes.len()];
     let from = [address as usize, bytes.len()];
     let arguments = [getpid() as usize, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0];
     // SAFETY: the kernel writes as many bytes as there is room for, and checks where it reads.
-    unsafe { call(PROCESS_VM_READV, arguments) == Ok(bytes.len()) }
+    unsafe { call(PROCESS_VM_READV, arguments) }
 }
 
 /// Holds all signals of the calling thread back; the mask before.
