@@ -9,6 +9,7 @@ use crate::store::modules::{self, Code};
 use crate::store::profile::Cursor;
 use crate::store::rules;
 use crate::sys::front;
+use crate::sys::kernel;
 use crate::sys::maps;
 use crate::sys::range::Range;
 use crate::sys::{confined, own_stack};
@@ -26,7 +27,7 @@ use heaptide_unwind::cache::{self, Slot};
 pub use heaptide_unwind::kept::Same;
 use heaptide_unwind::kept::{Kept, Registers};
 use heaptide_unwind::memo::{self, Memo, Recalled};
-use heaptide_unwind::rule::Step;
+use heaptide_unwind::rule::{Bp, Cfa, Step};
 use heaptide_unwind::stack::{Bounds, Early, Machine, Stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
@@ -462,7 +463,7 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
             (step.unwrap_or_else(|| without_table(pc)), index)
         }
         Code::Bare(index) => (without_table(pc), index),
-        Code::Generated => (Step::FramePointer, 0),
+        Code::Generated => (generated(pc), 0),
         Code::Nothing => (Step::Unknown, 0),
     };
     let rule = Rule::new(step, module);
@@ -483,6 +484,20 @@ fn without_table(pc: u64) -> Step {
     let code = on_page.then(|| unsafe { *(pc as *const [u8; 9]) });
     if code == Some(RT_SIGRETURN) {
         return Step::Signal;
+    }
+    Step::FramePointer
+}
+
+/// Generated code: functions of CPython's `-X perf` keep no frame pointer; all others are expected
+/// to.
+fn generated(pc: u64) -> Step {
+    // sub $8, %rsp; call *%rcx; add $8, %rsp; ret
+    const CALL: [u8; 6] = [0x48, 0x83, 0xec, 8, 0xff, 0xd1];
+    const RETURN: [u8; 5] = [0x48, 0x83, 0xc4, 8, 0xc3];
+    let mut code = [0; CALL.len() + RETURN.len()];
+    let is_read = kernel::read_own(pc.wrapping_sub(CALL.len() as u64), &mut code);
+    if is_read && code.starts_with(&CALL) && code.ends_with(&RETURN) {
+        return Step::Frame(Cfa::Sp(16), Bp::Same);
     }
     Step::FramePointer
 }
