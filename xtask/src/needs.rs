@@ -46,6 +46,7 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("musl-gcc"), &["musl-tools"], "guests under another libc"),
     need(Probe::Program("curl"), &["curl"], "debug files from a server"),
     need(Probe::Program("xz"), &["xz-utils"], "modules with MiniDebugInfo"),
+    need(Probe::Program("dwz"), &["dwz"], "debug files that share a supplementary one"),
     need(Probe::Program("gdb"), &["gdb"], "a second opinion on stacks"),
     need(Probe::Program("git"), &["git"], "a guest, and the list of sources"),
     need(Probe::Program("pgrep"), &["procps"], "processes, looked for by their command lines"),

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::{Sealed, seal_with};
-use heaptide_analysis::symbols::{Blazesym, Lookup, Sources};
+use heaptide_analysis::symbols::{Blazesym, Engine, Lookup, Name, Sources};
 use heaptide_fixtures::Scratch;
+use heaptide_fixtures::skips::skip;
 
 mod compiled;
 use compiled::{compile, has, record, run, stacks};
@@ -119,4 +121,58 @@ fn functions_of_mini_debug_info_have_names() {
     run(&scratch, "head -c 90 mini.xz > cut.xz");
     run(&scratch, "objcopy --update-section .gnu_debugdata=cut.xz app");
     assert_eq!(stored(&scratch), ["? -:0"]);
+}
+
+const COMMON: &str = "#include <map>\n#include <string>\n#include <vector>\n#include <cstdlib>\n\
+    struct Shared { std::map<std::string, std::vector<int>> names; int count; };\n\
+    static void *volatile sink;\n\
+    static inline __attribute__((always_inline)) void *inlined(int n) {\n\
+        void *block = malloc(n); sink = block; return block; }\n\
+    namespace deep { template <class T> struct Box { T value;\n\
+        __attribute__((noinline)) void fill(int n) { sink = this; sink = inlined(n); } }; }\n";
+
+/// The functions at each address of `deep::Box<Shared>::fill` of a library.
+fn names_in_fill(library: &Path) -> Vec<String> {
+    let symbols = Command::new("nm").args(["-S", "--defined-only"]).arg(library).output().unwrap();
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let line = symbols.lines().find(|line| line.contains("3BoxI6Shared")).expect("the function");
+    let number = |field| u64::from_str_radix(line.split(' ').nth(field).unwrap(), 16).unwrap();
+    let addresses: Vec<u64> = (number(0)..number(0) + number(1)).collect();
+    let mut found = Vec::new();
+    let mut note = |_: u64, names: &[Name<'_>]| {
+        let name = |name: &Name<'_>| format!("{:?} {:?} {:?}", name.function, name.file, name.line);
+        found.push(names.iter().map(name).collect::<Vec<_>>().join(" / "));
+    };
+    Blazesym.look_up(library, &addresses, &mut note).unwrap();
+    found
+}
+
+/// `dwz -m` moves what two libraries have in common to a third file; packages of debug files are
+/// made so.
+#[test]
+fn names_in_supplementary_files_are_found() {
+    if Command::new("dwz").arg("--version").output().is_err() {
+        return skip("dwz");
+    }
+    let scratch = Scratch::new("sources-dwz");
+    fs::write(scratch.join("common.h"), COMMON).unwrap();
+    for name in ["one", "two"] {
+        let source = format!(
+            "#include \"common.h\"\n\
+             void {name}(int n) {{ deep::Box<Shared> box; box.fill(n); free(sink); }}\n"
+        );
+        fs::write(scratch.join(format!("{name}.cpp")), source).unwrap();
+        let build = format!("g++ -g -O2 -fPIC -shared -o lib{name}.so {name}.cpp");
+        run(&scratch, &build);
+    }
+    let library = scratch.join("libone.so");
+    let before = names_in_fill(&library);
+    assert!(before.iter().any(|names| names.contains("Some(\"inlined(int)\")")), "{before:?}");
+    run(&scratch, "dwz -m common.debug -M common.debug libone.so libtwo.so");
+    let after = names_in_fill(&library);
+    let differs = after.iter().zip(&before).find(|(after, before)| after != before);
+    assert_eq!((differs, after.len()), (None, before.len()));
+    run(&scratch, "rm common.debug && g++ -shared -Wl,--build-id -o common.debug -x c++ /dev/null");
+    let without = names_in_fill(&library);
+    assert!(without.iter().all(|names| names.contains("fill")), "the symbol table is left");
 }

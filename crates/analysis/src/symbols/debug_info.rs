@@ -2,6 +2,7 @@
 //! scopes they are declared.
 
 use std::ops::Range;
+use std::path::Path;
 
 use gimli::{
     DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset, UnitRef,
@@ -17,33 +18,49 @@ const SECTION_LIMIT: u64 = 1 << 30;
 /// Bytes of a section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The sections of a file, and where its units are.
+/// The sections of a file, and where its units are. Those of its supplementary file, to which `dwz`
+/// moves what several files have in common, are behind those of the file.
 pub(super) struct DebugInfo {
     sections: DwarfSections<Vec<u8>>,
+    supplementary: Option<DwarfSections<Vec<u8>>>,
     units: Vec<DebugInfoOffset>,
+    supplementary_units: Vec<DebugInfoOffset>,
     /// Sorted by begin; the index of the unit in `units`.
     ranges: Vec<(Range<u64>, usize)>,
 }
 
 impl DebugInfo {
     /// Reads the debug information of a file; none if it has none, or it cannot be read.
-    pub(super) fn read(elf: &ElfFile) -> Option<DebugInfo> {
-        let load = |id: gimli::SectionId| {
-            let bytes = elf.section(id.name(), SECTION_LIMIT).unwrap_or_default();
-            Ok::<_, gimli::Error>(bytes.into_owned())
-        };
+    pub(super) fn read(elf: &ElfFile, path: &Path) -> Option<DebugInfo> {
+        let supplementary = elf.supplementary().and_then(|link| link.open(path));
         let mut info = DebugInfo {
-            sections: DwarfSections::load(load).ok()?,
+            sections: sections(elf)?,
+            supplementary: supplementary.and_then(|elf| sections(&elf)),
             units: Vec::new(),
+            supplementary_units: Vec::new(),
             ranges: Vec::new(),
         };
-        (info.units, info.ranges) = units(&info.dwarf());
+        let dwarf = info.dwarf();
+        let supplementary_units = dwarf.sup().map(|dwarf| units(dwarf).0).unwrap_or_default();
+        (info.units, info.ranges) = units(&dwarf);
+        info.supplementary_units = supplementary_units;
         Some(info).filter(|info| !info.ranges.is_empty())
     }
 
     /// The sections as they are read.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
-        self.sections.borrow(|section| EndianSlice::new(section, LittleEndian))
+        let supplementary = self.supplementary.as_ref();
+        let slice = |section| EndianSlice::new(section, LittleEndian);
+        self.sections.borrow_with_sup(supplementary, |section: &Vec<u8>| slice(section))
+    }
+
+    /// The sections of the file that a unit is in.
+    pub(super) fn dwarf_of<'d, 'a>(
+        &self,
+        dwarf: &'d Dwarf<Slice<'a>>,
+        index: usize,
+    ) -> &'d Dwarf<Slice<'a>> {
+        dwarf.sup().filter(|_| index >= self.units.len()).unwrap_or(dwarf)
     }
 
     /// The units that may have functions at an address.
@@ -53,10 +70,26 @@ impl DebugInfo {
         self.ranges[..end].iter().rev().take(NEIGHBOURS).filter(holds).map(|&(_, unit)| unit)
     }
 
-    /// The unit that contains an offset of `.debug_info`, and the offset in it.
-    pub(super) fn unit_with(&self, offset: DebugInfoOffset) -> Option<(usize, UnitOffset)> {
-        let index = self.units.partition_point(|unit| unit.0 <= offset.0).checked_sub(1)?;
-        Some((index, UnitOffset(offset.0 - self.units[index].0)))
+    /// The unit that contains an offset of `.debug_info` of the file of the unit `from`, and the
+    /// offset in it.
+    pub(super) fn unit_with(
+        &self,
+        from: usize,
+        offset: DebugInfoOffset,
+    ) -> Option<(usize, UnitOffset)> {
+        if from >= self.units.len() {
+            return self.supplementary_unit_with(offset);
+        }
+        unit_in(&self.units, offset)
+    }
+
+    /// The same for an offset of the supplementary file.
+    pub(super) fn supplementary_unit_with(
+        &self,
+        offset: DebugInfoOffset,
+    ) -> Option<(usize, UnitOffset)> {
+        let (index, offset) = unit_in(&self.supplementary_units, offset)?;
+        Some((self.units.len() + index, offset))
     }
 
     /// Reads a unit; none if it is damaged.
@@ -65,9 +98,25 @@ impl DebugInfo {
         dwarf: &Dwarf<Slice<'a>>,
         index: usize,
     ) -> Option<Unit<Slice<'a>>> {
-        let header = dwarf.unit_header(*self.units.get(index)?).ok()?;
-        dwarf.unit(header).ok()
+        let dwarf = self.dwarf_of(dwarf, index);
+        let supplementary = || self.supplementary_units.get(index - self.units.len());
+        let offset = self.units.get(index).or_else(supplementary)?;
+        dwarf.unit(dwarf.unit_header(*offset).ok()?).ok()
     }
+}
+
+fn sections(elf: &ElfFile) -> Option<DwarfSections<Vec<u8>>> {
+    let load = |id: gimli::SectionId| {
+        let bytes = elf.section(id.name(), SECTION_LIMIT).unwrap_or_default();
+        Ok::<_, gimli::Error>(bytes.into_owned())
+    };
+    DwarfSections::load(load).ok()
+}
+
+/// The unit that contains an offset, and the offset in it.
+fn unit_in(units: &[DebugInfoOffset], offset: DebugInfoOffset) -> Option<(usize, UnitOffset)> {
+    let index = units.partition_point(|unit| unit.0 <= offset.0).checked_sub(1)?;
+    Some((index, UnitOffset(offset.0 - units[index].0)))
 }
 
 /// Ranges of units hardly overlap: so many are looked at for an address.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -79,6 +79,14 @@ impl ElfFile {
         DebugLink::new(name, checksum)
     }
 
+    /// Returns the link to the supplementary file of its debug information.
+    pub(super) fn supplementary(&self) -> Option<SupplementaryLink> {
+        let file = self.parsed().ok()?;
+        let (path, build_id) = file.gnu_debugaltlink().ok()??;
+        let path = Path::new(OsStr::from_bytes(path)).into();
+        Some(SupplementaryLink { path, build_id: build_id.to_vec() })
+    }
+
     /// Returns the functions that the module exports: first address, address behind, name.
     pub(super) fn exported(&self) -> Vec<(u64, u64, String)> {
         let file = self.parsed().ok();
@@ -106,6 +114,22 @@ impl DebugLink {
         let name = Path::new(OsStr::from_bytes(name));
         let name = name.file_name().filter(|only| *only == name.as_os_str())?;
         Some(DebugLink { name: name.into(), checksum })
+    }
+}
+
+/// The supplementary file of a file's debug information.
+pub(super) struct SupplementaryLink {
+    /// Absolute, or from the directory of the file.
+    path: PathBuf,
+    build_id: Vec<u8>,
+}
+
+impl SupplementaryLink {
+    /// Opens the supplementary file of the file `of`; none if it is not there, or of another build.
+    pub(super) fn open(&self, of: &Path) -> Option<ElfFile> {
+        let of = fs::canonicalize(of).ok()?;
+        let elf = ElfFile::open(&of.parent()?.join(&self.path)).ok()?;
+        (elf.build_id() == self.build_id).then_some(elf)
     }
 }
 

@@ -50,7 +50,7 @@ impl Engine for Blazesym {
             let qualified = if bare.is_empty() {
                 FxHashMap::default()
             } else {
-                let read = || DebugInfo::read(&ElfFile::open(file).ok()?);
+                let read = || DebugInfo::read(&ElfFile::open(file).ok()?, file);
                 let info = info.get_or_init(read).as_ref();
                 info.map(|info| qualified::names(info, &bare, &mut demangler)).unwrap_or_default()
             };
@@ -79,7 +79,7 @@ pub fn own_names(file: &Path, addresses: &[u64]) -> Result<Vec<Option<String>>, 
         let name = |&address| table.name(address).map(|name| demangler.readable(name));
         return Ok(addresses.iter().map(name).collect());
     }
-    let info = DebugInfo::read(&elf);
+    let info = DebugInfo::read(&elf, file);
     let mut names = info.map(|info| qualified::names(&info, addresses, &mut demangler));
     let innermost = |address| names.as_mut()?.remove(address)?.pop()?;
     Ok(addresses.iter().map(innermost).collect())

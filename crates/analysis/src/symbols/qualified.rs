@@ -31,6 +31,8 @@ struct Place {
 }
 
 struct Read<'a> {
+    /// Which unit.
+    index: usize,
     unit: Unit<Slice<'a>>,
     scopes: Scopes,
     language: Option<Language>,
@@ -54,6 +56,7 @@ pub(super) fn names(
         dwarf: info.dwarf(),
         addresses,
         read: FxHashMap::default(),
+        language: None,
         demangler,
         steps: 0,
     };
@@ -79,6 +82,8 @@ struct Names<'a, 'd> {
     dwarf: Dwarf<Slice<'a>>,
     addresses: &'d [u64],
     read: FxHashMap<usize, Option<Rc<Read<'a>>>>,
+    /// Of the unit that has the address.
+    language: Option<Language>,
     demangler: &'d mut Demangler,
     /// Entries that may still be read for this name.
     steps: usize,
@@ -88,8 +93,9 @@ impl<'a> Names<'a, '_> {
     fn at(&mut self, address: u64) -> Option<Vec<Option<String>>> {
         let units: Vec<usize> = self.info.units_at(address).collect();
         units.into_iter().find_map(|unit| {
+            self.language = None;
             let read = self.read(unit)?;
-            read.language?;
+            self.language = Some(read.language?);
             let functions = read.scopes.functions(address);
             let name = |&offset: &UnitOffset| {
                 self.steps = STEPS;
@@ -104,9 +110,11 @@ impl<'a> Names<'a, '_> {
             return known.clone();
         }
         let read = self.info.unit(&self.dwarf, index).map(|unit| {
-            let scopes = Scopes::of(unit.unit_ref(&self.dwarf), self.addresses);
-            let language = language(&unit);
-            Rc::new(Read { unit, scopes, language })
+            let dwarf = self.info.dwarf_of(&self.dwarf, index);
+            let scopes = Scopes::of(unit.unit_ref(dwarf), self.addresses);
+            // A part of units that `dwz` has put in one place has that of the unit that uses it.
+            let language = language(&unit).or(self.language);
+            Rc::new(Read { index, unit, scopes, language })
         });
         self.read.insert(index, read.clone());
         read
@@ -121,7 +129,8 @@ impl<'a> Names<'a, '_> {
 
     fn text(&self, read: &Read<'a>, entry: &Entry<'a>, name: DwAt) -> Option<String> {
         let value = entry.attr_value(name)?;
-        let text = self.dwarf.attr_string(&read.unit, value).ok()?;
+        let dwarf = self.info.dwarf_of(&self.dwarf, read.index);
+        let text = dwarf.attr_string(&read.unit, value).ok()?;
         Some(text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
     }
 
@@ -129,7 +138,11 @@ impl<'a> Names<'a, '_> {
         match entry.attr_value(name)? {
             AttributeValue::UnitRef(offset) => Some(Place { offset, ..place }),
             AttributeValue::DebugInfoRef(offset) => {
-                let (unit, offset) = self.info.unit_with(offset)?;
+                let (unit, offset) = self.info.unit_with(place.unit, offset)?;
+                Some(Place { unit, offset })
+            }
+            AttributeValue::DebugInfoRefSup(offset) => {
+                let (unit, offset) = self.info.supplementary_unit_with(offset)?;
                 Some(Place { unit, offset })
             }
             _ => None,
