@@ -46,8 +46,10 @@ fn find(given: &Path) -> Result<(PathBuf, Option<Reference>), Error> {
     }
 }
 
-/// The path, or the profile of the running process whose id it is.
-fn place_of(given: &Path) -> Result<PathBuf, Error> {
+/// Returns the path, or the profile of the running process whose id it is.
+///
+/// Errors: a process id without a recorded process.
+pub fn place_of(given: &Path) -> Result<PathBuf, Error> {
     let running = running::by_id(given)?;
     Ok(running.map_or_else(|| given.to_owned(), |running| running.file))
 }

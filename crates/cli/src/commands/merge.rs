@@ -8,6 +8,7 @@ use heaptide_analysis::recording::metadata::{self, Metadata};
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::progress::Progress;
+use heaptide_command::target;
 use heaptide_command::values;
 
 use crate::guardian::Guardian;
@@ -17,7 +18,7 @@ use crate::place::Place;
 #[derive(Args, Debug)]
 #[command(after_help = MERGE_EXAMPLE)]
 pub struct MergeOptions {
-    /// Recordings to merge
+    /// Recordings to merge, or process ids of running programs
     #[arg(value_name = "REC", required = true)]
     pub recordings: Vec<PathBuf>,
     /// Recording to write, a directory
@@ -34,13 +35,15 @@ Example:
 
 /// Copies them and says what there is.
 pub fn merge(options: &MergeOptions) -> Outcome {
+    let recordings = options.recordings.iter().map(|given| target::place_of(given));
+    let recordings = recordings.collect::<Result<Vec<_>, _>>()?;
     let place = Place::new(&options.output, options.force)?;
     // Before any other thread runs. Without it a killed merge leaves what it has copied, until the
     // next one in the same place.
     let _guardian = Guardian::start(place.path());
     let mut draft = place.draft(&Metadata { version: metadata::VERSION, ..Metadata::default() })?;
     let progress = Progress::start("copying profiles");
-    let merged = merge_recordings(&options.recordings, draft.path(), &mut |doing, done, total| {
+    let merged = merge_recordings(&recordings, draft.path(), &mut |doing, done, total| {
         let what = match doing {
             Doing::Copying => "copying profiles",
             Doing::Naming => "looking up symbols",

@@ -63,6 +63,10 @@ fn lock(path: &Path) -> Result<Recorded, Error> {
         return Err(Error::new(format!("{shown}: {what}")));
     }
     let in_use = |what: String| Error::new(format!("{shown}: {what}; seal it when that has ended"));
+    if let Some(running) = running::by_id(path)? {
+        let recording = running.file.parent().unwrap_or(&running.file).display();
+        return Err(in_use(format!("this process still writes to {recording}")));
+    }
     if let Some(running) = running::of_recording(path)?.first() {
         return Err(in_use(format!("process {} still writes to it", running.pid)));
     }

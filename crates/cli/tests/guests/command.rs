@@ -106,6 +106,26 @@ fn running_program_is_read() {
     report(&recording, &place);
 }
 
+#[test]
+fn process_ids_stand_for_recordings_that_are_written() {
+    let place = scratch("running-ids");
+    let recording = place.join("a.heaptide");
+    let program = Looping::start(&recording, &place);
+    let id = program.id().to_string();
+    let merged = place.join("merged.heaptide");
+    let outcome = run(heaptide().args(["merge", &id, "-o"]).arg(&merged), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let outcome = run(heaptide().args(["seal", &id]), &place);
+    let expected = format!("{id}: this process still writes to {}; seal it", recording.display());
+    assert!(outcome.status == 2 && outcome.stderr.contains(&expected), "{outcome:?}");
+    drop(program);
+    let outcome = run(heaptide().args(["merge", &id, "-o"]).arg(place.join("b")), &place);
+    let expected = format!("heaptide: {id}: no such process, and no recording of this name");
+    assert!(outcome.status == 2 && outcome.stderr.starts_with(&expected), "{outcome:?}");
+    let report = report(&merged, &place);
+    assert_eq!(list(&report, "processes")[0]["pid"].to_string(), id);
+}
+
 /// A report of a program that goes on meanwhile: its parts are of slightly different moments.
 fn read_live(recording: &Path, place: &Path) -> Value {
     let mut command = heaptide();

@@ -437,6 +437,11 @@ impl Looping {
         until("allocations", || fs::read(&page).expect("the page")[2] > 0);
         Looping(child)
     }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
 }
 
 impl Drop for Looping {
