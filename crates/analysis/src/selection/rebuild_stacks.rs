@@ -2,40 +2,36 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{Frame, FrameId, Process, Site, StackId, StackNode, Trace};
 
 /// A stack tree as it grows: equal frames below one caller are one node.
 pub(crate) struct Stacks {
-    nodes: Vec<StackNode>,
-    ids: FxHashMap<(StackId, FrameId), StackId>,
+    tree: Trie,
 }
 
 impl Stacks {
     /// The empty stack, and room for as many more.
     pub(crate) fn with_capacity(nodes: usize) -> Stacks {
-        let mut stacks = Stacks { nodes: Vec::with_capacity(nodes), ids: FxHashMap::default() };
-        stacks.nodes.push(StackNode { parent: StackId(0), frame: FrameId(0) });
-        stacks.ids.reserve(nodes);
-        stacks
+        Stacks { tree: Trie::with_room(nodes) }
     }
 
     /// A stack with a frame more.
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        *self.ids.entry((parent, frame)).or_insert_with(|| {
-            self.nodes.push(StackNode { parent, frame });
-            StackId((self.nodes.len() - 1) as u32)
-        })
+        StackId(self.tree.child(parent.0, frame.0))
     }
 
     /// The innermost frame of a stack.
     pub(crate) fn frame(&self, stack: StackId) -> Option<FrameId> {
-        let node = self.nodes.get(stack.0 as usize).filter(|_| stack != StackId(0))?;
-        Some(node.frame)
+        let node = self.tree.nodes().get(stack.0 as usize).filter(|_| stack != StackId(0))?;
+        Some(FrameId(node.key))
     }
 
     /// The nodes; the first is the empty stack, parents come before children.
     pub(crate) fn into_nodes(self) -> Vec<StackNode> {
-        self.nodes
+        let stack =
+            |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.key) };
+        self.tree.into_nodes().into_iter().map(stack).collect()
     }
 }
 

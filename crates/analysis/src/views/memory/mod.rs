@@ -109,7 +109,11 @@ fn slack_part(process: &Process, account: &Account) -> f64 {
     let (mut live, mut slack) = (0.0, 0.0);
     for site in &process.tables.sites {
         let measures = &site.measures;
-        let bytes = if at_peak { measures.at_peak_bytes } else { measures.live_bytes } as f64;
+        let bytes = if at_peak { measures.at_peak_bytes } else { measures.live_bytes };
+        if bytes == 0 {
+            continue; // most, and their other metrics are in other lines of the cache
+        }
+        let bytes = bytes as f64;
         live += bytes;
         slack += bytes * part(measures.requested_bytes, measures.usable_bytes);
     }
