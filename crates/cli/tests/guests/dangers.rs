@@ -53,6 +53,7 @@ dangers! {
     address_reuse_by_dlopen "reload.c"
     late_module "late_module.c"
     code_mapped_again "code_again.c"
+    generated_code_under_strict_seccomp "jit_strict.c"
     cpp_exceptions "exceptions.cpp"
     long_jumps "longjmp.c"
     coroutine_stacks "coroutines.c"

@@ -495,7 +495,8 @@ fn generated(pc: u64) -> Step {
     const CALL: [u8; 6] = [0x48, 0x83, 0xec, 8, 0xff, 0xd1];
     const RETURN: [u8; 5] = [0x48, 0x83, 0xc4, 8, 0xc3];
     let mut code = [0; CALL.len() + RETURN.len()];
-    let is_read = kernel::read_own(pc.wrapping_sub(CALL.len() as u64), &mut code);
+    let start = pc.wrapping_sub(CALL.len() as u64);
+    let is_read = confined::may_call() && kernel::read_own(start, &mut code);
     if is_read && code.starts_with(&CALL) && code.ends_with(&RETURN) {
         return Step::Frame(Cfa::Sp(16), Bp::Same);
     }
