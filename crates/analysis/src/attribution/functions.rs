@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::known::{Role, known};
-use crate::model::{CodeKind, Frame, FrameId, Module, Process};
+use crate::model::{CodeKind, Frame, FrameId, Module, Process, StackId};
 
 /// Index into a process's [`Functions`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -72,9 +72,36 @@ impl Functions {
             let frame = &process.tables.frames[frame.0 as usize];
             role_of(frame, frame.module.is_some_and(|module| runtimes[module.0 as usize]))
         };
-        self.first_frame.iter().map(role).collect()
+        let mut roles: Vec<Role> = self.first_frame.iter().map(role).collect();
+        self.find_starters(process, &mut roles);
+        roles
+    }
+
+    /// Finds the functions of the C library that start a program and its threads where they have no
+    /// names: they are outermost, or called by what is.
+    fn find_starters(&self, process: &Process, roles: &mut [Role]) {
+        let stacks = &process.tables.stacks;
+        let is_outermost = |id: StackId| stacks[id.0 as usize].parent == StackId(0);
+        for node in stacks.iter().skip(1) {
+            let frame = &process.tables.frames[node.frame.0 as usize];
+            let module = frame.module.map(|m| process.tables.modules[m.0 as usize].file_name());
+            let is_of_libc =
+                module.is_some_and(|name| LIBC.iter().any(|start| name.starts_with(start)));
+            let caller = || self.of_frame(stacks[node.parent.0 as usize].frame).0 as usize;
+            let is_nameless = frame.function.is_none() && is_of_libc;
+            if is_nameless
+                && (node.parent == StackId(0)
+                    || is_outermost(node.parent)
+                    || roles[caller()] == Role::Starter)
+            {
+                roles[self.of_frame(node.frame).0 as usize] = Role::Starter;
+            }
+        }
     }
 }
+
+/// What the names of the C library's files begin with.
+const LIBC: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
 
 /// Parts of the paths of installed extensions of Python.
 const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];

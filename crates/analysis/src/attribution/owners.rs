@@ -122,6 +122,8 @@ pub fn owners_in_tree(nodes: impl ExactSizeIterator<Item = (u32, Role)>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::with_stacks;
+    use crate::model::{Frame, ModuleId};
     use Role::{Container, Owner, Runtime, Starter, Wrapper};
 
     /// The owner of a stack of these functions, outermost first, by its place.
@@ -135,6 +137,20 @@ mod tests {
         assert_eq!(owner(&[Starter, Owner, Owner, Container, Wrapper]), 3);
         assert_eq!(owner(&[Starter, Owner, Runtime, Container, Wrapper]), 2);
         assert_eq!(owner(&[Owner]), 1);
+    }
+
+    /// `__libc_start_call_main` has no name without debug information.
+    #[test]
+    fn what_starts_a_program_owns_nothing_though_it_has_no_name() {
+        let mut process = with_stacks(&["_start;__libc_start_main;call_main;_PyEval_X;malloc"]);
+        let libc = process.tables.modules.iter().position(|m| m.file_name() == "libc.so");
+        let call_main = |frame: &&mut Frame| frame.function.as_deref() == Some("call_main");
+        let frame = process.tables.frames.iter_mut().find(call_main).expect("its frame");
+        (frame.function, frame.module) = (None, libc.map(|index| ModuleId(index as u32)));
+        let owners = Owners::of(&process);
+        let innermost = StackId(process.tables.stacks.len() as u32 - 1);
+        let owner = owners.frame(&process, innermost).expect("an owner");
+        assert_eq!(process.label(owner), "_PyEval_X");
     }
 
     #[test]
