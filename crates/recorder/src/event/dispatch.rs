@@ -3,7 +3,7 @@
 
 use crate::event::inside::Inside;
 use crate::event::record::{self, Moving};
-use crate::event::{monitors, slow_path};
+use crate::event::{monitors, python_interpreter, slow_path};
 
 /// A block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
@@ -19,6 +19,7 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
 /// A block of `usable` bytes is about to be freed.
 #[inline(never)]
 pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
+    python_interpreter::await_readers();
     if inside.lane().is_attended() {
         return slow_path::freed(inside, block, usable);
     }

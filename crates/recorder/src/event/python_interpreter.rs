@@ -30,7 +30,7 @@ const CHECKED_FRAMES: usize = 64;
 /// The function that is the interpreter's loop.
 const EVAL: &[u8] = b"_PyEval_EvalFrameDefault\0";
 /// How often the thread that ends the interpreter gives way to threads that read their frames.
-const PATIENCE: usize = 20_000;
+const PATIENCE: u32 = 20_000;
 
 /// The recorder's knowledge of the interpreter.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,8 @@ struct Interpreter {
     loads: AtomicU32,
     /// Threads without the interpreter's lock that read their frames now.
     readers: AtomicU32,
+    /// How often the thread that ends it gave way to them.
+    yields: AtomicU32,
     /// Set before `Found`.
     known: Guarded<MaybeUninit<Known>>,
 }
@@ -279,19 +281,28 @@ impl Drop for ThreadState {
     }
 }
 
-/// Lets threads finish reading their frames before an interpreter that ends unmaps them. To be
-/// called before memory is unmapped.
+/// Lets threads finish reading their frames before an interpreter that ends frees them. To be
+/// called before memory is freed or unmapped.
+#[inline(always)]
 pub fn await_readers() {
+    if INTERPRETER.get().readers.load(Relaxed) != 0 {
+        await_readers_of_what_ends();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn await_readers_of_what_ends() {
     let interpreter = INTERPRETER.get();
     if interpreter.phase.load(Acquire) != CHECKED || (known().is_finalizing)() == 0 {
         return;
     }
     // Who is no reader yet sees that the interpreter ends.
     fence(SeqCst);
-    for _ in 0..PATIENCE {
-        if interpreter.readers.load(Acquire) == 0 {
-            return;
-        }
+    // A thread that left its handler by a jump stays a reader for ever.
+    while interpreter.readers.load(Acquire) != 0
+        && interpreter.yields.fetch_add(1, Relaxed) < PATIENCE
+    {
         kernel::sched_yield();
     }
 }
