@@ -1,5 +1,5 @@
 //! Generated code under strict seccomp: code that was not met before is executed where only read,
-//! write and exit are allowed.
+//! write and exit are allowed. It is at the same address in every run.
 //
 // expect function:before allocations=1 requested_bytes=100
 // expect function:within allocations=1 requested_bytes=200
@@ -19,8 +19,8 @@ int main(void)
     // push %rbp; mov %rsp, %rbp; mov %rdi, %rax; mov %rsi, %rdi; call *%rax; pop %rbp; ret
     unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48,
                             0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3};
-    unsigned char *place = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *place = mmap((void *)0x600000000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     CHECK(place != MAP_FAILED);
     memcpy(place, code, sizeof code);
     memcpy(place + 1024, code, sizeof code);

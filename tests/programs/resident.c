@@ -139,12 +139,13 @@ static void refuse_open(void)
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-// 60 MiB, and 16 MiB that are mapped some time later; then it waits.
+// 60 MiB, and 16 MiB that are mapped some time later; then it prints a line and waits.
 static void waits(void)
 {
     growing();
     usleep(300000);
     touch(map(NULL, 16 * MIB, 0), 16 * MIB);
+    say("waits\n");
     pause();
 }
 
