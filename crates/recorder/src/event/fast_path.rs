@@ -9,7 +9,6 @@
 
 use crate::event::inside::Entry;
 use crate::event::lane::LaneState;
-use crate::event::python_interpreter;
 use crate::event::stacks::{self, Same};
 use crate::store::control_words;
 use crate::store::ids::SiteId;
@@ -209,7 +208,6 @@ pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool
 /// The same where there are sites.
 #[inline(always)]
 pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
-    python_interpreter::await_readers();
     let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };

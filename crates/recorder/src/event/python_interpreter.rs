@@ -281,8 +281,9 @@ impl Drop for ThreadState {
     }
 }
 
-/// Lets threads finish reading their frames before an interpreter that ends frees them. To be
-/// called before memory is freed or unmapped.
+/// Lets threads finish reading their frames before an interpreter that ends has them overwritten or
+/// unmapped. To be called before memory is unmapped or returned to the program. The common free
+/// does not call it: an allocator leaves nearly all of a free block as it was.
 #[inline(always)]
 pub fn await_readers() {
     if INTERPRETER.get().readers.load(Relaxed) != 0 {
@@ -335,6 +336,7 @@ fn forget() {
 /// The state of the calling thread, if it has one and frames are read.
 #[inline(always)]
 pub fn thread_state() -> Option<ThreadState> {
+    await_readers();
     match INTERPRETER.get().phase.load(Acquire) {
         CHECKED => ThreadState::of_this_thread(known()),
         FOUND => check(known()),
