@@ -44,7 +44,8 @@ const LOOKS_MAX: usize = 2 + if TAG_MAX > DEPTH_MAX { TAG_MAX } else { DEPTH_MAX
 
 /// A name, [`printable`], of at most about `width` characters: return type, default template
 /// arguments, inline namespaces and compiler suffixes go always; then, only as far as needed,
-/// function arguments, nested template arguments, all template arguments, and last the middle.
+/// function arguments, namespaces and modules of template arguments, nested template arguments, all
+/// template arguments, outer namespaces and modules, and last the middle.
 ///
 /// ```
 /// use heaptide_render::shared::names::shorten;
@@ -58,18 +59,23 @@ pub fn shorten(name: &str, width: usize) -> String {
         // What stands for frames that are not there, in words of ours.
         return elide_middle(name, width);
     }
-    for detail in [Detail::Arguments, Detail::Templates, Detail::OuterTemplates] {
-        let short = simplify(name, detail);
-        if short.chars().count() <= width {
-            return short;
+    let whole = simplify(name, Detail::Arguments);
+    let fits = |short: &str| short.chars().count() <= width;
+    if fits(&whole) {
+        return whole;
+    }
+    let mut bare = String::new();
+    for detail in [Detail::Templates, Detail::Paths, Detail::OuterTemplates, Detail::Bare] {
+        bare = simplify(name, detail);
+        if detail >= Detail::Paths {
+            bare.truncate(without_mark(&bare).len());
         }
-    }
-    let bare = simplify(name, Detail::Bare);
-    if bare.chars().count() <= width {
-        return bare;
-    }
-    if let Some(short) = without_paths(&bare).filter(|short| short.chars().count() <= width) {
-        return short;
+        if fits(&bare) {
+            return bare;
+        }
+        if let Some(closure) = called_closure(&bare).filter(|closure| fits(closure)) {
+            return closure.to_owned();
+        }
     }
     // A path without its outer modules is the better half of a name.
     let fits = |path: &&str| path.chars().count() < width;
@@ -78,17 +84,19 @@ pub fn shorten(name: &str, width: usize) -> String {
     inner.map_or_else(|| elide_middle(&bare, width), |path| format!("…{path}"))
 }
 
-/// A method of a trait in Rust, its type and trait without their modules: `<Vec<…> as
-/// Clone>::clone`.
-fn without_paths(name: &str) -> Option<String> {
-    let (head, method) = name.rsplit_once(">::")?;
-    let (kind, of) = head.strip_prefix('<')?.split_once(" as ")?;
-    let last = |path: &str| {
-        let end = path.find('<').unwrap_or(path.len());
-        let start = path[..end].rfind("::").map_or(0, |at| at + 2);
-        path[start..].to_owned()
-    };
-    Some(format!("<{} as {}>::{method}", last(kind), last(of)))
+/// A function of Rust without the component that backtraces look for.
+fn without_mark(name: &str) -> &str {
+    const MARKS: [&str; 2] = ["::__rust_begin_short_backtrace", "::__rust_end_short_backtrace"];
+    let path = MARKS.iter().find_map(|mark| name.strip_suffix(mark));
+    path.filter(|path| !path.ends_with("::backtrace")).unwrap_or(name)
+}
+
+/// The closure of Rust that a method of `FnOnce` and its like calls.
+fn called_closure(name: &str) -> Option<&str> {
+    let (kind, method) = name.strip_prefix('<')?.rsplit_once(" as ")?;
+    let of = method.split_once('<')?.0;
+    let is_call = matches!(of.rsplit("::").next(), Some("Fn" | "FnMut" | "FnOnce"));
+    (is_call && kind.contains("{closure")).then_some(kind)
 }
 
 /// Whether brackets that close in it also open in it.
@@ -123,6 +131,8 @@ pub fn elide_middle(text: &str, width: usize) -> String {
 enum Detail {
     Arguments,
     Templates,
+    /// Without namespaces and modules inside brackets.
+    Paths,
     OuterTemplates,
     Bare,
 }
@@ -225,6 +235,9 @@ impl Simplifier {
             self.out.truncate(self.out.len() - 2);
             return word.len();
         }
+        if qualified && self.detail >= Detail::Paths && !self.open.is_empty() {
+            self.drop_path();
+        }
         self.out.push_str(word);
         if word != "operator" {
             return word.len();
@@ -235,6 +248,17 @@ impl Simplifier {
         word.len() + symbol.len()
     }
 
+    /// Takes off the namespaces and modules that the output ends with, up to a bracket.
+    fn drop_path(&mut self) {
+        let is_path = |c: char| is_word(c) || c == ':';
+        let kept = self.out.trim_end_matches(is_path).len();
+        self.looks += self.out.len() - kept;
+        // What follows a bracket is a member of that.
+        if !self.out[..kept].ends_with(['>', '}', ')']) {
+            self.out.truncate(kept);
+        }
+    }
+
     fn less(&mut self, rest: &str) -> usize {
         if rest.starts_with("< ") || rest.starts_with("<=") {
             return self.raw(rest);
@@ -243,7 +267,7 @@ impl Simplifier {
         let template = after_name || (self.operator_seen && !self.out.is_empty());
         let elide = template
             && match self.detail {
-                Detail::Arguments | Detail::Templates => false,
+                Detail::Arguments | Detail::Templates | Detail::Paths => false,
                 Detail::OuterTemplates => self.templates > 0,
                 Detail::Bare => true,
             };
@@ -481,14 +505,37 @@ mod tests {
             shorten(name, 70),
             "ns::Table<ns::Key<int, 4>, ns::Value<std::vector<char>>>::insert(…)"
         );
-        assert_eq!(shorten(name, 50), "ns::Table<ns::Key<…>, ns::Value<…>>::insert(…)");
-        assert_eq!(shorten(name, 40), "ns::Table<…>::insert(…)");
+        assert_eq!(shorten(name, 54), "ns::Table<Key<int, 4>, Value<vector<char>>>::insert(…)");
+        assert_eq!(shorten(name, 50), "ns::Table<Key<…>, Value<…>>::insert(…)");
+        assert_eq!(shorten(name, 30), "ns::Table<…>::insert(…)");
         assert_eq!(shorten(name, 16), "…::insert(…)");
         let path = "regex_automata::nfa::thompson::compiler::Compiler::c_alt_iter";
         assert_eq!(shorten(path, 40), "…::compiler::Compiler::c_alt_iter");
         assert_eq!(shorten("a_function_of_a_long_name", 10), "a_f…g_name");
         let method = "<alloc::vec::Vec<T, A> as core::clone::Clone>::clone";
-        assert_eq!(shorten(method, 36), "<Vec<…> as Clone>::clone");
+        assert_eq!(shorten(method, 36), "<Vec<T, A> as Clone>::clone");
+        assert_eq!(shorten(method, 26), "<Vec<…> as Clone>::clone");
+        let member = "f<ns::Outer<int>::Inner, std::vector<ns::A>::iterator>(int, int, int)";
+        assert_eq!(shorten(member, 50), "f<Outer<int>::Inner, vector<A>::iterator>(…)");
+    }
+
+    /// Generic functions that are instantiated for several types differ in their rows.
+    #[test]
+    fn generic_functions_keep_what_tells_them_apart() {
+        let of = |argument: &str| {
+            format!(
+                "<rustc_data_structures::vec_cache::SlotIndex>::initialize_bucket::<{argument}>"
+            )
+        };
+        assert_eq!(
+            shorten(&of("rustc_middle::query::erase::ErasedData<[u8; 8]>"), 64),
+            "<SlotIndex>::initialize_bucket::<ErasedData<[u8; 8]>>"
+        );
+        assert_eq!(shorten(&of("()"), 64), "<SlotIndex>::initialize_bucket::<()>");
+        let mark = "rustc_query_impl::query_impl::layout_of::execute_query_non_incr::__rust_end_short_backtrace";
+        assert_eq!(shorten(mark, 50), "…::query_impl::layout_of::execute_query_non_incr");
+        let shim = "<std::thread::lifecycle::spawn_unchecked<app::serve::{closure#0}, ()>::{closure#1} as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}";
+        assert_eq!(shorten(shim, 60), "spawn_unchecked<serve::{closure#0}, ()>::{closure#1}");
     }
 
     #[test]
@@ -515,7 +562,7 @@ mod tests {
             "{".repeat(50_000) + &")".repeat(50_000),
         ];
         let expected = [
-            "f<std::pair<…>(int)",
+            "f<pair<…>(int)",
             "x<x<x<…<x<x<x<x<x<x<",
             "…::module::module::",
             "[[[[[[…[[[[[[[[[[[[[",
