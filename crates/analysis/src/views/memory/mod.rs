@@ -106,6 +106,10 @@ fn choose(process: &Process, at: At) -> Option<&Account> {
 /// as the averages of their sites tell, and at another time of all blocks so far.
 fn slack_part(process: &Process, account: &Account) -> f64 {
     let at_peak = account.live_bytes == process.totals.peak_bytes;
+    let so_far = || part(account.requested_bytes, account.usable_bytes);
+    if !at_peak && !matches!(account.cause, AccountCause::End | AccountCause::Now) {
+        return so_far();
+    }
     let (mut live, mut slack) = (0.0, 0.0);
     for site in &process.tables.sites {
         let measures = &site.measures;
@@ -117,11 +121,7 @@ fn slack_part(process: &Process, account: &Account) -> f64 {
         live += bytes;
         slack += bytes * part(measures.requested_bytes, measures.usable_bytes);
     }
-    if live > 0.0 && (at_peak || matches!(account.cause, AccountCause::End | AccountCause::Now)) {
-        slack / live
-    } else {
-        part(account.requested_bytes, account.usable_bytes)
-    }
+    if live > 0.0 { slack / live } else { so_far() }
 }
 
 /// The part of usable bytes that was not requested.
