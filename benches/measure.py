@@ -17,12 +17,14 @@ LIMIT_S = 300  # a run that takes longer has gone wrong
 
 @dataclass
 class Use:
-    """What one run used. `ns` is what the workload says of itself, if it times itself."""
+    """What one run used. `ns` is what the workload says of itself, if it times itself; `written`
+    are the bytes of files that it left."""
 
     wall: float
     cpu: float
     rss_kb: float
     ns: float = 0.0
+    written: float = 0.0
 
 
 @dataclass
@@ -85,6 +87,7 @@ class Runner:
         argv = prefix + workload.argv(n)[setup.replaces:]
         self.others.wait()
         use = self.others.during(lambda: self.timed(argv, env, workload.stdin, directory))
+        use.written = bytes_below(directory)
         self.note(workload.name, setup.name, n, use)
         return use
 
@@ -142,6 +145,11 @@ class Runner:
                     pairs[setup.name].append((use, mean(before, after)))
                     before = after
         return pairs
+
+
+def bytes_below(directory):
+    files = [os.path.join(place, name) for place, _, names in os.walk(directory) for name in names]
+    return sum(os.stat(file).st_blocks * 512 for file in files)
 
 
 def read_stat(path, argv, err):

@@ -24,6 +24,7 @@ import cachegrind
 import counts
 import goals
 import interface
+import python_programs
 import queries
 import recordings
 import results
@@ -62,6 +63,8 @@ def kinds(suite):
             "ring": lambda: rivals.ring(suite),
         },
         "programs": {name: lambda name=name: applications.cpu(suite, name) for name in programs},
+        "python": {name: lambda name=name: python_programs.compare(suite, name)
+                   for name in python_programs.programs()},
         "interface": {
             "inside-scope": lambda: interface.inside_scope(suite),
             "begin-and-end": lambda: interface.begin_and_end(suite),
@@ -127,7 +130,8 @@ def timed(o, others, kind, groups, chosen):
     rows = [row for name in chosen for row in groups[name]()]
     dicts = [{"cells": row.cells(), "met": row.met, "figures": row.figures} for row in rows]
     method = f"median of {o.rounds} interleaved rounds, {others.said()} meanwhile"
-    return Table(kind, goals.COLUMNS, dicts, method, is_whole=len(chosen) == len(groups))
+    columns = python_programs.COLUMNS if kind == "python" else goals.COLUMNS
+    return Table(kind, columns, dicts, method, is_whole=len(chosen) == len(groups))
 
 
 def choose(o, by_kind):
