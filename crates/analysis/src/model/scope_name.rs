@@ -1,8 +1,6 @@
 //! What scopes are called, and frames that stand for a scope.
 
-use std::sync::Arc;
-
-use super::tables::{CodeKind, Frame, Scope};
+use super::tables::{Frame, Scope};
 
 /// The attribute that needs no mention.
 const PLAIN: &str = "region";
@@ -37,16 +35,7 @@ pub(crate) fn scope_name(attribute: &str, value: &str) -> String {
 impl Frame {
     /// A frame that stands for a scope; its function is the scope's name.
     pub fn of_scope(name: &str) -> Frame {
-        let function = Some(Arc::from(name));
-        Frame {
-            function,
-            module: None,
-            offset: NOWHERE,
-            file: None,
-            line: None,
-            inlined: false,
-            code: CodeKind::Native,
-        }
+        Frame { offset: NOWHERE, ..Frame::named(name) }
     }
 
     /// Whether it stands for a scope: its name is no function's, and has nothing to be taken off.

@@ -141,6 +141,21 @@ pub struct Frame {
     pub code: CodeKind,
 }
 
+impl Frame {
+    /// A frame with this name and without an address, for what is no function.
+    pub fn named(function: impl Into<Arc<str>>) -> Frame {
+        Frame {
+            function: Some(function.into()),
+            module: None,
+            offset: 0,
+            file: None,
+            line: None,
+            inlined: false,
+            code: CodeKind::Native,
+        }
+    }
+}
+
 /// What code a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub enum CodeKind {

@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 use super::join_timeline;
 use super::origin::{self, Origin};
 use crate::model::{
-    Attribution, CodeKind, Completeness, End, Entered, Frame, FrameId, Identity, Interception,
-    Label, LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId,
-    Process, Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode, Tables,
-    TimeTables, UnrecordedProgram, UnwinderStats,
+    Attribution, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
+    LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId, Process,
+    Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode, Tables, TimeTables,
+    UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -210,17 +210,7 @@ impl Joining {
         match outermost {
             Outermost::Nothing => (StackId(0), ScopeId(0)),
             Outermost::Frame(name) => {
-                let function = Some(format!("[{name}]").into());
-                let (module, file, line) = (None, None, None);
-                let frame = self.frame(Frame {
-                    function,
-                    module,
-                    offset: 0,
-                    file,
-                    line,
-                    inlined: false,
-                    code: CodeKind::Native,
-                });
+                let frame = self.frame(Frame::named(format!("[{name}]")));
                 (self.stack(StackId(0), frame), ScopeId(0))
             }
             Outermost::Scope(by, name) => {

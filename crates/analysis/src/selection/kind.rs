@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    CodeKind, Frame, FrameId, Lane, Mapped, MappedTotals, Mode, Process, Sample, Site, SizeClass,
-    StackId, StackNode,
+    Frame, FrameId, Lane, Mapped, MappedTotals, Mode, Process, Sample, Site, SizeClass, StackId,
+    StackNode,
 };
 
 /// A kind of memory.
@@ -162,17 +162,7 @@ impl Process {
                 continue;
             };
             let frame = *frames.entry(file).or_insert_with_key(|file| {
-                let (module, line) = (None, None);
-                let function = Some(format!("[{file}]").into());
-                tables.frames.push(Frame {
-                    function,
-                    module,
-                    offset: 0,
-                    file: None,
-                    line,
-                    inlined: false,
-                    code: CodeKind::Native,
-                });
+                tables.frames.push(Frame::named(format!("[{file}]")));
                 FrameId((tables.frames.len() - 1) as u32)
             });
             site.stack = *stacks.entry((site.stack, frame)).or_insert_with(|| {

@@ -219,17 +219,7 @@ impl<'a> Naming<'a> {
     fn stand_in(&mut self, process: &mut Process, name: &str, module: Option<ModuleId>) -> FrameId {
         let name = self.name(name);
         *self.stand_ins.entry((name.clone(), module)).or_insert_with(|| {
-            let function = Some(name);
-            let (file, line) = (None, None);
-            process.tables.frames.push(Frame {
-                function,
-                module,
-                offset: 0,
-                file,
-                line,
-                inlined: false,
-                code: CodeKind::Native,
-            });
+            process.tables.frames.push(Frame { module, ..Frame::named(name) });
             FrameId((process.tables.frames.len() - 1) as u32)
         })
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{CodeKind, Frame, Measure, Process};
+use heaptide_analysis::model::{Frame, Measure, Process};
 use heaptide_analysis::views::diff::{
     Change, Difference, FunctionChange, Name, PathChange, PathId,
 };
@@ -287,13 +287,5 @@ fn frame(difference: &Difference, name: u32) -> Frame {
         _ => name.called().into_owned().into(),
     };
     let file = matches!(name, Name::Function { .. }).then(|| name.module().into());
-    Frame {
-        function: Some(function),
-        module: None,
-        offset: 0,
-        file,
-        line: None,
-        inlined: false,
-        code: CodeKind::Native,
-    }
+    Frame { file, ..Frame::named(function) }
 }
