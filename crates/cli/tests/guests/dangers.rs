@@ -111,7 +111,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 46] = [
+const ELSEWHERE: [&str; 48] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -149,6 +149,8 @@ const ELSEWHERE: [&str; 46] = [
     "plain.c",
     "plugin.c",
     "resident.c",
+    "scope_order.c",
+    "scope_values.c",
     "python_embedded.c",
     "python_exit.c",
     "python_exit.py",
