@@ -137,6 +137,9 @@ pub struct Selection {
     /// Collapse recursive scopes: A > B > A > B becomes A > B
     #[arg(long, help_heading = NAMES)]
     pub fold_recursion: bool,
+    /// Show each value of numeric scope attributes, not iteration=0…99 as one scope
+    #[arg(long, help_heading = NAMES)]
+    pub unfold_values: bool,
     /// Show N levels of stacks; deeper frames are counted at the last one
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
@@ -189,7 +192,7 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 18] = [
+pub const OF_RECORDINGS: [&str; 19] = [
     "recordings",
     "snapshot",
     "from_start",
@@ -197,6 +200,7 @@ pub const OF_RECORDINGS: [&str; 18] = [
     "kind",
     "python",
     "fold_recursion",
+    "unfold_values",
     "focus",
     "ignore",
     "hide",

@@ -5,6 +5,7 @@ pub mod brackets;
 pub(crate) mod builtin_sets;
 pub mod filter;
 pub(crate) mod fold_scopes;
+pub(crate) mod fold_values;
 pub(crate) mod hide;
 pub mod kind;
 pub mod pattern;

@@ -1,7 +1,7 @@
 //! The views of scopes, labels and lanes as the command prints them, held to known numbers; and
 //! names that would do harm on a terminal or in a picture.
 
-use crate::harness::{Outcome, clean, heaptide, programs, recorded, report, run, scratch};
+use crate::harness::{Guest, Outcome, clean, heaptide, programs, recorded, report, run, scratch};
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::fs;
@@ -161,6 +161,57 @@ fn scopes_as_a_tree() {
     let (main, helper) = lanes.split_once("thread helper, 1 thread\n").expect("two lanes");
     assert!(main.contains("thread views, 1 thread\n") && !main.contains("release"), "{main}");
     assert_eq!(own(helper, "release"), "2.93 KiB");
+}
+
+#[test]
+fn the_tree_of_scopes_drops_nothing_silently() {
+    let (place, program) =
+        (scratch("views-values"), Guest::read("scope_values.c").build("views-values", &[]));
+    let recording = place.join("values.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(program), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let of = Recorded { place, recording };
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let tree = |words: &str| {
+        let page = of.prints(&format!("tree --scopes {words}"));
+        let (_, rows) = page.split_once("allocs  scope\n").expect("a heading");
+        rows.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let names = |rows: &[String]| rows.iter().map(|row| row[60..].to_owned()).collect::<Vec<_>>();
+    let rows = tree("--metric requested_bytes");
+    let expected = [
+        "loop",
+        "  iteration=0…99, 100 values",
+        "    solve",
+        "names",
+        "  … 60 more scopes",
+        "… 2 more scopes",
+    ];
+    assert_eq!(names(&rows), expected);
+    assert_eq!(cells(&rows[2])[1..3], ["97.7", "KiB"]);
+    assert_eq!(cells(&rows[2])[6..8], ["100", "100"], "entered and allocations of solve");
+    assert_eq!(cells(&rows[4])[1..3], ["3.75", "KiB"]);
+    assert_eq!(cells(&rows[4])[6..8], ["60", "60"], "entered and allocations of the names");
+    // What was allocated and freed again is shown unless another metric is chosen.
+    assert_eq!(names(&tree("")), expected);
+    let all = tree("--min-percent 0");
+    assert_eq!(all.len(), 3 + 1 + 1 + 60 + 1, "{all:?}");
+    assert_eq!(names(&all)[3..6], ["wait", "names", "  name 0"]);
+    assert_eq!(cells(&all[3]), ["1", "0", "wait"], "entered once, without allocations");
+    let largest = names(&tree("--min-percent 0 --metric freed_here_bytes --order value"));
+    assert_eq!(largest[..2], ["loop", "  iteration=0…99, 100 values"]);
+    assert_eq!(largest[3], "clean");
+    assert_eq!(tree("--unfold-values --min-percent 0").len(), 1 + 200 + 1 + 1 + 60 + 1);
+    let unfolded = tree("--unfold-values --metric requested_bytes --min-percent 3");
+    assert_eq!(names(&unfolded)[..3], ["loop", "  … 200 more scopes", "names"]);
+    assert_eq!(names(&tree("--depth 1 --metric requested_bytes")).len(), 5);
+    // A scope that filters leave nothing of is no row.
+    assert_eq!(names(&tree("--focus scope:solve")), expected[..3]);
+    let by_scope = of.prints("report --by scope --top 100");
+    assert!(by_scope.contains(" loop > iteration=0…99, 100 values > solve\n"), "{by_scope}");
+    assert!(by_scope.contains(" clean\n") && by_scope.contains(" wait\n"), "{by_scope}");
+    let json = of.json("");
+    assert_eq!(list(&json["processes"][0], "scopes").len(), 1 + 1 + 200 + 1 + 1 + 60 + 1);
 }
 
 #[test]

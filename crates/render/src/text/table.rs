@@ -44,6 +44,8 @@ pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<(
     caption(out, process)?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
+        // Many scopes free all that they allocate before the peak.
+        Mode::Stacks | Mode::Scopes if table.by == GroupBy::Scope => Measure::UsableBytes,
         Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,
     });
     let rows = table.top.unwrap_or(ROWS);
