@@ -15,7 +15,7 @@ use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope,
+    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope, stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::shared::branches::Lanes;
@@ -75,6 +75,8 @@ pub enum ExportFormat {
     Folded,
     /// SVG flame graph
     Flamegraph,
+    /// All stacks with exact values of all metrics, function by function with file and line
+    Stacks,
     /// JSON for speedscope.app, with one profile per metric
     Speedscope,
     /// For `go tool pprof`, Parca and Pyroscope
@@ -185,9 +187,9 @@ fn require(
     selected: &Selected,
     process: &Process,
 ) -> Result<(), Stop> {
-    use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
+    use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope, Stacks};
     let format = options.format;
-    let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope];
+    let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope, Stacks];
     let scopes_only = format == Dot && process.mode == Mode::Scopes;
     if of_stacks.contains(&format) {
         match options.frames.in_scopes() {
@@ -195,7 +197,7 @@ fn require(
             _ => selected.require_scopes(process)?,
         }
     }
-    if [Dot, Flamegraph, Folded].contains(&format) {
+    if [Dot, Flamegraph, Folded, Stacks].contains(&format) {
         selected.require_value(process, metric, "export")?;
     }
     Ok(())
@@ -234,6 +236,7 @@ fn write(
         ExportFormat::Massif => massif::write(out, process),
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
+        ExportFormat::Stacks => stacks::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Html => html::write(out, process, measure),
         ExportFormat::Json => {

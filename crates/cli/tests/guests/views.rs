@@ -210,6 +210,15 @@ fn the_tree_of_scopes_drops_nothing_silently() {
     let by_scope = of.prints("report --by scope --top 100");
     assert!(by_scope.contains(" loop > iteration=0…99, 100 values > solve\n"), "{by_scope}");
     assert!(by_scope.contains(" clean\n") && by_scope.contains(" wait\n"), "{by_scope}");
+    let graph = of.prints("export --format dot --scopes");
+    let boxes = |graph: &str| graph.matches("tooltip=").count();
+    assert_eq!(boxes(&graph), 3 + 1 + 1 + 60 + 1, "{graph}");
+    assert!(graph.contains("[label=\"wait\\nentered once\", "), "{graph}");
+    assert!(graph.contains("[label=\"clean\\nentered once\\nfreed 4.22 KiB in 60 blocks\", "));
+    let cut = of.prints("export --format dot --scopes --min-percent 3");
+    assert_eq!(boxes(&cut), 6, "{cut}");
+    assert!(cut.contains("\\nbelow 3.0%: 62 scopes in dashed boxes\""), "{cut}");
+    assert!(cut.contains("label=\"… 60 more scopes\\n"), "{cut}");
     let json = of.json("");
     assert_eq!(list(&json["processes"][0], "scopes").len(), 1 + 1 + 200 + 1 + 1 + 60 + 1);
 }

@@ -188,8 +188,8 @@ fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) ->
 
 /// The metrics of a stack whose exact values are shown: the one that orders the rows is among them.
 fn stack_metrics(measure: Measure) -> [Measure; 6] {
-    use Measure::{Allocations, AtPeakBytes, LiveBytes, RequestedBytes, Temporary, UsableBytes};
-    let usual = [Allocations, RequestedBytes, UsableBytes, AtPeakBytes, LiveBytes, Temporary];
+    use Measure::{Allocations, AtPeakBytes, Frees, LiveBytes, RequestedBytes, UsableBytes};
+    let usual = [Allocations, Frees, RequestedBytes, UsableBytes, AtPeakBytes, LiveBytes];
     if usual.contains(&measure) {
         return usual;
     }
