@@ -134,6 +134,9 @@ pub struct Selection {
     /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub hide: Vec<String>,
+    /// Show threads with matching names as one group, such as io=^io-,workers=^wrk
+    #[arg(long, value_name = "NAME=REGEX,…", help_heading = NAMES)]
+    pub group_threads: Vec<String>,
     /// Collapse recursive scopes: A > B > A > B becomes A > B
     #[arg(long, help_heading = NAMES)]
     pub fold_recursion: bool,
@@ -192,13 +195,14 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 19] = [
+pub const OF_RECORDINGS: [&str; 20] = [
     "recordings",
     "snapshot",
     "from_start",
     "process",
     "kind",
     "python",
+    "group_threads",
     "fold_recursion",
     "unfold_values",
     "focus",

@@ -6,7 +6,7 @@ pub(crate) mod builtin_sets;
 pub mod filter;
 pub(crate) mod fold_scopes;
 pub(crate) mod fold_values;
-pub(crate) mod hide;
+pub mod hide;
 pub mod kind;
 pub mod pattern;
 pub mod python;

@@ -111,7 +111,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 48] = [
+const ELSEWHERE: [&str; 49] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -157,6 +157,7 @@ const ELSEWHERE: [&str; 48] = [
     "python_frames.py",
     "seldom.c",
     "starts_confined.c",
+    "thread_groups.c",
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",

@@ -224,6 +224,69 @@ fn the_tree_of_scopes_drops_nothing_silently() {
 }
 
 #[test]
+fn groups_of_threads() {
+    crate::harness::check("thread_groups.c");
+    let groups = "--group-threads io=^io-,workers=^wrk";
+    for mode in ["stacks", "scopes", "counters", "trace"] {
+        let (place, program) = (
+            scratch(&format!("views-groups-{mode}")),
+            Guest::read("thread_groups.c").build("views-groups", &[]),
+        );
+        let recording = place.join("a.heaptide");
+        let outcome = run(recorded(&recording, &["--mode", mode]).arg(program), &place);
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        let of = Recorded { place, recording };
+        let json = of.json(groups);
+        let process = &json["processes"][0];
+        let lanes = list(process, "lanes");
+        let lane = |name: &str| {
+            let index = lanes.iter().position(|lane| lane["name"] == name).expect("a group");
+            let values = ["threads", "allocations", "requested_bytes"];
+            (index, values.map(|key| number(&lanes[index], key)))
+        };
+        let (io, workers) = (lane("io"), lane("workers"));
+        assert_eq!((lanes.len(), io.1), (3, [2, 20, 2000]), "{mode}");
+        assert_eq!(workers.1, [3, 60, 12_000], "{mode}");
+        let total = lanes.iter().map(|lane| number(lane, "allocations")).sum::<i128>();
+        assert_eq!(total, number(&process["totals"], "allocations"), "{mode}");
+        let table = of.prints(&format!("report --by thread {groups}"));
+        assert!(table.contains("  workers\n") && !table.contains("wrk-"), "{table}");
+        if mode == "counters" {
+            continue;
+        }
+        let of_io = list(process, "sites").iter().filter(|site| site["lane"] == "io");
+        let of_io: Vec<_> = of_io.map(|site| number(site, "lane_index")).collect();
+        assert!(!of_io.is_empty() && of_io.iter().all(|&index| index == io.0 as i128));
+        let tree = of.prints(&format!("tree --scopes --per-thread {groups}"));
+        let (_, of_workers) = tree.split_once("\nthread workers, 3 threads\n").expect("a tree");
+        assert_eq!(row(of_workers.split("\n\n").next().expect("rows"), "task")[6..8], ["3", "60"]);
+        let graph = of.prints(&format!("export --format dot --scopes --per-thread {groups}"));
+        assert!(graph.contains("(io), 2 threads\""), "{graph}");
+        let mut query = heaptide();
+        let text = "SELECT thread,sum(requested_bytes) GROUP BY thread WHERE thread=io";
+        query.arg("query").args(groups.split(' ')).args(["--exact", text]).arg(&of.recording);
+        let answer = run(&mut query, &of.place).stdout;
+        assert_eq!(
+            answer.split_whitespace().skip(2).collect::<Vec<_>>(),
+            ["io", "2000"],
+            "{answer}"
+        );
+        let focus = of.json(&format!("{groups} --focus thread:^io$"));
+        assert_eq!(number(&focus["processes"][0]["totals"], "requested_bytes"), 2000, "{mode}");
+    }
+    let of = Recorded::new("views-groups", &[], &[]);
+    for words in ["^io-", "io=(", "=x"] {
+        let Outcome { status, stderr, .. } = of.command(&format!("report --group-threads {words}"));
+        assert_eq!(status, 2, "{words}");
+        assert!(stderr.starts_with("heaptide: --group-threads ") && stderr.lines().count() == 1);
+    }
+    // A comma of an expression is no end of it; threads that none matches stay.
+    let json = of.json("--group-threads rest=^he.{1,9}$");
+    let lanes = list(&json["processes"][0], "lanes");
+    assert_eq!((&lanes[0]["name"], &lanes[1]["name"]), (&"views".into(), &"rest".into()));
+}
+
+#[test]
 fn scopes_as_json() {
     for mode in ["stacks", "scopes"] {
         let of = Recorded::new(&format!("views-json-{mode}"), &["--mode", mode], &[]);
