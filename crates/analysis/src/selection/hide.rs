@@ -103,8 +103,8 @@ impl Process {
         }
     }
 
-    /// Joins threads to groups: the lanes that a group's pattern matches, and none before it, become
-    /// one of the group's name.
+    /// Joins threads to groups: the lanes that a group's pattern matches, and that of no group
+    /// before it, become one of the group's name.
     pub fn group_lanes(&mut self, groups: &[LaneGroup]) {
         let mut of_lane = vec![None; self.tables.lanes.len()];
         for (index, group) in groups.iter().enumerate() {

@@ -50,8 +50,8 @@ pub fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
     entered
 }
 
-/// Of every scope path, whether it or one inside it has a value, or was entered, where `entered` has
-/// how often that was.
+/// Of every scope path, whether it or one inside it has a value, or was entered, where `entered`
+/// has how often that was.
 pub fn used(process: &Process, sums: &[ScopeSums], entered: Option<&[u64]>) -> Vec<bool> {
     let mut used: Vec<bool> = sums.iter().map(|sums| sums.own != Measures::default()).collect();
     if let Some(entered) = entered {

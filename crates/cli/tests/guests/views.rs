@@ -309,6 +309,16 @@ fn scopes_as_json() {
             }
             assert!(at["parent"].is_null() && site.get("scope_cut").is_none());
         }
+        let lanes = list(process, "lanes");
+        let visits = lanes.iter().flat_map(|lane| list(lane, "scopes"));
+        let mut entered = vec![0; scopes.len()];
+        visits.for_each(|v| entered[number(v, "scope_index") as usize] += number(v, "entered"));
+        assert_eq!(entered, scopes.iter().map(|s| number(s, "entered")).collect::<Vec<_>>());
+        for (index, lane) in lanes.iter().enumerate() {
+            let own = list(process, "sites").iter().filter(|site| site["lane_index"] == index);
+            let frees: i128 = own.map(|site| number(site, "frees_here")).sum();
+            assert_eq!(frees, number(lane, "frees_here"), "{lane}");
+        }
         let labels = list(process, "labels");
         let chunk = labels.iter().find(|row| row["kind"] == "pool_chunk").expect("a chunk");
         assert_eq!(number(chunk, "lent_bytes"), 1024);

@@ -1,5 +1,5 @@
-//! Every stack with exact values of all metrics, function by function with file and line: a dump for
-//! grep, awk and eyes.
+//! Every stack with exact values of all metrics, function by function with file and line: a dump
+//! for grep, awk and eyes.
 //!
 //! What it does not have: threads, scopes and labels, over which a stack is summed up.
 

@@ -100,8 +100,15 @@ struct Printer<'a> {
 /// A line still to print.
 enum Line {
     Scope(u32),
-    /// Scopes below the limit, with those inside them: how many, and their sums.
-    Smaller(u64, ScopeSums, u64),
+    Smaller(Box<Smaller>),
+}
+
+/// Scopes below the limit, with those inside them.
+struct Smaller {
+    /// How many.
+    scopes: u64,
+    sums: Measures,
+    entered: u64,
 }
 
 impl Printer<'_> {
@@ -120,9 +127,10 @@ impl Printer<'_> {
                     self.cells(out, &self.sums[id as usize], self.entered[id as usize], &name)?;
                     self.push(&mut todo, &children, id, depth + 1);
                 }
-                Line::Smaller(number, sums, entered) => {
-                    let name = format!("{indent}… {}", counted(number, "more scope"));
-                    self.cells(out, &sums, entered, &name)?;
+                Line::Smaller(smaller) => {
+                    let Smaller { scopes, sums, entered } = *smaller;
+                    let name = format!("{indent}… {}", counted(scopes, "more scope"));
+                    self.cells(out, &ScopeSums { own: sums, inclusive: sums }, entered, &name)?;
                 }
             }
         }
@@ -160,14 +168,14 @@ impl Printer<'_> {
 
     /// The line of scopes below the limit.
     fn smaller(&self, children: &[Vec<u32>], mut scopes: Vec<u32>) -> Line {
-        let (mut number, mut sums, mut entered) = (0, Measures::default(), 0u64);
+        let mut smaller = Smaller { scopes: 0, sums: Measures::default(), entered: 0 };
         while let Some(id) = scopes.pop() {
-            number += 1;
-            sums.add(&self.sums[id as usize].own);
-            entered = entered.saturating_add(self.entered[id as usize]);
+            smaller.scopes += 1;
+            smaller.sums.add(&self.sums[id as usize].own);
+            smaller.entered = smaller.entered.saturating_add(self.entered[id as usize]);
             scopes.extend(&children[id as usize]);
         }
-        Line::Smaller(number, ScopeSums { own: sums, inclusive: sums }, entered)
+        Line::Smaller(Box::new(smaller))
     }
 
     fn cells(
