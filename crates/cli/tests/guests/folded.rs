@@ -109,7 +109,7 @@ fn a_dump_has_all_stacks_with_exact_values() {
     }
     let of = |function: &str| {
         let has = |line: &&str| line.contains(&format!(" {function} at "));
-        let found = stacks.iter().filter(|(_, lines)| lines.iter().any(|line| has(line)));
+        let found = stacks.iter().filter(|(_, lines)| lines.iter().any(has));
         found.collect::<Vec<_>>()
     };
     let [(values, lines)] = of("TimeIncrement")[..] else { panic!("one stack: {dump}") };
