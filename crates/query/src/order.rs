@@ -1,6 +1,7 @@
 //! ORDER BY and LIMIT.
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
@@ -11,29 +12,46 @@ use crate::value::{Bits, Kind};
 /// Orders the records and keeps as many as are asked for.
 pub(crate) fn order(query: &Query, table: &mut Table) {
     if !query.order.is_empty() || query.limit.is_some() {
-        table.keep(&first(query, table, (0..table.rows()).collect()));
+        let paths = Paths::default();
+        table.keep(&first(query, table, (0..table.rows()).collect(), &paths));
+    }
+}
+
+/// The places of paths by the attributes of ORDER BY, for all tables that have the same nodes: they
+/// are computed once, however many batches there are.
+#[derive(Default)]
+pub(crate) struct Paths(OnceLock<Vec<(AttributeId, Vec<u32>)>>);
+
+impl Paths {
+    /// Those of an attribute; none if no node has it.
+    fn of(&self, query: &Query, table: &Table, id: AttributeId) -> Option<&[u32]> {
+        let all = self.0.get_or_init(|| {
+            let ids = query.order.iter().filter_map(|o| attribute(query, table, &o.attribute.text));
+            let in_nodes =
+                |id: &AttributeId| table.nodes.iter().skip(1).any(|node| node.attribute == *id);
+            ids.filter(in_nodes).map(|id| (id, places_of_paths(table, id))).collect()
+        });
+        all.iter().find(|(of, _)| *of == id).map(|(_, places)| places.as_slice())
     }
 }
 
 /// What records are ordered by.
-enum Key {
+enum Key<'a> {
     /// A value.
     Value(Kind, Lookup),
     /// The values of an attribute in the nodes of a record, from the outermost: by node, the place
     /// of its path among all. No path has the place 0.
-    Path(AttributeId, Vec<u32>),
+    Path(AttributeId, &'a [u32]),
 }
 
-impl Key {
-    fn of(table: &Table, id: AttributeId, rows: &[usize]) -> Key {
+impl<'a> Key<'a> {
+    fn of(table: &Table, id: AttributeId, rows: &[usize], places: Option<&'a [u32]>) -> Key<'a> {
         let of = table.of(id);
         let is_in_column =
             of.form != Form::Tree && rows.iter().any(|&row| of.column.get(row).is_some());
-        let is_in_nodes = table.nodes.iter().skip(1).any(|node| node.attribute == id);
-        if is_in_nodes && !is_in_column {
-            Key::Path(id, places_of_paths(table, id))
-        } else {
-            Key::Value(of.kind, table.lookup(id))
+        match places {
+            Some(places) if !is_in_column => Key::Path(id, places),
+            _ => Key::Value(of.kind, table.lookup(id)),
         }
     }
 }
@@ -78,10 +96,15 @@ fn places_of_paths(table: &Table, id: AttributeId) -> Vec<u32> {
 
 /// Of some records, which are in order, as many as are asked for: by all keys, the first of them
 /// first. Records without a value come before all others; those with the same keys stay in order.
-pub(crate) fn first(query: &Query, table: &Table, mut rows: Vec<usize>) -> Vec<usize> {
+pub(crate) fn first(
+    query: &Query,
+    table: &Table,
+    mut rows: Vec<usize>,
+    paths: &Paths,
+) -> Vec<usize> {
     let keys = query.order.iter().filter_map(|one| {
         let id = attribute(query, table, &one.attribute.text)?;
-        Some((Key::of(table, id, &rows), one.first))
+        Some((Key::of(table, id, &rows, paths.of(query, table, id)), one.first))
     });
     let keys: Vec<_> = keys.collect();
     let readers = keys.iter().map(|(key, first)| match key {
