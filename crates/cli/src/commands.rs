@@ -195,7 +195,7 @@ mod tests {
         for flag in ["--metric", "--measure"] {
             let options = Options::try_parse_from(["heaptide", "tree", flag, "live_bytes"]);
             let command = options.expect("a metric").command;
-            assert!(matches!(command, Command::Tree(t) if t.metric == Measure::LiveBytes));
+            assert!(matches!(command, Command::Tree(t) if t.metric == Some(Measure::LiveBytes)));
             assert!(Options::try_parse_from(["heaptide", "tree", flag, "life"]).is_err());
         }
     }

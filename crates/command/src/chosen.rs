@@ -6,6 +6,7 @@ use std::path::Path;
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::{Attribution, OwnPattern, Process, Recording};
 use heaptide_analysis::selection::filter::{Filter, Only};
+use heaptide_analysis::selection::hide::LaneGroup;
 use heaptide_analysis::selection::pattern::Pattern;
 use heaptide_analysis::selection::rules::{Rules, SETS};
 
@@ -24,6 +25,7 @@ pub struct Chosen {
     /// The filters as they were typed.
     words: String,
     hide: Vec<Pattern>,
+    groups: Vec<LaneGroup>,
     attribution: Attribution,
 }
 
@@ -48,16 +50,20 @@ impl Chosen {
             only: only.into_iter().filter(|(asked, _)| *asked).map(|(_, only)| only).collect(),
         };
         let hide = patterns("--hide", &selection.hide)?;
+        let groups = groups(&selection.group_threads)?;
         let words = words(selection, &named, &rules);
         let own = own(&selection.own, &project)?;
         let attribution = Attribution { is_raw: selection.raw, own };
-        Ok(Chosen { rules, filter, words, hide, attribution })
+        Ok(Chosen { rules, filter, words, hide, groups, attribution })
     }
 
     /// Applies them to every process.
     pub fn apply(&self, recording: &mut Recording) {
         for process in &mut recording.processes {
             process.attribution.clone_from(&self.attribution);
+            if !self.groups.is_empty() {
+                process.group_lanes(&self.groups);
+            }
             if !self.rules.is_empty() {
                 process.rewrite(&self.rules);
             }
@@ -94,6 +100,38 @@ fn patterns(option: &str, texts: &[String]) -> Result<Vec<Pattern>, Error> {
         text.parse::<Pattern>().map_err(|error| Error::new(format!("{option} {error}")))
     };
     texts.iter().map(parse).collect()
+}
+
+/// Groups of threads, `io=^io-,workers=^wrk`: a comma that no name follows is of the expression.
+fn groups(texts: &[String]) -> Result<Vec<LaneGroup>, Error> {
+    let refuse = |what: &str| Error::new(format!("--group-threads {what}"));
+    let name = |part: &str| -> Option<usize> {
+        let end = part.find('=')?;
+        let is_name = |c: char| c.is_alphanumeric() || " _.:/-".contains(c);
+        (end > 0 && part[..end].chars().all(is_name)).then_some(end)
+    };
+    let mut groups = Vec::new();
+    for text in texts {
+        let mut parts: Vec<(&str, String)> = Vec::new();
+        for part in text.split(',') {
+            match (name(part), parts.last_mut()) {
+                (Some(end), _) => parts.push((&part[..end], part[end + 1..].to_owned())),
+                (None, Some((_, expression))) => {
+                    expression.push(',');
+                    expression.push_str(part);
+                }
+                (None, None) => {
+                    return Err(refuse(&format!("`{text}`: expected NAME=REGEX,…")));
+                }
+            }
+        }
+        for (name, expression) in parts {
+            let pattern = format!("thread:{expression}").parse::<Pattern>();
+            let pattern = pattern.map_err(|error| refuse(&error.to_string()))?;
+            groups.push(LaneGroup { name: name.to_owned(), pattern });
+        }
+    }
+    Ok(groups)
 }
 
 /// The program's own code, as the options and the project say.

@@ -134,9 +134,15 @@ pub struct Selection {
     /// Remove matching frames (or scopes, labels) from stacks; their allocations are kept
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub hide: Vec<String>,
+    /// Show threads with matching names as one group, such as io=^io-,workers=^wrk
+    #[arg(long, value_name = "NAME=REGEX,…", help_heading = NAMES)]
+    pub group_threads: Vec<String>,
     /// Collapse recursive scopes: A > B > A > B becomes A > B
     #[arg(long, help_heading = NAMES)]
     pub fold_recursion: bool,
+    /// Show each value of numeric scope attributes, not iteration=0…99 as one scope
+    #[arg(long, help_heading = NAMES)]
+    pub unfold_values: bool,
     /// Show N levels of stacks; deeper frames are counted at the last one
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
@@ -189,14 +195,16 @@ impl FromStr for Which {
 }
 
 /// The options that choose of recordings: what was exported is chosen already.
-pub const OF_RECORDINGS: [&str; 18] = [
+pub const OF_RECORDINGS: [&str; 20] = [
     "recordings",
     "snapshot",
     "from_start",
     "process",
     "kind",
     "python",
+    "group_threads",
     "fold_recursion",
+    "unfold_values",
     "focus",
     "ignore",
     "hide",

@@ -32,6 +32,17 @@ pub struct View {
     pub empty: Empty,
     /// For whom names and stacks are.
     pub reader: Reader,
+    /// Whether numeric scope attributes are folded; for people they always are.
+    pub values: Values,
+}
+
+/// What happens to scopes side by side of a numeric attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Values {
+    /// Many of them become one, unless the selection unfolds them.
+    Folded,
+    /// Each is a scope.
+    Each,
 }
 
 /// What `--depth` applies to.
@@ -60,6 +71,7 @@ impl Default for View {
             depth: Depth::Stacks,
             empty: Empty::Negative,
             reader: Reader::Program,
+            values: Values::Each,
         }
     }
 }
@@ -116,6 +128,15 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     for process in &mut recording.processes {
         if view.reader == Reader::Person {
             rewrite_languages(process, selection);
+        }
+        if (view.reader == Reader::Person || view.values == Values::Folded)
+            && !selection.unfold_values
+        {
+            let kept = match view.apart {
+                Apart::InScopes(by) => Some(by.name()),
+                Apart::InStacks(_) | Apart::Nowhere => None,
+            };
+            process.fold_values(kept);
         }
         if let Some(inside) = view.inside {
             process.scopes_to_frames(inside);

@@ -1,32 +1,131 @@
 //! ORDER BY and LIMIT.
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
 
 use crate::query::{First, Query};
-use crate::table::{AttributeId, Table};
+use crate::table::{AttributeId, Form, Lookup, Reader, Table};
+use crate::value::{Bits, Kind};
 
 /// Orders the records and keeps as many as are asked for.
 pub(crate) fn order(query: &Query, table: &mut Table) {
     if !query.order.is_empty() || query.limit.is_some() {
-        table.keep(&first(query, table, (0..table.rows()).collect()));
+        let paths = Paths::default();
+        table.keep(&first(query, table, (0..table.rows()).collect(), &paths));
     }
+}
+
+/// The places of paths by the attributes of ORDER BY, for all tables that have the same nodes: they
+/// are computed once, however many batches there are.
+#[derive(Default)]
+pub(crate) struct Paths(OnceLock<Vec<(AttributeId, Vec<u32>)>>);
+
+impl Paths {
+    /// Those of an attribute; none if no node has it.
+    fn of(&self, query: &Query, table: &Table, id: AttributeId) -> Option<&[u32]> {
+        let all = self.0.get_or_init(|| {
+            let ids = query.order.iter().filter_map(|o| attribute(query, table, &o.attribute.text));
+            let in_nodes =
+                |id: &AttributeId| table.nodes.iter().skip(1).any(|node| node.attribute == *id);
+            ids.filter(in_nodes).map(|id| (id, places_of_paths(table, id))).collect()
+        });
+        all.iter().find(|(of, _)| *of == id).map(|(_, places)| places.as_slice())
+    }
+}
+
+/// What records are ordered by.
+enum Key<'a> {
+    /// A value.
+    Value(Kind, Lookup),
+    /// The values of an attribute in the nodes of a record, from the outermost: by node, the place
+    /// of its path among all. No path has the place 0.
+    Path(AttributeId, &'a [u32]),
+}
+
+impl<'a> Key<'a> {
+    fn of(table: &Table, id: AttributeId, rows: &[usize], places: Option<&'a [u32]>) -> Key<'a> {
+        let of = table.of(id);
+        let is_in_column =
+            of.form != Form::Tree && rows.iter().any(|&row| of.column.get(row).is_some());
+        match places {
+            Some(places) if !is_in_column => Key::Path(id, places),
+            _ => Key::Value(of.kind, table.lookup(id)),
+        }
+    }
+}
+
+/// By node, the place of its values of an attribute, from the outermost, among those of all nodes;
+/// 0 for none. A path comes before those that it is the begin of.
+fn places_of_paths(table: &Table, id: AttributeId) -> Vec<u32> {
+    let kind = table.of(id).kind;
+    let mut tree: Vec<(u32, Bits)> = vec![(0, Bits(0))];
+    let mut ids: FxHashMap<(u32, Bits), u32> = FxHashMap::default();
+    let mut of_node = vec![0u32; table.nodes.len()];
+    for (index, node) in table.nodes.iter().enumerate().skip(1) {
+        let above = of_node[node.parent.0 as usize];
+        of_node[index] = if node.attribute == id {
+            *ids.entry((above, node.value)).or_insert_with(|| {
+                tree.push((above, node.value));
+                tree.len() as u32 - 1
+            })
+        } else {
+            above
+        };
+    }
+    let mut order: Vec<u32> = (1..tree.len() as u32).collect();
+    order.sort_unstable_by(|&a, &b| {
+        let ((above_a, a), (above_b, b)) = (tree[a as usize], tree[b as usize]);
+        above_a.cmp(&above_b).then_with(|| a.compare(b, kind, &table.strings))
+    });
+    let mut starts = vec![0u32; tree.len() + 1];
+    order.iter().for_each(|&at| starts[tree[at as usize].0 as usize + 1] += 1);
+    (1..starts.len()).for_each(|index| starts[index] += starts[index - 1]);
+    let below = |at: u32| &order[starts[at as usize] as usize..starts[at as usize + 1] as usize];
+    let mut places = vec![0u32; tree.len()];
+    let mut open: Vec<u32> = below(0).iter().rev().copied().collect();
+    let mut next = 1;
+    while let Some(at) = open.pop() {
+        places[at as usize] = next;
+        next += 1;
+        open.extend(below(at).iter().rev());
+    }
+    of_node.into_iter().map(|at| places[at as usize]).collect()
 }
 
 /// Of some records, which are in order, as many as are asked for: by all keys, the first of them
 /// first. Records without a value come before all others; those with the same keys stay in order.
-pub(crate) fn first(query: &Query, table: &Table, mut rows: Vec<usize>) -> Vec<usize> {
+pub(crate) fn first(
+    query: &Query,
+    table: &Table,
+    mut rows: Vec<usize>,
+    paths: &Paths,
+) -> Vec<usize> {
     let keys = query.order.iter().filter_map(|one| {
         let id = attribute(query, table, &one.attribute.text)?;
-        Some((table.of(id).kind, table.lookup(id), one.first))
+        Some((Key::of(table, id, &rows, paths.of(query, table, id)), one.first))
     });
     let keys: Vec<_> = keys.collect();
-    let readers = keys.iter().map(|(kind, lookup, first)| (kind, lookup.reader(table), first));
+    let readers = keys.iter().map(|(key, first)| match key {
+        Key::Value(kind, lookup) => (Reads::Value(*kind, lookup.reader(table)), first),
+        Key::Path(id, places) => (Reads::Path(*id, places), first),
+    });
     let readers: Vec<_> = readers.collect();
     let compare = |a: usize, b: usize| {
-        let by_key = readers.iter().map(|(kind, reader, first)| {
-            let found = match (reader.get(a), reader.get(b)) {
-                (Some(a), Some(b)) => a.compare(b, **kind, &table.strings),
-                (a, b) => a.is_some().cmp(&b.is_some()),
+        let by_key = readers.iter().map(|(reads, first)| {
+            let found = match reads {
+                Reads::Value(kind, reader) => match (reader.get(a), reader.get(b)) {
+                    (Some(a), Some(b)) => a.compare(b, *kind, &table.strings),
+                    (a, b) => a.is_some().cmp(&b.is_some()),
+                },
+                Reads::Path(id, places) => {
+                    let place = |row| {
+                        let mut of = table.places(row, *id).map(|node| places[node.0 as usize]);
+                        of.find(|&place| place > 0).unwrap_or(0)
+                    };
+                    place(a).cmp(&place(b))
+                }
             };
             if **first == First::Least { found } else { found.reverse() }
         });
@@ -39,6 +138,12 @@ pub(crate) fn first(query: &Query, table: &Table, mut rows: Vec<usize>) -> Vec<u
     }
     rows.sort_unstable_by(compare);
     rows
+}
+
+/// How the key of a record is read.
+enum Reads<'a> {
+    Value(Kind, Reader<'a>),
+    Path(AttributeId, &'a [u32]),
 }
 
 /// The attribute of a name or of a title.

@@ -63,6 +63,8 @@ struct Plan<'q> {
     template: Table,
     /// Records kept so far.
     kept: AtomicUsize,
+    /// What the records of all batches are ordered by.
+    paths: order::Paths,
 }
 
 /// What a thread has made of its batches.
@@ -88,7 +90,8 @@ impl<'q> Plan<'q> {
         let lets = query.lets.iter().map(|one| Derived::of(one, &mut table)).collect();
         let filter = Filter::all(&query.filter, &table);
         let grouping = (!query.aggregations.is_empty()).then(|| Grouping::of(query, &table));
-        Plan { query, lets, filter, grouping, template: table, kept: AtomicUsize::new(0) }
+        let (kept, paths) = (AtomicUsize::new(0), order::Paths::default());
+        Plan { query, lets, filter, grouping, template: table, kept, paths }
     }
 
     fn part(&self) -> Part {
@@ -122,7 +125,7 @@ impl<'q> Plan<'q> {
         self.lets.iter().for_each(|derived| derived.apply(&mut table));
         let mut rows = self.filter.rows(&table);
         if self.limit().is_some_and(|limit| limit < rows.len()) {
-            rows = order::first(self.query, &table, rows);
+            rows = order::first(self.query, &table, rows, &self.paths);
         }
         match (part, &self.grouping) {
             (Part::Groups(groups), Some(grouping)) => grouping.add(groups, &table, &rows, first),
@@ -135,7 +138,8 @@ impl<'q> Plan<'q> {
                     && pieces.iter().map(|piece| piece.numbers.len()).sum::<usize>()
                         > limit.saturating_mul(2).max(KEPT)
                 {
-                    *pieces = vec![self.joined(std::mem::take(pieces)).ordered(self.query)];
+                    *pieces =
+                        vec![self.joined(std::mem::take(pieces)).ordered(self.query, &self.paths)];
                 }
             }
             _ => {}
@@ -179,8 +183,8 @@ impl Piece {
     }
 
     /// The first records of the query's order.
-    fn ordered(mut self, query: &Query) -> Piece {
-        let rows = order::first(query, &self.table, (0..self.numbers.len()).collect());
+    fn ordered(mut self, query: &Query, paths: &order::Paths) -> Piece {
+        let rows = order::first(query, &self.table, (0..self.numbers.len()).collect(), paths);
         self.keep(&rows);
         self
     }

@@ -12,16 +12,8 @@ impl Process {
     pub fn fold_scopes(&mut self) {
         let mut folding = Folding::of(&self.tables.scopes);
         folding.run();
-        for site in &mut self.tables.sites {
-            site.scope = folding.new[site.scope.0 as usize];
-        }
-        for entered in &mut self.tables.entered {
-            entered.scope = folding.new[entered.scope.0 as usize];
-        }
-        for trace in &mut self.time.traces {
-            trace.move_scopes(|scope| folding.new[scope.0 as usize]);
-        }
-        self.tables.scopes = folding.folded;
+        let Folding { folded, new, .. } = folding;
+        self.replace_scopes(folded, &new);
     }
 }
 
@@ -94,10 +86,7 @@ impl<'a> Folding<'a> {
                 ScopeId((folded.len() - 1) as u32)
             })
         });
-        let sums = &mut folded[at.0 as usize];
-        sums.entered = sums.entered.saturating_add(scope.entered);
-        sums.frees_here = sums.frees_here.saturating_add(scope.frees_here);
-        sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(scope.freed_here_bytes);
+        folded[at.0 as usize].absorb(scope);
         self.new[id as usize] = at;
         if open.is_some() {
             return None;

@@ -5,6 +5,15 @@ use rustc_hash::FxHashMap;
 use super::pattern::{Kind, Pattern};
 use crate::model::{Lane, LaneId, Moved, Process, Scope, ScopeId, Site, SiteKind, Sum};
 
+/// Threads that are shown as one.
+#[derive(Clone, Debug)]
+pub struct LaneGroup {
+    /// What they are called.
+    pub name: String,
+    /// Which threads they are.
+    pub pattern: Pattern,
+}
+
 impl Process {
     /// Takes names out and keeps what is counted under them: frames out of stacks, scopes out of
     /// paths, labels off their blocks; lanes that match become one.
@@ -42,7 +51,8 @@ impl Process {
             self.hide_scopes(&hidden);
         }
         if let Some(hidden) = any(of(&[Kind::Lane]), &|p| p.lanes(self)) {
-            self.join_lanes(&hidden);
+            let set: Vec<_> = hidden.into_iter().map(|hidden| hidden.then_some(0)).collect();
+            self.join_lanes(&set, common_name);
         }
         let labels = any(of(&[Kind::Label]), &|p| p.labels(self));
         if let Some(hidden) = &labels {
@@ -93,22 +103,43 @@ impl Process {
         }
     }
 
-    /// The lanes of a set become the first of them, called by what their names start with.
-    fn join_lanes(&mut self, set: &[bool]) {
+    /// Joins threads to groups: the lanes that a group's pattern matches, and that of no group
+    /// before it, become one of the group's name.
+    pub fn group_lanes(&mut self, groups: &[LaneGroup]) {
+        let mut of_lane = vec![None; self.tables.lanes.len()];
+        for (index, group) in groups.iter().enumerate() {
+            let hits = group.pattern.lanes(self);
+            let free = of_lane.iter_mut().zip(hits).filter(|(of, hit)| *hit && of.is_none());
+            free.for_each(|(of, _)| *of = Some(index));
+        }
+        let joined = self.join_lanes(&of_lane, |name, _| name.to_owned());
+        for (index, lane) in joined {
+            self.tables.lanes[lane.0 as usize].name.clone_from(&groups[index].name);
+        }
+        self.settle();
+    }
+
+    /// The lanes of each group become the first of them, called as `name` makes it of two of them.
+    /// Returns the lane of each group that has any.
+    fn join_lanes(
+        &mut self,
+        group_of: &[Option<usize>],
+        name: impl Fn(&str, &str) -> String,
+    ) -> FxHashMap<usize, LaneId> {
         let mut new = Vec::new();
         let mut lanes: Vec<Lane> = Vec::new();
-        let mut joined: Option<LaneId> = None;
-        for (lane, &in_set) in self.tables.lanes.drain(..).zip(set) {
-            match joined.filter(|_| in_set) {
+        let mut joined: FxHashMap<usize, LaneId> = FxHashMap::default();
+        for (lane, &group) in self.tables.lanes.drain(..).zip(group_of) {
+            match group.and_then(|group| joined.get(&group).copied()) {
                 Some(id) => {
                     let one = &mut lanes[id.0 as usize];
-                    one.name = common_name(&one.name, &lane.name);
+                    one.name = name(&one.name, &lane.name);
                     one.threads = one.threads.saturating_add(lane.threads);
                     new.push(id);
                 }
                 None => {
                     let id = LaneId(lanes.len() as u32);
-                    joined = joined.or(in_set.then_some(id));
+                    joined.extend(group.map(|group| (group, id)));
                     new.push(id);
                     lanes.push(lane);
                 }
@@ -123,6 +154,7 @@ impl Process {
             trace.move_lanes(|lane| new[lane.0 as usize]);
         }
         self.sum_up_lanes();
+        joined
     }
 }
 

@@ -36,3 +36,29 @@ pub fn sums(process: &Process, lane: Option<LaneId>) -> Vec<ScopeSums> {
     }
     sums
 }
+
+/// How often each scope path was entered, by its id: by all lanes, or by one.
+pub fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
+    let Some(lane) = lane else {
+        return process.tables.scopes.iter().map(|scope| scope.entered).collect();
+    };
+    let mut entered = vec![0u64; process.tables.scopes.len()];
+    for row in process.tables.entered.iter().filter(|row| row.lane == lane) {
+        let times = &mut entered[row.scope.0 as usize];
+        *times = times.saturating_add(row.times);
+    }
+    entered
+}
+
+/// Of every scope path, whether it or one inside it has a value, or was entered, where `entered`
+/// has how often that was.
+pub fn used(process: &Process, sums: &[ScopeSums], entered: Option<&[u64]>) -> Vec<bool> {
+    let mut used: Vec<bool> = sums.iter().map(|sums| sums.own != Measures::default()).collect();
+    if let Some(entered) = entered {
+        used.iter_mut().zip(entered).for_each(|(used, &times)| *used |= times > 0);
+    }
+    for (index, scope) in process.tables.scopes.iter().enumerate().skip(1).rev() {
+        used[scope.parent.0 as usize] |= used[index];
+    }
+    used
+}

@@ -11,14 +11,15 @@ use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
-use heaptide_command::source::{Reader, View};
+use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope,
+    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope, stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::shared::branches::Lanes;
+use heaptide_render::shared::views::Idle;
 
 use crate::options::{Frames, Picture, metric_parser, require_of_rows};
 use crate::sql;
@@ -32,10 +33,11 @@ pub struct ExportOptions {
     /// Format to write
     #[arg(long, value_name = "FORMAT")]
     pub format: ExportFormat,
-    /// Metric to export, for single-metric formats
+    /// Metric to export, for single-metric formats [default: at_peak_bytes, with --scopes
+    /// usable_bytes]
     #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true, default_value = "at_peak_bytes")]
-    pub metric: Measure,
+        hide_possible_values = true)]
+    pub metric: Option<Measure>,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -47,6 +49,9 @@ pub struct ExportOptions {
     /// Write one tree or group for each thread (dot, folded, flamegraph, speedscope)
     #[arg(long, alias = "per-lane")]
     pub per_thread: bool,
+    /// Put boxes below this percentage of the total together (dot) [default: 0.5, with --scopes 0]
+    #[arg(long, value_name = "P")]
+    pub min_percent: Option<f64>,
     /// Append the block count to each stack (folded)
     #[arg(long)]
     pub annotate: bool,
@@ -70,6 +75,8 @@ pub enum ExportFormat {
     Folded,
     /// SVG flame graph
     Flamegraph,
+    /// All stacks with exact values of all metrics, function by function with file and line
+    Stacks,
     /// JSON for speedscope.app, with one profile per metric
     Speedscope,
     /// For `go tool pprof`, Parca and Pyroscope
@@ -96,7 +103,8 @@ pub enum ExportFormat {
 
 /// Writes the file, or to standard output.
 pub fn export(options: &ExportOptions) -> Outcome {
-    check(options)?;
+    let metric = options.metric.unwrap_or(options.frames.metric());
+    check(options, metric)?;
     if options.format == ExportFormat::Parquet {
         return sql::hand_over("--format parquet");
     }
@@ -108,13 +116,20 @@ pub fn export(options: &ExportOptions) -> Outcome {
         ExportFormat::Html | ExportFormat::Flamegraph => Reader::Person,
         _ => Reader::Program,
     };
-    let view = View { inside, apart, reader, ..View::default() };
+    // A graph is a picture for people, though its functions are those that were recorded.
+    let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
+    let view = View { inside, apart, reader, values, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     let process =
-        if is_of_all(options.format) { selected.first() } else { selected.largest(options.metric) };
+        if is_of_all(options.format) { selected.first() } else { selected.largest(metric) };
     let process = process?;
-    require(options, &selected, process)?;
-    let write = |out: &mut dyn Write| write(out, options, &selected.recording, process);
+    let is_tree_of_scopes = options.format == ExportFormat::Dot && process.mode == Mode::Scopes;
+    let metric = match options.metric {
+        None if is_tree_of_scopes => Measure::UsableBytes,
+        _ => metric,
+    };
+    require(options, metric, &selected, process)?;
+    let write = |out: &mut dyn Write| write(out, options, metric, &selected.recording, process);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
     Ok(())
 }
@@ -125,14 +140,20 @@ fn is_of_all(format: ExportFormat) -> bool {
 }
 
 /// What can be said before the recording is read.
-fn check(options: &ExportOptions) -> Result<(), Error> {
+fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
     use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
-    let measure = options.metric;
     require_of_rows(measure)?;
     let refuse = |what: &str| Err(Error::new(format!("--format {}: {what}", name(format))));
     if options.annotate && format != Folded {
         return refuse("--annotate requires --format folded");
+    }
+    match options.min_percent {
+        Some(_) if format != Dot => return refuse("--min-percent requires --format dot"),
+        Some(found) if !(0.0..=100.0).contains(&found) => {
+            return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
+        }
+        _ => {}
     }
     if options.per_thread && ![Dot, Folded, Flamegraph, Speedscope].contains(&format) {
         return refuse("--per-thread requires dot, folded, flamegraph or speedscope");
@@ -160,10 +181,15 @@ fn check(options: &ExportOptions) -> Result<(), Error> {
 
 /// Checks that the process has stacks, scopes and a value of the metric, as far as the format needs
 /// them.
-fn require(options: &ExportOptions, selected: &Selected, process: &Process) -> Result<(), Stop> {
-    use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
+fn require(
+    options: &ExportOptions,
+    metric: Measure,
+    selected: &Selected,
+    process: &Process,
+) -> Result<(), Stop> {
+    use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope, Stacks};
     let format = options.format;
-    let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope];
+    let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope, Stacks];
     let scopes_only = format == Dot && process.mode == Mode::Scopes;
     if of_stacks.contains(&format) {
         match options.frames.in_scopes() {
@@ -171,8 +197,8 @@ fn require(options: &ExportOptions, selected: &Selected, process: &Process) -> R
             _ => selected.require_scopes(process)?,
         }
     }
-    if [Dot, Flamegraph, Folded].contains(&format) {
-        selected.require_value(process, options.metric, "export")?;
+    if [Dot, Flamegraph, Folded, Stacks].contains(&format) {
+        selected.require_value(process, metric, "export")?;
     }
     Ok(())
 }
@@ -180,10 +206,10 @@ fn require(options: &ExportOptions, selected: &Selected, process: &Process) -> R
 fn write(
     out: &mut dyn Write,
     options: &ExportOptions,
+    measure: Measure,
     recording: &Recording,
     process: &Process,
 ) -> io::Result<()> {
-    let measure = options.metric;
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
     match options.format {
         ExportFormat::Callgrind => callgrind::write(out, process, measure),
@@ -193,7 +219,10 @@ fn write(
             let scopes = options.frames.scopes || process.mode == Mode::Scopes;
             let levels = options.selection.depth.map_or(usize::MAX, NonZeroUsize::get);
             let tree = if scopes { dot::Tree::Scopes { levels } } else { dot::Tree::Calls };
-            dot::write(out, process, measure, tree, lanes)
+            let min_percent = options.min_percent;
+            let is_filtered = options.selection.filters();
+            let idle = if is_filtered { Idle::Omitted } else { Idle::Shown };
+            dot::write(out, process, &dot::Drawing { measure, tree, lanes, min_percent, idle })
         }
         ExportFormat::Firefox => firefox::write(out, process, measure),
         ExportFormat::Flamegraph => {
@@ -207,6 +236,7 @@ fn write(
         ExportFormat::Massif => massif::write(out, process),
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
+        ExportFormat::Stacks => stacks::write(out, process, measure),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Html => html::write(out, process, measure),
         ExportFormat::Json => {

@@ -24,10 +24,10 @@ pub struct FlamegraphOptions {
     /// File to write, - for standard output [default: REC-name.svg beside the recording]
     #[arg(short, long, value_name = "FILE.svg")]
     pub output: Option<PathBuf>,
-    /// Metric shown as the width of boxes
+    /// Metric shown as the width of boxes [default: at_peak_bytes, with --scopes usable_bytes]
     #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true, default_value = "at_peak_bytes")]
-    pub metric: Measure,
+        hide_possible_values = true)]
+    pub metric: Option<Measure>,
     #[command(flatten)]
     pub frames: Frames,
     /// Draw one graph for each thread, on a box with its name
@@ -51,19 +51,20 @@ Example:
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
-    require_of_rows(options.metric)?;
+    let metric = options.metric.unwrap_or(options.frames.metric());
+    require_of_rows(metric)?;
     let (inside, apart) = (options.frames.in_scopes(), options.frames.apart(&options.origins));
     let reader = Reader::Person;
     let view = View { inside, apart, reader, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
-    let process = selected.largest(options.metric)?;
+    let process = selected.largest(metric)?;
     match inside {
         None => selected.require_stacks(process)?,
         Some(_) => selected.require_scopes(process)?,
     }
-    selected.require_value(process, options.metric, "draw")?;
+    selected.require_value(process, metric, "draw")?;
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
-    let drawing = options.picture.drawing(options.metric, lanes);
+    let drawing = options.picture.drawing(metric, lanes);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
     let path = options.output.clone().unwrap_or_else(|| beside(&selected.recording.path));
     if output::is_stdout(&path) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptide_analysis::files::input;
-use heaptide_analysis::model::Recording;
+use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
@@ -169,6 +169,7 @@ fn read<'a>(
             None => &tables::Source::all()[0],
         };
         *recordings = source::open_all(&options.sources(), &options.selection)?;
+        note_missing_sizes(query, source, recordings);
         let wanted = Wanted::of(query, format);
         if let Some(stream) = source.filled(recordings, &wanted) {
             recordings.clear(); // which may hold a gigabyte
@@ -229,6 +230,27 @@ fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
 
 /// Attributes of single events, which Caliper's users may ask for.
 const OF_EVENTS: [&str; 4] = ["mem.free", "mem.active", "alloc.uid", "alloc.address"];
+
+/// The names of the column with exact sizes, which only some recordings have in `sites`.
+const SIZES: [&str; 2] = ["size", "alloc.total_size"];
+
+/// Reports that a query of sites names sizes which no recording has, and where there are some.
+fn note_missing_sizes(query: &Query, source: &tables::Source, recordings: &[Recording]) {
+    let names = query.names().unwrap_or_else(|| query.read_names());
+    let Some(word) = names.into_iter().find(|word| SIZES.contains(&&*word.text)) else { return };
+    let mut processes = recordings.iter().flat_map(|recording| &recording.processes);
+    let mut sites = processes.clone().flat_map(|process| &process.tables.sites);
+    if source.name != tables::Source::all()[0].name || sites.any(|site| site.size.is_some()) {
+        return;
+    }
+    let how = if processes.any(Process::has_trace) {
+        "`FROM events` has the size of each event, and recordings of `heaptide run --by-size` have \
+         sizes without a trace"
+    } else {
+        "record with `heaptide run --by-size`, or with `--mode trace` and query `FROM events`"
+    };
+    message(format_args!("query: `{}`: recorded without exact sizes; {how}", word.text));
+}
 
 /// Says what the query names that is not there; the answer is that of nothing being called so.
 fn note_unknown(query: &Query, table: &Table, hint: &str) {

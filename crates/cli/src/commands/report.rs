@@ -29,7 +29,8 @@ pub struct ReportOptions {
     /// Show one table with a row for each KIND instead of the report
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
     pub by: Option<Rows>,
-    /// Show and sort rows by this metric [default: at_peak_bytes]
+    /// Show and sort rows by this metric [default: at_peak_bytes, of scopes
+    /// usable_bytes]
     #[arg(long, visible_alias = "sort", alias = "measure", value_name = "METRIC",
         value_parser = metric_parser(), hide_possible_values = true)]
     pub metric: Option<Measure>,

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroUsize;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use heaptide_analysis::model::Measure;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Depth, Reader, View};
 use heaptide_command::{output, source};
+use heaptide_render::shared::views::{BranchOrder, Idle};
 use heaptide_render::text::{scope_tree, tree};
 
 use crate::options::{metric_parser, require_of_rows};
@@ -19,10 +20,10 @@ use crate::options::{metric_parser, require_of_rows};
 pub struct TreeOptions {
     #[command(flatten)]
     pub source: Source,
-    /// Metric to show
+    /// Metric to show [default: at_peak_bytes, with --scopes usable_bytes]
     #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true, default_value = "at_peak_bytes")]
-    pub metric: Measure,
+        hide_possible_values = true)]
+    pub metric: Option<Measure>,
     /// Show allocating functions first, with their callers below them
     #[arg(long, conflicts_with = "scopes")]
     pub bottom_up: bool,
@@ -32,14 +33,40 @@ pub struct TreeOptions {
     /// Show one tree for each thread
     #[arg(long, alias = "per-lane", requires = "scopes")]
     pub per_thread: bool,
-    /// Omit branches below this percentage of the total
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
-    pub min_percent: f64,
+    /// Order of branches: first (called or entered first) or value (largest first) [default: value,
+    /// with --scopes first]
+    #[arg(long, value_name = "first|value", hide_possible_values = true)]
+    pub order: Option<Branches>,
+    /// Omit branches below this percentage of the total; with --scopes they become one row
+    /// [default: 1, or 0 for up to 50 scopes]
+    #[arg(long, value_name = "P")]
+    pub min_percent: Option<f64>,
     #[command(flatten)]
     pub origins: Origins,
     #[command(flatten)]
     pub selection: Selection,
 }
+
+/// Which branch comes first.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Branches {
+    /// The one that was called or entered first
+    First,
+    /// The one with the largest value
+    Value,
+}
+
+impl Branches {
+    fn order(self) -> BranchOrder {
+        match self {
+            Branches::First => BranchOrder::First,
+            Branches::Value => BranchOrder::Value,
+        }
+    }
+}
+
+/// The percentage below which branches of functions are omitted.
+const MIN_PERCENT: f64 = 1.0;
 
 const TREE_EXAMPLE: &str = "\
 Example:
@@ -48,25 +75,38 @@ Example:
 
 /// Prints the tree.
 pub fn tree(options: &TreeOptions) -> Outcome {
-    if !(0.0..=100.0).contains(&options.min_percent) {
-        let found = options.min_percent;
+    if let Some(found) = options.min_percent.filter(|found| !(0.0..=100.0).contains(found)) {
         return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")).into());
     }
-    require_of_rows(options.metric)?;
+    let is_first = options.order == Some(Branches::First);
+    if options.bottom_up && is_first {
+        return Err(Error::new("--order first requires a tree with callers above callees").into());
+    }
+    let (metric, order) = if options.scopes {
+        (Measure::UsableBytes, BranchOrder::First)
+    } else {
+        (Measure::AtPeakBytes, BranchOrder::Value)
+    };
+    let metric = options.metric.unwrap_or(metric);
+    let order = options.order.map_or(order, Branches::order);
+    require_of_rows(metric)?;
     let apart =
         if options.scopes { options.origins.in_scopes() } else { options.origins.in_stacks() };
     let cuts_itself = options.bottom_up || options.scopes;
     let depth = if cuts_itself { Depth::Output } else { Depth::Stacks };
     let view = View { apart, depth, reader: Reader::Person, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
-    let process = selected.largest(options.metric)?;
+    let process = selected.largest(metric)?;
     let depth = options.selection.depth.map_or(usize::MAX, NonZeroUsize::get);
     if options.scopes {
         selected.require_scopes(process)?;
+        let is_filtered = options.selection.filters();
         let view = scope_tree::View {
-            measure: options.metric,
+            measure: metric,
+            order,
             depth,
             min_percent: options.min_percent,
+            idle: if is_filtered { Idle::Omitted } else { Idle::Shown },
             per_lane: options.per_thread,
         };
         output::print_page(|out| scope_tree::write(out, process, &view))?;
@@ -74,10 +114,11 @@ pub fn tree(options: &TreeOptions) -> Outcome {
     }
     selected.require_stacks(process)?;
     let view = tree::View {
-        measure: options.metric,
+        measure: metric,
         bottom_up: options.bottom_up,
+        order,
         depth,
-        min_percent: options.min_percent,
+        min_percent: options.min_percent.unwrap_or(MIN_PERCENT),
     };
     output::print_page(|out| tree::write(out, process, &view))?;
     Ok(())

@@ -29,6 +29,12 @@ impl Frames {
         }
     }
 
+    /// The metric unless another is chosen. Of scopes it is what was allocated in them, since many
+    /// free all of it before the peak.
+    pub fn metric(&self) -> Measure {
+        if self.scopes { Measure::UsableBytes } else { Measure::AtPeakBytes }
+    }
+
     /// Where joined processes are kept apart.
     pub fn apart(&self, origins: &Origins) -> Apart {
         match self.in_scopes() {

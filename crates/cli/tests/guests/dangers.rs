@@ -111,7 +111,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 46] = [
+const ELSEWHERE: [&str; 49] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -149,12 +149,15 @@ const ELSEWHERE: [&str; 46] = [
     "plain.c",
     "plugin.c",
     "resident.c",
+    "scope_order.c",
+    "scope_values.c",
     "python_embedded.c",
     "python_exit.c",
     "python_exit.py",
     "python_frames.py",
     "seldom.c",
     "starts_confined.c",
+    "thread_groups.c",
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",

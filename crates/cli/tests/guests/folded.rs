@@ -1,9 +1,9 @@
 //! Folded stacks of a real program: every line has a path and a value, and the values are the
-//! totals.
+//! totals. And the dump of all stacks with exact values.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::harness::{Outcome, heaptide, recorded, run, scratch};
+use crate::harness::{Guest, Outcome, heaptide, recorded, run, scratch};
 use crate::real::python;
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::skip;
@@ -70,4 +70,60 @@ fn folded_stacks_of_python_add_up() {
         }
         assert_eq!(counts.len(), 1, "{measure}: a stack is a line, whatever stands in it");
     }
+}
+
+/// What a paragraph of a dump says: values by name, and lines of functions.
+fn paragraphs(dump: &str) -> Vec<(BTreeMap<&str, i128>, Vec<&str>)> {
+    fn value(word: &str) -> (&str, i128) {
+        let (name, value) = word.split_once('=').expect("a name");
+        (name, value.parse().expect("a number"))
+    }
+    fn paragraph(text: &str) -> (BTreeMap<&str, i128>, Vec<&str>) {
+        let mut lines = text.lines();
+        let values = lines.next().and_then(|line| line.strip_prefix("stack ")).expect("values");
+        (values.split(' ').map(value).collect(), lines.collect())
+    }
+    let (_, stacks) = dump.split_once("\n\n").expect("a heading");
+    stacks.split("\n\n").map(paragraph).collect()
+}
+
+#[test]
+fn a_dump_has_all_stacks_with_exact_values() {
+    let place = scratch("dump");
+    let recording = place.join("a.heaptide");
+    let program = Guest::read("timesteps.c").build("dump", &[]);
+    let outcome = run(recorded(&recording, &[]).arg(program), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let prints = |words: &str| {
+        let outcome = run(heaptide().args(words.split(' ')).arg(&recording), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{words}");
+        outcome.stdout
+    };
+    let dump = prints("export --format stacks --metric allocations");
+    let stacks = paragraphs(&dump);
+    let report: Value = serde_json::from_str(&prints("report --format json")).expect("JSON");
+    let totals = &report["processes"][0]["totals"];
+    for metric in ["allocations", "frees", "requested_bytes", "usable_bytes", "live_bytes"] {
+        let sum: i128 = stacks.iter().map(|(values, _)| values[metric]).sum();
+        assert_eq!(sum, number(totals, metric), "{metric}");
+    }
+    let of = |function: &str| {
+        let has = |line: &&str| line.contains(&format!(" {function} at "));
+        let found = stacks.iter().filter(|(_, lines)| lines.iter().any(has));
+        found.collect::<Vec<_>>()
+    };
+    let [(values, lines)] = of("TimeIncrement")[..] else { panic!("one stack: {dump}") };
+    let named = ["allocations", "frees", "requested_bytes", "live_bytes", "largest_bytes"];
+    assert_eq!(named.map(|name| values[name]), [50, 50, 5000, 0, 100], "{values:?}");
+    assert!(lines[0].starts_with("#0 block at ") && lines[0].contains(".h:"), "{lines:?}");
+    assert!(lines[1].contains("/timesteps.c:") && lines[1].contains(" from /"), "{lines:?}");
+    // What stays: 8000 and 24,000 bytes, each on a stack of its own.
+    let kept = prints("export --format stacks --metric live_blocks");
+    let kept = paragraphs(&kept);
+    let values: Vec<_> =
+        kept.iter().map(|(v, _)| (v["live_blocks"], v["requested_bytes"])).collect();
+    assert_eq!(values.len(), 2, "{kept:?}");
+    assert!(values.contains(&(1, 8000)) && values.contains(&(1, 24_000)), "{values:?}");
+    let table = prints("report --by stack --metric allocations");
+    assert!(table.contains("allocations       frees      requested"), "{table}");
 }

@@ -80,6 +80,12 @@ impl Known {
         let is_total = |value| self.assert_has(MEASURE, value, format);
         match format {
             "folded" => is_total(sum(text.lines().map(|line| line.rsplit(' ').next()))),
+            "stacks" => {
+                let values = text.lines().filter(|line| line.starts_with("stack "));
+                let name = format!(" {MEASURE}=");
+                let values = values.map(|line| line.split_once(&name)?.1.split(' ').next());
+                is_total(sum(values));
+            }
             "csv" => is_total(column(&text, MEASURE)),
             "callgrind" => is_total(sum(text.lines().filter_map(|line| {
                 line.strip_prefix("summary: ").map(|sums| sums.split(' ').next())

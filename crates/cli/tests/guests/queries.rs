@@ -92,6 +92,12 @@ fn time_steps() {
 }
 
 #[test]
+fn scopes_are_ordered_by_first_entry_or_by_path() {
+    harness::check("scope_order.c");
+    check("scope-order");
+}
+
+#[test]
 fn events_and_lifetimes() {
     check("trace-lifetimes");
 }

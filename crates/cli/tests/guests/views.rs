@@ -1,7 +1,7 @@
 //! The views of scopes, labels and lanes as the command prints them, held to known numbers; and
 //! names that would do harm on a terminal or in a picture.
 
-use crate::harness::{Outcome, clean, heaptide, programs, recorded, report, run, scratch};
+use crate::harness::{Guest, Outcome, clean, heaptide, programs, recorded, report, run, scratch};
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::fs;
@@ -164,6 +164,129 @@ fn scopes_as_a_tree() {
 }
 
 #[test]
+fn the_tree_of_scopes_drops_nothing_silently() {
+    let (place, program) =
+        (scratch("views-values"), Guest::read("scope_values.c").build("views-values", &[]));
+    let recording = place.join("values.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(program), &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let of = Recorded { place, recording };
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let tree = |words: &str| {
+        let page = of.prints(&format!("tree --scopes {words}"));
+        let (_, rows) = page.split_once("allocs  scope\n").expect("a heading");
+        rows.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let names = |rows: &[String]| rows.iter().map(|row| row[60..].to_owned()).collect::<Vec<_>>();
+    let rows = tree("--metric requested_bytes");
+    let expected = [
+        "loop",
+        "  iteration=0…99, 100 values",
+        "    solve",
+        "names",
+        "  … 60 more scopes",
+        "… 2 more scopes",
+    ];
+    assert_eq!(names(&rows), expected);
+    assert_eq!(cells(&rows[2])[1..3], ["97.7", "KiB"]);
+    assert_eq!(cells(&rows[2])[6..8], ["100", "100"], "entered and allocations of solve");
+    assert_eq!(cells(&rows[4])[1..3], ["3.75", "KiB"]);
+    assert_eq!(cells(&rows[4])[6..8], ["60", "60"], "entered and allocations of the names");
+    // What was allocated and freed again is shown unless another metric is chosen.
+    assert_eq!(names(&tree("")), expected);
+    let all = tree("--min-percent 0");
+    assert_eq!(all.len(), 3 + 1 + 1 + 60 + 1, "{all:?}");
+    assert_eq!(names(&all)[3..6], ["wait", "names", "  name 0"]);
+    assert_eq!(cells(&all[3]), ["1", "0", "wait"], "entered once, without allocations");
+    let largest = names(&tree("--min-percent 0 --metric freed_here_bytes --order value"));
+    assert_eq!(largest[..2], ["loop", "  iteration=0…99, 100 values"]);
+    assert_eq!(largest[3], "clean");
+    assert_eq!(tree("--unfold-values --min-percent 0").len(), 1 + 200 + 1 + 1 + 60 + 1);
+    let unfolded = tree("--unfold-values --metric requested_bytes --min-percent 3");
+    assert_eq!(names(&unfolded)[..3], ["loop", "  … 200 more scopes", "names"]);
+    assert_eq!(names(&tree("--depth 1 --metric requested_bytes")).len(), 5);
+    // A scope that filters leave nothing of is no row.
+    assert_eq!(names(&tree("--focus scope:solve")), expected[..3]);
+    let by_scope = of.prints("report --by scope --top 100");
+    assert!(by_scope.contains(" loop > iteration=0…99, 100 values > solve\n"), "{by_scope}");
+    assert!(by_scope.contains(" clean\n") && by_scope.contains(" wait\n"), "{by_scope}");
+    let graph = of.prints("export --format dot --scopes");
+    let boxes = |graph: &str| graph.matches("tooltip=").count();
+    assert_eq!(boxes(&graph), 3 + 1 + 1 + 60 + 1, "{graph}");
+    assert!(graph.contains("[label=\"wait\\nentered once\", "), "{graph}");
+    assert!(graph.contains("[label=\"clean\\nentered once\\nfreed 4.22 KiB in 60 blocks\", "));
+    let cut = of.prints("export --format dot --scopes --min-percent 3");
+    assert_eq!(boxes(&cut), 6, "{cut}");
+    assert!(cut.contains("\\nbelow 3.0%: 62 scopes in dashed boxes\""), "{cut}");
+    assert!(cut.contains("label=\"… 60 more scopes\\n"), "{cut}");
+    let json = of.json("");
+    assert_eq!(list(&json["processes"][0], "scopes").len(), 1 + 1 + 200 + 1 + 1 + 60 + 1);
+}
+
+#[test]
+fn groups_of_threads() {
+    crate::harness::check("thread_groups.c");
+    let groups = "--group-threads io=^io-,workers=^wrk";
+    for mode in ["stacks", "scopes", "counters", "trace"] {
+        let (place, program) = (
+            scratch(&format!("views-groups-{mode}")),
+            Guest::read("thread_groups.c").build("views-groups", &[]),
+        );
+        let recording = place.join("a.heaptide");
+        let outcome = run(recorded(&recording, &["--mode", mode]).arg(program), &place);
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        let of = Recorded { place, recording };
+        let json = of.json(groups);
+        let process = &json["processes"][0];
+        let lanes = list(process, "lanes");
+        let lane = |name: &str| {
+            let index = lanes.iter().position(|lane| lane["name"] == name).expect("a group");
+            let values = ["threads", "allocations", "requested_bytes"];
+            (index, values.map(|key| number(&lanes[index], key)))
+        };
+        let (io, workers) = (lane("io"), lane("workers"));
+        assert_eq!((lanes.len(), io.1), (3, [2, 20, 2000]), "{mode}");
+        assert_eq!(workers.1, [3, 60, 12_000], "{mode}");
+        let total = lanes.iter().map(|lane| number(lane, "allocations")).sum::<i128>();
+        assert_eq!(total, number(&process["totals"], "allocations"), "{mode}");
+        let table = of.prints(&format!("report --by thread {groups}"));
+        assert!(table.contains("  workers\n") && !table.contains("wrk-"), "{table}");
+        if mode == "counters" {
+            continue;
+        }
+        let of_io = list(process, "sites").iter().filter(|site| site["lane"] == "io");
+        let of_io: Vec<_> = of_io.map(|site| number(site, "lane_index")).collect();
+        assert!(!of_io.is_empty() && of_io.iter().all(|&index| index == io.0 as i128));
+        let tree = of.prints(&format!("tree --scopes --per-thread {groups}"));
+        let (_, of_workers) = tree.split_once("\nthread workers, 3 threads\n").expect("a tree");
+        assert_eq!(row(of_workers.split("\n\n").next().expect("rows"), "task")[6..8], ["3", "60"]);
+        let graph = of.prints(&format!("export --format dot --scopes --per-thread {groups}"));
+        assert!(graph.contains("(io), 2 threads\""), "{graph}");
+        let mut query = heaptide();
+        let text = "SELECT thread,sum(requested_bytes) GROUP BY thread WHERE thread=io";
+        query.arg("query").args(groups.split(' ')).args(["--exact", text]).arg(&of.recording);
+        let answer = run(&mut query, &of.place).stdout;
+        assert_eq!(
+            answer.split_whitespace().skip(2).collect::<Vec<_>>(),
+            ["io", "2000"],
+            "{answer}"
+        );
+        let focus = of.json(&format!("{groups} --focus thread:^io$"));
+        assert_eq!(number(&focus["processes"][0]["totals"], "requested_bytes"), 2000, "{mode}");
+    }
+    let of = Recorded::new("views-groups", &[], &[]);
+    for words in ["^io-", "io=(", "=x"] {
+        let Outcome { status, stderr, .. } = of.command(&format!("report --group-threads {words}"));
+        assert_eq!(status, 2, "{words}");
+        assert!(stderr.starts_with("heaptide: --group-threads ") && stderr.lines().count() == 1);
+    }
+    // A comma of an expression is no end of it; threads that none matches stay.
+    let json = of.json("--group-threads rest=^he.{1,9}$");
+    let lanes = list(&json["processes"][0], "lanes");
+    assert_eq!((&lanes[0]["name"], &lanes[1]["name"]), (&"views".into(), &"rest".into()));
+}
+
+#[test]
 fn scopes_as_json() {
     for mode in ["stacks", "scopes"] {
         let of = Recorded::new(&format!("views-json-{mode}"), &["--mode", mode], &[]);
@@ -185,6 +308,16 @@ fn scopes_as_json() {
                 at = &scopes[number(at, "parent") as usize];
             }
             assert!(at["parent"].is_null() && site.get("scope_cut").is_none());
+        }
+        let lanes = list(process, "lanes");
+        let visits = lanes.iter().flat_map(|lane| list(lane, "scopes"));
+        let mut entered = vec![0; scopes.len()];
+        visits.for_each(|v| entered[number(v, "scope_index") as usize] += number(v, "entered"));
+        assert_eq!(entered, scopes.iter().map(|s| number(s, "entered")).collect::<Vec<_>>());
+        for (index, lane) in lanes.iter().enumerate() {
+            let own = list(process, "sites").iter().filter(|site| site["lane_index"] == index);
+            let frees: i128 = own.map(|site| number(site, "frees_here")).sum();
+            assert_eq!(frees, number(lane, "frees_here"), "{lane}");
         }
         let labels = list(process, "labels");
         let chunk = labels.iter().find(|row| row["kind"] == "pool_chunk").expect("a chunk");

@@ -87,7 +87,7 @@ pub(super) fn write(
     answer: &Table,
 ) -> io::Result<()> {
     globals(out, format, answer)?;
-    let paths = Paths::of(format, answer);
+    let paths = Paths::of(query, format, answer);
     let places = paths.places();
     let mut columns = titled_columns(query, format, answer);
     columns.retain(|column| match column.source {
@@ -104,21 +104,33 @@ struct Paths<'a> {
     has: Vec<bool>,
     /// Attributes that were named, in order; none for the paths that records have.
     named: Option<Vec<AttributeId>>,
+    /// Which of the places below one comes first.
+    order: Order,
+}
+
+/// Which of several places comes first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// That of the first record.
+    Records,
+    /// That of the first node: of scopes the one that was entered first.
+    Nodes,
 }
 
 impl<'a> Paths<'a> {
-    fn of(format: &Format, answer: &'a Table) -> Paths<'a> {
+    fn of(query: &Query, format: &Format, answer: &'a Table) -> Paths<'a> {
+        let order = if query.order.is_empty() { Order::Nodes } else { Order::Records };
         let names = format.arguments.get("path-attributes").map(|names| names.split(','));
         let names: Option<Vec<&str>> = names.map(|names| names.map(str::trim).collect());
         let names =
             names.filter(|names| !names.iter().all(|n| matches!(*n, "path" | "prop:nested")));
         let Some(names) = names else {
-            return Paths { answer, has: in_paths(answer), named: None };
+            return Paths { answer, has: in_paths(answer), named: None, order };
         };
         let named: Vec<AttributeId> = names.iter().filter_map(|name| answer.named(name)).collect();
         let mut has = vec![false; answer.attributes.len()];
         named.iter().for_each(|id| has[id.0 as usize] = true);
-        Paths { answer, has, named: Some(named) }
+        Paths { answer, has, named: Some(named), order }
     }
 
     /// The path of a record by the attributes that were named, outermost first.
@@ -166,6 +178,13 @@ impl<'a> Paths<'a> {
         let mut places = Places::new(self.answer.rows());
         let mut known = vec![0; nodes.len()];
         let mut open = Vec::new();
+        if self.order == Order::Nodes {
+            for id in self.nodes_with_records() {
+                let node = nodes[id];
+                let above = known[node.parent.0 as usize];
+                known[id] = places.add(above, (node.attribute, node.value));
+            }
+        }
         for (row, &path) in self.answer.paths.iter().enumerate() {
             let mut node = path;
             while node != NodeId(0) && known[node.0 as usize] == 0 {
@@ -181,6 +200,18 @@ impl<'a> Paths<'a> {
             places.add_row(at, row);
         }
         places
+    }
+
+    /// The nodes of the paths of records, those around others before them.
+    fn nodes_with_records(&self) -> impl Iterator<Item = usize> {
+        let mut has_records = vec![false; self.answer.nodes.len()];
+        for &path in &self.answer.paths {
+            let mut at = path;
+            while at != NodeId(0) && !std::mem::replace(&mut has_records[at.0 as usize], true) {
+                at = self.answer.nodes[at.0 as usize].parent;
+            }
+        }
+        has_records.into_iter().enumerate().filter_map(|(id, has)| has.then_some(id))
     }
 }
 

@@ -6,24 +6,48 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Functions;
 use heaptide_analysis::model::{LaneId, Measure, Process};
+use heaptide_analysis::views::memory::{At, Memory};
+use heaptide_analysis::views::scopes;
+use rustc_hash::FxHashMap;
 
 use crate::shared::branches::Lanes;
 use crate::shared::branches::{Branch, Branches, What, lanes_by};
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
+use crate::shared::heading::{ending, ran};
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::{amount, count, counted, percent};
+use crate::shared::quantity::{amount, bytes, count, counted, date, percent};
 use crate::shared::scope_path::scope_path;
+use crate::shared::views::Idle;
 
-/// A branch below this part of the whole is put together with its like.
+/// Of calls, a branch below this part of the whole is put together with its like unless another
+/// limit is given; of scopes too many for a picture, one below a tenth of it.
 const PARTS: u64 = 200;
-/// Boxes of a picture that can still be read.
+/// Boxes of a picture of calls that can still be read.
 const BOXES: usize = 160;
+/// Scopes of a picture: Graphviz needs a second for so many.
+const SCOPES: usize = 500;
 /// Characters of a name in a box, and of that in its tooltip.
 const NAME: usize = 44;
 const TOOLTIP: usize = 2000;
 /// Functions above a box that only call the next, of which this many are named in it.
 const CHAIN: usize = 3;
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawing {
+    /// The measure of shares, shades and sizes.
+    pub measure: Measure,
+    /// What the boxes are.
+    pub tree: Tree,
+    /// A tree for each lane, or one.
+    pub lanes: Lanes,
+    /// Boxes below this share of the whole, in percent, are put together; none for a limit that
+    /// suits the tree.
+    pub min_percent: Option<f64>,
+    /// Whether scopes that allocate and free nothing have boxes.
+    pub idle: Idle,
+}
 
 /// What the boxes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,32 +61,42 @@ pub enum Tree {
     },
 }
 
+/// The measures of a box, by their place.
+const VALUE: usize = 0;
+const BLOCKS: usize = 1;
+const ALLOCATED: usize = 2;
+const ALLOCATIONS: usize = 3;
+const REALLOCATIONS: usize = 4;
+const FREED: usize = 5;
+const FREES: usize = 6;
+const MEASURES: usize = 7;
+
+type Node = Branch<MEASURES>;
+
+/// Something of a lane, or of all as one.
+type OfLane<T> = (Option<LaneId>, T);
+
 /// Writes the graph of a process. Scopes or functions of one name at different paths are boxes of
 /// their own.
 ///
 /// Errors: those of `out`.
-pub fn write(
-    out: &mut dyn Write,
-    process: &Process,
-    measure: Measure,
-    tree: Tree,
-    lanes: Lanes,
-) -> io::Result<()> {
-    let measure = measure.of_sites();
+pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::Result<()> {
+    let measure = drawing.measure.of_sites();
     let whole = measure.of(&process.totals);
-    let trees = trees(process, measure, tree, lanes);
-    let (least, trees) = legible(&trees, whole, tree);
-    let (text, edges) = (String::new(), String::new());
+    let trees = trees(process, measure, drawing);
+    let (least, trees) = legible(&trees, whole, drawing);
+    let (text, edges, tree) = (String::new(), String::new(), drawing.tree);
     let mut graph = Graph { process, measure, whole, least, tree, boxes: 0, text, edges };
-    graph.head();
-    for (lane, branches) in trees.into_iter().filter(|(_, branches)| branches[0].inclusive[0] > 0) {
+    graph.head(&trees);
+    for (lane, branches) in trees {
         let Some(id) = lane else {
             graph.branches(&branches, None);
             continue;
         };
         let lane = &process.tables.lanes[id.0 as usize];
         let threads = counted(lane.threads.into(), "thread");
-        let title = quoted(&[format!("thread {}, {threads}", printable(&lane.name))]);
+        let name = format!("thread {} ({}), {threads}", id.0, printable(&lane.name));
+        let title = quoted(&[name]);
         let _ = writeln!(graph.text, "  subgraph cluster_{} {{\n    label={title};", id.0);
         graph.branches(&branches, Some(id));
         graph.text.push_str("  }\n");
@@ -70,51 +104,128 @@ pub fn write(
     writeln!(out, "{}{}}}", graph.text, graph.edges)
 }
 
-/// Something of a lane, or of all as one.
-type OfLane<T> = (Option<LaneId>, T);
+/// A tree, and of scopes which of its branches have something to show.
+struct Whole {
+    branches: Branches<MEASURES>,
+    used: Vec<bool>,
+}
 
-/// The whole trees of the lanes, or of all as one.
-fn trees(
-    process: &Process,
-    measure: Measure,
-    tree: Tree,
-    lanes: Lanes,
-) -> Vec<OfLane<Branches<2>>> {
+/// The whole trees of the lanes that have something to show, or of all as one.
+fn trees(process: &Process, measure: Measure, drawing: &Drawing) -> Vec<OfLane<Whole>> {
     let functions = Functions::of(process);
-    let measures = [measure, blocks_of(measure)];
-    let of_lane = |lane| match tree {
-        Tree::Calls => (lane, Branches::calls(process, &functions, lane, measures)),
-        Tree::Scopes { levels } => (lane, Branches::scopes(process, lane, levels, measures)),
+    let [freed, frees] = match drawing.tree {
+        Tree::Calls => [Measure::FreedBytes, Measure::Frees],
+        Tree::Scopes { .. } => [Measure::FreedHereBytes, Measure::FreesHere],
     };
-    match lanes {
+    let mut measures = [measure; MEASURES];
+    measures[BLOCKS] = blocks_of(measure);
+    measures[ALLOCATED] = Measure::UsableBytes;
+    measures[ALLOCATIONS] = Measure::Allocations;
+    measures[REALLOCATIONS] = Measure::Reallocations;
+    (measures[FREED], measures[FREES]) = (freed, frees);
+    let of_lane = |lane| {
+        let branches = match drawing.tree {
+            Tree::Calls => Branches::calls(process, &functions, lane, measures),
+            Tree::Scopes { levels } => Branches::scopes(process, lane, levels, measures),
+        };
+        let used = match drawing.tree {
+            Tree::Calls => Vec::new(),
+            Tree::Scopes { .. } => {
+                let entered = scopes::entered(process, lane);
+                let entered = (drawing.idle == Idle::Shown).then_some(&*entered);
+                scopes::used(process, &scopes::sums(process, lane), entered)
+            }
+        };
+        (lane, Whole { branches, used })
+    };
+    let mut trees: Vec<OfLane<Whole>> = match drawing.lanes {
         Lanes::Merged => vec![of_lane(None)],
         Lanes::Apart => {
             let lanes = lanes_by(process, measure).into_iter();
             lanes.map(|(id, _)| of_lane(Some(id))).collect()
         }
-    }
+    };
+    trees.retain(|(_, tree)| {
+        tree.branches.all[0].inclusive[VALUE] > 0 || tree.used.first() == Some(&true)
+    });
+    trees
 }
 
 /// What of the trees can be read together, and the least value that a box then has.
 fn legible(
-    trees: &[OfLane<Branches<2>>],
+    trees: &[OfLane<Whole>],
     whole: u64,
-    tree: Tree,
-) -> (u64, Vec<OfLane<Vec<Branch<2>>>>) {
-    let mut least = whole.div_ceil(PARTS).max(1);
+    drawing: &Drawing,
+) -> (u64, Vec<OfLane<Vec<Node>>>) {
+    let (mut least, most) = match (drawing.min_percent, drawing.tree) {
+        (Some(percent), _) => ((whole as f64 * percent / 100.0).ceil() as u64, usize::MAX),
+        (None, Tree::Calls) => (whole.div_ceil(PARTS), BOXES),
+        (None, Tree::Scopes { .. }) => (0, SCOPES),
+    };
     loop {
-        let cut =
-            |(lane, all): &OfLane<Branches<2>>| (*lane, all.cut_below(&[least, u64::MAX]).all);
+        let cut = |(lane, tree): &OfLane<Whole>| match drawing.tree {
+            Tree::Calls => {
+                let mut of_value = [u64::MAX; MEASURES];
+                of_value[VALUE] = least.max(1);
+                (*lane, tree.branches.cut_below(&of_value).all)
+            }
+            Tree::Scopes { .. } => (*lane, cut_scopes(tree, least)),
+        };
         let cut: Vec<_> = trees.iter().map(cut).collect();
-        let boxes = |(_, branches): &OfLane<Vec<Branch<2>>>| {
-            let passed = passed(branches, tree, least).into_iter().zip(branches);
+        let boxes = |(_, branches): &OfLane<Vec<Node>>| {
+            let passed = passed(branches, drawing.tree, least).into_iter().zip(branches);
             passed.filter(|(passed, branch)| !passed && !is_crumb(branch, least)).count()
         };
-        if cut.iter().map(boxes).sum::<usize>() <= BOXES || least >= whole {
+        if cut.iter().map(boxes).sum::<usize>() <= most || least >= whole {
             return (least, cut);
         }
-        least = least.saturating_mul(3) / 2 + 1;
+        least = match least {
+            0 => whole.div_ceil(10 * PARTS),
+            least => least.saturating_mul(3) / 2 + 1,
+        };
     }
+}
+
+/// The scopes that have something to show, those below a value put together with what is in them.
+fn cut_scopes(tree: &Whole, least: u64) -> Vec<Node> {
+    let Branches { all, measures } = &tree.branches;
+    let mut cut = vec![all[0]];
+    // Of each scope: where it came to be, or the one around it that did, and whether it did itself.
+    let mut kept = vec![(0u32, true)];
+    let mut smaller: Vec<(u32, Node)> = Vec::new();
+    let mut smaller_of: FxHashMap<u32, usize> = FxHashMap::default();
+    for branch in &all[1..] {
+        let (parent, is_kept) = kept[branch.parent as usize];
+        let is_used = match branch.what {
+            What::Scope(scope) => tree.used[scope.0 as usize],
+            _ => true,
+        };
+        if is_kept && is_used && branch.inclusive[VALUE] >= least {
+            cut.push(Branch { parent, ..*branch });
+            kept.push((cut.len() as u32 - 1, true));
+            continue;
+        }
+        kept.push((parent, false));
+        if !is_used {
+            continue;
+        }
+        let place = *smaller_of.entry(parent).or_insert_with(|| {
+            let none = [0; MEASURES];
+            let (own, inclusive, what) = (none, none, What::Smaller(0));
+            smaller.push((parent, Branch { parent, what, own, inclusive }));
+            smaller.len() - 1
+        });
+        let rest = &mut smaller[place].1;
+        if let What::Smaller(count) = &mut rest.what {
+            *count += 1;
+        }
+        for (index, measure) in measures.iter().enumerate() {
+            rest.own[index] = measure.combine().of(rest.own[index], branch.own[index]);
+        }
+        rest.inclusive = rest.own;
+    }
+    cut.extend(smaller.into_iter().map(|(_, rest)| rest));
+    cut
 }
 
 /// The blocks that the bytes of a measure are of.
@@ -143,16 +254,14 @@ struct Graph<'a> {
 
 impl Graph<'_> {
     /// The title, the looks, and the box of the process.
-    fn head(&mut self) {
+    fn head(&mut self, trees: &[OfLane<Vec<Node>>]) {
         let (name, total) = (self.measure.name(), amount(self.measure, self.whole));
         let command = command_line(self.process, 70);
-        let title = [
+        let mut title = vec![
             format!("{command} ({}) · {name} {total}", self.process.who()),
-            format!(
-                "shade and size: own share; branches below {} are merged or omitted",
-                percent(self.least, self.whole)
-            ),
+            "shade and size: own share".to_owned(),
         ];
+        title.extend(self.left_out(trees));
         let _ = write!(
             self.text,
             "digraph heaptide {{\n  \
@@ -163,7 +272,8 @@ impl Graph<'_> {
              edge [fontname=\"Helvetica\", fontsize=9, color=\"#7a7a7a\", fontcolor=\"#444444\"];\n",
             quoted(&title)
         );
-        let lines = [command, format!("{}, {total}", self.process.who())];
+        let mut lines = vec![command, format!("{}, {total}", self.process.who())];
+        lines.extend(of_process(self.process));
         let _ = writeln!(
             self.text,
             "  process [label={}, shape=box, style=filled, fillcolor=\"#dfe7ef\", fontsize=14];",
@@ -171,15 +281,47 @@ impl Graph<'_> {
         );
     }
 
+    /// What has no box of its own, in words; none if everything has one.
+    fn left_out(&self, trees: &[OfLane<Vec<Node>>]) -> Option<String> {
+        let (mut together, mut omitted, mut value) = (0u64, 0u64, 0u64);
+        for branch in trees.iter().flat_map(|(_, branches)| branches) {
+            let What::Smaller(count) = branch.what else { continue };
+            if self.tree == Tree::Calls && is_crumb(branch, self.least) {
+                omitted += u64::from(count);
+                value = self.measure.combine().of(value, branch.inclusive[VALUE]);
+            } else {
+                together += u64::from(count);
+            }
+        }
+        let noun = if self.tree == Tree::Calls { "branch" } else { "scope" };
+        let many = |n: u64| match (n, noun) {
+            (1, noun) => format!("1 {noun}"),
+            (n, "branch") => format!("{} branches", count(n)),
+            (n, noun) => counted(n, noun),
+        };
+        let mut parts = Vec::new();
+        if together > 0 {
+            parts.push(format!("{} in dashed boxes", many(together)));
+        }
+        if omitted > 0 {
+            let share = percent(value, self.whole);
+            parts.push(format!("{} omitted ({share} in all)", many(omitted)));
+        }
+        let least = percent(self.least, self.whole);
+        (!parts.is_empty()).then(|| format!("below {least}: {}", parts.join(", ")))
+    }
+
     /// The boxes of a tree and the edges to them.
-    fn branches(&mut self, branches: &[Branch<2>], lane: Option<LaneId>) {
-        let entered = entered(self.process, lane);
+    fn branches(&mut self, branches: &[Node], lane: Option<LaneId>) {
+        let entered = scopes::entered(self.process, lane);
         let least = self.least;
         let passed = passed(branches, self.tree, least);
         for (index, branch) in branches.iter().enumerate() {
             let without = branch.what == What::Root;
-            let value = if without { branch.own[0] } else { branch.inclusive[0] };
-            if passed[index] || value == 0 || is_crumb(branch, least) {
+            let value = if without { branch.own[VALUE] } else { branch.inclusive[VALUE] };
+            let is_empty = value == 0 && (without || self.tree == Tree::Calls);
+            let is_omitted = self.tree == Tree::Calls && is_crumb(branch, least);
+            if passed[index] || is_empty || is_omitted {
                 continue;
             }
             let mut chain = Vec::new();
@@ -208,7 +350,7 @@ impl Graph<'_> {
     }
 
     /// The lines in a box.
-    fn label(&self, branch: &Branch<2>, chain: &[What], entered: &[u64]) -> Vec<String> {
+    fn label(&self, branch: &Node, chain: &[What], entered: &[u64]) -> Vec<String> {
         let value = |value: u64| {
             format!("{} ({})", amount(self.measure, value), percent(value, self.whole))
         };
@@ -219,7 +361,7 @@ impl Graph<'_> {
         }
         lines.extend(chain[..named].iter().rev().map(|&what| self.name(what) + " →"));
         lines.push(self.name(branch.what));
-        let [own, blocks] = branch.own;
+        let own = branch.own[VALUE];
         match branch.what {
             What::Call(id) => {
                 let frame = &self.process.tables.frames[id.0 as usize];
@@ -234,15 +376,26 @@ impl Graph<'_> {
             }
             _ => {}
         }
-        if branch.own != branch.inclusive && branch.what != What::Root {
-            lines.push(format!("total {}", value(branch.inclusive[0])));
+        let total = branch.inclusive[VALUE];
+        if own != total && branch.what != What::Root {
+            lines.push(format!("total {}", value(total)));
         }
         if own > 0 {
-            lines.push(format!("own {}", value(own)));
+            let blocks = match branch.own[BLOCKS] {
+                n if n > 0 && self.measure.is_bytes() && !self.is_of_allocations() => {
+                    format!(" in {}", counted(n, "block"))
+                }
+                _ => String::new(),
+            };
+            lines.push(format!("own {}{blocks}", value(own)));
         }
-        let counts_blocks = !self.measure.is_bytes();
-        lines.extend((blocks > 0 && !counts_blocks).then(|| counted(blocks, "block")));
+        lines.extend(events(branch));
         lines
+    }
+
+    /// Whether the measure is of all blocks allocated, which have a line of their own.
+    fn is_of_allocations(&self) -> bool {
+        blocks_of(self.measure) == Measure::Allocations
     }
 
     /// A name that fits a box.
@@ -268,6 +421,9 @@ impl Graph<'_> {
                 format!("{name}{}", frames::in_module(self.process, frame))
             }
             What::Scope(scope) => scope_path(self.process, scope, TOOLTIP),
+            What::Smaller(n) if self.tree != Tree::Calls => {
+                format!("… {}", counted(n.into(), "more scope"))
+            }
             What::Smaller(branches) => match branches {
                 1 => "1 smaller branch".to_owned(),
                 n => format!("{} smaller branches", count(n.into())),
@@ -276,14 +432,56 @@ impl Graph<'_> {
     }
 }
 
+/// The lines of what was allocated and freed in a box itself.
+fn events(branch: &Node) -> Vec<String> {
+    let own = &branch.own;
+    let mut lines = Vec::new();
+    if own[ALLOCATIONS] > 0 {
+        let (bytes, blocks) = (bytes(own[ALLOCATED]), counted(own[ALLOCATIONS], "block"));
+        let by_realloc = match own[REALLOCATIONS] {
+            0 => String::new(),
+            n => format!(", {} by realloc", count(n)),
+        };
+        lines.push(format!("allocated {bytes} in {blocks}{by_realloc}"));
+    }
+    if own[FREES] > 0 {
+        let (bytes, blocks) = (bytes(own[FREED]), counted(own[FREES], "block"));
+        lines.push(format!("freed {bytes} in {blocks}"));
+    }
+    lines
+}
+
+/// Lines of a process: when it ran, and its memory as far as it is known.
+fn of_process(process: &Process) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(process.completeness.part.clone());
+    let lifetime = &process.lifetime;
+    if lifetime.start_realtime_ns > 0 {
+        lines.push(format!("started {}", date(lifetime.start_realtime_ns)));
+    }
+    lines.push(format!("{}, {}", ran(process), ending(lifetime.end)));
+    let sample = process.time.samples.last();
+    let memory = Memory::of(process, At::End);
+    let resident = memory.as_ref().map(|memory| memory.account.resident_bytes);
+    let resident = resident.or(sample.map(|sample| sample.resident_bytes)).filter(|n| *n > 0);
+    let of_virtual = sample.map(|sample| sample.virtual_bytes).filter(|n| *n > 0);
+    let parts = [("resident", resident), ("virtual", of_virtual)];
+    let parts = parts.into_iter().filter_map(|(name, n)| Some(format!("{name} {}", bytes(n?))));
+    let parts: Vec<String> = parts.collect();
+    lines.extend((!parts.is_empty()).then(|| parts.join(", ")));
+    let recorder = memory.as_ref().and_then(|memory| memory.row("recorder"));
+    lines.extend(recorder.map(|row| format!("recorder {} resident", bytes(row.resident_bytes))));
+    lines
+}
+
 /// Whether branches are too small to see even together.
-fn is_crumb(branch: &Branch<2>, least: u64) -> bool {
-    matches!(branch.what, What::Smaller(_)) && branch.inclusive[0] < least
+fn is_crumb(branch: &Node, least: u64) -> bool {
+    matches!(branch.what, What::Smaller(_)) && branch.inclusive[VALUE] < least
 }
 
 /// Of each branch, whether it is a function that allocates nothing itself and calls but one other,
 /// in whose box it is named.
-fn passed(branches: &[Branch<2>], tree: Tree, least: u64) -> Vec<bool> {
+fn passed(branches: &[Node], tree: Tree, least: u64) -> Vec<bool> {
     if tree != Tree::Calls {
         return vec![false; branches.len()];
     }
@@ -293,23 +491,10 @@ fn passed(branches: &[Branch<2>], tree: Tree, least: u64) -> Vec<bool> {
         *count += 1;
         *calls = matches!(branch.what, What::Call(_));
     }
-    let only = |(branch, children): (&Branch<2>, (u32, bool))| {
-        matches!(branch.what, What::Call(_)) && branch.own[0] == 0 && children == (1, true)
+    let only = |(branch, children): (&Node, (u32, bool))| {
+        matches!(branch.what, What::Call(_)) && branch.own[VALUE] == 0 && children == (1, true)
     };
     branches.iter().zip(children).map(only).collect()
-}
-
-/// How often each scope path was entered, by all lanes or by one.
-fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
-    let Some(lane) = lane else {
-        return process.tables.scopes.iter().map(|scope| scope.entered).collect();
-    };
-    let mut entered = vec![0u64; process.tables.scopes.len()];
-    for row in process.tables.entered.iter().filter(|row| row.lane == lane) {
-        let times = &mut entered[row.scope.0 as usize];
-        *times = times.saturating_add(row.times);
-    }
-    entered
 }
 
 fn times_in_words(times: u64) -> String {
@@ -321,12 +506,12 @@ fn times_in_words(times: u64) -> String {
 }
 
 /// Shade and size of a box by its own share: from white to dark red, from small to large.
-fn looks(branch: &Branch<2>, whole: u64) -> String {
+fn looks(branch: &Node, whole: u64) -> String {
     if let What::Smaller(_) = branch.what {
         return "style=\"rounded,dashed\", color=\"#9a9a9a\", fontcolor=\"#555555\", fontsize=9"
             .to_owned();
     }
-    let share = (branch.own[0] as f64 / whole.max(1) as f64).sqrt();
+    let share = (branch.own[VALUE] as f64 / whole.max(1) as f64).sqrt();
     let mix = |light: f64, dark: f64| (light + (dark - light) * share).round() as u8;
     let (red, green, blue) = (mix(255.0, 178.0), mix(252.0, 18.0), mix(247.0, 28.0));
     let text = if share > 0.6 { "white" } else { "#1a1a1a" };

@@ -15,4 +15,5 @@ pub mod massif;
 pub mod pprof;
 mod protobuf;
 pub mod speedscope;
+pub mod stacks;
 pub mod timeline_csv;

@@ -97,7 +97,9 @@ impl Serialize for Image<'_> {
         map.serialize_entry("totals", &Totals(process))?;
         map.serialize_entry("mapped", &process.mapped.as_ref().map(MappedEntry::of))?;
         map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
-        let lanes = process.tables.lanes.iter().map(|lane| LaneEntry { lane, mode: process.mode });
+        let visits = visits(process);
+        let lanes = process.tables.lanes.iter().zip(&visits);
+        let lanes = lanes.map(|(lane, visits)| LaneEntry { lane, visits, mode: process.mode });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
         let sites = sites.iter().map(|site| SiteEntry {
@@ -306,7 +308,29 @@ impl Serialize for SizeClass<'_> {
 
 struct LaneEntry<'a> {
     lane: &'a Lane,
+    visits: &'a [Visits],
     mode: Mode,
+}
+
+/// How often a lane entered a scope path.
+#[derive(serde::Serialize)]
+struct Visits {
+    scope_index: u32,
+    entered: u64,
+}
+
+/// How often each lane entered the scope paths that it entered, in order of the paths.
+fn visits(process: &Process) -> Vec<Vec<Visits>> {
+    let mut visits: Vec<Vec<Visits>> = Vec::new();
+    visits.resize_with(process.tables.lanes.len(), Vec::new);
+    let mut rows: Vec<_> = process.tables.entered.iter().collect();
+    rows.sort_by_key(|row| (row.lane, row.scope));
+    for same in rows.chunk_by(|a, b| (a.lane, a.scope) == (b.lane, b.scope)) {
+        let entered = same.iter().fold(0u64, |sum, row| sum.saturating_add(row.times));
+        let row = Visits { scope_index: same[0].scope.0, entered };
+        visits[same[0].lane.0 as usize].push(row);
+    }
+    visits
 }
 
 impl Serialize for LaneEntry<'_> {
@@ -314,6 +338,7 @@ impl Serialize for LaneEntry<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &self.lane.name)?;
         map.serialize_entry("threads", &self.lane.threads)?;
+        map.serialize_entry("scopes", self.visits)?;
         serialize_part(&self.lane.measures, self.mode, &mut map)?;
         map.end()
     }

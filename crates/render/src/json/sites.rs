@@ -47,6 +47,7 @@ impl Serialize for SiteEntry<'_> {
         map.serialize_entry("owner", &owner.map(|frame| numbers.of(frame)))?;
         annotations::serialize_site(process, site, &mut map)?;
         map.serialize_entry("lane", lane)?;
+        map.serialize_entry("lane_index", &site.lane.0)?;
         serialize_part(&site.measures, process.mode, &mut map)?;
         map.end()
     }

@@ -56,3 +56,21 @@ pub fn of_process<'a>(
     let own = (run, process.identity.pid, process.identity.image);
     snapshots.iter().filter(move |s| (s.run, s.pid, s.image) == own)
 }
+
+/// Which branch of a tree comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BranchOrder {
+    /// The one that the program called or entered first.
+    First,
+    /// The one with the largest value.
+    Value,
+}
+
+/// What happens to scopes without an allocation or a free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Idle {
+    /// They are shown.
+    Shown,
+    /// They are left out, as other scopes were by a filter.
+    Omitted,
+}

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, SiteKind, Window};
-use heaptide_analysis::views::aggregate::{Group, Key, Order, by_label, by_scope, top};
+use heaptide_analysis::views::aggregate::{Group, Key, by_label, by_scope};
 
 use crate::shared::annotations::lent;
 use crate::shared::annotations::{in_totals, kind_name, mark_says};
@@ -26,8 +26,16 @@ pub(crate) fn scope_rows(
 ) -> io::Result<usize> {
     let groups = by_scope(process);
     let whole = measure.of(&process.totals);
-    let mut shown = top(groups, measure, Order::Inclusive, usize::MAX);
-    shown.retain(|g| g.key != Key::Scope(ScopeId(0)) || measure.of(&g.own) > 0);
+    let is_whole = process.completeness.part.is_none();
+    let mut shown = groups;
+    shown.retain(|g| match g.key {
+        Key::Scope(ScopeId(0)) => measure.of(&g.own) > 0,
+        // Of a part of the recording, scopes that have nothing of it are no part.
+        Key::Scope(id) if is_whole => {
+            process.tables.scopes[id.0 as usize].entered > 0 || measure.of(&g.inclusive) > 0
+        }
+        _ => measure.of(&g.inclusive) > 0,
+    });
     // A scope that allocates says more than the one around it.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     let columns = Columns([
@@ -114,10 +122,13 @@ pub(crate) fn label_rows(
 pub(crate) fn sections(
     out: &mut Screen,
     process: &Process,
-    measure: Measure,
+    sort: Option<Measure>,
     rows: usize,
 ) -> io::Result<()> {
+    let measure = sort.unwrap_or(Measure::AtPeakBytes).of_sites();
     if process.tables.scopes.len() > 1 {
+        // Many scopes free all that they allocate before the peak.
+        let measure = sort.map_or(Measure::UsableBytes, Measure::of_sites);
         writeln!(out, "\n{}", Style::Heading.of(format!("Scopes: {}", measure.name())))?;
         let found = scope_rows(out, process, measure, rows)?;
         more(out, found, rows, "--by scope, or heaptide tree --scopes, shows all")?;

@@ -173,8 +173,7 @@ fn process_page(out: &mut Screen, process: &Process, page: &Page) -> io::Result<
         (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
         (Mode::Stacks, None) => sections::usual(out, process, rows)?,
     }
-    let measure = page.sort.unwrap_or(Measure::AtPeakBytes).of_sites();
-    annotations::sections(out, process, measure, rows)?;
+    annotations::sections(out, process, page.sort, rows)?;
     losses(out, process)
 }
 

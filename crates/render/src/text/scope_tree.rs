@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{LaneId, Measure, Mode, Process};
+use heaptide_analysis::model::{LaneId, Measure, Measures, Mode, Process};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
 
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, counted, percent, short_count};
+use crate::shared::views::{BranchOrder, Idle};
 use crate::text::caption::caption;
 use crate::text::screen::Screen;
 
@@ -16,15 +17,25 @@ const NAME: usize = 60;
 /// Levels that are indented; what is deeper stays in that column.
 const INDENT_MAX: usize = 20;
 
+/// Scopes of which all are shown, however small, unless a limit is given.
+const WHOLE: usize = 50;
+/// The limit in larger trees, in percent of the whole.
+const LIMIT: f64 = 1.0;
+
 /// What the tree shows.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     /// The measure of the values.
     pub measure: Measure,
+    /// Which of the scopes inside one comes first.
+    pub order: BranchOrder,
     /// Levels at most.
     pub depth: usize,
-    /// Branches below this share of the whole, in percent, are left out.
-    pub min_percent: f64,
+    /// Scopes below this share of the whole, in percent, are one row; none for a limit that suits
+    /// the number of scopes.
+    pub min_percent: Option<f64>,
+    /// Whether scopes that were entered and have no allocation and no free are shown, too.
+    pub idle: Idle,
     /// A tree for each lane.
     pub per_lane: bool,
 }
@@ -40,35 +51,38 @@ pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()>
     let measure = view.measure.of_sites();
     let whole = measure.of(&process.totals);
     writeln!(out, "{} of {} by scope", measure.name(), amount(measure, whole))?;
-    let least = ((whole as f64 * view.min_percent / 100.0).ceil() as u64).max(1);
-    let mut entered = vec![0u64; process.tables.scopes.len()];
+    let scopes = &process.tables.scopes;
+    let rows = if view.per_lane { process.tables.entered.len() } else { scopes.len() };
+    let limit = view.min_percent.unwrap_or(if rows > WHOLE { LIMIT } else { 0.0 });
+    let least = (whole as f64 * limit / 100.0).ceil() as u64;
+    let printer = |lane: Option<LaneId>| {
+        let sums = scopes::sums(process, lane);
+        let entered = scopes::entered(process, lane);
+        let visited = (view.idle == Idle::Shown).then_some(&*entered);
+        let is_used = scopes::used(process, &sums, visited);
+        Printer { process, view, measure, whole, least, sums, entered, is_used }
+    };
     if !view.per_lane {
-        process.tables.scopes.iter().zip(&mut entered).for_each(|(scope, n)| *n = scope.entered);
-        let sums = scopes::sums(process, None);
-        return Printer { process, view, measure, whole, least, sums, entered }.print(out);
+        return printer(None).print(out);
     }
     let mut lanes: Vec<_> = process.tables.lanes.iter().zip(0..).collect();
     lanes.sort_by_key(|(lane, _)| Reverse(measure.of(&lane.measures)));
-    for (lane, id) in lanes {
-        let lane_id = LaneId(id);
-        if measure.of(&lane.measures) < least {
-            continue;
-        }
-        writeln!(
-            out,
-            "\nthread {}, {}",
-            printable(&lane.name),
-            counted(lane.threads.into(), "thread")
-        )?;
-        let mut entered = vec![0u64; process.tables.scopes.len()];
-        for row in process.tables.entered.iter().filter(|row| row.lane == lane_id) {
-            let times = &mut entered[row.scope.0 as usize];
-            *times = times.saturating_add(row.times);
-        }
-        let sums = scopes::sums(process, Some(lane_id));
-        Printer { process, view, measure, whole, least, sums, entered }.print(out)?;
+    let small = lanes.partition_point(|(lane, _)| measure.of(&lane.measures) >= least);
+    for (lane, id) in &lanes[..small] {
+        let threads = counted(lane.threads.into(), "thread");
+        writeln!(out, "\nthread {}, {threads}", printable(&lane.name))?;
+        printer(Some(LaneId(*id))).print(out)?;
     }
-    Ok(())
+    match lanes[small..] {
+        [] => Ok(()),
+        ref small => {
+            let threads = small.iter().map(|(lane, _)| u64::from(lane.threads)).sum();
+            let value = small.iter().map(|(lane, _)| measure.of(&lane.measures));
+            let value = value.fold(0, |a, b| measure.combine().of(a, b));
+            let threads = counted(threads, "more thread");
+            writeln!(out, "\n… {threads}: {}", amount(measure, value))
+        }
+    }
 }
 
 struct Printer<'a> {
@@ -79,50 +93,89 @@ struct Printer<'a> {
     least: u64,
     sums: Vec<ScopeSums>,
     entered: Vec<u64>,
+    /// Of every scope, whether there is anything to show of it or of those inside it.
+    is_used: Vec<bool>,
+}
+
+/// A line still to print.
+enum Line {
+    Scope(u32),
+    Smaller(Box<Smaller>),
+}
+
+/// Scopes below the limit, with those inside them.
+struct Smaller {
+    /// How many.
+    scopes: u64,
+    sums: Measures,
+    entered: u64,
 }
 
 impl Printer<'_> {
     fn print(&self, out: &mut Screen) -> io::Result<()> {
         writeln!(out, "\n  inclusive          own                  entered    allocs  scope")?;
         let children = self.children();
-        let mut todo: Vec<(u32, usize)> = Vec::new();
-        let push = |todo: &mut Vec<(u32, usize)>, of: u32, depth: usize| {
-            todo.extend(children[of as usize].iter().map(|&child| (child, depth)));
-        };
-        push(&mut todo, 0, 0);
-        let mut shown = 0;
-        while let Some((id, depth)) = todo.pop() {
+        let mut todo: Vec<(Line, usize)> = Vec::new();
+        self.push(&mut todo, &children, 0, 0);
+        let is_empty = todo.is_empty();
+        while let Some((line, depth)) = todo.pop() {
             let indent = "  ".repeat(depth.min(INDENT_MAX));
-            let name = elide_middle(&self.process.tables.scopes[id as usize].name(), out.fit(NAME));
-            self.row(out, id, &format!("{indent}{name}"))?;
-            shown += 1;
-            if depth + 1 < self.view.depth {
-                push(&mut todo, id, depth + 1);
+            match line {
+                Line::Scope(id) => {
+                    let name = self.process.tables.scopes[id as usize].name();
+                    let name = format!("{indent}{}", elide_middle(&name, out.fit(NAME)));
+                    self.cells(out, &self.sums[id as usize], self.entered[id as usize], &name)?;
+                    self.push(&mut todo, &children, id, depth + 1);
+                }
+                Line::Smaller(smaller) => {
+                    let Smaller { scopes, sums, entered } = *smaller;
+                    let name = format!("{indent}… {}", counted(scopes, "more scope"));
+                    self.cells(out, &ScopeSums { own: sums, inclusive: sums }, entered, &name)?;
+                }
             }
         }
-        let without = self.measure.of(&self.sums[0].own);
-        if without >= self.least {
-            let own = ScopeSums { own: self.sums[0].own, inclusive: self.sums[0].own };
+        let without = self.sums[0].own;
+        if self.measure.of(&without) > 0 {
+            let own = ScopeSums { own: without, inclusive: without };
             return self.cells(out, &own, 0, "(no scope)");
         }
-        if shown == 0 { writeln!(out, "  nothing") } else { Ok(()) }
+        if is_empty { writeln!(out, "  nothing") } else { Ok(()) }
     }
 
-    /// Of every scope, those below it that are large enough, smallest first.
+    /// Of every scope, those inside it with something to show, in order of their ids.
     fn children(&self) -> Vec<Vec<u32>> {
-        let value = |id: u32| self.measure.of(&self.sums[id as usize].inclusive);
         let mut children = vec![Vec::new(); self.process.tables.scopes.len()];
         for (scope, id) in self.process.tables.scopes.iter().zip(0..).skip(1) {
-            if value(id) >= self.least {
+            if self.is_used[id as usize] {
                 children[scope.parent.0 as usize].push(id);
             }
         }
-        children.iter_mut().for_each(|ids| ids.sort_by_key(|&id| (value(id), Reverse(id))));
         children
     }
 
-    fn row(&self, out: &mut Screen, id: u32, name: &str) -> io::Result<()> {
-        self.cells(out, &self.sums[id as usize], self.entered[id as usize], name)
+    /// The lines inside a scope, what is printed first last.
+    fn push(&self, todo: &mut Vec<(Line, usize)>, children: &[Vec<u32>], of: u32, depth: usize) {
+        let value = |id: u32| self.measure.of(&self.sums[id as usize].inclusive);
+        let is_shown = |id: u32| depth < self.view.depth && value(id) >= self.least;
+        let inside = &children[of as usize];
+        let (mut shown, small): (Vec<u32>, Vec<u32>) = inside.iter().partition(|&&id| is_shown(id));
+        if self.view.order == BranchOrder::Value {
+            shown.sort_by_key(|&id| Reverse(value(id)));
+        }
+        todo.extend((!small.is_empty()).then(|| (self.smaller(children, small), depth)));
+        todo.extend(shown.into_iter().rev().map(|id| (Line::Scope(id), depth)));
+    }
+
+    /// The line of scopes below the limit.
+    fn smaller(&self, children: &[Vec<u32>], mut scopes: Vec<u32>) -> Line {
+        let mut smaller = Smaller { scopes: 0, sums: Measures::default(), entered: 0 };
+        while let Some(id) = scopes.pop() {
+            smaller.scopes += 1;
+            smaller.sums.add(&self.sums[id as usize].own);
+            smaller.entered = smaller.entered.saturating_add(self.entered[id as usize]);
+            scopes.extend(&children[id as usize]);
+        }
+        Line::Smaller(Box::new(smaller))
     }
 
     fn cells(

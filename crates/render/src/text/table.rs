@@ -44,6 +44,8 @@ pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<(
     caption(out, process)?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
+        // Many scopes free all that they allocate before the peak.
+        Mode::Stacks | Mode::Scopes if table.by == GroupBy::Scope => Measure::UsableBytes,
         Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,
     });
     let rows = table.top.unwrap_or(ROWS);
@@ -186,8 +188,8 @@ fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) ->
 
 /// The metrics of a stack whose exact values are shown: the one that orders the rows is among them.
 fn stack_metrics(measure: Measure) -> [Measure; 6] {
-    use Measure::{Allocations, AtPeakBytes, LiveBytes, RequestedBytes, Temporary, UsableBytes};
-    let usual = [Allocations, RequestedBytes, UsableBytes, AtPeakBytes, LiveBytes, Temporary];
+    use Measure::{Allocations, AtPeakBytes, Frees, LiveBytes, RequestedBytes, UsableBytes};
+    let usual = [Allocations, Frees, RequestedBytes, UsableBytes, AtPeakBytes, LiveBytes];
     if usual.contains(&measure) {
         return usual;
     }

@@ -8,6 +8,7 @@ use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
 
 use crate::shared::frames;
 use crate::shared::quantity::{amount, percent};
+use crate::shared::views::BranchOrder;
 use crate::text::caption::caption;
 use crate::text::screen::{Screen, Style, visible};
 
@@ -29,6 +30,8 @@ pub struct View {
     pub measure: Measure,
     /// Allocating functions first, their callers below.
     pub bottom_up: bool,
+    /// Which branch comes first.
+    pub order: BranchOrder,
     /// Levels at most.
     pub depth: usize,
     /// Branches below this share of the whole, in percent, are left out.
@@ -125,10 +128,14 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Largest last, for it is printed first.
+    /// What is printed first comes last.
     fn push_children(&self, todo: &mut Vec<Todo>, node: u32, depth: usize, guides: String) {
         let shown = |n: &&u32| self.tree.nodes[**n as usize].inclusive >= self.least;
-        let children: Vec<u32> = self.tree.children(node).iter().filter(shown).copied().collect();
+        let mut children: Vec<u32> =
+            self.tree.children(node).iter().filter(shown).copied().collect();
+        if self.view.order == BranchOrder::First {
+            children.sort_unstable(); // nodes are in the order in which stacks were first seen
+        }
         let count = children.len();
         for (i, &node) in children.iter().enumerate().rev() {
             let branch = match i + 1 == count {

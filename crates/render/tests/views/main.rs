@@ -19,6 +19,7 @@ use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_render::export::flamegraph::{self, Drawing};
 use heaptide_render::json;
+use heaptide_render::shared::views::{BranchOrder, Idle};
 use heaptide_render::text::screen::{Layout, Screen};
 use heaptide_render::text::summary::summary;
 use heaptide_render::text::{self, info, scope_tree, table, tree};
@@ -165,13 +166,17 @@ fn what_a_program_said_is_on_its_page() {
 fn trees_of_scopes() {
     let view = scope_tree::View {
         measure: Measure::AtPeakBytes,
+        order: BranchOrder::First,
         depth: usize::MAX,
-        min_percent: 0.0,
+        min_percent: None,
+        idle: Idle::Shown,
         per_lane: false,
     };
     expect("tree_scopes.txt", &shown(|out| scope_tree::write(out, &annotated(), &view)));
-    let view = scope_tree::View { per_lane: true, ..view };
-    expect("tree_scopes_lanes.txt", &shown(|out| scope_tree::write(out, &annotated(), &view)));
+    let lanes = scope_tree::View { per_lane: true, ..view };
+    expect("tree_scopes_lanes.txt", &shown(|out| scope_tree::write(out, &annotated(), &lanes)));
+    let cut = scope_tree::View { min_percent: Some(90.0), ..view };
+    expect("tree_scopes_cut.txt", &shown(|out| scope_tree::write(out, &annotated(), &cut)));
 }
 
 #[test]
@@ -226,12 +231,15 @@ fn trees() {
     let view = tree::View {
         measure: Measure::AtPeakBytes,
         bottom_up: false,
+        order: BranchOrder::Value,
         depth: usize::MAX,
         min_percent: 0.0,
     };
     expect("tree.txt", &shown(|out| tree::write(out, &process(), &view)));
     let up = tree::View { bottom_up: true, ..view };
     expect("tree_bottom_up.txt", &shown(|out| tree::write(out, &process(), &up)));
+    let first = tree::View { order: BranchOrder::First, ..view };
+    expect("tree_first.txt", &shown(|out| tree::write(out, &process(), &first)));
     let cut = tree::View { depth: 2, min_percent: 10.0, ..view };
     expect("tree_cut.txt", &shown(|out| tree::write(out, &process(), &cut)));
 }

@@ -25,8 +25,8 @@ fn pages(layout: Layout) -> Vec<(String, String)> {
         pages.push((format!("report --by {}", by.name()), page));
     }
     for bottom_up in [false, true] {
-        let measure = Measure::AtPeakBytes;
-        let view = tree::View { measure, bottom_up, depth: usize::MAX, min_percent: 0.0 };
+        let (measure, order) = (Measure::AtPeakBytes, BranchOrder::Value);
+        let view = tree::View { measure, bottom_up, order, depth: usize::MAX, min_percent: 0.0 };
         let page = shown_in(layout, |out| tree::write(out, &process, &view));
         pages.push(("tree".to_owned(), page));
     }

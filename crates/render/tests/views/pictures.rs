@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use heaptide_analysis::model::{FrameId, Measure, Process};
-use heaptide_render::export::dot::Tree;
+use heaptide_render::export::dot::{Drawing, Tree};
 use heaptide_render::export::{csv, dot, html, speedscope};
 use heaptide_render::shared::branches::Lanes;
+use heaptide_render::shared::views::Idle;
 
 use crate::fixtures::{annotated, process};
 use crate::{expect, written};
@@ -19,16 +20,26 @@ fn with_name(name: &str) -> Process {
     process
 }
 
+fn drawing(measure: Measure, tree: Tree) -> Drawing {
+    Drawing { measure, tree, lanes: Lanes::Merged, min_percent: None, idle: Idle::Shown }
+}
+
 #[test]
 fn graphs_of_calls_and_scopes() {
     let draw = |process: &Process, measure, tree, lanes| {
-        written(|out| dot::write(out, process, measure, tree, lanes))
+        let drawing = Drawing { lanes, ..drawing(measure, tree) };
+        written(|out| dot::write(out, process, &drawing))
     };
     let calls = draw(&process(), Measure::AtPeakBytes, Tree::Calls, Lanes::Merged);
     expect("calls.dot", &calls);
     let scopes =
         |levels| draw(&annotated(), Measure::UsableBytes, Tree::Scopes { levels }, Lanes::Apart);
     expect("scopes_lanes.dot", &scopes(usize::MAX));
+    let cut = Tree::Scopes { levels: usize::MAX };
+    let cut = Drawing { min_percent: Some(80.0), ..drawing(Measure::UsableBytes, cut) };
+    let cut = written(|out| dot::write(out, &annotated(), &cut));
+    assert!(cut.contains("below 80.0%: 1 scope in dashed boxes"), "{cut}");
+    assert!(cut.contains("label=\"… 1 more scope\\n"), "{cut}");
     let outer = scopes(1);
     assert!(!outer.contains("step=2") && outer.contains("own 5.16 MiB"), "{outer}");
 }
@@ -56,7 +67,7 @@ fn a_name_is_never_markup() {
     assert_eq!(page.matches("</script").count(), 2, "the ends of data and script");
     assert!(!page.contains("<img") && page.contains(r"\u003cimg src=x onerror"));
     assert!(page.contains("\"first\":\"live_bytes\""));
-    let graph = written(|out| dot::write(out, &of, Measure::LiveBytes, Tree::Calls, Lanes::Merged));
+    let graph = written(|out| dot::write(out, &of, &drawing(Measure::LiveBytes, Tree::Calls)));
     // Whatever is in a name, quotes come in pairs on each line.
     for line in graph.lines() {
         let plain = line.replace(r"\\", "").replace("\\\"", "");
@@ -73,8 +84,7 @@ fn names_of_thirty_thousand_letters_do_not_fill_the_page() {
     let page = written(|out| html::write(out, &of, Measure::AtPeakBytes));
     let plain = written(|out| html::write(out, &process(), Measure::AtPeakBytes));
     assert!(page.len() < plain.len() + 4000, "{} after {}", page.len(), plain.len());
-    let graph =
-        written(|out| dot::write(out, &of, Measure::AtPeakBytes, Tree::Calls, Lanes::Merged));
+    let graph = written(|out| dot::write(out, &of, &drawing(Measure::AtPeakBytes, Tree::Calls)));
     assert!(graph.len() < 20_000, "{}", graph.len());
 }
 
@@ -91,8 +101,7 @@ fn recursion_without_end_has_an_end() {
             .sites
             .push(heaptide_analysis::model::Site { stack: parent, ..of.tables.sites[0] });
     }
-    let graph =
-        written(|out| dot::write(out, &of, Measure::AtPeakBytes, Tree::Calls, Lanes::Merged));
+    let graph = written(|out| dot::write(out, &of, &drawing(Measure::AtPeakBytes, Tree::Calls)));
     assert!(graph.len() < 400_000, "{}", graph.len());
     let page = written(|out| html::write(out, &of, Measure::AtPeakBytes));
     assert!(page.len() < 1_000_000, "{}", page.len());
