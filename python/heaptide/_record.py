@@ -1,6 +1,7 @@
 """A recording of a part of a program: ``with heaptide.record("x.heaptide"):``."""
 
 import os
+import threading
 from types import TracebackType
 from typing import Optional, Type, Union
 
@@ -8,6 +9,20 @@ from . import _control
 from ._command import HeaptideError, ask
 
 _START = "start the program with `python -m heaptide run --start-off app.py`"
+_IS_ON = "recording is on already; end the part that it is on for, or " + _START
+
+
+# Held from the beginning of a part until its recording is written.
+_part = threading.Lock()
+
+
+def _forget_part() -> None:
+    """In a forked child: the part is its parent's."""
+    global _part
+    _part = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_part)
 
 
 class record:
@@ -36,19 +51,28 @@ class record:
             raise HeaptideError("this process has no recorder; " + _START)
         if not _control.recording():
             raise HeaptideError("this process is not recorded; `heaptide info` explains why")
-        if _control.active(whole_process=True):
-            raise HeaptideError("recording is on already; end the part that it is on for, or " + _START)
         directory = os.path.dirname(self.path)
         if not os.path.isdir(directory):
             raise HeaptideError("{}: no such directory".format(directory))
         if os.path.lexists(self.path) and not self._overwrite:
             reason = "{}: already exists; overwrite=True replaces a recording"
             raise HeaptideError(reason.format(self.path))
+        if not _part.acquire(blocking=False):
+            raise HeaptideError(_IS_ON)
+        try:
+            self._begin()
+        except BaseException:
+            _part.release()
+            raise
+        return self
+
+    def _begin(self) -> None:
+        if _control.active(whole_process=True):
+            raise HeaptideError(_IS_ON)
         if not _control.reset():
             raise HeaptideError("the counters cannot be reset: no space beside the profile")
         self._process = os.getpid()
         _control.on()
-        return self
 
     def __exit__(
         self,
@@ -61,6 +85,9 @@ class record:
         if process != self._process:
             # A forked child: the part is its parent's.
             return
-        _control.flush()
-        force = ["--force"] if self._overwrite else []
-        ask(["merge", str(process), "--output", self.path, *force])
+        try:
+            _control.flush()
+            force = ["--force"] if self._overwrite else []
+            ask(["merge", str(process), "--output", self.path, *force])
+        finally:
+            _part.release()

@@ -76,6 +76,41 @@ with heaptide.record("forked.heaptide"):
 """
 
 
+# A part in another, and one that another thread begins while the recording of the first is written.
+OVERLAPPING = """
+import os
+import threading
+import heaptide
+from heaptide import _record
+
+def another():
+    try:
+        with heaptide.record("another.heaptide"):
+            pass
+    except heaptide.HeaptideError as error:
+        print(error)
+
+def ask(words, ask=_record.ask):
+    _record.ask = ask
+    thread = threading.Thread(target=another)
+    thread.start()
+    thread.join()
+    child = os.fork()
+    if child == 0:
+        # The part is its parent's: a child may have one of its own.
+        with heaptide.record("child.heaptide"):
+            pass
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    return ask(words)
+
+_record.ask = ask
+with heaptide.record("outer.heaptide"):
+    another()
+    kept = bytearray(1_000_000)
+"""
+
+
 class Parts(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.mkdtemp()
@@ -156,6 +191,16 @@ class Parts(unittest.TestCase):
         disabled = self.without_command(LD_PRELOAD=library, HEAPTIDE_MODE="off")
         self.assertEqual(disabled, "this process is not recorded; `heaptide info` explains why\n")
         self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("a")], [])
+
+    def test_parts_do_not_overlap(self):
+        printed = self.python(OVERLAPPING).splitlines()
+        self.assertEqual(len(printed), 2, printed)
+        for line in printed:
+            self.assertTrue(line.startswith("recording is on already; end the part"), line)
+        large = heaptide.open(self.path("outer.heaptide"), min_size=LARGE).owners()
+        self.assertEqual([row["live_bytes"] // LARGE for row in large], [1])
+        self.assertTrue(os.path.exists(self.path("child.heaptide")))
+        self.assertFalse(os.path.exists(self.path("another.heaptide")))
 
     def test_a_forked_child_writes_nothing(self):
         self.python(FORKED)
