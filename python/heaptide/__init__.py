@@ -20,6 +20,7 @@ from ._scopes import Context, ThreadPoolExecutor, carried, context, run_in, scop
 
 if TYPE_CHECKING:
     from ._command import HeaptideError
+    from ._record import record
     from ._recording import Picture, Recording, open
     from ._tables import Table
 
@@ -49,6 +50,7 @@ __all__ = [
     "on",
     "open",
     "pause",
+    "record",
     "recording",
     "reset",
     "resolve",
@@ -77,6 +79,7 @@ _LATER = {
     "Recording": "_recording",
     "Table": "_tables",
     "open": "_recording",
+    "record": "_record",
 }
 
 

@@ -12,7 +12,7 @@ class HeaptideError(Exception):
 
 _MISSING = (
     "cannot find the command `heaptide` beside this package or in PATH; "
-    "`pip install heaptide` brings both"
+    "the wheel that `cargo xtask wheel` builds has both"
 )
 
 

@@ -116,8 +116,9 @@ class Library:
 def _find() -> Optional[Library]:
     """The library, if it is in this process and has all that this package needs."""
     try:
-        # PyDLL: a call keeps the interpreter's lock, and costs the less for it.
-        return Library(ctypes.PyDLL(None), ctypes.CDLL(None))
+        # PyDLL: a call keeps the interpreter's lock, and costs the less for it. PyPy has none.
+        keeps_lock = getattr(ctypes, "PyDLL", ctypes.CDLL)(None)
+        return Library(keeps_lock, ctypes.CDLL(None))
     except (AttributeError, OSError, TypeError):
         return None
 

@@ -27,18 +27,22 @@ class _Buffer(ctypes.Structure):
     ]
 
 
+# Without it, as in PyPy, objects move and their buffers have no address that stays.
+_api = getattr(ctypes, "pythonapi", None)
 # PyBUF_STRIDES | PyBUF_FORMAT: any buffer but those of pointers to pointers.
 _ANY_BUFFER = 0x18 | 0x04
 
 
 def address(data: Any) -> int:
     """Where the first element of a buffer lies: bytes, bytearray, array, memoryview, numpy array."""
+    if _api is None:
+        raise BufferError("buffers of this interpreter have no address that stays")
     buffer = _Buffer()
-    get = ctypes.pythonapi.PyObject_GetBuffer
+    get = _api.PyObject_GetBuffer
     get.argtypes = [ctypes.py_object, ctypes.POINTER(_Buffer), ctypes.c_int]
     get.restype = ctypes.c_int
     get(data, buffer, _ANY_BUFFER)
-    release = ctypes.pythonapi.PyBuffer_Release
+    release = _api.PyBuffer_Release
     release.argtypes = [ctypes.POINTER(_Buffer)]
     release.restype = None
     found = buffer.buf or 0
@@ -82,13 +86,13 @@ def label(name: str, data: Any, dimensions: Optional[Sequence[int]] = None) -> L
 
     A heap block keeps its label until it is freed. Small data, and data that shares its block with
     its object (bytes), has no block of its own: it is labelled as a part of memory, and that label
-    has to be taken back, for which the result is a context manager.
+    has to be taken back, for which the result is a context manager. In PyPy no data is labelled.
 
     >>> energies = bytearray(100000)
     >>> if label("energies", energies):
     ...     assert resolve(address(energies) + 7).index == 7
     """
-    if library is None:
+    if library is None or _api is None:
         return Label(0, 0)
     with memoryview(data) as view:
         element, nbytes = view.itemsize, view.nbytes
@@ -124,7 +128,7 @@ class Block(NamedTuple):
 
 def resolve(data: Union[int, Any]) -> Optional[Block]:
     """What lies at an address, or at that of a buffer; none if it was freed or is not known."""
-    if library is None:
+    if library is None or (_api is None and not isinstance(data, int)):
         return None
     raw = RawBlock()
     if not library.resolve(data if isinstance(data, int) else address(data), raw):

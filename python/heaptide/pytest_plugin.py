@@ -26,25 +26,29 @@ from ._units import format_size
 # The attribute of the scope that each test runs in, and of the scope inside for its further runs.
 _TEST = "pytest"
 _RUN = "pytest_run"
-# Scopes of runs of a test before the one that counts.
+# Scopes of runs of a test before the one that counts, and of threads that the test starts.
 _WARMUP = "pytest_warmup"
+_THREAD = "pytest_thread"
 # How many functions are listed of each test, and of one that fails; and the least part of all that
 # the test allocates.
 _OWNERS = 3
 _OWNERS_OF_FAILURES = 10
 _LEAST_PART = 0.01
-# How many call stacks of a leak are listed, and how many frames of each.
+# How many call stacks of a leak are listed.
 _LEAKS = 5
-_FRAMES = 6
 
 _MARKERS = (
     "limit_memory(memory_limit, current_thread_only=False): with --heaptide, fail the test if the "
     "memory it holds at once reaches memory_limit, such as '24 MB'",
-    "limit_leaks(location_limit, filter_fn=None, warmups=0): with --heaptide, fail the test if a "
-    "call stack in it leaks location_limit or more, such as '1 MB'",
+    "limit_leaks(location_limit, filter_fn=None, warmups=0, current_thread_only=False): with "
+    "--heaptide, fail the test if a call stack in it leaks location_limit or more, such as '1 MB'",
 )
 _SIZE = re.compile(r"\s*\+?(\d*\.\d+|\d+)\s*([KMGTP]?)B\s*", re.IGNORECASE)
 _UNITS = " KMGTP"
+
+# Titles of what failed tests report.
+_TITLE_OF_MEMORY = "heaptide-max-memory"
+_TITLE_OF_LEAKS = "heaptide-leaked-memory"
 
 # Names of properties of tests, in JUnit files too.
 _PEAK = "heaptide_peak_bytes"
@@ -54,7 +58,7 @@ _KEPT = "heaptide_not_freed_bytes"
 
 
 class StackFrame(NamedTuple):
-    """A Python function on a call stack."""
+    """A function on a call stack: of Python, with --heaptide-native also of native code."""
 
     function: str
     filename: str
@@ -102,6 +106,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=10,
         help="report the N tests with the highest peak, 0 for all [default: 10]",
     )
+    group.addoption(
+        "--hide-heaptide-summary",
+        action="store_true",
+        help="do not report the memory of each test at the end",
+    )
+    group.addoption(
+        "--heaptide-stacks",
+        metavar="N",
+        type=int,
+        default=6,
+        help="list the N innermost functions of each leak, 0 for all [default: 6]",
+    )
+    group.addoption(
+        "--heaptide-native",
+        action="store_true",
+        help="list, and give to filter_fn, native functions between those of Python",
+    )
+    group.addoption(
+        "--heaptide-fail-on-increase",
+        action="store_true",
+        help="fail a test with limit_memory if it holds more at once than when it last passed",
+    )
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -145,7 +171,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     if config.getoption("heaptide"):
+        if config.getoption("heaptide_fail_on_increase") and not hasattr(config, "cache"):
+            raise pytest.UsageError("--heaptide-fail-on-increase needs the cache of pytest")
         config.pluginmanager.register(_Plugin(config), "heaptide-memory")
+
+
+def _is_of_limit(titles: List[str]) -> bool:
+    return _TITLE_OF_MEMORY in titles or _TITLE_OF_LEAKS in titles
 
 
 class _Limit(NamedTuple):
@@ -208,10 +240,10 @@ class _Plugin:
             return
         exceeded = []
         if leak_limit is not None:
-            exceeded += leak_limit.check(context, item.nodeid, run)
+            exceeded += leak_limit.check(context, item, run)
         if memory_limit is not None:
-            own = thread.figures.peak_bytes
-            exceeded += memory_limit.check(own if memory_limit.current_thread_only else peak, item)
+            held = thread.figures.peak_bytes if memory_limit.current_thread_only else peak
+            exceeded += memory_limit.check(held, item) or _increase(held, item)
         self._exceeded[item.nodeid] = exceeded
 
     @pytest.hookimpl(hookwrapper=True)
@@ -228,12 +260,21 @@ class _Plugin:
             report.longrepr = "\n".join(limit.summary for limit in limits)
             report.sections += [(limit.title, limit.details) for limit in limits]
 
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_report_teststatus(self, report: Any) -> Generator[None, Any, None]:
+        outcome = yield
+        titles = [title for title, _ in report.sections]
+        if report.failed and report.when == "call" and _is_of_limit(titles):
+            outcome.force_result(("failed", "M", "MEMORY PROBLEMS"))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = {name: value for name, value in report.user_properties}
         if report.when == "call" and _PEAK in properties:
             self._measured[report.nodeid] = properties  # type: ignore[assignment]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._config.getoption("hide_heaptide_summary"):
+            return
         write = terminalreporter.write_line
         terminalreporter.section("memory of tests, by heaptide")
         tests = sorted(self._measured.items(), key=lambda test: -test[1][_PEAK])
@@ -279,7 +320,22 @@ class _MemoryLimit:
         summary = "Test was limited to {} but held {} at once".format(
             format_size(self.limit), format_size(peak)
         )
-        return [_Limit(summary, "heaptide-max-memory", "\n".join(lines))]
+        return [_Limit(summary, _TITLE_OF_MEMORY, "\n".join(lines))]
+
+
+def _increase(held: int, item: pytest.Item) -> List[_Limit]:
+    """Compares with the last run of the test that passed, if that is asked for, and notes this."""
+    cache: Any = getattr(item.config, "cache", None)
+    if cache is None:
+        return []
+    key = "heaptide/{}".format(item.nodeid)
+    before = cache.get(key, None)
+    if item.config.getoption("heaptide_fail_on_increase") and before is not None and held > before:
+        summary = "Test held {} at once when it last passed but now held {}, {:,} bytes more"
+        summary = summary.format(format_size(before), format_size(held), held - before)
+        return [_Limit(summary, _TITLE_OF_MEMORY, summary)]
+    cache.set(key, held)
+    return []
 
 
 class _LeakLimit:
@@ -291,38 +347,42 @@ class _LeakLimit:
         *,
         filter_fn: Optional[LeaksFilterFunction] = None,
         warmups: int = 0,
+        current_thread_only: bool = False,
     ) -> None:
         self.limit = parse_size(location_limit)
         self.filter = filter_fn
         self.warmups = warmups
+        self.current_thread_only = current_thread_only
 
-    def check(self, context: _scopes.Context, test: str, run: int) -> List[_Limit]:
+    def check(self, context: _scopes.Context, item: pytest.Item, run: int) -> List[_Limit]:
         gc.collect()
         if _figures.figures(context, inclusive=True).live_bytes < self.limit:
             # All of it together is below the limit of one location.
             return []
-        found = [(size, stack) for stack, size in _live_by_stack(test, run).items()]
+        sums = _live_by_stack(item, run, self.current_thread_only)
+        found = [(size, stack) for stack, size in sums.items()]
         leaks = [leak for leak in found if leak[0] >= max(self.limit, 1)]
         leaks = [leak for leak in leaks if self.filter is None or self.filter(leak[1])]
         if not leaks:
             return []
         leaks.sort(key=lambda leak: -leak[0])
         lines: List[str] = []
+        shown = item.config.getoption("heaptide_stacks") or None
         for size, stack in leaks[:_LEAKS]:
             lines.append("{} not freed:".format(format_size(size)))
-            for frame in stack.frames[:_FRAMES]:
+            for frame in stack.frames[:shown]:
                 lines.append("    {}  {}:{}".format(frame.function, frame.filename, frame.lineno))
         if len(leaks) > _LEAKS:
             lines.append("and {} more call stacks".format(len(leaks) - _LEAKS))
         summary = "Test was allowed to leak less than {} per location but leaked {}".format(
             format_size(self.limit), format_size(leaks[0][0])
         )
-        return [_Limit(summary, "heaptide-leaked-memory", "\n".join(lines))]
+        return [_Limit(summary, _TITLE_OF_LEAKS, "\n".join(lines))]
 
 
 @contextlib.contextmanager
 def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
-    """The scope of a run of a test, which threads that are started in it have, too."""
+    """The scope of a run of a test. In threads that are started in it, one of threads is inside."""
     original = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
@@ -331,7 +391,7 @@ def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
         def in_scope() -> None:
             if "run" in vars(thread):
                 del thread.run
-            _scopes.run_in(context, own)
+            _scopes.run_in(context, _in_thread, own)
 
         thread.run = in_scope  # type: ignore[method-assign]
         original(thread)
@@ -347,16 +407,26 @@ def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
             threading.Thread.start = original  # type: ignore[method-assign]
 
 
-def _live_by_stack(test: str, run: int) -> "Dict[Stack, int]":
-    """What a run of a test allocated and did not free, in this process, by Python stack."""
-    words = ["report", _live.profile(), "--format", "json", "--python", "only", "--live-only"]
-    words += ["--focus", "scope:{}".format(re.escape(test))]
-    path = [(_TEST, test)] + ([(_RUN, run)] if run > 1 else [])
-    return _sums(json.loads(ask(words))["processes"][0], path)
+def _in_thread(function: Callable[[], None]) -> None:
+    with _scopes.scope(_THREAD, "started"):
+        function()
 
 
-def _sums(process: Dict[str, Any], path: List[Tuple[str, Any]]) -> "Dict[Stack, int]":
-    """Live bytes in a scope path by Python stack."""
+def _live_by_stack(
+    item: pytest.Item, run: int, current_thread_only: bool
+) -> "Dict[Stack, int]":
+    """What a run of a test allocated and did not free, in this process, by stack."""
+    kind = "mixed" if item.config.getoption("heaptide_native") else "only"
+    words = ["report", _live.profile(), "--format", "json", "--python", kind, "--live-only"]
+    words += ["--focus", "scope:{}".format(re.escape(item.nodeid))]
+    path = [(_TEST, item.nodeid)] + ([(_RUN, run)] if run > 1 else [])
+    return _sums(json.loads(ask(words))["processes"][0], path, current_thread_only)
+
+
+def _sums(
+    process: Dict[str, Any], path: List[Tuple[str, Any]], current_thread_only: bool
+) -> "Dict[Stack, int]":
+    """Live bytes in a scope path by stack."""
     frames = [
         StackFrame(frame["function"] or "???", frame["file"] or "???", frame["line"] or 0)
         for frame in process["frames"]
@@ -366,6 +436,8 @@ def _sums(process: Dict[str, Any], path: List[Tuple[str, Any]]) -> "Dict[Stack, 
         scopes = [(scope["attribute"], scope["value"]) for scope in site["scope"]]
         runs = [scope for scope in scopes if scope[0] in (_TEST, _RUN)]
         if [(name, str(value)) for name, value in runs] != [(n, str(v)) for n, v in path]:
+            continue
+        if current_thread_only and any(name == _THREAD for name, _ in scopes):
             continue
         if site["kind"].startswith(("outside", "pool_chunk")):
             continue

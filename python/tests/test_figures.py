@@ -1,6 +1,7 @@
 """Figures, windows, labels and control, with the recorder; and that all is quiet without."""
 
 import array
+import ctypes
 import doctest
 import gc
 import os
@@ -8,6 +9,7 @@ import threading
 import unittest
 
 import heaptide
+from heaptide import _interface, _labels
 
 MIB = 1 << 20
 
@@ -185,7 +187,34 @@ class Labels(unittest.TestCase):
         data.append(1)  # it is not held
 
 
+class LabelsWithoutAddresses(unittest.TestCase):
+    def setUp(self):
+        # As PyPy, which has no ctypes.pythonapi.
+        before, _labels._api = _labels._api, None
+        self.addCleanup(setattr, _labels, "_api", before)
+
+    def test_nothing_is_labelled(self):
+        data = bytearray(100_000)
+        with heaptide.label("data", data) as label:
+            self.assertFalse(label)
+        self.assertIsNone(heaptide.resolve(data))
+        with self.assertRaisesRegex(BufferError, "no address that stays"):
+            heaptide.address(data)
+
+
 class Control(unittest.TestCase):
+    @recorded
+    def test_an_interpreter_without_calls_that_keep_its_lock_has_the_interface(self):
+        # PyPy has no ctypes.PyDLL.
+        keeps_lock = ctypes.__dict__.get("PyDLL")
+        if keeps_lock is not None:
+            del ctypes.PyDLL
+        try:
+            self.assertIsNotNone(_interface._find())
+        finally:
+            if keeps_lock is not None:
+                ctypes.PyDLL = keeps_lock
+
     def seen(self, size=MIB):
         before = heaptide.totals().requested_bytes
         bytearray(size)
@@ -256,7 +285,7 @@ class Unloaded(unittest.TestCase):
 
 def load_tests(loader, tests, pattern):
     """The examples in the package's texts run too."""
-    from heaptide import _control, _figures, _labels, _scopes
+    from heaptide import _control, _figures, _scopes
 
     for module in (heaptide, _control, _figures, _labels, _scopes):
         tests.addTests(doctest.DocTestSuite(module, extraglobs=vars(heaptide)))

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import heaptide
 
-EXAMPLE = os.path.join(os.path.dirname(__file__), "../../../examples/python/cells.ipynb")
+EXAMPLES = os.path.join(os.path.dirname(__file__), "../../../examples/python")
 
 
 def printed(outputs):
@@ -31,6 +31,7 @@ class Notebooks(unittest.TestCase):
         kernels = os.path.join(cls.directory, "share/jupyter/kernels")
         assert done.stdout == "installed the kernel in {}/heaptide\n".format(kernels), done.stdout
         os.environ["JUPYTER_PATH"] = os.path.join(cls.directory, "share/jupyter")
+        os.environ["MPLCONFIGDIR"] = os.path.join(cls.directory, "matplotlib")
         os.environ["IPYTHONDIR"] = os.path.join(cls.directory, "ipython")
 
     @classmethod
@@ -51,8 +52,21 @@ class Notebooks(unittest.TestCase):
     def cells(self, *sources, kernel="heaptide"):
         return self.execute(new_notebook(cells=[new_code_cell(text) for text in sources]), kernel)
 
+    def example(self, name, **options):
+        return self.execute(nbformat.read(os.path.join(EXAMPLES, name), as_version=4), **options)
+
+    def test_the_analysis_of_time_steps_has_known_figures_and_plots(self):
+        outputs = self.example("steps.ipynb", kernel="python3")
+        # The cells check the figures of the program themselves.
+        errors = [output for cell in outputs for output in cell if output.output_type == "error"]
+        self.assertEqual(errors, [])
+        pictures = [o for cell in outputs for o in cell if "image/png" in o.get("data", {})]
+        self.assertEqual(len(pictures), 3)
+        (arenas,) = [printed(cell) for cell in outputs if "places" in printed(cell)]
+        self.assertEqual(arenas, "2,640,000 bytes in 5 places for 520 allocations\n")
+
     def test_the_example_shows_what_its_cell_allocates(self):
-        _, loaded, owners, table = self.execute(nbformat.read(EXAMPLE, as_version=4))
+        _, loaded, owners, table = self.example("cells.ipynb")
         result, shown = loaded
         self.assertEqual(result.data["text/plain"], "6000000")
         # Three blocks of 1 MB stay, and one of 2 MB at a time beside them.

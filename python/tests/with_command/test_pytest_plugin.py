@@ -72,6 +72,10 @@ def test_fails_with_a_leak():
 def test_fails_with_a_leak_in_thread():
     in_thread(leak, 150_000)
 
+@pytest.mark.limit_leaks("100 KB", current_thread_only=True)
+def test_passes_with_a_leak_in_another_thread():
+    in_thread(leak, 150_000)
+
 @pytest.mark.limit_leaks("100 KB")
 def test_passes_with_a_cycle():
     cycle = [hold(500_000)]
@@ -106,9 +110,36 @@ PASS = (
     "passes_after_a_warmup",
     "passes_in_another_thread",
     "passes_the_filter",
+    "passes_with_a_leak_in_another_thread",
     "passes_with_a_cycle",
     "passes_without_a_leak",
 )
+
+
+# Letters of the tests in their order: M for those beyond a limit.
+OUTCOMES = "...MM..MM....MF"
+
+# What it holds is in a file, and so is what it leaks.
+GROWING = """
+import pytest
+
+kept = []
+
+@pytest.mark.limit_memory("10 MB")
+def test_size():
+    with open("size") as file:
+        bytearray(int(file.read()))
+
+@pytest.mark.limit_leaks("1 MB", filter_fn=lambda stack: names.append(stack.frames) is None)
+def test_leak():
+    kept.append(bytearray(2_000_000))
+
+names = []
+
+def test_frames():
+    with open("frames", "w") as file:
+        file.write("\\n".join(frame.function for frame in names[0]))
+"""
 
 
 class Plugin(unittest.TestCase):
@@ -141,7 +172,7 @@ class Plugin(unittest.TestCase):
 
     def check_cases(self):
         cases = self.cases()
-        self.assertEqual(len(cases), 14)
+        self.assertEqual(len(cases), 15)
         passed = sorted(name for name, case in cases.items() if case["failure"] is None)
         self.assertEqual(passed, sorted(PASS))
         for name, bytes_at_once in (
@@ -172,12 +203,14 @@ class Plugin(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.check_cases()
         self.assertIn("memory of tests, by heaptide", done.stdout)
+        self.assertEqual(re.findall(r"^test_memory\.py (\S+)", done.stdout, re.M), [OUTCOMES])
+        self.assertIn("MEMORY PROBLEMS test_memory.py::test_fails_2000000", done.stdout)
         most = done.stdout.split("memory of tests, by heaptide")[1]
         self.assertRegex(most, r"\ntest_memory\.py::test_passes_without_a_leak\n +peak 4\.[78]")
         self.assertRegex(
             most, r"MiB in all, \d+\.?\d* KiB not freed\n +4\.7. MiB in \d+ blocks  \w+"
         )
-        self.assertIn("13 more tests; --heaptide-tests 0 shows all", most)
+        self.assertIn("14 more tests; --heaptide-tests 0 shows all", most)
         self.assertIn("recording: pytest.heaptide;", most)
         # The stack of a leak, the innermost function first.
         self.assertRegex(
@@ -190,7 +223,7 @@ class Plugin(unittest.TestCase):
         programs = {os.path.basename(row["program"]) for row in recording.processes()}
         self.assertFalse([name for name in programs if "heaptide" in name])
         tests = recording.query("SELECT pytest,count() GROUP BY pytest WHERE pytest")
-        self.assertEqual(len(tests), 14)
+        self.assertEqual(len(tests), 15)
 
     def test_workers(self):
         done = self.run_pytest("--heaptide", "-n", "2", "-p", "xdist")
@@ -199,6 +232,54 @@ class Plugin(unittest.TestCase):
         self.assertRegex(
             done.stdout, r"test_memory\.py::test_3000000_at_once\n +peak 2\.[89]. MiB, "
         )
+
+    def growing(self, size, *options):
+        """The summaries of its failed tests, and all that it prints."""
+        with open(os.path.join(self.directory, "test_memory.py"), "w") as file:
+            file.write(GROWING)
+        with open(os.path.join(self.directory, "size"), "w") as file:
+            file.write(str(size))
+        done = self.run_pytest("--heaptide", "-p", "cacheprovider", *options)
+        cases = self.cases()
+        return {name: case["failure"] for name, case in cases.items() if case["failure"]}, done
+
+    def test_a_test_that_holds_more_than_before_fails_if_asked_to(self):
+        option = "--heaptide-fail-on-increase"
+        for size, options, is_failed in (
+            (2_000_000, [option], False),
+            (1_000_000, [option], False),
+            (3_000_000, [option], True),
+            (3_000_000, [option], True),
+            (3_000_000, [], False),
+            (2_000_000, [option], False),
+        ):
+            failed, _ = self.growing(size, *options, "-k", "test_size")
+            self.assertEqual("size" in failed, is_failed, (size, options))
+            if is_failed:
+                self.assertRegex(
+                    failed["size"],
+                    r"^Test held 9\d\d KiB at once when it last passed but now held 2\.[89]. MiB, "
+                    r"[12],\d{3},\d{3} bytes more$",
+                )
+        _, done = self.growing(1, option, "-p", "no:cacheprovider")
+        self.assertIn("--heaptide-fail-on-increase needs the cache of pytest", done.stdout)
+
+    def test_frames_of_leaks_and_the_summary_are_chosen(self):
+        failed, done = self.growing(1, "--heaptide-stacks", "1", "--hide-heaptide-summary")
+        self.assertEqual(list(failed), ["leak"])
+        self.assertNotIn("memory of tests, by heaptide", done.stdout)
+        listed = r"1\.91 MiB not freed:\n((?: {4}.*\n)+)"
+        (frames,) = re.findall(listed, done.stdout)
+        self.assertRegex(frames, r"^    test_leak  \S+test_memory\.py:\d+\n$")
+        with open(os.path.join(self.directory, "frames")) as file:
+            self.assertEqual(file.readline(), "test_leak\n")
+        _, done = self.growing(1, "--heaptide-stacks", "0", "--heaptide-native")
+        (frames,) = re.findall(listed, done.stdout)
+        functions = [line.strip().rpartition("  ")[0] for line in frames.splitlines()]
+        self.assertIn("bytearray", functions[0].lower())
+        self.assertIn("test_leak", functions[1:])
+        with open(os.path.join(self.directory, "frames")) as file:
+            self.assertEqual(file.read().splitlines(), functions)
 
     def test_without_the_option_markers_do_nothing(self):
         done = self.run_pytest("--strict-markers")

@@ -188,7 +188,7 @@ class Recordings(unittest.TestCase):
         path = os.environ["PATH"]
         os.environ["PATH"] = "/nowhere"
         try:
-            with self.assertRaisesRegex(heaptide.HeaptideError, "`pip install heaptide` brings"):
+            with self.assertRaisesRegex(heaptide.HeaptideError, "wheel` builds has both"):
                 heaptide.open(self.path)
         finally:
             os.environ["PATH"] = path

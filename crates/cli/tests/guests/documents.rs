@@ -83,8 +83,8 @@ fn programs_in_python() {
         return skip("python3");
     }
     let blocks = blocks("python", "import heaptide\n");
-    // One reads a recording: `python/tests/with_command` runs it.
-    assert_eq!(blocks.len(), 3);
+    // One reads a recording, one records a part: `python/tests/with_command` has them.
+    assert_eq!(blocks.len(), 4);
     for block in blocks.iter().filter(|block| block.contains("grid")) {
         let run = |mut command: Command| {
             command.args(["python3", "-c", block]).env("PYTHONPATH", root().join("python"));

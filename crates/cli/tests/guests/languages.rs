@@ -431,6 +431,11 @@ fn python_recordings_as_tables() {
 }
 
 #[test]
+fn python_records_parts_of_programs() {
+    python_with_the_command("python-record", "test_record.py");
+}
+
+#[test]
 fn python_starts_the_command() {
     python_with_the_command("python-main", "test_main.py");
 }
