@@ -44,8 +44,14 @@ fn has_main(file: &Path) -> bool {
     elf.is_some_and(|elf| elf.names().any(|name| MAIN.contains(&name)))
 }
 
-/// Whether a file is called `python`, `python3` or `python3.` and a number.
+/// Whether a file is called `python`, `python3` or `python3.` and a number, and is no link to PyPy,
+/// as in its virtual environments.
 fn is_called_python(file: &Path) -> bool {
+    let is_pypy =
+        |file: PathBuf| file.file_name().is_some_and(|name| name.as_bytes().starts_with(b"pypy"));
+    if std::fs::canonicalize(file).is_ok_and(is_pypy) {
+        return false;
+    }
     let name = file.file_name().unwrap_or_default().as_bytes();
     let Some(version) = name.strip_prefix(b"python") else { return false };
     let Some(minor) = version.strip_prefix(b"3") else { return version.is_empty() };
@@ -108,6 +114,10 @@ mod tests {
             assert!(!is(&script(&place, name, text)), "{name}");
         }
         assert!(!is(Path::new("/bin/ls")) && !is(Path::new("/nonexistent")));
+        let pypy = script(&place, "pypy3.9", "#!/bin/sh\n");
+        let of_pypy = place.join("python3");
+        std::os::unix::fs::symlink(pypy, &of_pypy).expect("a link");
+        assert!(!is(&of_pypy), "a link to PyPy");
         // Another name, as a program that contains it has.
         let real = fs::canonicalize("/usr/bin/python3").expect("a system's python3");
         let other = place.join("app");
