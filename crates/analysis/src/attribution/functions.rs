@@ -84,11 +84,8 @@ impl Functions {
         let is_outermost = |id: StackId| stacks[id.0 as usize].parent == StackId(0);
         for node in stacks.iter().skip(1) {
             let frame = &process.tables.frames[node.frame.0 as usize];
-            let module = frame.module.map(|m| process.tables.modules[m.0 as usize].file_name());
-            let is_of_libc =
-                module.is_some_and(|name| LIBC.iter().any(|start| name.starts_with(start)));
             let caller = || self.of_frame(stacks[node.parent.0 as usize].frame).0 as usize;
-            let is_nameless = frame.function.is_none() && is_of_libc;
+            let is_nameless = frame.function.is_none() && is_of_libc(process, frame);
             if is_nameless
                 && (node.parent == StackId(0)
                     || is_outermost(node.parent)
@@ -100,19 +97,21 @@ impl Functions {
     }
 }
 
-/// What the names of the C library's files begin with.
-const LIBC: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
+/// Whether a frame is of the C library.
+pub(crate) fn is_of_libc(process: &Process, frame: &Frame) -> bool {
+    const FILES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
+    let module = frame.module.and_then(|module| process.tables.modules.get(module.0 as usize));
+    module.is_some_and(|module| FILES.iter().any(|start| module.file_name().starts_with(start)))
+}
 
 /// Parts of the paths of installed extensions of Python.
 const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
-/// What the file of a Python function begins with that is part of the interpreter: imports.
-const FROZEN: &str = "<frozen ";
 
 /// What a frame's function is; `in_runtime` if its file is of a runtime as a whole.
 fn role_of(frame: &Frame, in_runtime: bool) -> Role {
     if frame.code == CodeKind::Python {
-        let is_frozen = frame.file.as_deref().is_some_and(|file| file.starts_with(FROZEN));
-        return Role::Owner.in_runtime(is_frozen);
+        let (function, file) = (frame.function.as_deref(), frame.file.as_deref());
+        return known().python_role(function.unwrap_or_default(), file.unwrap_or_default());
     }
     let by_name = match &frame.function {
         Some(_) if frame.is_scope() => return Role::Owner,

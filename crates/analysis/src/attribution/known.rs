@@ -50,7 +50,13 @@ pub struct Known {
     last_whole: FxHashMap<&'static str, Role>,
     last: Vec<Pattern>,
     modules: Vec<&'static str>,
+    packages: Vec<&'static str>,
 }
+
+/// Parts of the paths of installed packages of Python.
+const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+/// What the file of a Python function begins with that is part of the interpreter: imports.
+const FROZEN: &str = "<frozen ";
 
 static KNOWN: LazyLock<Known> = LazyLock::new(|| Known::read(include_str!("functions.txt")));
 
@@ -78,6 +84,7 @@ impl Known {
             "container" => Role::Container,
             "runtime" => Role::Runtime,
             "starter" => Role::Starter,
+            "package" => return self.packages.push(text),
             _ => return self.modules.push(text),
         };
         match (text.strip_prefix("last "), text.contains('*')) {
@@ -137,6 +144,26 @@ impl Known {
     pub fn is_runtime(&self, file_name: &str) -> bool {
         self.modules.iter().any(|pattern| matches(pattern, file_name))
     }
+
+    /// What a function of Python is, by its name and the path of its file. Code that a package
+    /// executes when it is imported is its own.
+    ///
+    /// ```
+    /// use heaptide_analysis::attribution::{Role, known};
+    /// let path = "/venv/lib/python3.11/site-packages/numpy/_core/numeric.py";
+    /// assert_eq!(known().python_role("ones", path), Role::Container);
+    /// assert_eq!(known().python_role("<module numeric.py>", path), Role::Owner);
+    /// assert_eq!(known().python_role("ones", "/app/numpy/ones.py"), Role::Owner);
+    /// assert_eq!(known().python_role("find", "<frozen importlib._bootstrap>"), Role::Runtime);
+    /// ```
+    pub fn python_role(&self, function: &str, path: &str) -> Role {
+        if path.starts_with(FROZEN) {
+            return Role::Runtime;
+        }
+        let package = INSTALLED.iter().find_map(|place| path.split_once(place)?.1.split_once('/'));
+        let is_listed = package.is_some_and(|(package, _)| self.packages.contains(&package));
+        if is_listed && !function.starts_with("<module") { Role::Container } else { Role::Owner }
+    }
 }
 
 /// Whether a text is what a pattern says, `*` being any text.
@@ -185,7 +212,8 @@ mod tests {
         let text = include_str!("functions.txt");
         let is_section = |line: &&str| line.starts_with('[') && line.ends_with(']');
         let sections: Vec<&str> = text.lines().filter(is_section).collect();
-        let expected = ["[wrapper]", "[container]", "[runtime]", "[starter]", "[module]"];
+        let expected =
+            ["[wrapper]", "[container]", "[runtime]", "[starter]", "[module]", "[package]"];
         assert_eq!(sections, expected);
         let mut seen = std::collections::HashSet::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -13,6 +13,7 @@ mod owners;
 mod stable_names;
 mod types;
 
+pub(crate) use functions::is_of_libc;
 pub use functions::{FunctionId, Functions};
 pub use known::{Role, known};
 pub use own_code::is_own;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::attribution::{Role, is_of_libc, known};
 use crate::model::{Frame, Process, Recording, Site};
 
 /// Code without names.
@@ -16,7 +17,8 @@ pub struct Unnamed {
 
 /// Returns the modules because of which stacks cannot be read, those of most bytes first, and the
 /// bytes of all stacks. A stack cannot be read if its innermost function or at least half of its
-/// functions have no name; the innermost of them is the reason.
+/// functions have no name; the innermost of them is the reason. What starts the program in the C
+/// library does not count.
 pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
     let mut by_module: BTreeMap<Option<&str>, u64> = BTreeMap::new();
     let mut total_bytes = 0;
@@ -39,21 +41,71 @@ pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
 
 /// The frame for which a stack cannot be read; none if it can.
 fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
-    let (mut frames, mut unnamed) = (0, 0);
-    let mut innermost = None;
-    for id in process.frames_of(site.stack) {
-        let frame = &process.tables.frames[id.0 as usize];
-        if frame.function.is_none() {
-            unnamed += 1;
-            innermost = innermost.or(Some((frames, frame)));
-        }
-        frames += 1;
+    let frames = process.frames_of(site.stack).map(|id| &process.tables.frames[id.0 as usize]);
+    let mut frames: Vec<&Frame> = frames.collect();
+    let innermost = frames.iter().position(|frame| frame.function.is_none())?;
+    let reason = frames[innermost];
+    while frames.last().is_some_and(|frame| starts(process, frame)) {
+        frames.pop();
     }
-    let (depth, frame) = innermost?;
-    (depth == 0 || 2 * unnamed >= frames).then_some(frame)
+    let unnamed = frames.iter().filter(|frame| frame.function.is_none()).count();
+    (innermost == 0 || unnamed > 0 && 2 * unnamed >= frames.len()).then_some(reason)
+}
+
+/// Whether a frame, if no other is outside of it, starts the program or a thread.
+fn starts(process: &Process, frame: &Frame) -> bool {
+    match &frame.function {
+        Some(function) => known().role(function) == Role::Starter,
+        None => is_of_libc(process, frame),
+    }
 }
 
 fn module<'a>(process: &'a Process, frame: &Frame) -> Option<&'a str> {
     let module = process.tables.modules.get(frame.module?.0 as usize)?;
     Some(module.path.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::with_stacks;
+    use crate::model::ModuleId;
+
+    /// The reason for which a stack cannot be read. Functions are `name@module`, outermost first.
+    fn reason_of(stack: &[&str]) -> Option<String> {
+        let names: Vec<String> = (0..stack.len()).map(|n| format!("f{n}")).collect();
+        let mut process = with_stacks(&[&names.join(";")]);
+        let site = process.tables.sites[0];
+        let ids: Vec<_> = process.path_of(site.stack);
+        let first = process.tables.modules[0].clone();
+        for (id, function) in ids.into_iter().zip(stack) {
+            let (name, module) = function.split_once('@').expect("name@module");
+            let path = format!("/usr/lib/{module}");
+            let frame = &mut process.tables.frames[id.0 as usize];
+            frame.function = (!name.is_empty()).then(|| name.into());
+            frame.module = Some(ModuleId(process.tables.modules.len() as u32));
+            process.tables.modules.push(crate::model::Module { path, ..first.clone() });
+        }
+        let frame = reason(&process, &site)?;
+        module(&process, frame).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_stack_cannot_be_read_without_its_innermost_or_half_of_its_names() {
+        assert_eq!(reason_of(&["main@app", "parse@app"]), None);
+        assert_eq!(reason_of(&["main@app", "@libz.so"]).as_deref(), Some("/usr/lib/libz.so"));
+        assert_eq!(reason_of(&["@app", "strdup@libc.so.6"]).as_deref(), Some("/usr/lib/app"));
+        assert_eq!(reason_of(&["@app", "main@app", "strdup@libc.so.6"]), None);
+    }
+
+    /// As of a Python program with the stripped C library of Debian 13.
+    #[test]
+    fn what_starts_a_program_needs_no_name() {
+        let start = ["_start@python3", "@libc.so.6", "@libc.so.6"];
+        assert_eq!(reason_of(&[&start[..], &["<module app.py>@python3"]].concat()), None);
+        assert_eq!(reason_of(&[&start[..], &["main@app", "f@app"]].concat()), None);
+        let stripped = [&start[1..], &["@app", "@app", "strdup@libc.so.6"]].concat();
+        assert_eq!(reason_of(&stripped).as_deref(), Some("/usr/lib/app"));
+        assert_eq!(reason_of(&["@libc.so.6"]).as_deref(), Some("/usr/lib/libc.so.6"));
+    }
 }
