@@ -270,16 +270,23 @@ fn replaced(profile: &Profile, symbols: &Symbols, frames: &mut Vec<Frame>) -> Ve
     profile.made.iter().filter_map(&mut frame_of).collect()
 }
 
-/// A path without its directory.
-fn last_part(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+/// What module code is called: by its file, and the directory of a file that each package has.
+fn module_code(path: &str) -> String {
+    let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let package = directory.rsplit('/').next().unwrap_or_default();
+    match file {
+        "__init__.py" | "__main__.py" if !package.is_empty() => {
+            format!("<module {package}/{file}>")
+        }
+        _ => format!("<module {file}>"),
+    }
 }
 
 /// The frame of a line of Python.
 fn python_frame(line: &PythonLine) -> Frame {
     let function = match &*line.function {
         // One for each file: as they are all called the same, its name tells them apart.
-        "<module>" => format!("<module {}>", last_part(&line.file)).into(),
+        "<module>" => module_code(&line.file).into(),
         _ => line.function.clone(),
     };
     Frame {
@@ -330,4 +337,22 @@ fn stacks(
     let stack =
         |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.key) };
     (tree.into_nodes().into_iter().map(stack).collect(), of_node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_code_has_the_name_that_tells_it_apart() {
+        assert_eq!(module_code("/app/main.py"), "<module main.py>");
+        assert_eq!(
+            module_code("/lib/site-packages/pandas/__init__.py"),
+            "<module pandas/__init__.py>"
+        );
+        assert_eq!(module_code("/app/tool/__main__.py"), "<module tool/__main__.py>");
+        assert_eq!(module_code("__init__.py"), "<module __init__.py>");
+        assert_eq!(module_code("<string>"), "<module <string>>");
+        assert_eq!(module_code(""), "<module >");
+    }
 }
