@@ -20,8 +20,15 @@ use heaptide_unwind::python::{Entry, Instruction, Layout, ON_C_STACK, REFERENCE_
 const DEPTH_MAX: usize = 8192;
 /// The same where address space is scarce.
 const DEPTH_MAX_SCARCE: usize = 1024;
-/// Places of instructions that a lane remembers the lines of; a power of two.
-const PLACES: usize = 1024;
+/// Entries of each table of what a lane remembers, at first and at most; powers of two.
+const ROOM_FIRST: usize = 1 << 10;
+const ROOM_MAX: usize = 1 << 14;
+/// Vain looks at the tables, for each entry of one, after which there shall be more.
+const MISSES: usize = 2;
+/// Frames of the kept stack's inner end that may be left by now, and new ones inside of it: as far
+/// a new stack is joined to it.
+const LEFT_MAX: usize = 16;
+const NEW_MAX: usize = 6;
 /// Bytes of a function's name, and of a file's.
 const TEXT_MAX: usize = 4096;
 /// Bytes of a line table that are read.
@@ -44,30 +51,31 @@ struct Frame {
     place: Place,
 }
 
-/// A frame of the stack that a lane had last, and its node.
+/// A frame of the stack that a lane had last, and its node, while its code object is not replaced.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Kept {
     frame: Frame,
-    node: u64,
+    node: u32,
+    version: u32,
 }
 
-/// The line of a place, while no code object was replaced.
+/// The line of a place, while its code object is not replaced.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Line {
     place: Place,
-    generation: u32,
+    version: u32,
     line: PythonLineId,
 }
 
-/// The node of a place below another one, while no code object was replaced.
+/// The node of a place below another one, while its code object is not replaced.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Child {
     place: Place,
     parent: u32,
-    generation: u32,
+    version: u32,
     node: u64,
 }
 
@@ -87,17 +95,21 @@ pub struct Chain {
     /// `room` of each.
     kept: *mut Kept,
     scratch: *mut Frame,
-    /// [`PLACES`] of each.
-    lines: *mut Line,
-    children: *mut Child,
-    joints: *mut Joint,
     /// 2 × [`TEXT_MAX`] bytes.
     text: *mut u8,
     room: usize,
+    /// `entries` of each.
+    lines: *mut Line,
+    children: *mut Child,
+    joints: *mut Joint,
+    entries: usize,
+    /// Vain looks at them since there are so many.
+    misses: usize,
     /// Frames in `kept`, and outer ones that were cut.
     depth: usize,
     cut: usize,
-    /// [`python_codes::generation`] that all that is of.
+    /// [`python_codes::generation`] when it was last looked whether code objects of kept frames
+    /// were replaced.
     generation: u32,
     /// The node below which Python frames are; 0 if it is not known.
     root: u32,
@@ -143,11 +155,13 @@ impl Chain {
     pub const EMPTY: Chain = Chain {
         kept: ptr::null_mut(),
         scratch: ptr::null_mut(),
+        text: ptr::null_mut(),
+        room: 0,
         lines: ptr::null_mut(),
         children: ptr::null_mut(),
         joints: ptr::null_mut(),
-        text: ptr::null_mut(),
-        room: 0,
+        entries: 0,
+        misses: 0,
         depth: 0,
         cut: 0,
         generation: 0,
@@ -164,40 +178,61 @@ impl Chain {
     #[inline(never)]
     fn create(&mut self, p: &Store) -> bool {
         let room = if p.scarce.load(Relaxed) { DEPTH_MAX_SCARCE } else { DEPTH_MAX };
-        let sizes = [
-            room * size_of::<Kept>(),
-            room * size_of::<Frame>(),
-            PLACES * size_of::<Line>(),
-            PLACES * size_of::<Child>(),
-            PLACES * size_of::<Joint>(),
-            2 * TEXT_MAX,
-        ];
+        let sizes = [room * size_of::<Kept>(), room * size_of::<Frame>(), 2 * TEXT_MAX];
+        if self.entries == 0 && !self.remember(ROOM_FIRST) {
+            return false;
+        }
         let memory = memory::take(sizes.iter().sum(), InChild::Nothing);
         if memory.is_null() {
             return false;
         }
         let start = |part: usize| memory.wrapping_add(sizes.iter().take(part).sum());
-        *self = Chain {
-            kept: memory as *mut Kept,
-            scratch: start(1) as *mut Frame,
-            lines: start(2) as *mut Line,
-            children: start(3) as *mut Child,
-            joints: start(4) as *mut Joint,
-            text: start(5),
-            room,
-            depth: 0,
-            cut: 0,
-            generation: python_codes::generation(),
-            root: 0,
-        };
+        self.kept = memory as *mut Kept;
+        self.scratch = start(1) as *mut Frame;
+        self.text = start(2);
+        (self.room, self.generation) = (room, python_codes::generation());
         true
+    }
+
+    /// Takes memory for so many entries of each table. False if there is none to take.
+    fn remember(&mut self, entries: usize) -> bool {
+        let (lines, children) = (entries * size_of::<Line>(), entries * size_of::<Child>());
+        let all = lines + children + entries * size_of::<Joint>();
+        let memory = memory::take(all, InChild::Nothing);
+        self.misses = 0;
+        if memory.is_null() {
+            return false;
+        }
+        self.children = memory as *mut Child;
+        self.lines = memory.wrapping_add(children) as *mut Line;
+        self.joints = memory.wrapping_add(children + lines) as *mut Joint;
+        self.entries = entries;
+        true
+    }
+
+    /// Remembers more where the tables are too small for what the program does.
+    #[inline(always)]
+    fn missed(&mut self) {
+        self.misses += 1;
+        if self.misses > self.entries * MISSES && self.entries < ROOM_MAX {
+            self.enlarge();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enlarge(&mut self) {
+        // The former tables stay: those of a lane are a third of the last ones at most.
+        if store().scarce.load(Relaxed) || !self.remember(self.entries * 4) {
+            self.misses = 0;
+        }
     }
 
     /// The node of the stack with this native node and the frames that are kept; none if it is not
     /// remembered.
     #[inline(always)]
     pub fn same_joint(&self, native: u32) -> Option<u32> {
-        let python = self.kept().last()?.node as u32;
+        let python = self.kept().last()?.node;
         let joint = self.joint_of(native, python);
         (joint.native == native && joint.python == python).then_some(joint.node as u32)
     }
@@ -212,14 +247,16 @@ impl Chain {
         followed: Option<usize>,
         mut child: impl FnMut(u32, u64) -> u32,
     ) -> u32 {
-        let Some(same) = followed.or_else(|| self.renew(state, &mut child)) else {
+        let followed = followed.or_else(|| self.join(state));
+        let Some(same) = followed.or_else(|| self.begin_anew(state, &mut child)) else {
             return 0;
         };
         let kept = self.kept();
-        let mut node = same.checked_sub(1).map_or(self.root, |last| kept[last].node as u32);
+        let mut node = same.checked_sub(1).map_or(self.root, |last| kept[last].node);
         for kept in &mut kept[same..] {
-            node = self.child(node, kept.frame.place, &mut child);
-            kept.node = u64::from(node);
+            kept.version = python_codes::version(kept.frame.place.code);
+            node = self.child(node, (kept.frame.place, kept.version), &mut child);
+            kept.node = node;
         }
         node
     }
@@ -247,11 +284,28 @@ impl Chain {
     pub fn follow(&mut self, state: u64) -> Option<usize> {
         let layout = &known().layout;
         let innermost = innermost_of_python(layout, state);
-        let is_last = self.kept().last()?.frame.address == innermost;
-        if !is_last || self.generation != python_codes::generation() {
+        self.look_for_replaced();
+        if self.kept().last()?.frame.address != innermost {
             return None;
         }
         by_version!(layout, |read| self.follow_by(innermost, read))
+    }
+
+    #[inline(always)]
+    fn look_for_replaced(&mut self) {
+        if self.generation != python_codes::generation() {
+            self.forget_replaced();
+        }
+    }
+
+    /// Keeps the frames outside of the first one whose code object was replaced.
+    #[cold]
+    #[inline(never)]
+    fn forget_replaced(&mut self) {
+        self.generation = python_codes::generation();
+        let is_replaced =
+            |kept: &Kept| kept.version != python_codes::version(kept.frame.place.code);
+        self.depth = self.kept().iter().position(is_replaced).unwrap_or(self.depth);
     }
 
     #[inline(always)]
@@ -276,16 +330,64 @@ impl Chain {
         Some(same)
     }
 
+    /// Joins another stack to the one that is kept, if that is near. Returns how many outer frames
+    /// have the place that they had.
+    #[inline(never)]
+    fn join(&mut self, state: u64) -> Option<usize> {
+        self.look_for_replaced();
+        let layout = &known().layout;
+        let innermost = innermost_of_python(layout, state);
+        by_version!(layout, |read| self.join_by(innermost, read))
+    }
+
+    #[inline(always)]
+    fn join_by(
+        &mut self,
+        innermost: u64,
+        read: impl Fn(u64) -> (Place, u64) + Copy,
+    ) -> Option<usize> {
+        let kept = self.kept();
+        let first = kept.len().saturating_sub(LEFT_MAX);
+        // SAFETY: `room` frames of the lane's own memory.
+        let frames = unsafe { core::slice::from_raw_parts_mut(self.scratch, NEW_MAX) };
+        let mut next = innermost;
+        let joins = |next: u64| kept[first..].iter().rposition(|k| k.frame.address == next);
+        for count in 0..=NEW_MAX {
+            if let Some(index) = joins(next) {
+                let outer = first + index + 1;
+                if outer + count > self.room {
+                    return None;
+                }
+                self.depth = outer;
+                let same = self.follow_by(next, read)?;
+                self.depth = outer + count;
+                let inner = &mut self.kept()[outer..];
+                for (kept, &frame) in inner.iter_mut().zip(frames[..count].iter().rev()) {
+                    kept.frame = frame;
+                }
+                return Some(same);
+            }
+            if next == 0 {
+                return None;
+            }
+            let address = next;
+            let place;
+            (place, next) = read(address);
+            *frames.get_mut(count)? = Frame { address, place };
+        }
+        None
+    }
+
     /// Keeps all frames anew. Returns how many outer ones have the place that they had; none if
     /// there are no frames.
     #[inline(never)]
-    fn renew(&mut self, state: u64, child: &mut impl FnMut(u32, u64) -> u32) -> Option<usize> {
+    fn begin_anew(&mut self, state: u64, child: &mut impl FnMut(u32, u64) -> u32) -> Option<usize> {
         let found = self.walk(&known().layout, state);
         if found == 0 {
             return None;
         }
         let cut = if found > self.room { self.cut_of(found) } else { 0 };
-        if self.generation != python_codes::generation() || self.cut != cut || self.root == 0 {
+        if self.cut != cut || self.root == 0 {
             self.begin(cut, child);
         }
         let before = self.depth;
@@ -302,41 +404,59 @@ impl Chain {
         Some(same)
     }
 
-    /// The node of a place below another one.
+    /// The node of a place below another one. The place is of this version of its code object.
     #[inline(always)]
-    fn child(&self, parent: u32, place: Place, child: &mut impl FnMut(u32, u64) -> u32) -> u32 {
+    fn child(
+        &mut self,
+        parent: u32,
+        (place, version): (Place, u32),
+        child: &mut impl FnMut(u32, u64) -> u32,
+    ) -> u32 {
         let mixed = place.mixed() ^ (parent as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-        // SAFETY: one of PLACES in the lane's own memory.
-        let known =
-            unsafe { &mut *self.children.wrapping_add(mixed as usize >> 40 & (PLACES - 1)) };
-        let generation = self.generation;
-        if known.place != place || known.parent != parent || known.generation != generation {
-            let entry = if place.at & 1 != 0 { PYTHON_ENTRY } else { 0 };
-            let line = u64::from(self.line(place).number());
-            let node = u64::from(child(parent, PYTHON_FRAME | entry | line));
-            *known = Child { place, parent, generation, node };
+        let at = self.entry(mixed);
+        // SAFETY: one of `entries` in the lane's own memory.
+        let known = unsafe { &*self.children.wrapping_add(at) };
+        if known.place == place && known.parent == parent && known.version == version {
+            return known.node as u32;
         }
-        known.node as u32
+        let entry = if place.at & 1 != 0 { PYTHON_ENTRY } else { 0 };
+        let line = u64::from(self.line(place, version).number());
+        let node = child(parent, PYTHON_FRAME | entry | line);
+        // SAFETY: as above.
+        unsafe {
+            *self.children.wrapping_add(at) = Child { place, parent, version, node: node.into() };
+        }
+        self.missed();
+        node
     }
 
     /// The node of a stack with these native and Python frames, made by `make` unless it is
     /// remembered.
     #[inline(always)]
-    pub fn joint(&self, native: u32, python: u32, make: impl FnOnce() -> u32) -> u32 {
+    pub fn joint(&mut self, native: u32, python: u32, make: impl FnOnce() -> u32) -> u32 {
         let known = self.joint_of(native, python);
-        if known.native != native || known.python != python {
-            *known = Joint { native, python, node: u64::from(make()) };
+        if known.native == native && known.python == python {
+            return known.node as u32;
         }
-        known.node as u32
+        let node = make();
+        *known = Joint { native, python, node: u64::from(node) };
+        self.missed();
+        node
     }
 
     /// What is remembered where the stack with these frames is.
     #[inline(always)]
     fn joint_of<'a>(&self, native: u32, python: u32) -> &'a mut Joint {
         let both = (native as u64) << 32 | python as u64;
-        let mixed = both.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // SAFETY: one of PLACES in the lane's own memory, which nothing else refers to now.
-        unsafe { &mut *self.joints.wrapping_add(mixed as usize >> 40 & (PLACES - 1)) }
+        let at = self.entry(both.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // SAFETY: one of `entries` in the lane's own memory, which nothing else refers to now.
+        unsafe { &mut *self.joints.wrapping_add(at) }
+    }
+
+    /// The entry of a table where something with these mixed bits is.
+    #[inline(always)]
+    fn entry(&self, mixed: u64) -> usize {
+        mixed as usize >> 40 & self.entries.wrapping_sub(1)
     }
 
     /// How many of so many frames are cut, the outer ones: as with native frames, that depends on
@@ -351,7 +471,7 @@ impl Chain {
     #[cold]
     #[inline(never)]
     fn begin(&mut self, cut: usize, child: &mut impl FnMut(u32, u64) -> u32) {
-        (self.depth, self.cut, self.generation) = (0, cut, python_codes::generation());
+        (self.depth, self.cut) = (0, cut);
         self.root = child(0, PYTHON_ROOT);
         if cut > 0 {
             store().lost(Loss::TooDeep);
@@ -393,12 +513,11 @@ impl Chain {
     /// The record of a place's line.
     #[cold]
     #[inline(never)]
-    fn line(&self, place: Place) -> PythonLineId {
-        let slot = place.mixed() as usize >> 40 & (PLACES - 1);
-        // SAFETY: one of PLACES in the lane's own memory.
-        let known = unsafe { &mut *self.lines.wrapping_add(slot) };
-        if known.place != place || known.generation != self.generation || known.line.is_none() {
-            *known = Line { place, generation: self.generation, line: self.read(place) };
+    fn line(&self, place: Place, version: u32) -> PythonLineId {
+        // SAFETY: one of `entries` in the lane's own memory.
+        let known = unsafe { &mut *self.lines.wrapping_add(self.entry(place.mixed())) };
+        if known.place != place || known.version != version || known.line.is_none() {
+            *known = Line { place, version, line: self.read(place) };
         }
         known.line
     }

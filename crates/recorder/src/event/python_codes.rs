@@ -17,14 +17,17 @@ const SLOTS_FIRST: usize = 1024;
 const SLOTS_MAX: usize = 1 << 24;
 /// Bytes in front of a table; the last word there is its length.
 const HEAD: usize = 64;
+/// Versions that addresses share; a power of two.
+const VERSIONS: usize = 1024;
 /// In the place of an address that was removed.
 const REMOVED: u64 = 1;
 
-/// The addresses, by open addressing, and how often one of them turned out to be another object.
-/// Zero is: none.
+/// The addresses, by open addressing, and how often one of them turned out to be another object, in
+/// all and by address. Zero is: none.
 struct Codes {
     table: AtomicPtr<AtomicU64>,
     generation: AtomicU32,
+    versions: [AtomicU32; VERSIONS],
     /// Slots that are not free.
     used: Locked<usize>,
 }
@@ -39,10 +42,16 @@ pub fn wipe_in_children() -> Result<(), Errno> {
     CODES.wipe_in_children()
 }
 
-/// What was remembered of code objects holds as long as this is the same.
+/// What was remembered of any code objects holds as long as this is the same.
 #[inline(always)]
 pub fn generation() -> u32 {
-    CODES.get().generation.load(Relaxed)
+    CODES.get().generation.load(Acquire)
+}
+
+/// What was remembered of a code object holds as long as this is the same.
+#[inline(always)]
+pub fn version(code: u64) -> u32 {
+    CODES.get().versions[place(code) & (VERSIONS - 1)].load(Relaxed)
 }
 
 /// A block begins to exist: a code object that was there is gone.
@@ -56,7 +65,11 @@ pub fn block_begins(block: *mut u8, requested: u64) {
 /// Nothing is known of any code object, for blocks begin to exist unseen.
 #[cold]
 pub fn forget_all() {
-    CODES.get().generation.fetch_add(1, Relaxed);
+    let codes = CODES.get();
+    for version in &codes.versions {
+        version.fetch_add(1, Relaxed);
+    }
+    codes.generation.fetch_add(1, Release);
 }
 
 #[inline(always)]
@@ -99,7 +112,8 @@ fn replace(address: u64) {
     if let Some(slot) = find(slots(), address).filter(|slot| slot.load(Relaxed) == address) {
         slot.store(REMOVED, Relaxed);
     }
-    codes.generation.fetch_add(1, Relaxed);
+    codes.versions[place(address) & (VERSIONS - 1)].fetch_add(1, Relaxed);
+    codes.generation.fetch_add(1, Release);
     drop(held);
 }
 
