@@ -26,6 +26,24 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
+    /// The places of native frames, and no stacks.
+    pub(super) fn places(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
+        let nodes = walk.records::<format::Node>(Kind::Nodes);
+        let python = format::NODE_PYTHON | format::NODE_PYTHON_STACK;
+        let native = nodes.filter(|(_, node, _)| node.flags & python == 0);
+        let mut places = Places::default();
+        for (_, node, _) in native {
+            places.id(place((node.key, node.flags), modules, by_index));
+        }
+        Nodes {
+            nodes: Vec::new(),
+            places: places.list,
+            python: Vec::new(),
+            made: Vec::new(),
+            by_id: SparseArray::default(),
+        }
+    }
+
     pub(super) fn read(
         walk: &Walk,
         strings: &Strings,
@@ -84,44 +102,48 @@ fn with_python(
     let mut times = Vec::new();
     let mut position = vec![OptionalIndex::NONE; raw.len() + 1];
     let most = raw.len().saturating_mul(NODES_A_NODE).saturating_add(1 << 16);
-    let room = Assembly::room_for(raw.len());
-    let mut assembly = Assembly { nodes: raw, lines: &lines, by_id: &by_id, room };
-    for (index, node) in raw.iter().enumerate() {
+    let mut assembly = Assembly::new(raw, &lines, &by_id);
+    // By node, as a native frame and as one of the interpreter; and by Python line.
+    let mut native = [(); 2].map(|()| vec![OptionalIndex::NONE; raw.len()]);
+    let mut python = vec![OptionalIndex::NONE; lines.lines.len()];
+    let mut below = |tree: &mut Trie, at: u32, part: Part| {
+        let known = match part {
+            Part::Native(node) => &mut native[0][node as usize],
+            Part::Interpreter(node) => &mut native[1][node as usize],
+            Part::Python(line) => &mut python[line as usize],
+        };
+        if known.is_none() {
+            let of_node = |node: u32| {
+                let raw = raw[node as usize];
+                place((raw.key, raw.flags), modules, by_index)
+            };
+            *known = OptionalIndex::from_index(places.id(match part {
+                Part::Native(node) => of_node(node),
+                Part::Interpreter(node) => Place { is_interpreter: true, ..of_node(node) },
+                Part::Python(line) => {
+                    Place { module: PYTHON, offset: line.into(), is_interpreter: false }
+                }
+            }));
+        }
+        let child = tree.child(at, known.get().unwrap_or_default());
+        if let Part::Native(node) = part {
+            times.extend(made(&raw[node as usize]).map(|time| (child - 1, time)));
+        }
+        child
+    };
+    for (index, node) in (0..).zip(raw) {
         if node.flags & format::NODE_PYTHON != 0 {
             continue;
         }
-        let caller = position[node.parent.slot()].slot() as u32;
         let is_stack = node.flags & format::NODE_PYTHON_STACK != 0;
-        let frames = assembly.frames(index as u32).filter(|_| tree.nodes().len() < most);
-        let at = match frames {
-            Some(frames) => frames.into_iter().fold(0, |at, part| {
-                let of_node = |node: u32| {
-                    let raw = raw[node as usize];
-                    place((raw.key, raw.flags), modules, by_index)
-                };
-                let place = match part {
-                    Part::Native(node) => of_node(node),
-                    Part::Interpreter(node) => Place { is_interpreter: true, ..of_node(node) },
-                    Part::Python(line) => {
-                        Place { module: PYTHON, offset: line.into(), is_interpreter: false }
-                    }
-                };
-                let child = tree.child(at, places.id(place));
-                if let Part::Native(node) = part {
-                    times.extend(made(&raw[node as usize]).map(|time| (child - 1, time)));
-                }
-                child
-            }),
+        let together = (tree.nodes().len() < most)
+            .then(|| assembly.node(index, &position, &mut |at, part| below(&mut tree, at, part)));
+        let at = together.flatten().unwrap_or_else(|| {
+            let caller = position[node.parent.slot()].slot() as u32;
             // Without room, of a damaged file, its native frames are left.
-            None if is_stack => caller,
-            None => {
-                let child =
-                    tree.child(caller, places.id(place((node.key, node.flags), modules, by_index)));
-                times.extend(made(node).map(|time| (child - 1, time)));
-                child
-            }
-        };
-        position[index + 1] = OptionalIndex::from_slot(at);
+            if is_stack { caller } else { below(&mut tree, caller, Part::Native(index)) }
+        });
+        position[index as usize + 1] = OptionalIndex::from_slot(at);
     }
     let nodes = tree.into_nodes().into_iter().skip(1);
     let nodes = nodes.map(|n| Node { parent: OptionalIndex::from_slot(n.parent), place: n.key });

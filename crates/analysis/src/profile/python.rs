@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use heaptide_format as format;
 use heaptide_format::Kind;
+use rustc_hash::FxHashMap;
 
 use super::extents::Walk;
 use super::texts::Texts;
@@ -62,9 +63,17 @@ impl Raw {
         self.flags & format::NODE_PYTHON != 0 && self.key != format::PYTHON_ROOT
     }
 
-    /// Whether it is of Python frames, and not of native ones.
-    fn is_python(&self) -> bool {
-        self.flags & (format::NODE_PYTHON | format::NODE_PYTHON_STACK) != 0
+    /// Whether it is of native frames alone.
+    fn is_native(&self) -> bool {
+        self.flags & (format::NODE_PYTHON | format::NODE_PYTHON_STACK) == 0
+    }
+
+    fn is_interpreter(&self) -> bool {
+        self.flags & format::NODE_INTERPRETER != 0
+    }
+
+    fn is_entry(&self) -> bool {
+        self.key & format::PYTHON_ENTRY != 0
     }
 }
 
@@ -79,84 +88,202 @@ pub(super) enum Part {
     Python(u32),
 }
 
-/// Puts stacks with Python frames together.
-pub(super) struct Assembly<'a> {
-    pub(super) nodes: &'a [Raw],
-    pub(super) lines: &'a Lines,
-    /// By node id of the file, the slot of the node.
-    pub(super) by_id: &'a SparseArray,
-    /// Frames that may still be looked at.
-    pub(super) room: usize,
+/// Native frames inside of a frame of the interpreter, and the Python frames that this executes.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// The innermost of the native frames; the interpreter's own if there are none.
+    innermost: OptionalIndex,
+    /// None: there is no such frame, and the Python frames are the outermost ones.
+    interpreter: OptionalIndex,
+    /// The innermost Python frame.
+    python: u32,
+    /// The outermost one; none: all that are left.
+    entry: OptionalIndex,
 }
 
-impl Assembly<'_> {
-    /// Frames of all stacks that are put together for so many nodes: beyond, stacks have their
-    /// native frames only. Programs need some hundred a node.
-    pub(super) fn room_for(nodes: usize) -> usize {
-        const FRAMES_A_NODE: usize = 1 << 12;
-        nodes.saturating_mul(FRAMES_A_NODE).saturating_add(1 << 20)
+/// Puts stacks with Python frames together, as paths of a tree that the caller makes. Stacks have
+/// most of their outer frames in common: what is known of a frame of the interpreter with the same
+/// Python frames is not put together again.
+pub(super) struct Assembly<'a> {
+    nodes: &'a [Raw],
+    lines: &'a Lines,
+    /// By node id of the file, the slot of the node.
+    by_id: &'a SparseArray,
+    /// Frames that may still be looked at.
+    room: usize,
+    /// By node: from it outwards, of a native one the first frame of the interpreter, of a Python
+    /// one the first entry.
+    first: Vec<OptionalIndex>,
+    /// By slot of a frame of the interpreter and innermost Python frame: the tree's node of the
+    /// latter.
+    known: FxHashMap<(u32, u32), u32>,
+    /// Used by [`Assembly::run`] alone.
+    path: Vec<u32>,
+}
+
+impl<'a> Assembly<'a> {
+    pub(super) fn new(nodes: &'a [Raw], lines: &'a Lines, by_id: &'a SparseArray) -> Assembly<'a> {
+        let mut first: Vec<OptionalIndex> = Vec::with_capacity(nodes.len());
+        for (raw, index) in nodes.iter().zip(1..) {
+            let is_first = match raw.flags & format::NODE_PYTHON != 0 {
+                true => raw.is_entry(),
+                false => raw.is_interpreter(),
+            };
+            let outer = raw.parent.get().and_then(|parent| first.get(parent as usize));
+            first.push(match is_first {
+                true => OptionalIndex::from_slot(index),
+                false => outer.copied().unwrap_or(OptionalIndex::NONE),
+            });
+        }
+        let room = room_for(nodes.len());
+        Assembly { nodes, lines, by_id, room, first, known: FxHashMap::default(), path: Vec::new() }
     }
 
-    /// The frames of a stack with Python frames, outermost first; none if it is none, or there is
-    /// no more room.
-    pub(super) fn frames(&mut self, node: u32) -> Option<Vec<Part>> {
+    /// The tree's node of a stack with Python frames; none if it is none, or there is no more room.
+    /// `native` has the tree's nodes of stacks without, by slot; `child` returns the tree's node of
+    /// a frame below another.
+    pub(super) fn node(
+        &mut self,
+        node: u32,
+        native: &[OptionalIndex],
+        child: &mut impl FnMut(u32, Part) -> u32,
+    ) -> Option<u32> {
         let raw = self.nodes.get(node as usize)?;
-        if raw.flags & format::NODE_PYTHON_STACK == 0 {
+        if raw.flags & format::NODE_PYTHON_STACK == 0 || self.room == 0 {
             return None;
         }
-        let native = self.path(raw.parent, |raw| !raw.is_python())?;
-        let python = self.by_id.get(raw.key as u32);
-        let python = self.path(python, Raw::is_python_frame)?;
-        // From the inside to the outside: each interpreter's frame has those up to an entry.
-        let mut python = python.into_iter().peekable();
-        let mut frames = Vec::with_capacity(native.len() + python.len());
-        let mut native = native.into_iter().peekable();
-        while let Some(node) = native.next() {
-            let is_interpreter = self.flags(node) & format::NODE_INTERPRETER != 0;
-            if !is_interpreter || python.peek().is_none() {
-                frames.push(Part::Native(node));
-                continue;
+        let (mut frame, mut python) = (
+            self.only(raw.parent, Raw::is_native),
+            self.only(self.by_id.get(raw.key as u32), Raw::is_python_frame),
+        );
+        // From the inside to the outside: each frame of the interpreter has the Python frames up to
+        // an entry.
+        let mut pieces = Vec::new();
+        let (mut at, mut is_known) = loop {
+            let Some(innermost) = python.get() else {
+                break (native[frame.slot()].slot() as u32, false);
+            };
+            let piece = self.piece(frame, innermost);
+            pieces.push(piece);
+            if let Some(&known) = self.known.get(&piece.name()) {
+                break (known, true);
             }
-            let is_last = !native.clone().any(|n| self.flags(n) & format::NODE_INTERPRETER != 0);
-            for inner in python.by_ref() {
-                let raw = self.nodes[inner as usize];
-                frames.extend(self.line(raw.key));
-                // Without further frames of the interpreter, what is left is this one's.
-                if raw.key & format::PYTHON_ENTRY != 0 && !is_last {
-                    break;
-                }
+            let Some(interpreter) = piece.interpreter.get() else {
+                break (0, false);
+            };
+            frame = self.outer(interpreter, Raw::is_native);
+            let entry = piece.entry.get();
+            python = entry.map_or(OptionalIndex::NONE, |at| self.outer(at, Raw::is_python_frame));
+        };
+        for piece in pieces.into_iter().rev() {
+            if !std::mem::take(&mut is_known) {
+                at = self.executed(piece, at, child);
             }
-            frames.push(Part::Interpreter(node));
+            at = self.run(piece.innermost, piece.interpreter, at, &mut |at, node| {
+                child(at, Part::Native(node))
+            });
         }
-        // Python frames of which no native frame is known are outside of all.
-        frames.extend(python.filter_map(|node| self.line(self.nodes[node as usize].key)));
-        frames.reverse();
-        Some(frames)
+        Some(at)
     }
 
-    fn flags(&self, node: u32) -> u32 {
-        self.nodes[node as usize].flags
+    /// From this native frame outwards, as far as to a frame of the interpreter, which executes
+    /// this Python frame.
+    fn piece(&self, frame: OptionalIndex, python: u32) -> Piece {
+        let first = |at: OptionalIndex| {
+            at.get().map_or(OptionalIndex::NONE, |index| self.first[index as usize])
+        };
+        let interpreter = first(frame);
+        let further = interpreter.get().map(|at| first(self.outer(at, Raw::is_native)));
+        // Without further frames of the interpreter, the Python frames that are left are this
+        // one's.
+        let is_last = further.is_none_or(|further| further.get().is_none());
+        let entry = if is_last { OptionalIndex::NONE } else { self.first[python as usize] };
+        Piece { innermost: frame, interpreter, python, entry }
     }
 
-    fn line(&self, key: u64) -> Option<Part> {
-        self.lines.by_id.get(key as u32).get().map(Part::Python)
+    /// The tree's node of the innermost Python frame of a piece, of which the outer ones are at
+    /// `at`.
+    fn executed(
+        &mut self,
+        piece: Piece,
+        mut at: u32,
+        child: &mut impl FnMut(u32, Part) -> u32,
+    ) -> u32 {
+        if let Some(interpreter) = piece.interpreter.get() {
+            at = child(at, Part::Interpreter(interpreter));
+        }
+        let outside = piece
+            .entry
+            .get()
+            .map_or(OptionalIndex::NONE, |entry| self.outer(entry, Raw::is_python_frame));
+        let (lines, nodes) = (self.lines, self.nodes);
+        let python = OptionalIndex::from_slot(piece.python + 1);
+        at = self.run(python, outside, at, &mut |at, node| {
+            let line = lines.by_id.get(nodes[node as usize].key as u32).get();
+            line.map_or(at, |line| child(at, Part::Python(line)))
+        });
+        self.known.insert(piece.name(), at);
+        self.room = self.room.saturating_sub(KNOWN_FRAMES);
+        at
     }
 
-    /// The nodes from one to the outermost, of a kind, innermost first.
-    fn path(&mut self, from: OptionalIndex, is_of: fn(&Raw) -> bool) -> Option<Vec<u32>> {
-        let mut path = Vec::new();
-        let mut at = from;
-        while let Some(index) = at.get() {
-            let raw = self.nodes.get(index as usize)?;
-            if !is_of(raw) {
-                break;
-            }
-            self.room = self.room.checked_sub(1)?;
+    /// Goes along the nodes of a kind between two, of which the outer one is excluded, from the
+    /// outside to the inside.
+    fn run(
+        &mut self,
+        from: OptionalIndex,
+        to: OptionalIndex,
+        mut at: u32,
+        child: &mut impl FnMut(u32, u32) -> u32,
+    ) -> u32 {
+        let Some(innermost) = from.get() else {
+            return at;
+        };
+        let is_of = match self.nodes[innermost as usize].is_native() {
+            true => Raw::is_native,
+            false => Raw::is_python_frame,
+        };
+        let mut path = std::mem::take(&mut self.path);
+        let mut next = from;
+        while let Some(index) = next.get().filter(|_| next != to) {
             path.push(index);
-            at = raw.parent;
+            next = self.outer(index, is_of);
         }
-        Some(path)
+        self.room = self.room.saturating_sub(path.len());
+        for index in path.drain(..).rev() {
+            at = child(at, index);
+        }
+        self.path = path;
+        at
     }
+
+    /// The next outer node, if it is of a kind.
+    fn outer(&self, node: u32, is_of: fn(&Raw) -> bool) -> OptionalIndex {
+        self.only(self.nodes[node as usize].parent, is_of)
+    }
+
+    /// A node, if it is of a kind.
+    fn only(&self, at: OptionalIndex, is_of: fn(&Raw) -> bool) -> OptionalIndex {
+        let is = at.get().and_then(|index| self.nodes.get(index as usize)).is_some_and(is_of);
+        if is { at } else { OptionalIndex::NONE }
+    }
+}
+
+impl Piece {
+    fn name(self) -> (u32, u32) {
+        (self.interpreter.slot() as u32, self.python)
+    }
+}
+
+/// What is known of a frame of the interpreter counts as so many frames that are looked at: it
+/// takes memory.
+const KNOWN_FRAMES: usize = 64;
+
+/// Frames that are looked at to put together the stacks among so many nodes: beyond, stacks have
+/// their native frames only. Programs need some a node.
+fn room_for(nodes: usize) -> usize {
+    const FRAMES_A_NODE: usize = 1 << 12;
+    nodes.saturating_mul(FRAMES_A_NODE).saturating_add(1 << 20)
 }
 
 #[cfg(test)]
@@ -166,7 +293,8 @@ mod tests {
         NODE_INTERPRETER, NODE_PYTHON, NODE_PYTHON_STACK, PYTHON_ENTRY, PYTHON_FRAME, PYTHON_STACK,
     };
 
-    /// Node `index` has the id `index + 1`; line `index` has the id `index + 1`, too.
+    /// The frames of the last node's stack. Node `index` has the id `index + 1`; line `index` has
+    /// the id `index + 1`, too.
     fn frames(nodes: &[Raw], lines: u32, room: usize) -> Option<Vec<Part>> {
         let ids = |count: u32| {
             let mut ids = SparseArray::default();
@@ -175,8 +303,36 @@ mod tests {
         };
         let lines = Lines { lines: Vec::new(), by_id: ids(lines) };
         let by_id = ids(nodes.len() as u32);
-        let mut assembly = Assembly { nodes, lines: &lines, by_id: &by_id, room };
-        assembly.frames(nodes.len() as u32 - 1)
+        let mut assembly = Assembly::new(nodes, &lines, &by_id);
+        assembly.room = room;
+        let mut tree: Vec<(u32, Option<Part>)> = vec![(0, None)];
+        let mut child = |at: u32, part: Part| {
+            tree.push((at, Some(part)));
+            tree.len() as u32 - 1
+        };
+        let mut native = vec![OptionalIndex::NONE];
+        for (raw, index) in nodes.iter().zip(0..) {
+            let at = native[raw.parent.slot()].slot() as u32;
+            native.push(OptionalIndex::from_slot(match raw.is_native() {
+                true => child(at, Part::Native(index)),
+                false => at,
+            }));
+        }
+        // Twice: what is known the second time is the same.
+        let [first, second] =
+            [(); 2].map(|()| assembly.node(nodes.len() as u32 - 1, &native, &mut child));
+        let path = |at: u32| {
+            let outwards = std::iter::successors(Some(tree[at as usize]), |&(at, part)| {
+                part.map(|_| tree[at as usize])
+            });
+            let mut parts: Vec<_> = outwards.filter_map(|(_, part)| part).collect();
+            parts.reverse();
+            parts
+        };
+        if room > nodes.len() + KNOWN_FRAMES * nodes.len() {
+            assert_eq!(first.map(path), second.map(path));
+        }
+        first.map(path)
     }
 
     fn node(parent: u32, key: u64, flags: u32) -> Raw {
@@ -203,7 +359,7 @@ mod tests {
 
     /// The frames as letters: native ones `n`, of the interpreter `i`, Python lines as digits.
     fn shown(native: &[bool], python: &[bool]) -> String {
-        let frames = frames(&stack(native, python), python.len() as u32, 1000);
+        let frames = frames(&stack(native, python), python.len() as u32, 10_000);
         let letter = |part: &Part| match part {
             Part::Native(_) => 'n',
             Part::Interpreter(_) => 'i',
@@ -233,9 +389,9 @@ mod tests {
 
     #[test]
     fn damaged_nodes_end_a_path() {
-        assert_eq!(frames(&stack(&[false; 9], &[true; 9]), 9, 17), None, "no room");
+        assert_eq!(frames(&stack(&[false; 9], &[true; 9]), 9, 0), None, "no room");
         // Lines that are not there are no frames.
-        let found = frames(&stack(&[true], &[true, false]), 1, 100);
+        let found = frames(&stack(&[true], &[true, false]), 1, 10_000);
         assert_eq!(found, Some(vec![Part::Interpreter(0), Part::Python(0)]));
         // A stack as the parent of a stack, or as a Python frame.
         let nested = [node(0, PYTHON_STACK | 1, NODE_PYTHON_STACK); 2];

@@ -33,11 +33,28 @@ use crate::{text, threads};
 /// Longer paths of modules are cut, in bytes: the kernel's own limit.
 const PATH_LIMIT: usize = 4096;
 
+/// What of a profile is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// All.
+    All,
+    /// Not the stacks, nor the sites of the heap, which are the most: what is needed to look up the
+    /// names of its addresses.
+    Names,
+}
+
 /// Reads a profile file.
 ///
 /// Errors: the file cannot be read, is no profile, is of a later version, or contradicts the
 /// format.
 pub fn read(path: &Path) -> Result<Profile, Error> {
+    read_wanted(path, Wanted::All)
+}
+
+/// Reads as much of a profile file as is wanted.
+///
+/// Errors: as those of reading it whole.
+pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let mut file = input::open(path).map_err(io)?;
     let size = file.metadata().map_err(io)?.len();
@@ -48,13 +65,14 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
         return if size > FILE_LIMIT {
             Err(too_large(size))
         } else {
-            parse_packed(bytes.chain(file), size, path)
+            parse_packed(bytes.chain(file), size, path, wanted)
         };
     }
     let header = header(&bytes, path)?;
     if header.trace != 0 {
         let mut kept = (bytes, Vec::new());
-        return parse_plain(Contents::without_events(&file, &header, size, path, &mut kept)?, path);
+        let contents = Contents::without_events(&file, &header, size, path, &mut kept)?;
+        return parse_plain(contents, path, wanted);
     }
     let end = header.file_end.min(size);
     if end > FILE_LIMIT {
@@ -62,7 +80,7 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
     }
     let rest = end.saturating_sub(bytes.len() as u64);
     file.take(rest).read_to_end(&mut bytes).map_err(io)?;
-    parse_plain(Contents::whole(&bytes), path)
+    parse_plain(Contents::whole(&bytes), path, wanted)
 }
 
 /// The head of a profile or snapshot, packed or not.
@@ -79,21 +97,26 @@ pub(crate) fn read_header(file: &Path) -> Result<FileHeader, Error> {
 /// Errors: the bytes are no profile, of a later version, or contradict the format.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     if pack::is_packed(bytes) {
-        parse_packed(bytes, bytes.len() as u64, path)
+        parse_packed(bytes, bytes.len() as u64, path, Wanted::All)
     } else {
-        parse_plain(Contents::whole(bytes), path)
+        parse_plain(Contents::whole(bytes), path, Wanted::All)
     }
 }
 
-fn parse_packed(packed: impl Read, size: u64, path: &Path) -> Result<Profile, Error> {
+fn parse_packed(
+    packed: impl Read,
+    size: u64,
+    path: &Path,
+    wanted: Wanted,
+) -> Result<Profile, Error> {
     let (bytes, fault) = pack::unpack(packed, size, path)?;
-    let mut profile = parse_plain(Contents::whole(&bytes), path)?;
+    let mut profile = parse_plain(Contents::whole(&bytes), path, wanted)?;
     profile.is_cut |= fault.is_some();
     profile.notes.extend(fault);
     Ok(profile)
 }
 
-fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
+fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let header = header(contents.bytes, path)?;
     let mode = match header.mode {
         m if m == format::Mode::Counters as u32 => format::Mode::Counters,
@@ -106,7 +129,10 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
     let walk = Walk::over(contents, &header).map_err(|what| damaged(path, what))?;
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);
-    let nodes = || Nodes::read(&walk, &strings, &modules, &by_index);
+    let nodes = || match wanted {
+        Wanted::All => Nodes::read(&walk, &strings, &modules, &by_index),
+        Wanted::Names => Nodes::places(&walk, &modules, &by_index),
+    };
     let (tree, ((named, accounts), (mut sites, node_ids), (mut mappings, mapping_nodes))) =
         threads::both(nodes, || {
             let mut texts = Texts::new(&strings, walk.length());
@@ -114,7 +140,11 @@ fn parse_plain(contents: Contents, path: &Path) -> Result<Profile, Error> {
             let accounts = accounts::read(&walk, &mut texts);
             let ids = (header.version > 1).then_some(&ids);
             let sites_of = |kind| sites(&walk, kind, ids);
-            ((named, accounts), sites_of(Kind::Sites), sites_of(Kind::MappedSites))
+            let heap = match wanted {
+                Wanted::All => sites_of(Kind::Sites),
+                Wanted::Names => (Vec::new(), Vec::new()),
+            };
+            ((named, accounts), heap, sites_of(Kind::MappedSites))
         });
     let of_sites = sites.iter_mut().zip(node_ids);
     for (site, id) in of_sites.chain(mappings.iter_mut().zip(mapping_nodes)) {

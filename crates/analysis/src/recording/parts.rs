@@ -59,6 +59,16 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn read(path: &Path, choice: &Choice) -> Result<Parts, Error> {
+        Parts::read_wanted(path, choice, reader::Wanted::All)
+    }
+
+    /// What is needed to look up names.
+    pub(super) fn read_names(path: &Path) -> Result<Parts, Error> {
+        let choice = Choice { snapshot: None, from_start: true };
+        Parts::read_wanted(path, &choice, reader::Wanted::Names)
+    }
+
+    fn read_wanted(path: &Path, choice: &Choice, wanted: reader::Wanted) -> Result<Parts, Error> {
         let kind = fs::metadata(path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), doing: "read", source },
@@ -77,7 +87,7 @@ impl Parts {
         }
         let mut damaged = Vec::new();
         let symbols = || Symbols::read(&directory);
-        let profiles = || read_profiles(path, files, &mut damaged);
+        let profiles = || read_profiles(path, files, wanted, &mut damaged);
         let (symbols, profiles) = threads::both(symbols, profiles);
         let mut profiles = profiles?;
         if !choice.from_start {
@@ -321,13 +331,14 @@ fn member_of<'a>(members: &'a [Member], header: &FileHeader) -> Option<&'a Membe
 fn read_profiles(
     path: &Path,
     files: Vec<PathBuf>,
+    wanted: reader::Wanted,
     damaged: &mut Vec<DamagedFile>,
 ) -> Result<Vec<(PathBuf, Profile)>, Error> {
     let count = files.len();
     let mut first = None;
     let mut profiles = Vec::with_capacity(count);
     for file in files {
-        match reader::read(&file) {
+        match reader::read_wanted(&file, wanted) {
             Ok(profile) => profiles.push((file, profile)),
             Err(error) => {
                 damaged.push(DamagedFile { path: file, reason: error.to_string() });

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ending::now_ns;
-use super::parts::{Choice, Parts, wanted};
+use super::parts::{Parts, wanted};
 use super::snapshot;
 use crate::error::Error;
 use crate::files::{draft, file_names};
@@ -57,7 +57,7 @@ pub fn seal_with(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
     draft::sweep(directory);
-    let mut parts = Parts::read(directory, &Choice { snapshot: None, from_start: true })?;
+    let mut parts = Parts::read_names(directory)?;
     let refused = parts.look_up(lookup, progress);
     parts.look_up_jit(lookup.sources);
     parts.symbols.write(&parts.directory)?;
@@ -104,7 +104,7 @@ pub(crate) fn names(
     engine: &dyn Engine,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Symbols, Vec<String>), Error> {
-    let mut parts = Parts::read(path, &Choice { snapshot: None, from_start: true })?;
+    let mut parts = Parts::read_names(path)?;
     let lookup = Lookup { engine, sources: &Sources::default(), again: false };
     let refused = parts.look_up(&lookup, progress);
     parts.look_up_jit(lookup.sources);
