@@ -118,7 +118,9 @@ class Counter:
     def run(self, work, length, loaded):
         variables = dict(work.environment)
         if loaded and work.mode:
+            # Accounts are taken by time, and so the more the busier the machine is.
             variables.update(LD_PRELOAD=self.recorder, HEAPTIDE_MODE=work.mode,
+                             HEAPTIDE_ACCOUNTS="off",
                              HEAPTIDE_OUTPUT=self.recording(work, length))
         elif loaded:
             variables.update(LD_PRELOAD=build.path("libforward.so"))
