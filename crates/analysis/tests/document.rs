@@ -241,6 +241,7 @@ fn numbers() {
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),
         ("TRACE_ON", format::TRACE_ON.to_string()),
         ("TRACE_FREE_STACKS", format::TRACE_FREE_STACKS.to_string()),
+        ("TRACE_SCOPES", format::TRACE_SCOPES.to_string()),
         ("TRACE_WRITING", format::TRACE_WRITING.to_string()),
         ("TRACE_FULL", format::TRACE_FULL.to_string()),
         ("TRACE_MOVED", format::TRACE_MOVED.to_string()),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_analysis::trace::live::{Events, Opened};
-use heaptide_format::{PROFILE_SUFFIX, TRACE_EXTENT_MAX};
+use heaptide_format::PROFILE_SUFFIX;
 
 use crate::error::Error;
 use crate::lead::Lead;
@@ -195,20 +195,20 @@ impl Moving {
     /// moved: a process gets no room to write to and ends its trace.
     fn move_full(&mut self) -> usize {
         let mut moved = 0;
-        let all = self.bytes();
+        let mut all = self.bytes();
         self.refused = None;
         for source in &mut self.sources {
             let Ok(header) = source.events.header() else {
                 continue;
             };
             source.live_bytes = header.trace_bytes;
-            if source.limit > 0 && all + TRACE_EXTENT_MAX > source.limit {
-                continue;
-            }
-            match source.events.move_full(header.file_end) {
+            let room = if source.limit > 0 { source.limit.saturating_sub(all) } else { u64::MAX };
+            let before = source.events.moved_bytes();
+            match source.events.move_full(header.file_end, room) {
                 Ok(some) => moved += some,
                 Err(error) => self.refused = Some(error.into()),
             }
+            all += source.events.moved_bytes() - before;
         }
         moved
     }

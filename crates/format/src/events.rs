@@ -26,6 +26,8 @@ pub const TRACE_CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"HTCH");
 pub const TRACE_ON: u32 = 1;
 /// Frees have their stack.
 pub const TRACE_FREE_STACKS: u32 = 2;
+/// Each begin and end of a scope has a record, when it happens.
+pub const TRACE_SCOPES: u32 = 4;
 
 /// [`crate::TraceStart::state`]: the lane writes it.
 pub const TRACE_WRITING: u32 = 0;

@@ -39,6 +39,8 @@ pub struct Trace {
     pub(crate) end_ns: u64,
     /// Whether the image ran when its profile was read: what came later is not in the tables.
     pub(crate) running: bool,
+    /// Whether each begin and end of a scope has a record.
+    pub(crate) has_scopes: bool,
     /// The extents as they were then.
     pub(crate) extents: Vec<EventExtent>,
     /// Index of a site.

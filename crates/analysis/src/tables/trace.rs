@@ -42,6 +42,7 @@ pub(crate) fn trace(
         after_ns: 0,
         end_ns,
         running,
+        has_scopes: header.trace & format::TRACE_SCOPES != 0,
         extents: profile.events.clone(),
         sites: SparseArray::default(),
         owners: SparseArray::default(),

@@ -111,6 +111,26 @@ impl SiteFacts {
     }
 }
 
+/// What a replay asks of the tables of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// By index of the site.
+    pub(super) sites: Arc<[SiteFacts]>,
+    /// By scope, the one around it.
+    pub(super) scopes: Arc<[ScopeId]>,
+}
+
+impl Facts {
+    /// The scopes around one and itself, outermost first.
+    fn path(&self, scope: ScopeId) -> Vec<ScopeId> {
+        let around = |&scope: &ScopeId| self.scopes.get(scope.0 as usize).copied();
+        let outwards = std::iter::successors(Some(scope), around);
+        let mut path: Vec<ScopeId> = outwards.take_while(|scope| scope.0 != 0).collect();
+        path.reverse();
+        path
+    }
+}
+
 /// What does not fit together in a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unpaired {
@@ -133,8 +153,7 @@ pub(super) struct Blocks {
     trace: Trace,
     /// Events before this are not given.
     since_ns: u64,
-    /// By index of the site.
-    sites: Arc<[SiteFacts]>,
+    facts: Facts,
     live: Table<Block>,
     /// Memory that is no block of the allocator's, by address and site.
     known: FxHashMap<(u64, u32), Block>,
@@ -162,11 +181,7 @@ struct Sink<'a> {
 
 impl Blocks {
     /// Those of a trace with these lanes, by their index in the profile, in order of their places.
-    pub(super) fn of(
-        trace: Trace,
-        sites: Arc<[SiteFacts]>,
-        lanes: impl Iterator<Item = u32>,
-    ) -> Blocks {
+    pub(super) fn of(trace: Trace, facts: Facts, lanes: impl Iterator<Item = u32>) -> Blocks {
         let since_ns = match trace.since_ns {
             0 => 0,
             since_ns => since_ns.saturating_add(trace.after_ns),
@@ -175,7 +190,7 @@ impl Blocks {
         Blocks {
             trace,
             since_ns,
-            sites,
+            facts,
             live: Table::new(),
             known: FxHashMap::default(),
             doing,
@@ -247,7 +262,53 @@ impl Blocks {
                 }
                 None => self.unpaired.frees += 1,
             },
+            Kind::Scope => self.change_scope(to),
         }
+    }
+
+    /// Tells which scopes a thread has left and entered.
+    fn change_scope(&self, to: &mut Sink) {
+        let &Step { site: into, address: from, .. } = to.step;
+        let path = |id: u32| self.facts.path(self.trace.scope(id));
+        let (from, into) = (path(from as u32), path(into));
+        let both = from.iter().zip(&into).take_while(|(from, into)| from == into).count();
+        for &left in from[both..].iter().rev() {
+            self.tell_scope(left, Operation::End, to);
+        }
+        for &entered in &into[both..] {
+            self.tell_scope(entered, Operation::Begin, to);
+        }
+    }
+
+    /// Gives an event of a scope, of a lane that is there.
+    fn tell_scope(&self, scope: ScopeId, operation: Operation, to: &mut Sink) {
+        let &Step { time_ns, who, .. } = to.step;
+        let lane = self.doing[who.place as usize].id;
+        if lane.is_none() || time_ns < self.since_ns {
+            return;
+        }
+        let none = self.facts.sites.len() as u32;
+        to.out.push(Event {
+            number: 0,
+            time_ns,
+            operation,
+            reallocated: false,
+            temporary: false,
+            lane,
+            thread: who.thread,
+            scope,
+            site: none,
+            site_before: none,
+            uid: 0,
+            address: 0,
+            requested: 0,
+            usable: 0,
+            allocated_ns: time_ns,
+            allocated_number: 0,
+            free_stack: StackId(0),
+            live_bytes: to.counts.live.heap,
+            labelled_bytes: to.counts.live.labelled,
+        });
     }
 
     /// What is live.
@@ -266,7 +327,8 @@ impl Blocks {
 
     /// What other memory adds: to that with a name alone.
     fn outside(&self, block: &Block) -> LiveBytes {
-        let facts = self.trace.site(block.site).and_then(|site| self.sites.get(site as usize));
+        let facts =
+            self.trace.site(block.site).and_then(|site| self.facts.sites.get(site as usize));
         let is_labelled = facts.is_some_and(|facts| facts.is_labelled);
         LiveBytes { heap: 0, labelled: if is_labelled { block.usable } else { 0 } }
     }
@@ -394,7 +456,7 @@ impl Blocks {
             thread: who.thread,
             scope: match operation {
                 // A lane does not say where it is where the site does.
-                Operation::Allocate => self.sites[site as usize].scope,
+                Operation::Allocate => self.facts.sites[site as usize].scope,
                 _ => self.trace.scope(who.scope),
             },
             site,

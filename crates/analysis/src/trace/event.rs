@@ -19,13 +19,22 @@ pub enum Operation {
     /// Its label was taken off: it is at the site again that it was allocated at, as if it had not
     /// left it.
     Unlabel,
+    /// A thread entered a scope: there is no block.
+    Begin,
+    /// A thread left a scope: there is no block.
+    End,
 }
 
 impl Operation {
     /// Every operation.
     pub const fn all() -> &'static [Operation] {
-        use Operation::{Allocate, Fail, Free, Relabel, Unlabel};
-        &[Allocate, Free, Fail, Relabel, Unlabel]
+        use Operation::{Allocate, Begin, End, Fail, Free, Relabel, Unlabel};
+        &[Allocate, Free, Fail, Relabel, Unlabel, Begin, End]
+    }
+
+    /// Whether it is of a scope, and not of a block.
+    pub const fn is_of_scope(self) -> bool {
+        matches!(self, Operation::Begin | Operation::End)
     }
 
     /// Its name in tables.
@@ -41,6 +50,8 @@ impl Operation {
             Operation::Fail => "fail",
             Operation::Relabel => "relabel",
             Operation::Unlabel => "unlabel",
+            Operation::Begin => "begin",
+            Operation::End => "end",
         }
     }
 }
@@ -48,7 +59,8 @@ impl Operation {
 /// One event. Times are nanoseconds from the start of the process, or of the first of joined ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// From 1, in order of time over all events of the process, also those that are not given.
+    /// From 1, in order of time over all events of the process, also those that are not given; 0 of
+    /// scopes.
     pub number: u64,
     /// When; never less than of the event before.
     pub time_ns: u64,
@@ -63,13 +75,14 @@ pub struct Event {
     pub lane: Option<LaneId>,
     /// The thread that did it, as the system numbers it; 0 if that is not known.
     pub thread: u32,
-    /// The scope that the thread was in.
+    /// The scope that the thread was in; the one that it entered or left.
     pub scope: ScopeId,
     /// Index into [`crate::model::Tables::sites`]: where the block is counted, after the event.
+    /// Their number, where no block is concerned.
     pub site: u32,
     /// Of a change of label the site that the block was at before, if that is there, else `site`.
     pub site_before: u32,
-    /// The number of the block: from 1, in order of allocation over the process; 0 of a failure.
+    /// The number of the block: from 1, in order of allocation over the process; 0 without one.
     pub uid: u64,
     /// Where it begins.
     pub address: u64,

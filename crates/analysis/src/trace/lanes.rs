@@ -66,6 +66,8 @@ pub(super) enum Kind {
     Unlabelled,
     Opened,
     Closed,
+    /// The thread went to the scope `site` from the scope `address`.
+    Scope,
 }
 
 /// What a record is about.
@@ -78,6 +80,8 @@ struct Item {
 /// A lane as it is read.
 struct Lane {
     who: Who,
+    /// Whether scopes that begin or end are steps.
+    has_scopes: bool,
     /// The next contents, the last one first.
     chunks: Vec<Chunk>,
     decoder: Option<Decoder<Vec<u8>>>,
@@ -114,6 +118,8 @@ pub(super) struct Span {
     /// After these there is nothing: the trace ended there, or what was read of the profile.
     pub(super) stopped_ns: u64,
     pub(super) stopped_ticks: u64,
+    /// Whether scopes that begin or end are steps.
+    pub(super) has_scopes: bool,
 }
 
 impl Span {
@@ -139,8 +145,8 @@ pub(super) struct Lost {
 impl Lanes {
     /// The lanes with their contents, each lane's in order.
     pub(super) fn of(lanes: ByLane, files: Files, clock: Clock, span: Span) -> Lanes {
-        let lanes: Vec<Lane> =
-            (0..).zip(lanes).map(|(place, (index, of))| Lane::of(place, index, of)).collect();
+        let lane = |(place, (index, of))| Lane::of(place, index, of, span.has_scopes);
+        let lanes: Vec<Lane> = (0..).zip(lanes).map(lane).collect();
         let turns = lanes.iter().filter_map(Lane::turn_of_contents).map(Reverse).collect();
         Lanes { lanes, turns, files, clock, span, lost: Lost::default() }
     }
@@ -241,11 +247,11 @@ impl Item {
 }
 
 impl Lane {
-    fn of(place: u32, lane: u32, mut chunks: Vec<Chunk>) -> Lane {
+    fn of(place: u32, lane: u32, mut chunks: Vec<Chunk>, has_scopes: bool) -> Lane {
         chunks.reverse();
         let who = Who { place, lane, ..Who::default() };
         let next = Item::of(Kind::StillThere); // not read before the first is
-        Lane { who, chunks, decoder: None, ticks: 0, next }
+        Lane { who, has_scopes, chunks, decoder: None, ticks: 0, next }
     }
 
     /// When its next contents begin, if there are any.
@@ -300,6 +306,10 @@ impl Lane {
                 Record::Unlabelled { address, site } => Item::at(Kind::Unlabelled, address, site),
                 Record::Opened(block) => Item { kind: Kind::Opened, block },
                 Record::Closed { address, site } => Item::at(Kind::Closed, address, site),
+                Record::Scope(scope) if self.has_scopes && scope != self.who.scope => {
+                    let before = std::mem::replace(&mut self.who.scope, scope);
+                    Item::at(Kind::Scope, before.into(), scope)
+                }
                 whereabouts => {
                     self.who.learn(whereabouts);
                     continue;

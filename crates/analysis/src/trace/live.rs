@@ -149,14 +149,22 @@ impl Events {
     }
 
     /// Moves the extents that are full to the trace file and marks them as moved. `file_end` is the
-    /// head's, read before. Returns how many they were.
+    /// head's, read before. Returns how many they were. The file may grow by `room` bytes: an
+    /// extent for which that may be too little stays, and so do those after it.
     ///
     /// Errors: the profile cannot be read or marked, or the file not be written. What was not
     /// marked is still in the profile.
-    pub fn move_full(&mut self, file_end: u64) -> Result<usize, Error> {
-        let ready = self.ready(file_end, |state| state == TRACE_FULL)?;
-        ready.iter().try_for_each(|&ready| self.move_one(ready))?;
-        Ok(ready.len())
+    pub fn move_full(&mut self, file_end: u64, room: u64) -> Result<usize, Error> {
+        let until = self.moved_bytes().saturating_add(room);
+        let mut moved = 0;
+        for ready in self.ready(file_end, |state| state == TRACE_FULL)? {
+            if self.moved_bytes().saturating_add(TRACE_EXTENT_MAX) > until {
+                break;
+            }
+            self.move_one(ready)?;
+            moved += 1;
+        }
+        Ok(moved)
     }
 
     /// The extents in such a state, in the order of their numbers.
@@ -392,8 +400,8 @@ mod tests {
             profile("moved", &[(TRACE_FULL, 1), (TRACE_WRITING, 3), (TRACE_MOVED, 2)]);
         let mut events = traced(&profile);
         let end = events.header().unwrap().file_end;
-        assert_eq!(events.move_full(end).unwrap(), 1);
-        assert_eq!(events.move_full(end).unwrap(), 0);
+        assert_eq!(events.move_full(end, u64::MAX).unwrap(), 1);
+        assert_eq!(events.move_full(end, u64::MAX).unwrap(), 0);
         assert_eq!(moved(&profile), [(0, 1)]);
         assert_eq!(states(&profile), [TRACE_MOVED, TRACE_WRITING, TRACE_MOVED]);
         // Its mover was killed before it could mark what it had appended.
@@ -417,14 +425,14 @@ mod tests {
         let (_scratch, profile) = profile("later", &[(TRACE_FULL, 1)]);
         let mut events = traced(&profile);
         let end = events.header().unwrap().file_end;
-        assert_eq!(events.move_full(end).unwrap(), 1);
+        assert_eq!(events.move_full(end, u64::MAX).unwrap(), 1);
         let mut bytes = fs::read(&profile).unwrap();
         let mut later = built(&[(TRACE_FULL, 1)]);
         later.events(7, start(TRACE_FULL, 9), &records(9));
         bytes.extend(&later.finish()[bytes.len()..]);
         fs::write(&profile, &bytes).unwrap();
-        assert_eq!(events.move_full(end).unwrap(), 0);
-        assert_eq!(events.move_full(end + PAGES * PAGE).unwrap(), 1);
+        assert_eq!(events.move_full(end, u64::MAX).unwrap(), 0);
+        assert_eq!(events.move_full(end + PAGES * PAGE, u64::MAX).unwrap(), 1);
         assert_eq!(moved(&profile), [(0, 1), (7, 9)]);
         assert_eq!(
             events.moved_bytes(),

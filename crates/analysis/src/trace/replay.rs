@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::ahead::Ahead;
-use super::blocks::{Blocks, Counts, LiveBytes, SiteFacts, Unpaired};
+use super::blocks::{Blocks, Counts, Facts, LiveBytes, SiteFacts, Unpaired};
 use super::chunks::Files;
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
@@ -12,7 +12,7 @@ use super::lanes::{Lanes, Lost, Span};
 use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
-use crate::model::{Process, Trace};
+use crate::model::{Process, ScopeId, Trace};
 use crate::quantity::{count, counted};
 
 /// Events that are given at once, about.
@@ -31,7 +31,7 @@ pub struct Replay {
     open: Vec<Image>,
     /// Those whose events are over, and which end later: when, and what they hold until then.
     ending: Vec<(u64, LiveBytes)>,
-    sites: Arc<[SiteFacts]>,
+    facts: Facts,
     counts: Counts,
     /// What was not given yet to who takes one after the other, the next one last.
     ready: Vec<Event>,
@@ -78,12 +78,14 @@ impl Process {
         let mut waiting = self.time.traces.clone();
         waiting.sort_by_key(|trace| Reverse(trace.after_ns));
         let sites: Arc<[SiteFacts]> = self.tables.sites.iter().map(SiteFacts::of).collect();
-        let first = waiting.pop().map(|trace| Image::open(trace, sites.clone()));
+        let scopes: Arc<[ScopeId]> = self.tables.scopes.iter().map(|scope| scope.parent).collect();
+        let facts = Facts { sites, scopes };
+        let first = waiting.pop().map(|trace| Image::open(trace, facts.clone()));
         Ok(Replay {
             waiting,
             open: first.transpose()?.into_iter().collect(),
             ending: Vec::new(),
-            sites,
+            facts,
             counts: Counts::default(),
             ready: Vec::new(),
             live: Vec::new(),
@@ -150,7 +152,7 @@ impl Replay {
 
     /// Opens the next image.
     fn begin(&mut self) {
-        let next = self.waiting.pop().map(|trace| Image::open(trace, self.sites.clone()));
+        let next = self.waiting.pop().map(|trace| Image::open(trace, self.facts.clone()));
         match next {
             Some(Ok(image)) => self.open.push(image),
             Some(Err(error)) => self.notes.push(error.to_string()),
@@ -221,7 +223,7 @@ impl Iterator for Replay {
 }
 
 impl Image {
-    fn open(trace: Trace, sites: Arc<[SiteFacts]>) -> Result<Image, Error> {
+    fn open(trace: Trace, facts: Facts) -> Result<Image, Error> {
         let (mut files, lanes) = Files::open(&trace)?;
         let mut clock = Clock::default();
         trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
@@ -229,9 +231,11 @@ impl Image {
         let Trace { after_ns, stopped_ns, .. } = trace;
         let end_ns = after_ns.saturating_add(trace.end_ns);
         let path = trace.file.clone();
-        let span = Span { after_ns, stopped_ns: stopped_ns.unwrap_or(u64::MAX), stopped_ticks };
+        let stopped_at_ns = stopped_ns.unwrap_or(u64::MAX);
+        let has_scopes = trace.has_scopes;
+        let span = Span { after_ns, stopped_ns: stopped_at_ns, stopped_ticks, has_scopes };
         let lanes = Lanes::of(lanes, files, clock, span);
-        let blocks = Blocks::of(trace, sites, lanes.indices());
+        let blocks = Blocks::of(trace, facts, lanes.indices());
         let ahead = Ahead::of(lanes).map_err(|source| Error::Io {
             path,
             doing: "start reading",

@@ -102,6 +102,7 @@ dangers! {
     addresses_go_round "trace_cross.c"
     every_kind_of_realloc "trace_realloc.c"
     labels_and_pools_in_order "trace_labels.c"
+    scopes_without_allocations "trace_scopes.c"
     arrays_of_time_steps "trace_lulesh.c"
     threads_in_turn_and_at_once "trace_threads.c"
     recording_off_and_on "trace_switch.c"

@@ -119,7 +119,8 @@ fn random_programs_with_stacks_of_frees_and_sizes() {
         frames.filter_map(|frame| frame.function.as_deref()).collect::<Vec<_>>()
     };
     let mut frees = 0;
-    for event in process.replay().expect("a trace") {
+    let events = process.replay().expect("a trace");
+    for event in events.filter(|event| !event.operation.is_of_scope()) {
         let allocated = names(process.tables.sites[event.site as usize].stack);
         let is_ours = allocated.iter().any(|name| name.starts_with("operation_"));
         if event.operation != Operation::Free || !is_ours {
@@ -148,8 +149,9 @@ fn tables_are_the_events() {
     let said = ask("SELECT * FROM events FORMAT \
                     format(\"%number% %time_ns% %operation% %uid% %size% %tid% %live_bytes%\")");
     let known = events.iter().map(|event| {
-        let Event { number, time_ns, requested, thread, live_bytes, .. } = event;
-        let uid = if event.uid == 0 { String::new() } else { event.uid.to_string() };
+        let Event { time_ns, requested, thread, live_bytes, .. } = event;
+        let shown = |number: u64| if number == 0 { String::new() } else { number.to_string() };
+        let (number, uid) = (shown(event.number), shown(event.uid));
         let size = if event.uid == 0 { String::new() } else { requested.to_string() };
         let operation = event.operation.name();
         format!("{number} {time_ns} {operation} {uid} {size} {thread} {live_bytes}")
@@ -490,4 +492,39 @@ rm -rf repository && git init -q repository && cd repository && cp ../numbers . 
 git -c user.name=a -c user.email=b commit -qm first && git gc -q && git log --format=%s
 "#;
     of_script("tools", 15, 100_000, script);
+}
+
+/// Scopes begin and end as events, with what was live then: also those that allocate nothing, or
+/// only free, and one that its thread left open.
+#[test]
+fn scopes_begin_and_end_as_events() {
+    let program = Guest::read("trace_scopes.c").build("trace_scopes.c", &[]);
+    let place = scratch("trace-scope-events");
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &TRACE).arg(&program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let ask = |question: &str| {
+        let outcome = run(heaptide().args(["query", question]).arg(&recording), &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        outcome.stdout
+    };
+    let changes =
+        ask("SELECT event.begin#phase AS begin,event.end#phase AS end,mem.active FROM events \
+         WHERE event.begin#phase OR event.end#phase FORMAT expand");
+    let main: Vec<&str> = changes.lines().take(10).collect();
+    let compute = ["begin=compute,mem.active=1000", "end=compute,mem.active=1000"];
+    let first = ["begin=build,mem.active=0", "end=build,mem.active=1000"];
+    let last = ["begin=drop,mem.active=1000", "end=drop,mem.active=0"];
+    assert_eq!(main, [first, compute, compute, compute, last].concat());
+    let phases = ask(
+        "SELECT phase,count(),max(alloc.region.highwatermark) AS high GROUP BY phase FROM events \
+         WHERE phase FORMAT expand",
+    );
+    let of = |phase: &str| phases.lines().find(|line| line.contains(phase)).map(str::to_owned);
+    assert_eq!(of("compute").as_deref(), Some("phase=compute,count=6,high=1000"));
+    let of_worker = ask("SELECT operation,phase,tid FROM events WHERE lane=worker FORMAT expand");
+    let worker: Vec<&str> = of_worker.lines().collect();
+    let [begun, left, ..] = worker[..] else { panic!("{of_worker}") };
+    assert_eq!(begun.replace("begin", "end"), left, "it ends for the thread that began it");
+    assert!(left.contains("phase=forgotten") && worker.len() == 4, "{of_worker}");
 }

@@ -252,6 +252,7 @@ pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
     for log in logs {
         let of_thread = |event: &&Event| {
             event.thread == log.thread
+                && !event.operation.is_of_scope()
                 && within[event.site as usize]
                 && !matches!(event.operation, Operation::Relabel | Operation::Unlabel)
         };
@@ -300,10 +301,12 @@ fn seen(process: &Process, event: &Event, known: &Expected) -> Expected {
 /// Numbers count up from 1, uids in the order of allocations; times do not go back; what is live is
 /// the sum of what went before; frees know the allocation they end.
 fn assert_order(events: &[Event]) {
-    let (mut uid, mut live, mut time_ns) = (0, 0, 0);
+    let (mut uid, mut live, mut time_ns, mut number) = (0, 0, 0, 0);
     let mut made: HashMap<u64, &Event> = HashMap::new();
-    for (number, event) in (1..).zip(events) {
-        assert_eq!(event.number, number, "{event:?}");
+    for event in events {
+        let is_of_scope = event.operation.is_of_scope();
+        number += u64::from(!is_of_scope);
+        assert_eq!(event.number, if is_of_scope { 0 } else { number }, "{event:?}");
         assert!(event.time_ns >= time_ns, "{event:?} before {time_ns}");
         time_ns = event.time_ns;
         match event.operation {
@@ -321,6 +324,7 @@ fn assert_order(events: &[Event]) {
                 live -= event.usable;
             }
             Operation::Fail | Operation::Relabel | Operation::Unlabel => {}
+            Operation::Begin | Operation::End => {}
         }
         assert_eq!(event.live_bytes, live, "{event:?}");
     }

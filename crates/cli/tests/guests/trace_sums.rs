@@ -126,6 +126,7 @@ impl Sums {
                 self.sites[at].is_back(event);
                 self.remote[at] -= 1;
             }
+            Operation::Begin | Operation::End => {}
         }
     }
 
@@ -166,8 +167,8 @@ impl Sums {
 
 /// Whether an event is of a block of the allocator's, which are in totals.
 fn is_counted(process: &Process, event: &Event) -> bool {
-    let kind = process.tables.sites[event.site as usize].kind;
-    matches!(kind, SiteKind::Heap | SiteKind::PoolChunk)
+    let site = process.tables.sites.get(event.site as usize);
+    site.is_some_and(|site| matches!(site.kind, SiteKind::Heap | SiteKind::PoolChunk))
 }
 
 fn empty(class: &SizeClass) -> SizeClass {

@@ -25,7 +25,8 @@ pub(super) const WINDOWS: Source = Source {
             Info::uint("freed_bytes", "bytes", "usable bytes freed"),
             change("live_blocks", "blocks", "change of live blocks"),
             change("live_bytes", "bytes", "change of live bytes"),
-            Info::uint("peak_bytes", "bytes", "peak of live bytes in the window"),
+            Info::uint("peak_bytes", "bytes", "peak of live bytes in the window")
+                .also("alloc.region.highwatermark"),
         ]
     },
     records: Records::Tables(|filler, process| {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::info::Info;
 use crate::query::{Aggregation, Format, Layout, Query};
 use crate::stream::Stream;
-use crate::table::{AttributeId, Form, Table};
+use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::{Bits, Kind};
 
 /// A table that recordings have.
@@ -93,6 +93,9 @@ impl Source {
         // A scope of that name is what the name stands for.
         let labelled = table.named(LABELLED).filter(|_| wanted.is_labelled);
         labelled.into_iter().for_each(|id| table.also_called(id, ACTIVE));
+        if let Some(id) = labelled.or_else(|| table.named(LABELLED).and(table.named(LIVE))) {
+            table.also_called(id, HIGH);
+        }
         for info in &infos {
             let id = table.named(info.name);
             id.zip(info.also).into_iter().for_each(|(id, also)| table.also_called(id, also));
@@ -185,7 +188,10 @@ impl std::error::Error for Error {}
 /// Live bytes of what a query asks about: of the process, or of labelled memory if it asks for no
 /// other, as Caliper has them of annotated allocations.
 const ACTIVE: &str = "mem.active";
-/// The column of the latter.
+/// The same for who takes its maximum in a region.
+const HIGH: &str = "alloc.region.highwatermark";
+/// The columns of both.
+const LIVE: &str = "live_bytes";
 const LABELLED: &str = "labelled_bytes";
 
 /// The columns that a query needs.
@@ -209,6 +215,9 @@ impl Wanted {
         }
         if let Some(path) = format.arguments.get("path-attributes") {
             names.extend(path.split(',').map(|name| name.trim().to_owned()));
+        }
+        if names.contains(HIGH) {
+            names.insert(ACTIVE.to_owned());
         }
         let is_labelled = query.is_labelled();
         if is_labelled && names.contains(ACTIVE) {
@@ -262,13 +271,20 @@ pub(super) struct Filler {
     pub(super) process: Origin,
     /// The attributes of scopes in the table; of iterations, those that are wanted.
     pub(super) scopes: FxHashMap<String, AttributeId>,
+    /// By attribute of scopes, the columns of their begins and ends, if one is wanted.
+    pub(super) changes: FxHashMap<String, [AttributeId; 2]>,
 }
 
 impl Filler {
     pub(super) fn of(source: &Source, recordings: &[Recording], wanted: &Wanted) -> Filler {
         let processes = recordings.iter().flat_map(|recording| &recording.processes);
         let all = processes.flat_map(|process| process.tables.scopes.iter().skip(1));
-        let (table, mut scopes) = source.bare(all.map(|of| (&*of.attribute, &*of.value)), wanted);
+        let (mut table, mut scopes) =
+            source.bare(all.map(|of| (&*of.attribute, &*of.value)), wanted);
+        let changes = match source.records {
+            Records::Trace(_) => changes(&mut table, &scopes, wanted),
+            Records::Tables(_) => FxHashMap::default(),
+        };
         scopes.retain(|_, id| {
             let of = table.of(*id);
             of.form == Form::Nested || wanted.has(&of.name)
@@ -282,7 +298,7 @@ impl Filler {
                 origin.iter_mut().skip(place).take(1).for_each(|of| *of = Some(id));
             }
         }
-        Filler { table, columns, origin, process: Origin::default(), scopes }
+        Filler { table, columns, origin, process: Origin::default(), scopes, changes }
     }
 
     /// A new record of the process at hand.
@@ -325,6 +341,31 @@ impl Filler {
             self.uint(measure.name(), row, measure.of(measures));
         }
     }
+}
+
+/// Columns of the begins and ends of scopes, as Caliper calls them: `event.begin#phase`.
+fn changes(
+    table: &mut Table,
+    scopes: &FxHashMap<String, AttributeId>,
+    wanted: &Wanted,
+) -> FxHashMap<String, [AttributeId; 2]> {
+    let mut names: Vec<_> = scopes.iter().collect();
+    names.sort();
+    let mut changes = FxHashMap::default();
+    for (name, &scope) in names {
+        let both = ["begin", "end"].map(|change| format!("event.{change}#{name}"));
+        if !both.iter().any(|column| wanted.has(column)) {
+            continue;
+        }
+        let kind = table.of(scope).kind;
+        let ids = both.map(|column| {
+            let id = table.attribute(&column, kind, Form::Value);
+            table.of_mut(id).shown = Shown::IfNamed;
+            id
+        });
+        changes.insert(name.clone(), ids);
+    }
+    changes
 }
 
 /// The attributes of all scopes: nested, but for the iterations of loops, which are values. One

@@ -17,7 +17,8 @@ use crate::value::{Bits, Kind};
 
 pub(super) const EVENTS: Source = Source {
     name: "events",
-    says: "events of a trace: allocations, frees, failures, changes of label",
+    says: "events of a trace: allocations, frees, failures, changes of label, begins and ends of \
+           scopes",
     columns: || columns(What::Events),
     records: Records::Trace(|filler, processes| stream(What::Events, filler, processes)),
 };
@@ -52,15 +53,20 @@ const fn field(info: Info, value: fn(&Event, &Known) -> Option<Bits>) -> Field {
 
 const OF_EVENTS: &[Field] = &[
     field(
-        Info::uint("number", "", "number from 1, in order of time within the process"),
-        |event, _| Some(Bits(event.number)),
+        Info::uint(
+            "number",
+            "",
+            "number from 1, in order of time within the process; not of scopes",
+        ),
+        |event, _| Some(Bits(event.number)).filter(|number| number.0 > 0),
     ),
     field(Info::uint("time_ns", "ns", "time from the start of the process"), |event, _| {
         Some(Bits(event.time_ns))
     }),
-    field(Info::text("operation", "allocate, free, fail, relabel or unlabel"), |event, known| {
-        Some(known.operations[event.operation as usize])
-    }),
+    field(
+        Info::text("operation", "allocate, free, fail, relabel, unlabel; begin or end of a scope"),
+        |event, known| Some(known.operations[event.operation as usize]),
+    ),
     field(Info::new("reallocated", Kind::Bool, "", "part of a reallocation"), |event, _| {
         Some(Bits(event.reallocated.into()))
     }),
@@ -213,7 +219,8 @@ fn freed(event: &Event) -> Option<&Event> {
 
 /// The event, if there is a block.
 fn of_block(event: &Event) -> Option<&Event> {
-    Some(event).filter(|event| event.operation != Operation::Fail)
+    let is_of_block = event.operation != Operation::Fail && !event.operation.is_of_scope();
+    Some(event).filter(|_| is_of_block)
 }
 
 impl What {
@@ -242,6 +249,8 @@ struct Known {
     lanes: Vec<Bits>,
     places: Places,
     scope_texts: Vec<Option<Bits>>,
+    /// By scope, the columns of its begin and end, and their value.
+    changes: Vec<Option<([AttributeId; 2], Bits)>>,
     free_stacks: Vec<NodeId>,
     operations: Vec<Bits>,
     malloc: Bits,
@@ -257,6 +266,7 @@ impl Known {
             blocks.set(filler, process, row, site);
         }
         let scope_texts = scope_texts(filler, &places);
+        let changes = scope_changes(filler, process);
         let strings = &mut filler.table.strings;
         let mut known = Known {
             origin: Origin::default(),
@@ -268,10 +278,16 @@ impl Known {
             lanes: process.tables.lanes.iter().map(|lane| strings.bits(&lane.name)).collect(),
             places,
             scope_texts,
+            changes,
             free_stacks,
             operations: Operation::all().iter().map(|of| strings.bits(of.name())).collect(),
             malloc: strings.bits("malloc"),
         };
+        // Where events have no site.
+        known.stacks.push(NodeId(0));
+        known.site_scopes.push(ScopeId(0));
+        known.site_lanes.push(LaneId(u32::MAX));
+        known.labels.push(None);
         filler.table.paths.clear();
         for (of, id) in filler.table.attributes.iter_mut().zip(0..) {
             if !of.column.is_empty() {
@@ -311,12 +327,25 @@ fn scope_texts(filler: &mut Filler, places: &Places) -> Vec<Option<Bits>> {
     places.nodes.iter().map(text).collect()
 }
 
+/// By scope, the columns of its begin and end, and their value.
+fn scope_changes(filler: &mut Filler, process: &Process) -> Vec<Option<([AttributeId; 2], Bits)>> {
+    let mut change = |attribute: &str, value: &str| {
+        let ids = *filler.changes.get(attribute)?;
+        let kind = filler.table.of(ids[0]).kind;
+        Some((ids, filler.table.strings.parse(value, kind)?))
+    };
+    let scopes = &process.tables.scopes;
+    scopes.iter().map(|scope| change(&scope.attribute, &scope.value)).collect()
+}
+
 /// What all batches share.
 struct Shared {
     what: What,
     template: Table,
     origin: [Option<AttributeId>; 6],
     fields: Vec<(AttributeId, &'static Field)>,
+    /// Columns of begins and ends of scopes.
+    changes: Vec<[AttributeId; 2]>,
 }
 
 impl Shared {
@@ -334,6 +363,15 @@ impl Shared {
         let sites = || events.iter().map(|event| event.site as usize);
         for (id, of_site) in &known.of_sites {
             set(*id, Column::of(sites().map(|site| of_site.get(site))));
+        }
+        for ids in &self.changes {
+            for (operation, id) in [Operation::Begin, Operation::End].into_iter().zip(*ids) {
+                let changed = |event: &Event| {
+                    let (of, value) = (*known.changes.get(event.scope.0 as usize)?)?;
+                    (event.operation == operation && of == *ids).then_some(value)
+                };
+                set(id, Column::of(events.iter().map(changed)));
+            }
         }
         let scopes = || events.iter().map(|event| known.scope(self.what, event));
         for (id, values) in &known.places.iterations {
@@ -360,7 +398,8 @@ fn stream<'a>(
     let fields = what.fields().iter();
     let fields =
         fields.filter_map(|field| filler.column(field.info.name).map(|id| (id, field))).collect();
-    let shared = Shared { what, template: filler.table, origin: filler.origin, fields };
+    let changes = filler.changes.into_values().collect();
+    let shared = Shared { what, template: filler.table, origin: filler.origin, fields, changes };
     let template = shared.template.clone();
     let notes = Notes::default();
     let reading = Reading {

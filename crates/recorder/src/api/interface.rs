@@ -14,6 +14,7 @@ use crate::event::record;
 use crate::event::requests;
 use crate::event::stats::{self, Figures, Histograms};
 use crate::event::thread_measure::{self, Measurement};
+use crate::event::trace;
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
@@ -173,22 +174,31 @@ fn intern_value<F: Front>(attribute: Text<'_>, value: Value<'_>) -> u32 {
     names::intern(attribute, value)
 }
 
+/// Begins or ends scopes of the calling thread.
+#[inline(always)]
+fn in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
+    with_sites::<F, _>(|lane| {
+        change(lane);
+        trace::scope_changed(lane);
+    });
+}
+
 pub extern "C" fn scope_begin<F: Front>(name: u32) {
-    with_sites::<F, _>(|lane| scopes::begin(&mut lane.place, names::id(name)));
+    in_scopes::<F>(|lane| scopes::begin(&mut lane.place, names::id(name)));
 }
 
 pub extern "C" fn scope_end<F: Front>(name: u32) {
-    with_sites::<F, _>(|lane| scopes::end(&mut lane.place, names::id(name)));
+    in_scopes::<F>(|lane| scopes::end(&mut lane.place, names::id(name)));
 }
 
 pub extern "C" fn scope_begin_named<F: Front>(attribute: Text<'_>, value: Text<'_>) {
     let (attribute, value) = (attribute_of(attribute), value.get());
-    with_sites::<F, _>(|lane| scopes::begin_named(&mut lane.place, attribute, value));
+    in_scopes::<F>(|lane| scopes::begin_named(&mut lane.place, attribute, value));
 }
 
 pub extern "C" fn scope_end_named<F: Front>(attribute: Text<'_>, value: Text<'_>) {
     let (attribute, value) = (attribute_of(attribute), value.get());
-    with_sites::<F, _>(|lane| scopes::end_named(&mut lane.place, attribute, value));
+    in_scopes::<F>(|lane| scopes::end_named(&mut lane.place, attribute, value));
 }
 
 pub extern "C" fn context<F: Front>() -> u64 {
@@ -199,6 +209,7 @@ pub extern "C" fn set_context<F: Front>(context: u64) -> u64 {
     with_sites::<F, _>(|lane| {
         let before = scopes::context(&lane.place);
         scopes::set_context(&mut lane.place, context);
+        trace::scope_changed(lane);
         before
     })
 }

@@ -11,7 +11,7 @@ use crate::sys::options::Options;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::{FileHeader, Word};
-use heaptide_format::{Loss, Mode, TRACE_FREE_STACKS, TRACE_ON};
+use heaptide_format::{Loss, Mode, TRACE_FREE_STACKS, TRACE_ON, TRACE_SCOPES};
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 
 /// Whether frees have stacks; their entry looks here.
@@ -26,7 +26,7 @@ pub fn prepare(header: &FileHeader, options: &Options) {
     FREE_STACKS.store(options.free_stacks, Relaxed);
     trace_extents::begin_clock();
     header.trace_limit.set(options.max_size);
-    header.trace.set(TRACE_ON | with);
+    header.trace.set(TRACE_ON | TRACE_SCOPES | with);
 }
 
 /// A thread took the lane: from here on its events are traced, if any are.
@@ -40,9 +40,18 @@ pub fn begin(lane: &mut LaneState, tid: u32) {
         if (*lane.trace).extent.is_none() {
             (*lane.trace).scope = ScopeId::of(lane.place.scope);
         } else {
+            write_scope(lane); // the thread before may have left scopes open
             write_record(lane, &Record::Thread(tid));
         }
         (*lane.trace_memory).tid = tid;
+    }
+}
+
+/// The thread has begun or ended a scope, or taken another context.
+#[inline(always)]
+pub fn scope_changed(lane: &mut LaneState) {
+    if lane.is_traced() {
+        write_scope(lane);
     }
 }
 
@@ -124,23 +133,28 @@ pub fn capture_free(inside: &mut Inside) {
     }
 }
 
+/// Tells the scope of what follows, if it is another one than before.
+#[inline(never)]
+fn write_scope(lane: &mut LaneState) {
+    let scope = ScopeId::of(lane.place.scope);
+    // SAFETY: the lane's own memory, which is there whether or not the trace has ended.
+    if unsafe { (*lane.trace_memory).scope } == scope {
+        return;
+    }
+    // An extent that the record is the first of begins with the scope before.
+    let record = Record::Scope(scope.number());
+    write(lane, |encoder, room, ticks| encoder.record(room, ticks, &record));
+    // SAFETY: as above.
+    unsafe { (*lane.trace_memory).scope = scope };
+}
+
 /// Tells the scope and the stack of what follows, if they are others than before.
 #[inline(always)]
 fn write_position(lane: &mut LaneState) {
-    // SAFETY: the lane's own memory.
-    let (before, node) = unsafe {
-        let writer = &mut *lane.trace;
-        (writer.scope, core::mem::replace(&mut writer.node_here, NodeId::NONE))
-    };
-    let scope = ScopeId::of(lane.place.scope);
-    if scope != before {
-        // SAFETY: as above.
-        unsafe { (*lane.trace).scope = scope };
-        let scope = Record::Scope(scope.number());
-        write(lane, |encoder, room, ticks| encoder.record(room, ticks, &scope));
-    }
-    // SAFETY: as above; the memory is there whether or not the trace has just ended.
+    write_scope(lane);
+    // SAFETY: the lane's own memory, which is there whether or not the trace has just ended.
     unsafe {
+        let node = core::mem::replace(&mut (*lane.trace_memory).node_here, NodeId::NONE);
         if (*lane.trace_memory).node != node {
             (*lane.trace_memory).node = node;
             let node = Record::Node(node.number());
