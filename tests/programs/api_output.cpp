@@ -14,8 +14,8 @@ int main()
     CHECK(heaptide::loaded() || text.empty());
     CHECK(heaptide::written("nonsense").empty());
     std::ostringstream stream;
-    heaptide::write(stream, "query:SELECT sum(requested_bytes) WHERE function=\"block\"");
-    KNOWN(stream.str().find("123") != std::string::npos);
+    heaptide::write(stream, "query:SELECT sum(frees) FORMAT json");
+    KNOWN(stream.str().find("#frees\":") != std::string::npos);
     CHECK(heaptide::write("out.txt") == heaptide::loaded());
     say("output\n");
 }

@@ -18,9 +18,9 @@ pub struct Command<'a> {
     pub arguments: *const *const u8,
     /// The same.
     pub environment: *const *const u8,
-    /// Its standard output. Nothing else that is open is handed on; its standard input and its
-    /// errors are `/dev/null`.
-    pub output: Fd,
+    /// Its standard output, if it is not `/dev/null`, as its input and its errors are. Nothing else
+    /// that is open is handed on.
+    pub output: Option<Fd>,
 }
 
 /// A command, and what the first child has to know and to tell.
@@ -86,15 +86,21 @@ extern "C" fn execute(command: *mut u8) -> i32 {
     let command = unsafe { &*(command as *const Command<'_>) };
     // Signals to the program's group, as Ctrl-C, are not for this one.
     kernel::start_session();
-    let Ok(output) = kernel::copy_up(command.output) else { return FAILED };
+    let output = match command.output.map(kernel::copy_up) {
+        None => None,
+        Some(Ok(output)) => Some(output),
+        Some(Err(_)) => return FAILED,
+    };
     let nowhere = Path::new(b"/dev/null\0").map(|path| kernel::open(path, kernel::O_RDWR));
-    for number in [0, 2] {
+    for number in 0..=2 {
         match nowhere {
             Some(Ok(nowhere)) => kernel::put_at(nowhere, number),
             _ => kernel::close(Fd(number as i32)),
         }
     }
-    kernel::put_at(output, 1);
+    if let Some(output) = output {
+        kernel::put_at(output, 1);
+    }
     kernel::close_from(3);
     kernel::unblock_signals();
     // SAFETY: as the caller of `run` promises.

@@ -284,14 +284,19 @@ pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     unsafe { call(FALLOCATE, a) }.map(|_| ())
 }
 
-/// Moves `fd` to a free number not below `least`, close-on-exec.
-pub fn move_up(fd: Fd, least: usize) -> Fd {
+/// A copy of a descriptor with a number not below `least`, close-on-exec.
+pub fn copy_from(fd: Fd, least: usize) -> Result<Fd, Errno> {
     const F_DUPFD_CLOEXEC: usize = 1030;
     // SAFETY: no memory is involved.
-    match unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) } {
+    unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
+}
+
+/// Moves `fd` to a free number not below `least`, close-on-exec.
+pub fn move_up(fd: Fd, least: usize) -> Fd {
+    match copy_from(fd, least) {
         Ok(high) => {
             close(fd);
-            Fd(high as i32)
+            high
         }
         Err(_) => fd,
     }
