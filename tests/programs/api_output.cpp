@@ -1,4 +1,5 @@
-//! A C++ program gets its report as a string and into a stream; what that allocates is not recorded.
+//! A C++ program gets its report as a string and into a stream; what that allocates is not
+//! recorded.
 //
 // expect leaf:block allocations=1 requested_bytes=123
 #include "api_guest.h"

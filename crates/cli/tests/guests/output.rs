@@ -64,7 +64,7 @@ fn output_in_every_format() {
     assert!(text(&place.join("out.dot")).starts_with("digraph"));
     assert!(text(&place.join("out.stacks")).contains(" block "));
     assert!(text(&place.join("out.tree")).contains("grid"));
-    assert!(text(&place.join("out.txt")).contains("region=load > region=grid"));
+    assert!(text(&place.join("out.txt")).contains("load > grid"));
     // The copy is a recording as others are.
     let copy = report(&place.join("copy.heaptide"), &place);
     assert_eq!(evaluate(&copy, "leaf:block", "requested_bytes"), 600);
@@ -101,9 +101,10 @@ fn report_at_exit_by_a_variable() {
         for directory in [&here, &temporary] {
             fs::create_dir_all(directory).expect("a directory");
         }
-        let program = match linked_in {
-            true => linked("timesteps.c", &place),
-            false => Guest::read("timesteps.c").build("timesteps.c", &[]),
+        let program = if linked_in {
+            linked("timesteps.c", &place)
+        } else {
+            Guest::read("timesteps.c").build("timesteps.c", &[])
         };
         let mut command = clean(Command::new(program));
         if !linked_in {
