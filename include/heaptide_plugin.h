@@ -1,5 +1,5 @@
-//! Monitor plug-ins in C and C++: their options, and the macro that makes a shared library one. Part
-//! of heaptide.h, which includes it.
+//! Monitor plug-ins in C and C++: their options, and the macro that makes a shared library one.
+//! Part of heaptide.h, which includes it.
 
 #ifndef HEAPTIDE_PLUGIN_H
 #define HEAPTIDE_PLUGIN_H
