@@ -141,6 +141,7 @@ struct heaptide_interface {
     int (*write)(const char *path, size_t plen, const char *format, size_t flen);
     int (*write_to)(int descriptor, const char *format, size_t flen);
     int (*start)(void);
+    void (*separate_threads)(void);
 };
 
 // ---- Finding the recorder: once a module, at its first call
@@ -587,6 +588,15 @@ static inline void heaptide_flush(void)
     const struct heaptide_interface *t = heaptide_table_();
     if (t)
         t->flush();
+}
+
+// From now on each thread that begins has a row of its own, with its id; else threads of one name
+// that run one after the other share a row. Up to 2048 rows. Not loaded: nothing.
+static inline void heaptide_separate_threads(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    if (t)
+        t->separate_threads();
 }
 
 // ---- Output

@@ -77,6 +77,12 @@ def flush() -> None:
         library.flush()
 
 
+def separate_threads() -> None:
+    """From now on each thread that begins has a row of its own, with its id."""
+    if library is not None:
+        library.separate_threads()
+
+
 def mark(name: str) -> None:
     """Puts a mark on the timeline."""
     if library is not None:
