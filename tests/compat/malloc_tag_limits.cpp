@@ -1,8 +1,8 @@
 //! malloc-tag's limits of nodes, levels and siblings, its threads, and its snapshots: the names of
 //! scopes may begin alike, and be as long as they like.
 //
-// Known: the thread `worker` allocates 30 bytes in `outer`, of which 10 and 20 are in scopes below
-// that do not fit; `bare` has no scope and allocates 3 times 100 bytes.
+// Known: the thread `worker` allocates 10 bytes in a scope below `outer` that does not fit, so that
+// they count for `outer`; `bare` has no scope and allocates 3 times 100 bytes.
 #include "malloc_tag.h"
 
 #include <cstdint>
@@ -27,8 +27,9 @@ static void work()
 {
     pthread_setname_np(pthread_self(), "worker");
     prefix = MallocTagEngine::get_stat_key_prefix_for_thread();
+    const size_t most = MallocTagEngine::get_limit("max_node_siblings");
     MallocTagScope outer("outer");
-    for (unsigned i = 0; i < MallocTagEngine::get_limit("max_node_siblings") + 1; i++) {
+    for (unsigned i = 0; i < most + 1; i++) {
         char name[64];
         // The first of them begins as the eleventh does.
         std::snprintf(name, sizeof name, "side%u", i);

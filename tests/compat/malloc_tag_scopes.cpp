@@ -1,5 +1,5 @@
-//! A program with malloc-tag's scopes, as its users write it: nested, of one name at two paths, with
-//! realloc and a leak; it writes its statistics, and looks at some of them itself.
+//! A program with malloc-tag's scopes, as its users write it: nested, of one name at two paths,
+//! with realloc and a leak; it writes its statistics, and looks at some of them itself.
 //
 // Known: of the scopes below, blocks of 100, 200 (by realloc), 500 (twice) and 1000000 bytes. The
 // realloc frees the block of 100, and 200 and both of 500 are freed.

@@ -45,7 +45,10 @@ const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
 /// with these: with `-L DIR/lib/compat -L DIR/lib`.
 const COMPAT: [(&str, &str); 2] = [
     ("lib/compat/libmalloc_tag.so", "INPUT(-lheaptide)\n"),
-    ("lib/compat/dummyMallocProfiler.so", "/* Nothing: include/compat/mallocProfiler.h has all. */\n"),
+    (
+        "lib/compat/dummyMallocProfiler.so",
+        "/* Nothing: include/compat/mallocProfiler.h has all. */\n",
+    ),
 ];
 
 /// Writes the files, or lists them.

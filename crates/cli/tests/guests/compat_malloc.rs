@@ -33,9 +33,8 @@ fn with_variables(command: &mut Command) -> &mut Command {
 /// The only tree in a snapshot of malloc-tag with this name.
 fn tree<'a>(snapshot: &'a Value, name: &str) -> &'a Value {
     let trees = snapshot.as_object().expect("an object").iter();
-    let mut named = trees.filter(|(key, tree)| {
-        key.starts_with("tree_for_TID") && tree["ThreadName"] == name
-    });
+    let mut named =
+        trees.filter(|(key, tree)| key.starts_with("tree_for_TID") && tree["ThreadName"] == name);
     let (_, tree) = named.next().unwrap_or_else(|| panic!("no tree {name}"));
     assert!(named.next().is_none(), "two trees {name}");
     tree
@@ -94,11 +93,8 @@ fn malloc_tag_linked() {
     let library = sdk.join("lib");
     let flags = ["compat", "."].map(|below| format!("-L{}", library.join(below).display()));
     let found = format!("-Wl,-rpath,{}", library.display());
-    let program = build(
-        "malloc_tag_scopes",
-        &place,
-        &[&flags[0], &flags[1], "-lmalloc_tag", &found],
-    );
+    let program =
+        build("malloc_tag_scopes", &place, &[&flags[0], &flags[1], "-lmalloc_tag", &found]);
     let mut command = clean(Command::new(program));
     command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide")).current_dir(&place);
     let outcome = run(with_variables(&mut command).env("TMPDIR", &place), &place);
@@ -130,7 +126,7 @@ fn malloc_tag_limits() {
 fn malloc_profiler_stacks() {
     let place = scratch("compat-malloc-profiler-stacks");
     let program = build("malloc_profiler_stacks", &place, &[]);
-    let names = "0 std::vector<int>::push_back\nA::operator()\n(anonymous namespace)::f\nllvm\n\
+    let names = "0 std::vector<int >::push_back\nA::operator()\n(anonymous namespace)::f\nllvm\n\
                  main::{lambda()#1}::operator()\n";
     let bare = run(&mut clean(Command::new(&program)), &place);
     let empty = "0 000 0 0 0 0\n== lines\n== details\n== shouted\n";
@@ -152,7 +148,8 @@ fn malloc_profiler_stacks() {
     let (calls, max): (Vec<u64>, Vec<u64>) = of_append
         .iter()
         .map(|line| {
-            let numbers: Vec<u64> = line.split('$').skip(1).filter_map(|n| n.parse().ok()).collect();
+            let numbers: Vec<u64> =
+                line.split('$').skip(1).filter_map(|n| n.parse().ok()).collect();
             let [calls, total, live, max] = numbers[..] else { panic!("{line}") };
             assert_eq!(total, calls * 40);
             assert!(live <= max && max <= total, "{line}");
