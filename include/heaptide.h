@@ -43,6 +43,12 @@ struct heaptide_figures {
     uint64_t largest_bytes;  // the largest request; 0 where it is not known (windows)
 };
 
+// Memory of the process, as the kernel counts it.
+struct heaptide_memory {
+    uint64_t resident_bytes;
+    uint64_t virtual_bytes;  // without what the recorder has reserved
+};
+
 // How many blocks had a size of `b` significant bits: class 0 is 0 bytes, 1 is 1, 2 is 2 and 3, …
 struct heaptide_histograms {
     uint64_t requested[65];  // by bytes asked for
@@ -138,6 +144,11 @@ struct heaptide_interface {
     size_t (*monitor_options)(const char *library, size_t length, char *buffer, size_t size);
     void (*scope_begin_named)(const char *attribute, size_t alen, const char *value, size_t vlen);
     void (*scope_end_named)(const char *attribute, size_t alen, const char *value, size_t vlen);
+    int (*write)(const char *path, size_t plen, const char *format, size_t flen);
+    int (*write_to)(int descriptor, const char *format, size_t flen);
+    int (*start)(void);
+    void (*separate_threads)(void);
+    void (*process_memory)(struct heaptide_memory *out);
 };
 
 // ---- Finding the recorder: once a module, at its first call
@@ -586,6 +597,52 @@ static inline void heaptide_flush(void)
         t->flush();
 }
 
+// From now on each thread that begins has a row of its own, with its id; else threads of one name
+// that run one after the other share a row. Up to 2048 rows. Not loaded: nothing.
+static inline void heaptide_separate_threads(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    if (t)
+        t->separate_threads();
+}
+
+// ---- Output
+
+// Starts recording in a program that is linked with the recorder and was started without a variable
+// that asks for a recording. The recording is a temporary one: heaptide_write() writes from it, and
+// it is removed at exit. Call it first in main: not while there are several threads. 1: this
+// process is recorded, also if it was before. 0: it cannot be, or not loaded.
+static inline int heaptide_start(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    return t ? t->start() : 0;
+}
+
+// Writes what was recorded of this process so far to a file, which is replaced as a whole, or to
+// "stdout" or "stderr". The formats: "text" (the report), "json", "dot" (the tree of scopes),
+// "folded", "stacks", "snapshot" (a recording, which the path names), "query:CALQL", any other
+// format of `heaptide export`, and the views of the command by their name ("tree"); options of the
+// command may follow ("text --by scope --top 5"). The `heaptide` command does it, in a child that
+// the program does not notice, while the calling thread waits. 1: done. 0: it could not, or not
+// loaded.
+static inline int heaptide_write(const char *path, const char *format)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    if (!t)
+        return 0;
+    // What the program has printed before comes first.
+    if (!strcmp(path, "stdout"))
+        fflush(stdout);
+    return t->write(path, strlen(path), format, strlen(format));
+}
+
+// The same to an open file, pipe or socket, where it stands.
+static inline int heaptide_write_to(int descriptor, const char *format)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    return t ? t->write_to(descriptor, format, strlen(format)) : 0;
+}
+
 // ---- Own figures, by value, without allocation. Not loaded: all zeros
 
 // Of the process since its start, or its last reset; live is all that is live.
@@ -620,6 +677,17 @@ static inline struct heaptide_figures heaptide_scope_figures(uint64_t context, i
     if (t)
         t->scope(context, inclusive, &figures);
     return figures;
+}
+
+// Of the process as the kernel counts it; the system call takes some µs.
+static inline struct heaptide_memory heaptide_process_memory(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    struct heaptide_memory memory;
+    memset(&memory, 0, sizeof memory);
+    if (t)
+        t->process_memory(&memory);
+    return memory;
 }
 
 // How often each class of sizes occurred in the process.
@@ -715,86 +783,10 @@ static inline uint64_t heaptide_register(const struct heaptide_monitor *monitor)
     return id;
 }
 
-// The options of a monitor library: the text behind `:` in `heaptide run --monitor LIBRARY:TEXT`,
-// zero-terminated. Its length + 1, which may exceed `size`; then it is cut. 0: the library is not
-// named there, or not loaded; `*buffer` is then empty.
-static inline size_t heaptide_monitor_text(const char *library, char *buffer, size_t size)
-{
-    const struct heaptide_interface *t = heaptide_table_();
-    if (size)
-        buffer[0] = 0;
-    return t ? t->monitor_options(library, strlen(library), buffer, size) : 0;
-}
-
-// Takes the first of `NAME=VALUE,NAME=VALUE…` off `*text`: cuts the text into zero-terminated
-// pieces and moves `*text` on. 1: there was one. 0: no more. -1: no `=` in it. No recorder needed.
-static inline int heaptide_next_option(char **text, const char **name, const char **value)
-{
-    char *start = *text, *end = start + strcspn(start, ","), *sign;
-    if (!*start)
-        return 0;
-    *text = *end ? end + 1 : end;
-    *end = 0;
-    *name = start;
-    sign = strchr(start, '=');
-    if (!sign)
-        return -1;
-    *sign = 0;
-    *value = sign + 1;
-    return 1;
-}
-
-// Reads a whole number with K, M or G (of 1024) behind it or not. 1: done. 0: it is none.
-static inline int heaptide_option_number(const char *value, uint64_t *out)
-{
-    static const char units[] = "KMG";
-    uint64_t number = 0;
-    const char *unit;
-    if (*value < '0' || *value > '9')
-        return 0;
-    for (; *value >= '0' && *value <= '9'; value++) {
-        uint64_t digit = (uint64_t)(*value - '0');
-        if (number > ((uint64_t)-1 - digit) / 10)
-            return 0;
-        number = number * 10 + digit;
-    }
-    unit = *value ? strchr(units, *value) : NULL;
-    if (*value && (!unit || value[1]))
-        return 0;
-    for (; unit && unit >= units; unit--) {
-        if (number > (uint64_t)-1 / 1024)
-            return 0;
-        number *= 1024;
-    }
-    *out = number;
-    return 1;
-}
-
-// The most bytes of options that a plug-in gets; longer ones are refused.
-#define HEAPTIDE_OPTIONS_BYTES_ 4096
-
-// Makes a shared library a monitor plug-in: when it is loaded beside the recorder, preloaded in
-// either order or by `heaptide run --monitor`, `create(options)` is called with its options as text
-// that it may cut up, empty without any. What create() allocates is not recorded. Without the
-// recorder, or with `--mode off`, nothing is called; options longer than 4095 bytes are refused
-// with a line on stderr. `library` is the file's name, as a string.
-#define HEAPTIDE_MONITOR_PLUGIN(library, create)                                         \
-    static __attribute__((constructor, used)) void heaptide_plugin_start_(void)          \
-    {                                                                                    \
-        char options[HEAPTIDE_OPTIONS_BYTES_];                                           \
-        if (!heaptide_recording())                                                       \
-            return;                                                                      \
-        heaptide_pause(0);                                                               \
-        if (heaptide_monitor_text((library), options, sizeof options) > sizeof options)  \
-            fputs(library ": options: longer than 4095 bytes\n", stderr);                \
-        else                                                                             \
-            create(options);                                                             \
-        heaptide_resume(0);                                                              \
-    }                                                                                    \
-    struct heaptide_monitor
-
 #ifdef __cplusplus
 }
 #endif
+
+#include "heaptide_plugin.h"
 
 #endif

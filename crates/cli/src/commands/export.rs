@@ -15,7 +15,8 @@ use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope, stacks,
+    callgrind, chrome, csv, dot, firefox, flamegraph, html, malloc_profiler, malloc_tag, massif,
+    pprof, speedscope, stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::shared::branches::Lanes;
@@ -55,6 +56,12 @@ pub struct ExportOptions {
     /// Append the block count to each stack (folded)
     #[arg(long)]
     pub annotate: bool,
+    /// How stacks are written (malloc-profiler)
+    #[arg(long, value_name = "NAME=VALUE", hide = true)]
+    pub malloc_profiler: Option<malloc_profiler::Choice>,
+    /// What the program knows of malloc-tag's trees (malloc-tag)
+    #[arg(long, value_name = "NAME=NUMBER,…", hide = true)]
+    pub malloc_tag_state: Option<malloc_tag::State>,
     #[command(flatten)]
     pub origins: Origins,
     #[command(flatten)]
@@ -97,6 +104,25 @@ pub enum ExportFormat {
     Html,
     /// For ms_print and massif-visualizer
     Massif,
+    /// What MallocProfiler prints at exit: a line for each stack, with exact values
+    MallocProfiler,
+    /// The same without summary and histograms
+    #[value(hide = true)]
+    MallocProfilerDump,
+    /// The same function by function, with file and line
+    #[value(hide = true)]
+    MallocProfilerDetails,
+    /// JSON of malloc-tag: the scopes of each thread, for its tools
+    MallocTag,
+    /// The same as its graph for Graphviz
+    #[value(hide = true)]
+    MallocTagDot,
+    /// The same as its tree of text
+    #[value(hide = true)]
+    MallocTagTree,
+    /// The same as its map of statistics
+    #[value(hide = true)]
+    MallocTagMap,
     /// Directory of Parquet files for DuckDB, pandas, polars and Spark (requires heaptide-sql)
     Parquet,
 }
@@ -234,6 +260,21 @@ fn write(
             folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
+        ExportFormat::MallocProfiler
+        | ExportFormat::MallocProfilerDump
+        | ExportFormat::MallocProfilerDetails => {
+            let form = malloc_profiler_form(options.format);
+            let choice = options.malloc_profiler.clone().unwrap_or_default();
+            malloc_profiler::write(out, process, form, &choice)
+        }
+        ExportFormat::MallocTag
+        | ExportFormat::MallocTagDot
+        | ExportFormat::MallocTagTree
+        | ExportFormat::MallocTagMap => {
+            let form = malloc_tag_form(options.format);
+            let state = options.malloc_tag_state.clone().unwrap_or_default();
+            malloc_tag::write(out, process, form, &state)
+        }
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Stacks => stacks::write(out, process, measure),
@@ -244,6 +285,23 @@ fn write(
                 report::Choice { sort: measure, top: None, process: options.selection.pid() };
             report::write(out, recording, &choice)
         }
+    }
+}
+
+fn malloc_profiler_form(format: ExportFormat) -> malloc_profiler::Form {
+    match format {
+        ExportFormat::MallocProfilerDump => malloc_profiler::Form::Dump,
+        ExportFormat::MallocProfilerDetails => malloc_profiler::Form::Details,
+        _ => malloc_profiler::Form::Final,
+    }
+}
+
+fn malloc_tag_form(format: ExportFormat) -> malloc_tag::Form {
+    match format {
+        ExportFormat::MallocTagDot => malloc_tag::Form::Dot,
+        ExportFormat::MallocTagTree => malloc_tag::Form::Tree,
+        ExportFormat::MallocTagMap => malloc_tag::Form::Map,
+        _ => malloc_tag::Form::Json,
     }
 }
 

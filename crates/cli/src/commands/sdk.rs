@@ -41,6 +41,16 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Where pkg-config looks.
 const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
 
+/// Scripts for the linker in the place of libraries of other tools, for programs that are linked
+/// with these: with `-L DIR/lib/compat -L DIR/lib`.
+const COMPAT: [(&str, &str); 2] = [
+    ("lib/compat/libmalloc_tag.so", "INPUT(-lheaptide)\n"),
+    (
+        "lib/compat/dummyMallocProfiler.so",
+        "/* Nothing: include/compat/mallocProfiler.h has all. */\n",
+    ),
+];
+
 /// Writes the files, or lists them.
 pub fn sdk(options: &SdkOptions) -> Outcome {
     let files = files();
@@ -83,6 +93,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     let mut files: BTreeMap<String, Vec<u8>> = carried.collect();
     files.insert(format!("lib/{}", library::NAME), library::CARRIED.to_vec());
     files.insert(PKG_CONFIG.to_owned(), pkg_config().into_bytes());
+    files.extend(COMPAT.map(|(path, script)| (path.to_owned(), script.as_bytes().to_vec())));
     files
 }
 

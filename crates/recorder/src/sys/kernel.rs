@@ -10,7 +10,7 @@ pub struct Errno(pub i32);
 
 #[cfg(miri)]
 const ENOENT: Errno = Errno(2);
-const ENOSYS: Errno = Errno(38);
+pub(super) const ENOSYS: Errno = Errno(38);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ESRCH: Errno = Errno(3);
@@ -33,9 +33,10 @@ const MINCORE: usize = 27;
 const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const UNAME: usize = 63;
-const FCNTL: usize = 72;
+pub(super) const FCNTL: usize = 72;
 const RENAME: usize = 82;
 const MKDIR: usize = 83;
+const RMDIR: usize = 84;
 const UNLINK: usize = 87;
 const READLINK: usize = 89;
 const GETUID: usize = 102;
@@ -95,7 +96,7 @@ const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 /// says.
 #[cfg(not(miri))]
 #[inline(always)]
-unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
+pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     let r: isize;
     // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
     // for.
@@ -112,7 +113,7 @@ unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
 /// # Safety
 /// As above.
 #[cfg(miri)]
-unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
+pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     const PAGE: usize = 4096;
     match n {
         MMAP if a[4] as i32 == -1 => {
@@ -137,6 +138,11 @@ pub struct Fd(pub i32);
 pub struct Path<'a>(&'a [u8]);
 
 impl<'a> Path<'a> {
+    /// Where it is, for a list of strings.
+    pub fn as_ptr(self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
     /// The bytes up to the first zero, which there must be.
     pub fn new(bytes: &'a [u8]) -> Option<Path<'a>> {
         let end = bytes.iter().position(|&b| b == 0)?;
@@ -270,22 +276,34 @@ pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     unsafe { call(FALLOCATE, a) }.map(|_| ())
 }
 
-/// Moves `fd` to a free number not below `least`, close-on-exec.
-pub fn move_up(fd: Fd, least: usize) -> Fd {
+/// A copy of a descriptor with a number not below `least`, close-on-exec.
+pub fn copy_from(fd: Fd, least: usize) -> Result<Fd, Errno> {
     const F_DUPFD_CLOEXEC: usize = 1030;
     // SAFETY: no memory is involved.
-    match unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) } {
+    unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
+}
+
+/// Moves `fd` to a free number not below `least`, close-on-exec.
+pub fn move_up(fd: Fd, least: usize) -> Fd {
+    match copy_from(fd, least) {
         Ok(high) => {
             close(fd);
-            Fd(high as i32)
+            high
         }
         Err(_) => fd,
     }
 }
 
-pub fn mkdir(path: Path<'_>) -> Result<(), Errno> {
+/// Makes a directory with these rights, of which the umask takes some.
+pub fn mkdir(path: Path<'_>, rights: usize) -> Result<(), Errno> {
     // SAFETY: `path` is zero-terminated.
-    unsafe { call(MKDIR, [path.0.as_ptr() as usize, 0o755, 0, 0, 0, 0]) }.map(|_| ())
+    unsafe { call(MKDIR, [path.0.as_ptr() as usize, rights, 0, 0, 0, 0]) }.map(|_| ())
+}
+
+/// Removes a directory, if it is empty.
+pub fn rmdir(path: Path<'_>) {
+    // SAFETY: `path` is zero-terminated.
+    let _ = unsafe { call(RMDIR, [path.0.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 pub fn rename(from: Path<'_>, to: Path<'_>) -> Result<(), Errno> {
@@ -454,7 +472,7 @@ pub fn restore_signals(before: u64) {
     set_signal_mask(before, &mut 0);
 }
 
-fn set_signal_mask(mask: u64, before: &mut u64) {
+pub(super) fn set_signal_mask(mask: u64, before: &mut u64) {
     const SIG_SETMASK: usize = 2;
     let (mask, before) = (&raw const mask as usize, before as *mut u64 as usize);
     // SAFETY: the kernel reads and writes masks of 8 bytes.
@@ -498,6 +516,20 @@ fn own_state(field: usize) -> Option<u64> {
     let stat = read_file(Path::new(b"/proc/self/stat\0")?, &mut buffer).ok()?;
     let behind_name = stat.rsplit(|&b| b == b')').next().unwrap_or(b"").trim_ascii_start();
     behind_name.split(|&b| b == b' ').nth(field).map(leading_number)
+}
+
+/// Whether the process has rights that its user has not, as from a set-user-ID file. False if that
+/// cannot be read.
+pub fn has_gained_rights() -> bool {
+    const AT_SECURE: u64 = 23;
+    let mut buffer = [0u8; 1024];
+    let vector = Path::new(b"/proc/self/auxv\0").map(|path| read_file(path, &mut buffer));
+    let Some(Ok(vector)) = vector else {
+        return false;
+    };
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    let mut entries = vector.chunks_exact(16);
+    entries.any(|entry| word(&entry[..8]) == AT_SECURE && word(&entry[8..]) != 0)
 }
 
 /// Inode of the process's pid namespace; 0 if that is not known.

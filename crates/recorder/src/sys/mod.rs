@@ -1,8 +1,10 @@
 //! What the process and the kernel offer: system calls, the environment, memory, locks,
 //! clocks, the C library, and the front through which allocations come in.
 
+pub mod child;
 pub mod clock;
 pub mod confined;
+pub mod exec_calls;
 pub mod front;
 pub mod kernel;
 pub mod libc;
