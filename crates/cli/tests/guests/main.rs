@@ -10,6 +10,7 @@ mod answers;
 mod by_size;
 mod children;
 mod command;
+mod compat_alloc_monitor;
 mod control;
 mod damaged;
 mod dangers;
