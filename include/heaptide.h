@@ -138,6 +138,9 @@ struct heaptide_interface {
     size_t (*monitor_options)(const char *library, size_t length, char *buffer, size_t size);
     void (*scope_begin_named)(const char *attribute, size_t alen, const char *value, size_t vlen);
     void (*scope_end_named)(const char *attribute, size_t alen, const char *value, size_t vlen);
+    int (*write)(const char *path, size_t plen, const char *format, size_t flen);
+    int (*write_to)(int descriptor, const char *format, size_t flen);
+    int (*start)(void);
 };
 
 // ---- Finding the recorder: once a module, at its first call
@@ -584,6 +587,43 @@ static inline void heaptide_flush(void)
     const struct heaptide_interface *t = heaptide_table_();
     if (t)
         t->flush();
+}
+
+// ---- Output
+
+// Starts recording in a program that is linked with the recorder and was started without a variable
+// that asks for a recording. The recording is a temporary one: heaptide_write() writes from it, and
+// it is removed at exit. Call it first in main: not while there are several threads. 1: this
+// process is recorded, also if it was before. 0: it cannot be, or not loaded.
+static inline int heaptide_start(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    return t ? t->start() : 0;
+}
+
+// Writes what was recorded of this process so far to a file, which is replaced as a whole, or to
+// "stdout" or "stderr". The formats: "text" (the report), "json", "dot" (the tree of scopes),
+// "folded", "stacks", "snapshot" (a recording, which the path names), "query:CALQL", any other
+// format of `heaptide export`, and the views of the command by their name ("tree"); options of the
+// command may follow ("text --by scope --top 5"). The `heaptide` command does it, in a child that
+// the program does not notice, while the calling thread waits. 1: done. 0: it could not, or not
+// loaded.
+static inline int heaptide_write(const char *path, const char *format)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    if (!t)
+        return 0;
+    // What the program has printed before comes first.
+    if (!strcmp(path, "stdout"))
+        fflush(stdout);
+    return t->write(path, strlen(path), format, strlen(format));
+}
+
+// The same to an open file, pipe or socket, where it stands.
+static inline int heaptide_write_to(int descriptor, const char *format)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    return t ? t->write_to(descriptor, format, strlen(format)) : 0;
 }
 
 // ---- Own figures, by value, without allocation. Not loaded: all zeros

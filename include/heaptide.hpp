@@ -15,11 +15,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if __cplusplus >= 201703L && defined(__has_include)
 #if __has_include(<memory_resource>)
@@ -249,6 +255,56 @@ inline void mark(const std::string &name) noexcept { heaptide_mark_now(name.c_st
 inline std::uint32_t snapshot(const char *name = "") noexcept
 {
     return heaptide_snapshot_now(name);
+}
+
+// ---- Output
+
+/// Starts recording in a program that is linked with the recorder (see heaptide_start()).
+inline bool start() noexcept { return heaptide_start() != 0; }
+
+/// Writes what was recorded so far to a file, "stdout" or "stderr" (see heaptide_write()).
+inline bool write(const std::string &path, const std::string &format = "text") noexcept
+{
+    return heaptide_write(path.c_str(), format.c_str()) != 0;
+}
+
+/// The same as a string; empty if it could not be written, or not loaded. What this allocates is
+/// not recorded.
+inline std::string written(const std::string &format = "text")
+{
+    std::string text;
+#ifdef SYS_memfd_create
+    if (!recording())
+        return text;
+    Pause pause;
+    const unsigned closed_on_exec = 1;
+    const int file = static_cast<int>(::syscall(SYS_memfd_create, "heaptide", closed_on_exec));
+    if (file < 0)
+        return text;
+    if (heaptide_write_to(file, format.c_str())) {
+        const off_t size = ::lseek(file, 0, SEEK_END);
+        std::size_t done = 0;
+        if (size > 0)
+            text.resize(static_cast<std::size_t>(size));
+        while (done < text.size()) {
+            const ssize_t more = ::pread(file, &text[done], text.size() - done,
+                                         static_cast<off_t>(done));
+            if (more <= 0)
+                break;
+            done += static_cast<std::size_t>(more);
+        }
+        text.resize(done);
+    }
+    ::close(file);
+#endif
+    return text;
+}
+
+/// The same to a stream.
+inline std::ostream &write(std::ostream &out, const std::string &format = "text")
+{
+    Pause pause;
+    return out << written(format);
 }
 
 // ---- Labels: true if done, false if nothing is there to be named, or not loaded

@@ -1,7 +1,9 @@
 """Control: whether and what is recorded; marks and snapshots."""
 
+import os
+import sys
 from types import TracebackType
-from typing import Optional, Type
+from typing import Optional, Type, Union
 
 from ._interface import library
 
@@ -89,3 +91,34 @@ def snapshot(name: str = "") -> int:
     text = name.encode("utf-8", "surrogateescape")
     number: int = library.snapshot(text, len(text))
     return number
+
+
+def write(path: Union[str, "os.PathLike[str]"] = "stdout", format: str = "text") -> bool:
+    """Writes what was recorded of this process so far; whether that could be done.
+
+    ``path`` is a file, which is replaced as a whole, ``stdout`` or ``stderr``. The formats: ``text``
+    (the report), ``json``, ``dot``, ``folded``, ``stacks``, ``snapshot`` (a recording, which the path
+    names), ``query:CALQL``, any other format of ``heaptide export``, and views of the command by
+    their name; options of the command may follow (``text --by scope --top 5``).
+    """
+    if library is None:
+        return False
+    target, text = os.fsencode(path), format.encode("utf-8", "surrogateescape")
+    for stream, name in ((sys.stdout, b"stdout"), (sys.stderr, b"stderr")):
+        # What the program has printed before comes first.
+        if target == name and stream is not None:
+            stream.flush()
+    return bool(library.write(target, len(target), text, len(text)))
+
+
+def written(format: str = "text") -> str:
+    """The same as a string; empty if it could not be written."""
+    if library is None:
+        return ""
+    text = format.encode("utf-8", "surrogateescape")
+    file = os.memfd_create("heaptide")
+    with open(file, "rb") as content:
+        if not library.write_to(file, text, len(text)):
+            return ""
+        content.seek(0)
+        return content.read().decode("utf-8", "replace")

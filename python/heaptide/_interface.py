@@ -92,10 +92,12 @@ _FUNCTIONS = [
     ("thread", None, [ctypes.POINTER(RawFigures)]),
     ("scope", c_int, [c_uint64, c_int, ctypes.POINTER(RawFigures)]),
     ("histograms", None, [ctypes.POINTER(RawHistograms)]),
+    ("write", c_int, [c_char_p, c_size_t, c_char_p, c_size_t]),
+    ("write_to", c_int, [c_int, c_char_p, c_size_t]),
 ]
 
 # These write files: other Python threads run meanwhile.
-_SLOW = {"snapshot", "reset"}
+_SLOW = {"snapshot", "reset", "write", "write_to"}
 
 
 class Library:

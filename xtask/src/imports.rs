@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "joining",
             "guardian",
             "finish",
+            "reports",
             "run",
             "sql",
             "commands",

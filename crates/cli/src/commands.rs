@@ -19,9 +19,13 @@ mod sdk;
 mod seal;
 mod timeline;
 mod tree;
+mod write;
+
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use heaptide_command::outcome::Outcome;
+use heaptide_command::message;
+use heaptide_command::outcome::{FAILED, Outcome, Stop};
 use heaptide_command::sql::SqlOptions;
 use heaptide_command::terminal::TerminalOptions;
 
@@ -89,6 +93,9 @@ pub enum Command {
     Ctl(ctl::CtlOptions),
     /// Install the SDK: headers, library, monitors, Rust crate, Python package
     Sdk(sdk::SdkOptions),
+    /// Write what a program asks for by `heaptide_write()`
+    #[command(hide = true)]
+    Write(write::WriteOptions),
     /// Print the path of libheaptide.so, for LD_PRELOAD without `heaptide run`
     #[command(after_help = LIBRARY_EXAMPLE)]
     Library,
@@ -124,9 +131,22 @@ pub fn perform(options: Options) -> Outcome {
         Command::Info(options) => info::info(&options),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Sdk(options) => sdk::sdk(&options),
+        Command::Write(options) => write::write(&options, perform_words),
         Command::Library => library::print(),
         Command::Man(options) => man::man(&options, Options::command()),
         Command::Completions(options) => completions::completions(&options, Options::command()),
+    }
+}
+
+/// Runs the command of a command line without the name of the program.
+fn perform_words(words: Vec<OsString>) -> Outcome {
+    let words = [OsString::from("heaptide")].into_iter().chain(words);
+    match Options::try_parse_from(words) {
+        Ok(options) => perform(options),
+        Err(error) => {
+            message::usage(&error);
+            Err(Stop::Status(FAILED))
+        }
     }
 }
 

@@ -43,9 +43,10 @@ pub struct End<'a> {
     pub python_objects: bool,
 }
 
-/// Notes the end, and seals the recording if no other command of the launch writes to it.
-pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) {
-    let Some(recording) = find_again(recorded) else { return };
+/// Notes the end, and seals the recording if no other command of the launch writes to it. Returns
+/// where the recording is; none if it is gone.
+pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) -> Option<PathBuf> {
+    let recording = find_again(recorded)?;
     let result = match own.number {
         None => note_end(&recording, own.metadata, end)
             .map(|has_profiles| has_profiles.then(|| seal_apart(&recording, options, end)))
@@ -55,6 +56,7 @@ pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) {
     if let Err(error) = result {
         message(error);
     }
+    Some(recording)
 }
 
 /// Takes back the seat of a program that was not started.

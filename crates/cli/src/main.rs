@@ -16,6 +16,7 @@ mod options;
 mod output_name;
 mod place;
 mod private_dir;
+mod reports;
 mod run;
 mod settings;
 mod sql;

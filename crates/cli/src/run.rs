@@ -29,6 +29,7 @@ use crate::launch::Launch;
 use crate::options::{Mode, PythonMemory, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
+use crate::reports::Reports;
 use crate::settings::{self, Settings};
 
 /// Runs and records the program; the result is its status, 128 + n for signal n.
@@ -65,6 +66,7 @@ fn record(
     mut environment: Environment,
 ) -> Outcome {
     let mut settings = Settings::new(options, mode)?;
+    let reports = Reports::new(&options.reports, &environment)?;
     let obstacle = Obstacle::from_program(&program.file, environment.get("LD_PRELOAD"));
     if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
         settings.without_libraries();
@@ -94,7 +96,9 @@ fn record(
         message(format_args!("{e}; reading the remaining events from the profile"));
     }
     let end = End { ended: &ended, obstacle: obstacle.as_ref(), python_objects };
-    finish(&recorded, own, &end, options);
+    if let Some(recording) = finish(&recorded, own, &end, options) {
+        reports.write(&recording);
+    }
     outcome::exit(exit_status(ended.status))
 }
 

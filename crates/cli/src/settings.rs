@@ -135,6 +135,17 @@ impl<'a> Settings<'a> {
         for (setting, value) in self.options.settings(pid) {
             environment.set(setting.variable(), OsStr::new(&value));
         }
+        // The command writes what the program would write, when that has ended.
+        let report = Setting::Report.variable();
+        if environment.get(report).is_some() {
+            environment.set(report, OsStr::new(""));
+        }
+        let command = Setting::Command.variable();
+        if environment.get(command).is_none()
+            && let Ok(own) = std::env::current_exe()
+        {
+            environment.set(command, own.as_os_str());
+        }
         if !self.monitors.names.is_empty() {
             environment.set(Setting::Monitors.variable(), &self.monitors.names);
         }

@@ -8,7 +8,6 @@ use alloc::alloc::Layout;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
-use heaptide_format::settings::Setting;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::sys::loader::{look_up, objects};
 use heaptide_recorder::sys::options::Options;
@@ -51,13 +50,7 @@ fn is_asked_for() -> bool {
     if secure {
         return false;
     }
-    let asks = |options: &&Options| {
-        let settings = [Setting::Output, Setting::Mode];
-        settings
-            .iter()
-            .any(|setting| options.handed_on.value(setting.variable().as_bytes()).is_some())
-    };
-    Options::get().filter(asks).is_some_and(Options::is_wanted)
+    Options::get().is_some_and(|options| options.is_asked_for() && options.is_wanted())
 }
 
 /// If the library is loaded, it sees all that the program's allocator asks of malloc: what programs

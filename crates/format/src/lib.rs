@@ -37,6 +37,7 @@ mod losses;
 mod mappings;
 mod python;
 mod records;
+pub mod report;
 pub mod settings;
 mod size_classes;
 mod unrecorded;

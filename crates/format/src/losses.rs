@@ -31,7 +31,7 @@ pub enum Loss {
     ScopeMismatch = 11,
     /// Labels and pool blocks that could not be stored, or lie on another one.
     NoRegion = 12,
-    /// Snapshots and resets that could not be written.
+    /// Snapshots, resets and output of the program that could not be written.
     NoSnapshot = 13,
     /// Frees inside the recorder that are not in the trace: their block ends unseen there.
     NoEvent = 14,
@@ -61,7 +61,7 @@ pub const LOSS_NAMES: [(&str, &str); 16] = [
     ("no_scope", "scopes not entered: no space for their path"),
     ("scope_mismatch", "ends of scopes other than the innermost one (repaired)"),
     ("no_region", "labels and pool blocks that could not be stored"),
-    ("no_snapshot", "snapshots and resets that could not be written"),
+    ("no_snapshot", "snapshots, resets and output that could not be written"),
     ("no_event", "frees counted but missing from the trace"),
     ("no_mapping", "mappings that could not be stored (not in the mapped totals)"),
 ];

@@ -106,6 +106,10 @@ settings! {
     SnapshotEvery = "SNAPSHOT_EVERY", [], "the library",
         "seconds, such as `10` or `0.5`: a snapshot at the first allocation or free after each interval; every event then reads the clock. For programs run without the command, which has `--snapshot-every`",
         "none";
+    /// What is written at the end, and where.
+    Report = "REPORT", ["--report"], "the library, and `heaptide run` as the default of `--report`",
+        "`FORMAT:TARGET`, several separated by `;`: what is written when the program exits, to a file, `stdout` or `stderr` ([Output](interface.md#output))",
+        "nothing";
     /// The signal that triggers a snapshot.
     SnapshotSignal = "SNAPSHOT_SIGNAL", ["--snapshot-on"], "the library",
         "number of a signal that triggers a snapshot (`--snapshot-on`)", "none";
@@ -138,6 +142,10 @@ settings! {
     /// The library that is preloaded.
     Library = "LIBRARY", [], "the command", "path of the `libheaptide.so` to preload",
         "one installed next to the command, or the built-in one";
+    /// The command that writes what programs ask for.
+    Command = "COMMAND", [], "the library",
+        "path of the `heaptide` that writes what the program asks for ([Output](interface.md#output)); `heaptide run` sets it to itself",
+        "one installed next to the library, or in `PATH`";
     /// The pager of the command.
     Pager = "PAGER", [], "the command",
         "the pager that shows [pages on a terminal](views.md#on-a-terminal); empty for none",

@@ -1,7 +1,11 @@
 //! Control: whether and what is recorded.
 
 use crate::interface::{self, Of};
+use std::io::Write;
 use std::marker::PhantomData;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Whether the recorder is in this process.
 ///
@@ -125,4 +129,40 @@ pub fn reset() -> bool {
 /// Publishes what the calling thread counted and has not shown to readers yet.
 pub fn flush() {
     interface::flush();
+}
+
+/// Starts recording in a program that is linked with the library and was started without a variable
+/// that asks for a recording. The recording is temporary: [`write()`] writes from it, and it is
+/// removed at exit. To be called first in `main`: not while there are several threads. Returns
+/// whether this process is recorded.
+pub fn start() -> bool {
+    interface::start()
+}
+
+/// Writes what was recorded of this process so far to a file, which is replaced as a whole, or to
+/// `stdout` or `stderr`. Returns whether that could be done.
+///
+/// Formats are `text` (the report), `json`, `dot` (the tree of scopes), `folded`, `stacks`,
+/// `snapshot` (a recording, which the path names), `query:CALQL`, any other format of `heaptide
+/// export`, and views of the command by their name; options of the command may follow. The
+/// `heaptide` command writes it, in a child that the program does not notice, while the calling
+/// thread waits.
+///
+/// ```
+/// if heaptide::write("stderr", "text --by scope --top 5") {
+///     eprintln!("that was the report");
+/// }
+/// ```
+pub fn write(path: impl AsRef<Path>, format: &str) -> bool {
+    let path = path.as_ref().as_os_str().as_bytes();
+    // What the program has printed before comes first.
+    if path == b"stdout" {
+        let _ = std::io::stdout().flush();
+    }
+    interface::write(path, format)
+}
+
+/// The same to an open file, pipe or socket, where it stands.
+pub fn write_to(file: impl AsFd, format: &str) -> bool {
+    interface::write_to(file.as_fd(), format)
 }

@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::pin::{Pin, pin};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,6 +98,11 @@ struct Table {
     monitor_register: unsafe extern "C" fn(*const RawMonitor) -> u64,
     monitor_deregister: unsafe extern "C" fn(u64) -> c_int,
     monitor_options: unsafe extern "C" fn(Text, usize, *mut c_char, usize) -> usize,
+    scope_begin_named: unsafe extern "C" fn(Text, usize, Text, usize),
+    scope_end_named: unsafe extern "C" fn(Text, usize, Text, usize),
+    write: unsafe extern "C" fn(Text, usize, Text, usize) -> c_int,
+    write_to: unsafe extern "C" fn(c_int, Text, usize) -> c_int,
+    start: unsafe extern "C" fn() -> c_int,
 }
 
 /// `Dl_info` of the C library.
@@ -333,6 +338,22 @@ pub(crate) fn mark(name: &str) {
 pub(crate) fn snapshot(name: &str) -> u32 {
     let (n, length) = text(name);
     call!(snapshot(n, length))
+}
+
+pub(crate) fn start() -> bool {
+    call!(start()) != 0
+}
+
+/// Writes to a path, or to `stdout` or `stderr`.
+pub(crate) fn write(path: &[u8], format: &str) -> bool {
+    let (f, length) = text(format);
+    call!(write(path.as_ptr().cast(), path.len(), f, length)) != 0
+}
+
+/// Writes to an open file.
+pub(crate) fn write_to(file: BorrowedFd<'_>, format: &str) -> bool {
+    let (f, length) = text(format);
+    call!(write_to(file.as_raw_fd(), f, length)) != 0
 }
 
 /// Whom a switch is for.

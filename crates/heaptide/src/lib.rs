@@ -95,7 +95,7 @@ mod window;
 
 pub use control::{
     Paused, ProcessPaused, Threshold, flush, loaded, pause, pause_process, process_active,
-    recording, reset, thread_active, threshold, turn_off, turn_on,
+    recording, reset, start, thread_active, threshold, turn_off, turn_on, write, write_to,
 };
 pub use figures::{Figures, Histograms, SIZE_CLASSES};
 #[cfg(feature = "recorder")]

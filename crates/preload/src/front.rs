@@ -3,12 +3,13 @@
 use crate::intercept::{families, notice, outcome};
 use crate::{Preload, allocator, exec, family, next_symbol, route, statistics};
 use heaptide_recorder::sys::front::{Front, Platform};
+use heaptide_recorder::sys::options::Options;
 
 impl Front for Preload {
     const PLATFORM: Platform = Platform {
         find_function: |name| next_symbol::find(name).map_or(0, |found| found.address),
         usable: |block| family::size_of(block).unwrap_or_else(|| allocator::usable(block)),
-        is_wanted: || true,
+        is_wanted: || Options::get().is_some_and(Options::is_asked_for_or_preloaded),
         find_allocator: allocator::find,
         create_tables,
         describe_image: outcome::describe,

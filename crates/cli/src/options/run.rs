@@ -76,6 +76,10 @@ pub struct RunOptions {
     /// Also load this monitor library, which is called on each allocation. Can be repeated
     #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
     pub monitors: Vec<OsString>,
+    /// Write this when the program has ended, to a file, stdout or stderr, such as text:stderr,
+    /// json:FILE or `query:CALQL:FILE`. Can be repeated [default: $HEAPTIDE_REPORT]
+    #[arg(long = "report", value_name = "FORMAT:TARGET")]
+    pub reports: Vec<OsString>,
     /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
     #[arg(long, help_heading = STACKS, value_name = "BYTES", value_parser = values::bytes)]
     pub stacks_from: Option<u64>,

@@ -42,6 +42,7 @@ mod mappings;
 mod memory;
 mod merging;
 mod odd_names;
+mod output;
 mod owners;
 mod pictures;
 mod python_frames;

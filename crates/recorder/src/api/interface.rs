@@ -9,15 +9,18 @@ use crate::event::inside::{Entry, Inside, here};
 use crate::event::lane::{self, LaneState};
 use crate::event::marks::{self, Patience};
 use crate::event::monitors::{Monitor, is_calling};
+use crate::event::output::{self, Target};
 use crate::event::process::{State, process};
 use crate::event::record;
 use crate::event::requests;
+use crate::event::start::start_on_request;
 use crate::event::stats::{self, Figures, Histograms};
 use crate::event::thread_measure::{self, Measurement};
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
 use crate::sys::front::Front;
+use crate::sys::kernel::Fd;
 use crate::sys::options::Options;
 use core::arch::naked_asm;
 use core::marker::PhantomData;
@@ -70,6 +73,9 @@ macro_rules! interface_functions {
             monitor_options,
             scope_begin_named,
             scope_end_named,
+            write,
+            write_to,
+            start,
         }
     };
 }
@@ -429,4 +435,18 @@ pub unsafe extern "C" fn monitor_options<F: Front>(
         }
     }
     options.len() + 1
+}
+
+pub extern "C" fn write<F: Front>(path: Text<'_>, format: Text<'_>) -> i32 {
+    let target = Target::named(path.get());
+    with_lane::<F, _>(|lane| output::write(lane, target, format.get())) as i32
+}
+
+pub extern "C" fn write_to<F: Front>(descriptor: i32, format: Text<'_>) -> i32 {
+    let target = Target::Open(Fd(descriptor));
+    with_lane::<F, _>(|lane| output::write(lane, target, format.get())) as i32
+}
+
+pub extern "C" fn start<F: Front>() -> i32 {
+    start_on_request::<F>() as i32
 }

@@ -1,7 +1,8 @@
 //! How the image ended, as far as it can tell itself.
 
-use crate::event::accounts;
 use crate::event::process::{Process, State, process};
+use crate::event::{accounts, output};
+use crate::store::profile;
 use crate::sys::libc::Function;
 use crate::sys::{confined, kernel};
 use core::sync::atomic::Ordering::Relaxed;
@@ -30,11 +31,21 @@ pub fn register() {
 }
 
 extern "C" fn exits(status: i32, _: *mut u8) {
-    note(Some(status));
+    end(Some(status));
 }
 
 extern "C" fn exits_without_status(_: *mut u8) {
-    note(None);
+    end(None);
+}
+
+/// The last of the image that the recorder sees.
+fn end(status: Option<i32>) {
+    note(status);
+    let p = process();
+    if is_own(p) && confined::may_call() {
+        output::write_at_exit(p);
+        profile::remove_temporary(p);
+    }
 }
 
 /// The image is about to become another program; whether that was noted. It is not in a child that

@@ -12,6 +12,7 @@ pub mod live_mappings;
 pub mod mappings;
 pub mod marks;
 pub mod monitors;
+pub mod output;
 pub mod peak;
 pub mod process;
 pub mod python;

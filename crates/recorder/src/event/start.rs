@@ -12,7 +12,7 @@ use crate::store::{modules, names, profile, python_lines, shared, sites};
 use crate::sys::front::{self, Front, Platform};
 use crate::sys::kernel::Errno;
 use crate::sys::libc::Function;
-use crate::sys::options::Options;
+use crate::sys::options::{self, Options};
 use crate::sys::tls::tls;
 use crate::sys::{clock, confined, kernel, memory, own_stack};
 use core::sync::atomic::AtomicBool;
@@ -54,6 +54,28 @@ pub fn start_early<F: Front>() {
         own_stack::call(start);
         t.busy.set(0);
     }
+}
+
+/// Starts recording on the program's own request, if nothing asked for it before. Whether the
+/// process is recorded then. Only while there is one thread: starting may change code that others
+/// run.
+#[cold]
+pub fn start_on_request<F: Front>() -> bool {
+    let p = process();
+    start_early::<F>();
+    let is_unasked = |options: &Options| {
+        options.is_wanted() && !options.is_asked_for_or_preloaded() && kernel::is_alone()
+    };
+    let may_start = p.state() == State::Off
+        && confined::may_call()
+        && own_stack::call(|| Options::get().is_some_and(is_unasked)) == Some(true);
+    if may_start {
+        options::ask();
+        let state = &p.state;
+        let _ = state.compare_exchange(State::Off as u32, State::New as u32, AcqRel, Acquire);
+        start_early::<F>();
+    }
+    p.state() == State::Active
 }
 
 /// Why a process image is not recorded.

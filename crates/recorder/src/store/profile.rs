@@ -18,8 +18,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
 use heaptide_format::{
-    EXTENT_HEADER, EXTENT_MAGIC, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX, STRING_GRANULE,
-    STRING_MAX, StringHeader, Unrecorded, VERSION,
+    BASELINE_SUFFIX, EXTENT_HEADER, EXTENT_MAGIC, Kind, Loss, MAGIC, PAGE, PROFILE_SUFFIX,
+    STRING_GRANULE, STRING_MAX, StringHeader, Unrecorded, VERSION,
 };
 
 /// Address space kept for a profile. 64 GiB hold some 400 million sites.
@@ -218,11 +218,80 @@ fn directory(options: &Options, pid: u32) -> Option<&'static Text<PATH_MAX>> {
     if let Some(known) = known_directory() {
         return Some(known);
     }
-    let directory = keep_directory(absolute(&options.output, pid)?)?;
-    let _ = kernel::mkdir(directory.path()?); // it most often is there; opening a file tells
+    const RIGHTS: usize = 0o755;
+    let path = if options.is_temporary() {
+        make_temporary(options, pid)?
+    } else {
+        let path = absolute(&options.output, pid)?;
+        let _ = kernel::mkdir(path.path()?, RIGHTS); // it most often is there; opening a file tells
+        path
+    };
+    let directory = keep_directory(path)?;
     mark_recording(directory);
     Some(directory)
 }
+
+/// How the name of a directory ends that goes with the processes that are recorded in it. Programs
+/// started by exec know it by that.
+const TEMPORARY_SUFFIX: &[u8] = b".removed-at-exit.heaptide";
+
+/// Makes a directory that no other process has, among the temporary ones.
+fn make_temporary(options: &Options, pid: u32) -> Option<Text<PATH_MAX>> {
+    const DEFAULT: &[u8] = b"/tmp";
+    const RIGHTS: usize = 0o700;
+    /// Directories that dead processes of the same number may have left.
+    const TRIED_MAX: u64 = 100;
+    let parent = options.temporary.bytes();
+    for number in 0..TRIED_MAX {
+        let mut path = Text::new();
+        path.push(if parent.is_empty() { DEFAULT } else { parent });
+        path.push(b"/");
+        push_default_name(&mut path, pid);
+        path.push(b"-");
+        path.push_number(number);
+        path.push(TEMPORARY_SUFFIX);
+        match kernel::mkdir(path.path()?, RIGHTS) {
+            Ok(()) => return Some(path),
+            Err(kernel::EEXIST) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Removes what the process has in a temporary recording, and that, too, if no other process has
+/// anything in it.
+pub fn remove_temporary(p: &Store) {
+    let is_temporary = |path: &&Text<PATH_MAX>| path.bytes().ends_with(TEMPORARY_SUFFIX);
+    let Some(directory) = known_directory().filter(is_temporary) else {
+        return;
+    };
+    let header = p.header();
+    own_stack::call(|| {
+        let mut path = Text::<PATH_MAX>::new();
+        path.push(directory.bytes());
+        path.push(b"/");
+        let length = path.bytes().len();
+        for image in 0..=header.image.get() {
+            for suffix in [PROFILE_SUFFIX, BASELINE_SUFFIX] {
+                path.truncate(length);
+                path.push_number(header.pid.get() as u64);
+                path.push(b"-");
+                path.push_number(image as u64);
+                path.push(suffix.as_bytes());
+                path.path().into_iter().for_each(kernel::unlink);
+            }
+        }
+        path.truncate(length - 1);
+        path.push(MARKER);
+        path.path().into_iter().for_each(kernel::unlink);
+        path.truncate(length - 1);
+        path.path().into_iter().for_each(kernel::rmdir);
+    });
+}
+
+/// The file that marks a directory as a recording.
+const MARKER: &[u8] = b"/recording.json";
 
 fn keep_directory(path: Text<PATH_MAX>) -> Option<&'static Text<PATH_MAX>> {
     let memory = memory::take(size_of::<Text<PATH_MAX>>(), InChild::Copy);
@@ -266,7 +335,6 @@ fn directory_of(file: &[u8]) -> Option<Text<PATH_MAX>> {
 
 /// Marks the directory as a recording, unless that was done.
 fn mark_recording(directory: &Text<PATH_MAX>) {
-    const MARKER: &[u8] = b"/recording.json";
     const CONTENT: &[u8] = b"{\"version\":1,\"root_pid\":0}\n";
     let mut path = Text::<PATH_MAX>::new();
     path.push(directory.bytes());
@@ -293,18 +361,26 @@ fn absolute(output: &Text<PATH_MAX>, pid: u32) -> Option<Text<PATH_MAX>> {
         path.push(b"/");
     }
     if output.is_empty() {
-        let mut program = [0u8; PATH_MAX];
-        let link = Path::new(b"/proc/self/exe\0")?;
-        let program = kernel::readlink(link, &mut program).unwrap_or(b"program");
-        path.push(b"heaptide-");
-        path.push(file_of(program));
-        path.push(b"-");
-        path.push_number(pid as u64);
+        push_default_name(&mut path, pid);
         path.push(b".heaptide");
     } else {
         path.push(output.bytes());
     }
     path.is_whole().then_some(path)
+}
+
+/// The default name of a recording, without its suffix.
+fn push_default_name(path: &mut Text<PATH_MAX>, pid: u32) {
+    let mut program = [0u8; PATH_MAX];
+    let link = Path::new(b"/proc/self/exe\0").map(|link| kernel::readlink(link, &mut program));
+    let program = match link {
+        Some(Ok(program)) => program,
+        _ => b"program",
+    };
+    path.push(b"heaptide-");
+    path.push(file_of(program));
+    path.push(b"-");
+    path.push_number(pid as u64);
 }
 
 /// Images one pid may have in a recording.

@@ -7,8 +7,8 @@ use crate::sys::memory::{self, InChild};
 use crate::sys::own_stack;
 use crate::sys::rank::Place;
 use crate::sys::text::{Text, number};
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::Mode;
 use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
 
@@ -16,6 +16,8 @@ use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
 pub const PATH_MAX: usize = 4096;
 /// The environment is searched up to this length, in bytes.
 const ENVIRONMENT_MAX: usize = 2 << 20;
+/// Bytes of `HEAPTIDE_REPORT`.
+const REPORT_MAX: usize = 8 << 10;
 /// Bytes of variables that are handed on to exec'd programs.
 const HANDED_ON_MAX: usize = 16 << 10;
 
@@ -52,6 +54,10 @@ pub struct Options {
     pub snapshot_every_ns: u64,
     /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
     pub snapshot_signal: u32,
+    /// `HEAPTIDE_REPORT`: what is written at exit, and where; empty for nothing.
+    pub report: Text<REPORT_MAX>,
+    /// `TMPDIR`, absolute: where temporary recordings lie.
+    pub temporary: Text<PATH_MAX>,
     /// Where in a parallel job this is.
     pub place: Place,
     /// What exec'd programs need.
@@ -73,6 +79,14 @@ impl HandedOn {
         let mut entries = self.variables.bytes().split(|&b| b == 0);
         entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
     }
+}
+
+/// The program itself has asked to be recorded.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// The program asks to be recorded.
+pub fn ask() {
+    ASKED.store(true, Release);
 }
 
 /// The options of this process and of those it is a fork of; null until they are read.
@@ -98,6 +112,24 @@ impl Options {
         !self.off && self.follow.is_none_or(|pid| pid == kernel::getpid() as u64)
     }
 
+    /// Whether the environment asks for a recording of a program that has the recorder in it.
+    pub fn is_asked_for(&self) -> bool {
+        let asks = [Setting::Output, Setting::Mode, Setting::Report];
+        let value = |setting: &Setting| self.handed_on.value(setting.variable().as_bytes());
+        asks.iter().filter_map(value).any(|value| !value.is_empty())
+    }
+
+    /// Whether anything asks for a recording: a variable, that the library was preloaded, or the
+    /// program itself.
+    pub fn is_asked_for_or_preloaded(&self) -> bool {
+        self.is_asked_for() || !self.handed_on.preload.is_empty() || ASKED.load(Acquire)
+    }
+
+    /// Whether the recording is only there for what is written of it, and goes with the process.
+    pub fn is_temporary(&self) -> bool {
+        self.output.is_empty() && (!self.report.is_empty() || ASKED.load(Acquire))
+    }
+
     fn new() -> Options {
         Options {
             output: Text::new(),
@@ -115,6 +147,8 @@ impl Options {
             by_size: false,
             snapshot_every_ns: 0,
             snapshot_signal: 0,
+            report: Text::new(),
+            temporary: Text::new(),
             place: Place::new(),
             handed_on: HandedOn { variables: Text::new(), preload: Text::new() },
         }
@@ -144,6 +178,7 @@ impl Options {
             Setting::BySize => self.by_size |= is_on,
             Setting::SnapshotEvery => self.snapshot_every_ns = nanoseconds(value),
             Setting::SnapshotSignal => self.snapshot_signal = number(value).unwrap_or(0) as u32,
+            Setting::Report => self.report.push(value),
             Setting::Follow => self.follow = Some(number(value).unwrap_or(0)),
             // Ranks are noted with those of launchers; the others are for the command.
             Setting::Rank
@@ -152,6 +187,7 @@ impl Options {
             | Setting::Monitors
             | Setting::Run
             | Setting::Library
+            | Setting::Command
             | Setting::Pager => {}
         }
     }
@@ -170,15 +206,17 @@ fn read() -> Option<()> {
             &mut *memory
         };
         parse(environment, options);
+        // Its user could have files written, and programs run, with its rights.
+        options.off |= kernel::has_gained_rights();
     })?;
     // Another thread may have been faster; it read the same.
     let _ = OPTIONS.compare_exchange(core::ptr::null_mut(), memory, AcqRel, Acquire);
     Some(())
 }
 
-/// Calls `use_it` with the environment that the process was started with; none if there is no
-/// memory.
-fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
+/// Calls `use_it` with the environment that the process was started with, `NAME=VALUE` each ended
+/// by a zero byte; none if there is no memory.
+pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let memory = kernel::map_private(ENVIRONMENT_MAX);
     if memory.is_null() {
         return None;
@@ -206,6 +244,10 @@ fn parse(environment: &[u8], options: &mut Options) {
         options.place.note(name, value);
         if name == b"LD_PRELOAD" {
             preload = value;
+        }
+        if name == b"TMPDIR" && value.first() == Some(&b'/') {
+            options.temporary.truncate(0);
+            options.temporary.push(value);
         }
         let Some(suffix) = name.strip_prefix(PREFIX.as_bytes()) else {
             continue;

@@ -1,0 +1,151 @@
+//! `heaptide write`: what a program asks for by `heaptide_write()` or `HEAPTIDE_REPORT`. The
+//! recorder in the program runs it, with the program's own profile.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use heaptide_command::error::Error;
+use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::output;
+use nix::unistd::dup2_stdout;
+
+/// `heaptide write`.
+#[derive(Args, Debug)]
+pub struct WriteOptions {
+    /// What to write: text, json, dot, folded, stacks, snapshot, query:CALQL, another format of
+    /// `heaptide export`, or a command; options of it follow
+    #[arg(long, value_name = "FORMAT", allow_hyphen_values = true)]
+    pub format: String,
+    /// File to write or to replace, - for standard output
+    #[arg(short, long, value_name = "FILE", allow_hyphen_values = true)]
+    pub output: PathBuf,
+    /// Recording to read, or a profile in it
+    #[arg(value_name = "REC")]
+    pub recording: PathBuf,
+}
+
+/// What is behind this word is a query, to its end.
+const QUERY: &str = "query:";
+/// A copy of the recording.
+const SNAPSHOT: &str = "snapshot";
+/// Commands that may be asked for: those that read a recording and print an answer.
+const COMMANDS: [&str; 10] = [
+    "report",
+    "tree",
+    "flamegraph",
+    "peak",
+    "memory",
+    "leaks",
+    "histogram",
+    "timeline",
+    "export",
+    "info",
+];
+
+/// Writes it. `perform` runs another command, of these words, and returns its result.
+pub fn write(options: &WriteOptions, perform: impl FnOnce(Vec<OsString>) -> Outcome) -> Outcome {
+    let (file, recording) = (&*options.output, &*options.recording);
+    if options.format.trim() == SNAPSHOT {
+        let words = ["merge", "--force", "--output"].map(OsString::from);
+        let paths = [file.as_os_str(), "--".as_ref(), recording.as_os_str()];
+        return perform(words.into_iter().chain(paths.map(OsString::from)).collect());
+    }
+    let words = words(&options.format, recording)?;
+    if output::is_stdout(file) {
+        return perform(words);
+    }
+    // What is no file, as a pipe, is written to and stays.
+    if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
+        let open = OpenOptions::new().write(true).open(file);
+        let open = open.map_err(|error| Error::file(file, "write it", error))?;
+        return print_to(&open, file, || perform(words));
+    }
+    replace(file, |open, draft| print_to(open, draft, || perform(words)))
+}
+
+/// The command line of the command that writes the format.
+///
+/// Errors: there is no such format.
+fn words(format: &str, recording: &Path) -> Result<Vec<OsString>, Error> {
+    let words = match format.trim_start().strip_prefix(QUERY) {
+        Some(query) => vec!["query".to_owned(), "--".to_owned(), query.to_owned()],
+        None => {
+            let unreadable = || Error::new(format!("format `{format}`: missing closing quote"));
+            let given = shlex::split(format).ok_or_else(unreadable)?;
+            let (name, options) = given.split_first().ok_or_else(|| Error::new("no format"))?;
+            let command: &[&str] = match &**name {
+                "text" => &["report"],
+                "json" => &["report", "--format", "json"],
+                "dot" => &["export", "--scopes", "--format", "dot"],
+                name if COMMANDS.contains(&name) => &[name],
+                name => &["export", "--format", name],
+            };
+            let command = command.iter().map(|&word| word.to_owned());
+            command.chain(options.iter().cloned()).chain(["--".to_owned()]).collect()
+        }
+    };
+    let first = ["--no-pager".to_owned()];
+    let words = first.into_iter().chain(words).map(OsString::from);
+    Ok(words.chain([recording.as_os_str().to_owned()]).collect())
+}
+
+/// Has what is printed meanwhile go to a file.
+fn print_to(file: &File, path: &Path, print: impl FnOnce() -> Outcome) -> Outcome {
+    let failed = |error: io::Error| Error::file(path, "write it", error);
+    dup2_stdout(file).map_err(|error| failed(error.into()))?;
+    print()?;
+    io::stdout().flush().map_err(failed)?;
+    Ok(())
+}
+
+/// Writes a file beside its place, which it takes when it is whole.
+fn replace(path: &Path, write: impl FnOnce(&File, &Path) -> Outcome) -> Outcome {
+    // A link stays, and what it leads to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let failed = |error: io::Error| Stop::from(Error::file(path, "write it", error));
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let draft = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create_new(true).open(&draft).map_err(failed)?;
+    let replaced = write(&file, &draft).and_then(|()| {
+        if let Ok(before) = fs::metadata(path) {
+            // Of another user's file the rights may not be known: it gets those of a new one.
+            let _ = file.set_permissions(before.permissions());
+        }
+        fs::rename(&draft, path).map_err(failed)
+    });
+    if replaced.is_err() {
+        let _ = fs::remove_file(&draft); // the first error is the one to report
+    }
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: &str) -> String {
+        let words = words(format, Path::new("a.heaptide")).expect("a format");
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().expect("text")).collect();
+        words.join("|")
+    }
+
+    #[test]
+    fn formats_and_their_commands() {
+        assert_eq!(line("text"), "--no-pager|report|--|a.heaptide");
+        assert_eq!(
+            line("text --by 'scope' --top 3"),
+            "--no-pager|report|--by|scope|--top|3|--|a.heaptide"
+        );
+        assert_eq!(line("json"), "--no-pager|report|--format|json|--|a.heaptide");
+        assert_eq!(line("dot"), "--no-pager|export|--scopes|--format|dot|--|a.heaptide");
+        assert_eq!(line("speedscope"), "--no-pager|export|--format|speedscope|--|a.heaptide");
+        assert_eq!(line("tree --scopes"), "--no-pager|tree|--scopes|--|a.heaptide");
+        let query = "query:SELECT 'a b' FORMAT json";
+        assert_eq!(line(query), "--no-pager|query|--|SELECT 'a b' FORMAT json|a.heaptide");
+        assert!(words("text 'x", Path::new("a")).is_err() && words(" ", Path::new("a")).is_err());
+    }
+}

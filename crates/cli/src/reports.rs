@@ -1,0 +1,99 @@
+//! What `heaptide run` writes when the program has ended: `--report`, or `HEAPTIDE_REPORT`. Each is
+//! written by a process of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_format::PROFILE_SUFFIX;
+use heaptide_format::report::Request;
+use heaptide_format::settings::Setting;
+use heaptide_supervise::environment::Environment;
+
+/// The lists of requests that hold.
+pub struct Reports {
+    lists: Vec<OsString>,
+}
+
+impl Reports {
+    /// Those of the options, else those of the environment.
+    ///
+    /// Errors: a request has no format or no target.
+    pub fn new(options: &[OsString], environment: &Environment) -> Result<Reports, Error> {
+        let variable = Setting::Report.variable();
+        let lists = match environment.get(variable) {
+            Some(list) if options.is_empty() => vec![list.to_owned()],
+            _ => options.to_vec(),
+        };
+        let reports = Reports { lists };
+        let name = if options.is_empty() { variable } else { "--report" };
+        let unreadable = reports.each().find_map(Result::err);
+        match unreadable.map(|entry| String::from_utf8_lossy(entry).into_owned()) {
+            None => Ok(reports),
+            Some(entry) => Err(Error::new(format!("{name}: `{entry}`: expected FORMAT:TARGET"))),
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = Result<Request<'_>, &[u8]>> {
+        self.lists.iter().flat_map(|list| Request::each(list.as_bytes()))
+    }
+
+    /// Writes all of a recording that is finished. What fails is a line.
+    pub fn write(&self, recording: &Path) {
+        for request in self.each().flatten() {
+            if !request.is_of_each_process() {
+                write(&request, OsStr::new(""), recording);
+                continue;
+            }
+            for (pid, profile) in processes(recording) {
+                write(&request, OsStr::new(&pid.to_string()), &profile);
+            }
+        }
+    }
+}
+
+/// The last image of each process of a recording, by process id.
+fn processes(recording: &Path) -> BTreeMap<u32, PathBuf> {
+    let mut last: BTreeMap<u32, (u32, PathBuf)> = BTreeMap::new();
+    for entry in fs::read_dir(recording).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let stem = name.to_str().and_then(|name| name.strip_suffix(PROFILE_SUFFIX));
+        let Some((pid, image)) = stem.and_then(|stem| stem.split_once('-')) else { continue };
+        let (Ok(pid), Ok(image)) = (pid.parse(), image.parse()) else { continue };
+        if last.get(&pid).is_none_or(|(before, _)| *before < image) {
+            last.insert(pid, (image, entry.path()));
+        }
+    }
+    last.into_iter().map(|(pid, (_, profile))| (pid, profile)).collect()
+}
+
+/// Writes one, with `pid` in its target.
+fn write(request: &Request<'_>, pid: &OsStr, recording: &Path) {
+    let mut target = Vec::new();
+    request.expand(pid.as_bytes(), |piece| target.extend_from_slice(piece));
+    let shown = String::from_utf8_lossy(request.format).into_owned();
+    let failed = |why: &dyn std::fmt::Display| message(format_args!("--report {shown}: {why}"));
+    let command = std::env::current_exe().and_then(|command| {
+        let mut command = Command::new(command);
+        command.arg("write").arg("--format").arg(OsStr::from_bytes(request.format));
+        command.arg("--output");
+        match &*target {
+            b"stdout" => command.arg("-"),
+            b"stderr" => command.arg("-").stdout(std::io::stderr()),
+            _ => command.arg(OsString::from_vec(target.clone())),
+        };
+        command.arg(recording).stdin(Stdio::null()).status()
+    });
+    match command {
+        Ok(status) if status.success() => {}
+        // It has printed why.
+        Ok(status) if status.code().is_some() => {}
+        Ok(status) => failed(&status),
+        Err(error) => failed(&error),
+    }
+}

@@ -1,0 +1,254 @@
+//! Output that the program asks for, in a call or by `HEAPTIDE_REPORT`: the `heaptide` command,
+//! run as a child that the program does not notice, writes it from the profile as it is now.
+
+use crate::event::lane::LaneState;
+use crate::event::process::{Process, process};
+use crate::event::requests;
+use crate::store::profile;
+use crate::sys::child::Command;
+use crate::sys::kernel::{self, Fd};
+use crate::sys::options::{self, Options, PATH_MAX};
+use crate::sys::text::Text;
+use crate::sys::{confined, maps, own_stack};
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::report::Request;
+use heaptide_format::settings::{PREFIX, Setting};
+use heaptide_format::shared::Word;
+use heaptide_format::{Loss, PROFILE_SUFFIX};
+
+/// Where output goes.
+#[derive(Clone, Copy)]
+pub enum Target<'a> {
+    /// A path, of which the command makes or replaces a file.
+    File(&'a [u8]),
+    /// An open file.
+    Open(Fd),
+}
+
+/// Digits of a process id, and a zero byte.
+const DIGITS_MAX: usize = 21;
+
+const STDOUT: Fd = Fd(1);
+const STDERR: Fd = Fd(2);
+
+impl<'a> Target<'a> {
+    /// A path, or `stdout` or `stderr`.
+    pub fn named(name: &'a [u8]) -> Target<'a> {
+        match name {
+            b"stdout" => Target::Open(STDOUT),
+            b"stderr" => Target::Open(STDERR),
+            path => Target::File(path),
+        }
+    }
+}
+
+/// Has the command write what was recorded so far, and waits for it. Whether that was done.
+pub fn write(lane: &mut LaneState, target: Target<'_>, format: &[u8]) -> bool {
+    requests::flush(lane);
+    run(process(), target, format)
+}
+
+/// Writes what `HEAPTIDE_REPORT` asks for, at the exit of the process.
+pub fn write_at_exit(p: &Process) {
+    let Some(options) = Options::known().filter(|options| options.report.is_whole()) else {
+        return;
+    };
+    let is_root = own_stack::call(|| is_root(p)).unwrap_or(false);
+    for request in Request::each(options.report.bytes()).flatten() {
+        // One file cannot hold the reports of all processes.
+        if is_root || request.is_of_each_process() {
+            own_stack::call(|| {
+                let (mut pid, mut target) = (Text::<DIGITS_MAX>::new(), Text::<PATH_MAX>::new());
+                pid.push_number(p.pid.load(Relaxed) as u64);
+                request.expand(pid.bytes(), |piece| target.push(piece));
+                run_here(p, Target::named(target.bytes()), request.format);
+            });
+        }
+    }
+}
+
+/// Whether no recorded process started this one.
+fn is_root(p: &Process) -> bool {
+    const EXISTS: usize = 0;
+    let header = p.header();
+    let Some(directory) = profile::known_directory().filter(|_| header.forked.get() == 0) else {
+        return false;
+    };
+    let mut path = Text::<PATH_MAX>::new();
+    path.push(directory.bytes());
+    path.push(b"/");
+    path.push_number(header.ppid.get() as u64);
+    path.push(b"-0");
+    path.push(PROFILE_SUFFIX.as_bytes());
+    path.path().is_some_and(|parent| !kernel::may_access(parent, EXISTS))
+}
+
+fn run(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
+    own_stack::call(|| run_here(p, target, format)).unwrap_or(false)
+}
+
+/// Runs the command, on a stack with room for paths. Whether it did what it was asked for.
+fn run_here(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
+    let status = if confined::may_call() {
+        options::with_environment(|environment| start(p, target, format, environment)).flatten()
+    } else {
+        None
+    };
+    if status != Some(0) {
+        p.lost(Loss::NoSnapshot);
+    }
+    status == Some(0)
+}
+
+fn start(p: &Process, target: Target<'_>, format: &[u8], environment: &[u8]) -> Option<i32> {
+    let mut program = Text::<PATH_MAX>::new();
+    find_command(&mut program, environment)?;
+    let path = p.path.load(Relaxed);
+    if path.is_null() || target_is_too_long(target) {
+        return None;
+    }
+    // SAFETY: PATH_MAX zero-terminated bytes, never released.
+    let profile = unsafe { core::slice::from_raw_parts(path, PATH_MAX) };
+    let profile = profile.split(|&b| b == 0).next()?;
+    let (file, output) = match target {
+        Target::File(path) => (path, STDOUT),
+        Target::Open(fd) => (&b"-"[..], fd),
+    };
+    let arguments = [program.bytes(), b"write", b"--format", format, b"--output", file, profile];
+    let entries = || environment.split_inclusive(|&b| b == 0).filter(|e| e.ends_with(b"\0"));
+    let kept = entries().filter(|entry| is_kept(entry));
+    let text: usize = arguments.iter().map(|argument| argument.len() + 1).sum();
+    let mut lists = Lists::new(arguments.len() + entries().count() + 2, text)?;
+    let list = lists.next_list();
+    arguments.iter().for_each(|argument| lists.push_copy(argument));
+    lists.finish_list();
+    let variables = lists.next_list();
+    kept.for_each(|entry| lists.push(entry.as_ptr()));
+    lists.finish_list();
+    let path = program.path()?;
+    let command = Command { path, arguments: list, environment: variables, output };
+    // SAFETY: lists as described, which live until this returns. The thread is on a stack of the
+    // recorder's own, with its signals blocked.
+    unsafe { command.run() }
+}
+
+fn target_is_too_long(target: Target<'_>) -> bool {
+    matches!(target, Target::File(path) if path.is_empty() || path.len() >= PATH_MAX)
+}
+
+/// Whether the command gets a variable of the program: not what makes it load or record something.
+fn is_kept(entry: &[u8]) -> bool {
+    const LOADER: &[u8] = b"LD_";
+    !entry.starts_with(PREFIX.as_bytes()) && !entry.starts_with(LOADER)
+}
+
+/// Finds the command: what `HEAPTIDE_COMMAND` names, else one that is installed beside the library
+/// or in `../bin` of its directory, else one in `PATH`.
+fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> {
+    const NAME: &[u8] = b"heaptide";
+    const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+    let options = Options::known()?;
+    let named = options.handed_on.value(Setting::Command.variable().as_bytes());
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
+        return is_program(program, &[named]).then_some(());
+    }
+    let mut library = Text::<PATH_MAX>::new();
+    own_file(&mut library);
+    if let Some(end) = library.bytes().iter().rposition(|&b| b == b'/') {
+        let directory = &library.bytes()[..=end];
+        if is_program(program, &[directory, NAME])
+            || is_program(program, &[directory, b"../bin/", NAME])
+        {
+            return Some(());
+        }
+    }
+    let mut variables = environment.split(|&b| b == 0);
+    let search = variables.find_map(|entry| entry.strip_prefix(b"PATH="));
+    let mut places = search.unwrap_or(DEFAULT).split(|&b| b == b':');
+    let is_absolute = |place: &&[u8]| place.first() == Some(&b'/');
+    places.by_ref().filter(is_absolute).find(|place| is_program(program, &[place, b"/", NAME]))?;
+    Some(())
+}
+
+/// Puts a path together; whether it is of a file that may be executed.
+fn is_program(path: &mut Text<PATH_MAX>, parts: &[&[u8]]) -> bool {
+    const MAY_EXECUTE: usize = 1;
+    path.truncate(0);
+    parts.iter().for_each(|part| path.push(part));
+    path.path().is_some_and(|path| kernel::may_access(path, MAY_EXECUTE))
+}
+
+/// The file that this code was loaded from.
+fn own_file(path: &mut Text<PATH_MAX>) {
+    let mut buffer = [0u8; 16 << 10];
+    let own = own_file as *const () as u64;
+    maps::each_mapping(&mut buffer, |mapping| {
+        let is_own = mapping.range.holds(own);
+        if is_own && mapping.path.first() == Some(&b'/') {
+            path.push(mapping.path);
+        }
+        !is_own
+    });
+}
+
+/// Lists of strings for exec, in memory of their own.
+struct Lists {
+    start: *mut *const u8,
+    used: usize,
+    text: *mut u8,
+    bytes: usize,
+}
+
+impl Lists {
+    /// Room for so many words, those that end the lists included, and bytes of copied strings.
+    fn new(words: usize, text: usize) -> Option<Lists> {
+        let bytes = words * size_of::<usize>() + text;
+        let start = kernel::map_private(bytes) as *mut *const u8;
+        let text = start.wrapping_add(words) as *mut u8;
+        (!start.is_null()).then_some(Lists { start, used: 0, text, bytes })
+    }
+
+    /// Where the next list begins.
+    fn next_list(&self) -> *const *const u8 {
+        self.start.wrapping_add(self.used)
+    }
+
+    fn push(&mut self, string: *const u8) {
+        // SAFETY: there is room for as many words as were counted.
+        unsafe { self.start.add(self.used).write(string) };
+        self.used += 1;
+    }
+
+    fn push_copy(&mut self, string: &[u8]) {
+        let copy = self.text;
+        // SAFETY: there is room for the strings that were counted; a zero follows in fresh memory.
+        unsafe {
+            core::ptr::copy_nonoverlapping(string.as_ptr(), copy, string.len());
+            self.text = copy.add(string.len() + 1);
+        }
+        self.push(copy);
+    }
+
+    fn finish_list(&mut self) {
+        self.push(core::ptr::null());
+    }
+}
+
+impl Drop for Lists {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`; the command that used it has ended.
+        unsafe { kernel::unmap(self.start as *mut u8, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_the_recorder_and_the_loader_stay_behind() {
+        let kept: [&[u8]; 3] = [b"PATH=/bin\0", b"HOME=/\0", b"XLD_=1\0"];
+        let left: [&[u8]; 3] = [b"LD_PRELOAD=x\0", b"HEAPTIDE_OUTPUT=x\0", b"LD_AUDIT=x\0"];
+        assert!(kept.iter().all(|e| is_kept(e)) && !left.iter().any(|e| is_kept(e)));
+    }
+}
