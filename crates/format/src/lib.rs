@@ -32,6 +32,7 @@ mod accounts;
 mod control;
 mod events;
 mod generated;
+pub mod caliper;
 pub mod launchers;
 mod losses;
 mod mappings;

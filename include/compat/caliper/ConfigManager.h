@@ -86,6 +86,15 @@ public:
         const bool good = heaptide_cali_configure_(config, 0, message, sizeof message) != 0;
         return good ? std::string() : std::string(message);
     }
+    std::vector<std::string> available_config_specs() const { return available_configs(); }
+    std::string get_description_for_spec(const char *name) const
+    {
+        return heaptide_cali_is_config_(name) ? "see docs/replaces.md of Heaptide" : "Not available";
+    }
+    std::string get_documentation_for_spec(const char *name) const
+    {
+        return std::string(name) + "\n " + get_description_for_spec(name);
+    }
     static std::vector<std::string> available_configs()
     {
         return {"event-trace", "hatchet-region-profile", "runtime-profile", "runtime-report"};

@@ -40,13 +40,7 @@ inline void *Allocate(const std::string &label, std::size_t size)
 inline void *Allocate(const char *label, std::size_t elem_size, std::size_t num_dimensions,
                       const std::size_t dimensions[])
 {
-    std::size_t bytes = elem_size;
-    for (std::size_t i = 0; i < num_dimensions; i++)
-        if (__builtin_mul_overflow(bytes, dimensions[i], &bytes))
-            return nullptr;
-    void *ptr = std::malloc(bytes);
-    cali_datatracker_track_dimensional(ptr, label, elem_size, dimensions, num_dimensions);
-    return ptr;
+    return cali_datatracker_allocate_dimensional(label, elem_size, dimensions, num_dimensions);
 }
 inline void *Allocate(const std::string &label, std::size_t elem_size,
                       const std::vector<std::size_t> &dimensions)
@@ -55,8 +49,7 @@ inline void *Allocate(const std::string &label, std::size_t elem_size,
 }
 inline void Free(void *ptr)
 {
-    UntrackAllocation(ptr);
-    std::free(ptr);
+    cali_datatracker_free(ptr);
 }
 
 } // namespace DataTracker

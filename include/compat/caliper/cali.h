@@ -481,14 +481,16 @@ inline void write_report_for_query(cali_id_t, const char *query, int, std::ostre
         return;
     heaptide_pause(0);
     char *format = heaptide_cali_query_(query, 0), part[4096];
+    heaptide_resume(0);
     if (format && heaptide_write_to(fileno(file), format)) {
         std::rewind(file);
         for (std::size_t n; (n = std::fread(part, 1, sizeof part, file)) > 0;)
             out.write(part, static_cast<std::streamsize>(n));
     }
+    heaptide_pause(0);
     std::free(format);
-    std::fclose(file);
     heaptide_resume(0);
+    std::fclose(file);
 }
 
 } // namespace cali

@@ -36,6 +36,26 @@ static inline void cali_datatracker_untrack(const void *ptr)
         heaptide_unlabel(ptr);
 }
 
+// The same with the allocation, as in Caliper 1. NULL without memory, or if the size does not fit.
+static inline void *cali_datatracker_allocate_dimensional(const char *label, size_t elem_size,
+                                                          const size_t *dimensions,
+                                                          size_t num_dimensions)
+{
+    size_t bytes = elem_size, i;
+    void *ptr;
+    for (i = 0; i < num_dimensions; i++)
+        if (__builtin_mul_overflow(bytes, dimensions[i], &bytes))
+            return NULL;
+    ptr = malloc(bytes);
+    cali_datatracker_track_dimensional(ptr, label, elem_size, dimensions, num_dimensions);
+    return ptr;
+}
+static inline void cali_datatracker_free(void *ptr)
+{
+    cali_datatracker_untrack(ptr);
+    free(ptr);
+}
+
 #define CALI_DATATRACKER_TRACK(ptr, size) cali_datatracker_track(ptr, #ptr, size)
 #define CALI_DATATRACKER_TRACK_DIMENSIONAL(ptr, elem_size, dimensions, num_dimensions) \
     cali_datatracker_track_dimensional(ptr, #ptr, elem_size, dimensions, num_dimensions)

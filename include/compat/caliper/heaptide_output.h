@@ -337,8 +337,8 @@ static __attribute__((unused)) int heaptide_cali_options_(struct heaptide_cali_c
         if (own > length - at)
             own = length - at;
         if (!heaptide_cali_option_(config, text + at, own)) {
-            snprintf(error, size, "%s: unknown option or configuration: %.*s", config->name,
-                     (int)own, text + at);
+            snprintf(error, size, "%s%sunknown option or configuration: %.*s", config->name,
+                     *config->name ? ": " : "", (int)own, text + at);
             return 0;
         }
     }
@@ -395,7 +395,7 @@ heaptide_cali_report_(const struct heaptide_cali_config_ *config)
 }
 
 // Reads a configuration string, and writes what it asks for if `is_final`. 0, and a message of at
-// most `size` bytes: there is an unknown name in it.
+// most `size` bytes: there is an unknown name in it, and nothing is written.
 static __attribute__((unused)) int heaptide_cali_configure_(const char *text, int is_final,
                                                             char *error, size_t size)
 {
@@ -403,9 +403,10 @@ static __attribute__((unused)) int heaptide_cali_configure_(const char *text, in
     size_t own, named;
     const char *at;
     int pass;
+    if (is_final && !heaptide_cali_configure_(text, 0, error, size))
+        return 0;
     memset(&common, 0, sizeof common);
-    if (size)
-        *error = 0;
+    *error = 0;
     // First the options that are none of one configuration, since they hold for all.
     for (pass = 0; pass < 2; pass++) {
         for (at = text; *at; at += own + (at[own] != 0)) {
