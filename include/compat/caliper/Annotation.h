@@ -13,39 +13,43 @@
 
 namespace cali {
 
-/// A function until the end of the enclosing block.
-class Function {
+/// A named scope until the end of the enclosing block.
+class NamedScope {
 public:
-    explicit Function(const char *name)
-        : Function(heaptide_name_string(HEAPTIDE_CALIPER_FUNCTION, name), name)
-    {
-    }
     /// By a name that was looked up before; 0 does nothing.
-    Function(std::uint32_t number, const char *name) : number_(number)
+    NamedScope(std::uint32_t number, const char *name)
+        : number_(number), outer_(heaptide_cali_current_)
     {
-        heaptide_cali_mark_begin_(number, name);
+        heaptide_cali_current_ = name;
+        heaptide_scope_begin(number);
     }
-    Function(const Function &) = delete;
-    Function &operator=(const Function &) = delete;
-    ~Function() { heaptide_cali_mark_end_(number_); }
+    NamedScope(const NamedScope &) = delete;
+    NamedScope &operator=(const NamedScope &) = delete;
+    ~NamedScope()
+    {
+        heaptide_cali_current_ = outer_;
+        heaptide_scope_end(number_);
+    }
 
 private:
     std::uint32_t number_;
+    const char *outer_;
+};
+
+/// A function until the end of the enclosing block.
+class Function : NamedScope {
+public:
+    explicit Function(const char *name)
+        : NamedScope(heaptide_name_string(HEAPTIDE_CALIPER_FUNCTION, name), name)
+    {
+    }
+    Function(std::uint32_t number, const char *name) : NamedScope(number, name) {}
 };
 
 /// A region until the end of the enclosing block.
-class ScopeAnnotation {
+class ScopeAnnotation : NamedScope {
 public:
-    explicit ScopeAnnotation(const char *name) : number_(heaptide_name(name))
-    {
-        heaptide_cali_mark_begin_(number_, name);
-    }
-    ScopeAnnotation(const ScopeAnnotation &) = delete;
-    ScopeAnnotation &operator=(const ScopeAnnotation &) = delete;
-    ~ScopeAnnotation() { heaptide_cali_mark_end_(number_); }
-
-private:
-    std::uint32_t number_;
+    explicit ScopeAnnotation(const char *name) : NamedScope(heaptide_name(name), name) {}
 };
 
 /// A loop until end(), or until the last copy of it goes.

@@ -135,12 +135,11 @@ static inline void cali_end_comm_region(const char *name)
     heaptide_end_string("comm.region", name);
 }
 
-// The innermost region of the thread, while it is open, if it is one of the outer 64; else `alt`.
+// The innermost region or function of the thread, by the caller's own text; else `alt`.
 static inline const char *cali_get_current_region_or(const char *alt)
 {
-    struct heaptide_cali_thread_ *own = heaptide_cali_own_;
-    uint32_t open = own ? own->regions : 0;
-    return open && open <= HEAPTIDE_CALI_REGIONS_ ? own->region[open - 1] : alt;
+    const char *current = heaptide_cali_current_;
+    return current ? current : alt;
 }
 
 // ---- Values of attributes

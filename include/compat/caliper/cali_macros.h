@@ -5,12 +5,11 @@
 
 #include "cali.h"
 
-#define CALI_MARK_FUNCTION_BEGIN                                                         \
-    heaptide_cali_mark_begin_(heaptide_loaded() ? HEAPTIDE_NAME_STRING(                  \
-                                  HEAPTIDE_CALIPER_FUNCTION, __func__) : 0, __func__)
-#define CALI_MARK_FUNCTION_END                                                           \
-    heaptide_cali_mark_end_(                                                             \
-        heaptide_loaded() ? HEAPTIDE_NAME_STRING(HEAPTIDE_CALIPER_FUNCTION, __func__) : 0)
+// Each place looks its function's name up once.
+#define HEAPTIDE_CALI_FUNCTION_ HEAPTIDE_NAME_STRING(HEAPTIDE_CALIPER_FUNCTION, __func__)
+
+#define CALI_MARK_FUNCTION_BEGIN heaptide_cali_mark_begin_(HEAPTIDE_CALI_FUNCTION_, __func__)
+#define CALI_MARK_FUNCTION_END heaptide_cali_mark_end_(HEAPTIDE_CALI_FUNCTION_)
 
 #define CALI_MARK_BEGIN(name) cali_begin_region(name)
 #define CALI_MARK_END(name) cali_end_region(name)
@@ -32,18 +31,19 @@
     statement;                                                                           \
     cali_end_region((name))
 
+// A name other than 0 is one of the recorder, which is loaded.
 static inline void heaptide_cali_mark_begin_(uint32_t name, const char *function)
 {
     if (name) {
         heaptide_cali_enter_(function);
-        heaptide_scope_begin(name);
+        heaptide_found_->scope_begin(name);
     }
 }
 static inline void heaptide_cali_mark_end_(uint32_t name)
 {
     if (name) {
         heaptide_cali_leave_();
-        heaptide_scope_end(name);
+        heaptide_found_->scope_end(name);
     }
 }
 
@@ -56,7 +56,7 @@ static inline void heaptide_cali_mark_end_(uint32_t name)
 
 #define CALI_CXX_MARK_FUNCTION                                                           \
     cali::Function HEAPTIDE_CALI_JOIN_(__cali_ann_, __COUNTER__)(                        \
-        heaptide_loaded() ? HEAPTIDE_NAME_STRING(HEAPTIDE_CALIPER_FUNCTION, __func__) : 0, __func__)
+        HEAPTIDE_CALI_FUNCTION_, __func__)
 #define CALI_CXX_MARK_SCOPE(name)                                                        \
     cali::ScopeAnnotation HEAPTIDE_CALI_JOIN_(__cali_ann_scope_, __COUNTER__)(name)
 #define CALI_CXX_MARK_LOOP_BEGIN(loop_id, name) cali::Loop __cali_loop_##loop_id(name)

@@ -161,12 +161,15 @@ struct heaptide_cali_value_ {
 
 struct heaptide_cali_thread_ {
     uint32_t regions;  // how many are open
-    const char *region[HEAPTIDE_CALI_REGIONS_];
+    const char *region[HEAPTIDE_CALI_REGIONS_];  // for each, the one around it
     uint32_t count, capacity;
     struct heaptide_cali_value_ *values;  // in the order of their begins
 };
 
 HEAPTIDE_SHARED_ __thread struct heaptide_cali_thread_ *heaptide_cali_own_
+    __attribute__((tls_model("initial-exec")));
+// The innermost region of the thread; NULL outside of all.
+HEAPTIDE_SHARED_ __thread const char *heaptide_cali_current_
     __attribute__((tls_model("initial-exec")));
 HEAPTIDE_SHARED_ pthread_key_t heaptide_cali_key_;
 HEAPTIDE_SHARED_ pthread_once_t heaptide_cali_once_ = PTHREAD_ONCE_INIT;
@@ -211,17 +214,22 @@ static inline struct heaptide_cali_thread_ *heaptide_cali_mine_(void)
     return __builtin_expect(own != NULL, 1) ? own : heaptide_cali_new_thread_();
 }
 
+// Notes a region until its end by name. Guards keep the name before theirs themselves.
 static inline void heaptide_cali_enter_(const char *region)
 {
     struct heaptide_cali_thread_ *own = heaptide_cali_mine_();
     if (own && own->regions++ < HEAPTIDE_CALI_REGIONS_)
-        own->region[own->regions - 1] = region;
+        own->region[own->regions - 1] = heaptide_cali_current_;
+    heaptide_cali_current_ = region;
 }
 static inline void heaptide_cali_leave_(void)
 {
     struct heaptide_cali_thread_ *own = heaptide_cali_own_;
-    if (own && own->regions)
+    uint32_t open = own ? own->regions : 0;
+    if (open)
         own->regions--;
+    heaptide_cali_current_
+        = open && open <= HEAPTIDE_CALI_REGIONS_ ? own->region[open - 1] : NULL;
 }
 
 // The last value of an attribute that is open.
