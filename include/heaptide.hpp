@@ -263,14 +263,18 @@ inline std::uint32_t snapshot(const char *name = "") noexcept
 inline bool start() noexcept { return heaptide_start() != 0; }
 
 /// Writes what was recorded so far to a file, "stdout" or "stderr" (see heaptide_write()).
-inline bool write(const std::string &path, const std::string &format = "text") noexcept
+inline bool write(const char *path, const char *format = "text") noexcept
+{
+    return heaptide_write(path, format) != 0;
+}
+inline bool write(const std::string &path, const std::string &format) noexcept
 {
     return heaptide_write(path.c_str(), format.c_str()) != 0;
 }
 
 /// The same as a string; empty if it could not be written, or not loaded. What this allocates is
 /// not recorded.
-inline std::string written(const std::string &format = "text")
+inline std::string written(const char *format = "text")
 {
     std::string text;
 #ifdef SYS_memfd_create
@@ -281,7 +285,7 @@ inline std::string written(const std::string &format = "text")
     const int file = static_cast<int>(::syscall(SYS_memfd_create, "heaptide", closed_on_exec));
     if (file < 0)
         return text;
-    if (heaptide_write_to(file, format.c_str())) {
+    if (heaptide_write_to(file, format)) {
         const off_t size = ::lseek(file, 0, SEEK_END);
         std::size_t done = 0;
         if (size > 0)
@@ -301,7 +305,7 @@ inline std::string written(const std::string &format = "text")
 }
 
 /// The same to a stream.
-inline std::ostream &write(std::ostream &out, const std::string &format = "text")
+inline std::ostream &write(std::ostream &out, const char *format = "text")
 {
     Pause pause;
     return out << written(format);

@@ -13,7 +13,7 @@ without the recorder everything here does nothing.
 from typing import TYPE_CHECKING, Any
 
 from ._control import active, flush, loaded, mark, off, on, pause, recording, reset, snapshot
-from ._control import threshold, write, written
+from ._control import separate_threads, threshold, write, written
 from ._figures import Figures, Histograms, figures, histograms, measure, thread, totals, window
 from ._labels import Block, Label, address, label, resolve
 from ._scopes import Context, ThreadPoolExecutor, carried, context, run_in, scope, scoped
@@ -57,6 +57,7 @@ __all__ = [
     "run_in",
     "scope",
     "scoped",
+    "separate_threads",
     "snapshot",
     "thread",
     "threshold",

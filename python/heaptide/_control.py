@@ -77,6 +77,12 @@ def flush() -> None:
         library.flush()
 
 
+def separate_threads() -> None:
+    """From now on each thread that begins has a row of its own, with its id."""
+    if library is not None:
+        library.separate_threads()
+
+
 def mark(name: str) -> None:
     """Puts a mark on the timeline."""
     if library is not None:
@@ -96,10 +102,10 @@ def snapshot(name: str = "") -> int:
 def write(path: Union[str, "os.PathLike[str]"] = "stdout", format: str = "text") -> bool:
     """Writes what was recorded of this process so far; whether that could be done.
 
-    ``path`` is a file, which is replaced as a whole, ``stdout`` or ``stderr``. The formats: ``text``
-    (the report), ``json``, ``dot``, ``folded``, ``stacks``, ``snapshot`` (a recording, which the path
-    names), ``query:CALQL``, any other format of ``heaptide export``, and views of the command by
-    their name; options of the command may follow (``text --by scope --top 5``).
+    ``path`` is a file, which is replaced as a whole, ``stdout`` or ``stderr``. The formats:
+    ``text`` (the report), ``json``, ``dot``, ``folded``, ``stacks``, ``snapshot`` (a recording,
+    which the path names), ``query:CALQL``, any other format of ``heaptide export``, and views of
+    the command by their name; options may follow (``text --by scope --top 5``).
     """
     if library is None:
         return False

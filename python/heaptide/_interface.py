@@ -93,6 +93,7 @@ _FUNCTIONS = [
     ("scope", c_int, [c_uint64, c_int, ctypes.POINTER(RawFigures)]),
     ("histograms", None, [ctypes.POINTER(RawHistograms)]),
     ("write", c_int, [c_char_p, c_size_t, c_char_p, c_size_t]),
+    ("separate_threads", None, []),
     ("write_to", c_int, [c_int, c_char_p, c_size_t]),
 ]
 

@@ -48,6 +48,7 @@ static void figures_and_control(void)
     heaptide_pause(1);
     heaptide_resume(1);
     heaptide_threshold(10, 0);
+    heaptide_separate_threads();
     heaptide_flush();
     CHECK(!heaptide_active(0) && !heaptide_active(1) && !heaptide_recording());
     CHECK(heaptide_process_figures().allocations == 0);

@@ -73,6 +73,7 @@ fn processes(recording: &Path) -> BTreeMap<u32, PathBuf> {
 }
 
 /// Writes one, with `pid` in its target.
+#[expect(clippy::disallowed_methods, reason = "the stream is only handed on")]
 fn write(request: &Request<'_>, pid: &OsStr, recording: &Path) {
     let mut target = Vec::new();
     request.expand(pid.as_bytes(), |piece| target.extend_from_slice(piece));

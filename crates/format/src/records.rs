@@ -465,7 +465,7 @@ pub struct Lane {
     pub index: u32,
     /// Threads that used the lane so far.
     pub threads: u32,
-    /// The thread that has it now, or 0.
+    /// The thread that has it, or had it last.
     pub tid: u32,
     /// Its site without a stack; 0 in [`crate::Mode::Counters`].
     pub base_site: u32,

@@ -166,3 +166,9 @@ pub fn write(path: impl AsRef<Path>, format: &str) -> bool {
 pub fn write_to(file: impl AsFd, format: &str) -> bool {
     interface::write_to(file.as_fd(), format)
 }
+
+/// From now on each thread that begins has a row of its own, with its id; else threads of one name
+/// that run one after the other share a row. Up to 2048 rows.
+pub fn separate_threads() {
+    interface::separate_threads();
+}

@@ -103,6 +103,7 @@ struct Table {
     write: unsafe extern "C" fn(Text, usize, Text, usize) -> c_int,
     write_to: unsafe extern "C" fn(c_int, Text, usize) -> c_int,
     start: unsafe extern "C" fn() -> c_int,
+    separate_threads: unsafe extern "C" fn(),
 }
 
 /// `Dl_info` of the C library.
@@ -338,6 +339,10 @@ pub(crate) fn mark(name: &str) {
 pub(crate) fn snapshot(name: &str) -> u32 {
     let (n, length) = text(name);
     call!(snapshot(n, length))
+}
+
+pub(crate) fn separate_threads() {
+    call!(separate_threads());
 }
 
 pub(crate) fn start() -> bool {

@@ -95,7 +95,8 @@ mod window;
 
 pub use control::{
     Paused, ProcessPaused, Threshold, flush, loaded, pause, pause_process, process_active,
-    recording, reset, start, thread_active, threshold, turn_off, turn_on, write, write_to,
+    recording, reset, separate_threads, start, thread_active, threshold, turn_off, turn_on, write,
+    write_to,
 };
 pub use figures::{Figures, Histograms, SIZE_CLASSES};
 #[cfg(feature = "recorder")]

@@ -118,6 +118,8 @@ pub struct Lane {
     pub name: String,
     /// Threads that used it.
     pub threads: u32,
+    /// The id of the last of them; 0 if it is not known, as of joined processes.
+    pub tid: u32,
     /// Sums over the lane's sites, with `frees_here` of the lane.
     pub measures: Measures,
 }

@@ -124,7 +124,12 @@ impl Joining {
         let add = |lane: &Lane| {
             let id = *self.lanes.entry(lane.name.clone()).or_insert_with(|| {
                 let nothing = Measures::default();
-                joined.push(Lane { name: lane.name.clone(), threads: 0, measures: nothing });
+                joined.push(Lane {
+                    name: lane.name.clone(),
+                    threads: 0,
+                    tid: 0,
+                    measures: nothing,
+                });
                 LaneId((joined.len() - 1) as u32)
             });
             let sums = &mut joined[id.0 as usize];

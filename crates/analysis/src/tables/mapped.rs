@@ -104,9 +104,9 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
     // Its lanes are the process's, so that both have the same ids.
     let lane = |lane: &format::Lane| {
         let counters = mapped.lanes.iter().find(|counters| counters.index == lane.index);
-        let (name, threads) = (lane.name, lane.threads);
+        let (name, threads, tid) = (lane.name, lane.threads, lane.tid);
         let nothing = format::Lane::new_zeroed();
-        format::Lane { name, threads, index: lane.index, ..*counters.unwrap_or(&nothing) }
+        format::Lane { name, threads, tid, index: lane.index, ..*counters.unwrap_or(&nothing) }
     };
     Some(Profile {
         header,

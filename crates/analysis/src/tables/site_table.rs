@@ -38,7 +38,8 @@ impl SiteTable {
             let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
             let name = text::from_bytes(name);
             let id = table.lane(lane.index, || name);
-            table.lanes[id.0 as usize].threads = lane.threads;
+            let own = &mut table.lanes[id.0 as usize];
+            (own.threads, own.tid) = (lane.threads, lane.tid);
         }
         match profile.mode {
             format::Mode::Counters => table.add_lane_sites(profile),
@@ -60,7 +61,8 @@ impl SiteTable {
     /// synthetic name.
     fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
         *self.ids.entry(index).or_insert_with(|| {
-            self.lanes.push(Lane { name: name(), threads: 0, measures: Measures::default() });
+            let measures = Measures::default();
+            self.lanes.push(Lane { name: name(), threads: 0, tid: 0, measures });
             LaneId((self.lanes.len() - 1) as u32)
         })
     }

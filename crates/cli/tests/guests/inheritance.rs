@@ -151,7 +151,7 @@ fn a_run_inside_a_run_has_its_own_settings() {
     let program = build("run_inherits.c");
     let inner = |options: &str| format!("$H run -q --force {options} -- {}", program.display());
     let bare = run(&mut shell(&inner("-o inner"), &place), &place);
-    assert_eq!(settings(&bare), ["MODE", "OUTPUT", "RUN"]);
+    assert_eq!(settings(&bare), ["COMMAND", "MODE", "OUTPUT", "RUN"]);
     let steered = "--no-follow --start-off --by-size --stacks-from 99 --snapshot-on USR2";
     for options in [steered, "--mode trace --max-size 1M --free-stacks"] {
         let outer = |inner: &str| {

@@ -16,6 +16,7 @@ use crate::event::requests;
 use crate::event::start::start_on_request;
 use crate::event::stats::{self, Figures, Histograms};
 use crate::event::thread_measure::{self, Measurement};
+use crate::event::threads;
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
@@ -76,6 +77,7 @@ macro_rules! interface_functions {
             write,
             write_to,
             start,
+            separate_threads,
         }
     };
 }
@@ -445,6 +447,10 @@ pub extern "C" fn write<F: Front>(path: Text<'_>, format: Text<'_>) -> i32 {
 pub extern "C" fn write_to<F: Front>(descriptor: i32, format: Text<'_>) -> i32 {
     let target = Target::Open(Fd(descriptor));
     with_lane::<F, _>(|lane| output::write(lane, target, format.get())) as i32
+}
+
+pub extern "C" fn separate_threads<F: Front>() {
+    with_lane::<F, _>(|_| threads::keep_apart());
 }
 
 pub extern "C" fn start<F: Front>() -> i32 {

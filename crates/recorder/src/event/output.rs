@@ -11,6 +11,7 @@ use crate::sys::options::{self, Options, PATH_MAX};
 use crate::sys::text::Text;
 use crate::sys::{confined, maps, own_stack};
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicU64};
 use heaptide_format::report::Request;
 use heaptide_format::settings::{PREFIX, Setting};
 use heaptide_format::shared::Word;
@@ -40,6 +41,10 @@ impl<'a> Target<'a> {
             path => Target::File(path),
         }
     }
+
+    fn is_open(self, fd: Fd) -> bool {
+        matches!(self, Target::Open(open) if open.0 == fd.0)
+    }
 }
 
 /// Has the command write what was recorded so far, and waits for it. Whether that was done.
@@ -61,10 +66,55 @@ pub fn write_at_exit(p: &Process) {
                 let (mut pid, mut target) = (Text::<DIGITS_MAX>::new(), Text::<PATH_MAX>::new());
                 pid.push_number(p.pid.load(Relaxed) as u64);
                 request.expand(pid.bytes(), |piece| target.push(piece));
-                run_here(p, Target::named(target.bytes()), request.format);
+                let target = match Target::named(target.bytes()) {
+                    Target::Open(fd) => Target::Open(kept(fd)),
+                    file => file,
+                };
+                run_here(p, target, request.format);
             });
         }
     }
+}
+
+/// A copy of a stream of the program, and the file that it was of then.
+struct Kept {
+    copy: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+/// Copies of standard output and error, which many programs close before they exit. They outlive
+/// forks, as the descriptors do.
+static KEPT: [Kept; 2] = [const {
+    Kept { copy: AtomicI32::new(-1), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+}; 2];
+
+/// Keeps the streams of the program, if they are to be written to at exit.
+pub fn keep_streams(options: &Options) {
+    /// Above the numbers that programs count on.
+    const LEAST: usize = 900;
+    for (stream, kept) in [STDOUT, STDERR].into_iter().zip(&KEPT) {
+        let wants = |request: Request<'_>| Target::named(request.target).is_open(stream);
+        let is_wanted = Request::each(options.report.bytes()).flatten().any(wants);
+        if !is_wanted || kept.copy.load(Relaxed) >= 0 {
+            continue;
+        }
+        if let Ok((device, inode)) = kernel::identity(stream)
+            && let Ok(copy) = kernel::copy_from(stream, LEAST)
+        {
+            kept.device.store(device, Relaxed);
+            kept.inode.store(inode, Relaxed);
+            kept.copy.store(copy.0, Relaxed);
+        }
+    }
+}
+
+/// The kept copy of a stream, unless the program has closed that, too: then the stream itself.
+fn kept(stream: Fd) -> Fd {
+    let kept = &KEPT[(stream.0 == STDERR.0) as usize];
+    let copy = Fd(kept.copy.load(Relaxed));
+    let then = (kept.device.load(Relaxed), kept.inode.load(Relaxed));
+    if copy.0 >= 0 && kernel::identity(copy) == Ok(then) { copy } else { stream }
 }
 
 /// Whether no recorded process started this one.
@@ -111,8 +161,8 @@ fn start(p: &Process, target: Target<'_>, format: &[u8], environment: &[u8]) -> 
     let profile = unsafe { core::slice::from_raw_parts(path, PATH_MAX) };
     let profile = profile.split(|&b| b == 0).next()?;
     let (file, output) = match target {
-        Target::File(path) => (path, STDOUT),
-        Target::Open(fd) => (&b"-"[..], fd),
+        Target::File(path) => (path, None),
+        Target::Open(fd) => (&b"-"[..], Some(fd)),
     };
     let arguments = [program.bytes(), b"write", b"--format", format, b"--output", file, profile];
     let entries = || environment.split_inclusive(|&b| b == 0).filter(|e| e.ends_with(b"\0"));

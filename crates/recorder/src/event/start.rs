@@ -4,8 +4,8 @@ use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
-    accounts, lane, live_mappings, monitors, python_codes, python_interpreter, regions, stacks,
-    timeline, trace, trace_extents, windows,
+    accounts, lane, live_mappings, monitors, output, python_codes, python_interpreter, regions,
+    stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
 use crate::store::{modules, names, profile, python_lines, shared, sites};
@@ -189,6 +189,7 @@ fn prepare_control(p: &Process, options: &Options) {
         set(CONTROL_BY_SIZE);
     }
     monitors::resume();
+    output::keep_streams(options);
     if options.snapshot_every_ns != 0 {
         marks::snapshot_every(options.snapshot_every_ns);
         set(CONTROL_TIMED);

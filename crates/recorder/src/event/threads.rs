@@ -19,8 +19,8 @@ use crate::sys::tls::{thread_pointer, tls};
 use crate::sys::{confined, kernel, maps, own_stack};
 use core::ptr::NonNull;
 use core::slice;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use heaptide_format::shared::{Lane, Word};
 use heaptide_format::{Kind, Loss, Mode};
 use heaptide_unwind::kept::{Extent, Frame, Kept, words_of};
@@ -116,6 +116,16 @@ fn is_stale(lane: NonNull<LaneState>) -> bool {
     unsafe { (*lane.as_ptr()).gate.is_stale() }
 }
 
+/// Each thread gets a lane of its own, as long as there are few.
+static APART: AtomicBool = AtomicBool::new(false);
+/// Lanes up to which threads have their own: each takes some memory for good.
+const APART_MAX: usize = 2048;
+
+/// Gives each thread that begins from now on a lane of its own.
+pub fn keep_apart() {
+    APART.store(true, Relaxed);
+}
+
 /// A lane for the calling thread; null if there is none.
 fn acquire(p: &Process, sp: u64) -> *mut LaneState {
     let lane = {
@@ -124,7 +134,8 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
             return core::ptr::null_mut();
         };
         let name = kernel::thread_name();
-        let lane = match free_lane(p, &name) {
+        let apart = APART.load(Relaxed) && lanes().count.load(Relaxed) < APART_MAX;
+        let lane = match free_lane(p, &name).filter(|_| !apart) {
             Some(lane) => lane,
             None => create(p, &mut records, &name),
         };
@@ -330,7 +341,6 @@ impl LaneState {
         let now = p.now();
         self.publish_work();
         p.note_time(now);
-        self.record.tid.set(0);
         lanes().in_use.fetch_sub(1, AcqRel);
         self.in_use.store(0, Release);
     }

@@ -6,6 +6,7 @@
 //! executes nothing and announces nothing. It starts the second, which executes, and waits for it.
 //! Only a wait with `__WALL` or `__WCLONE` finds the first one, and that is the recorder's.
 
+use crate::sys::exec_calls;
 use crate::sys::kernel::{self, Fd, Path};
 
 /// Bytes of a stack of either child.
@@ -18,9 +19,9 @@ pub struct Command<'a> {
     pub arguments: *const *const u8,
     /// The same.
     pub environment: *const *const u8,
-    /// Its standard output. Nothing else that is open is handed on; its standard input and its
-    /// errors are `/dev/null`.
-    pub output: Fd,
+    /// Its standard output, if it is not `/dev/null`, as its input and its errors are. Nothing else
+    /// that is open is handed on.
+    pub output: Option<Fd>,
 }
 
 /// A command, and what the first child has to know and to tell.
@@ -50,10 +51,15 @@ impl Command<'_> {
         // SAFETY: fresh memory for its stack; it makes nothing but system calls, and this thread
         // waits for its end before it uses either again.
         let started = unsafe {
-            kernel::clone(kernel::CLONE_VM | kernel::CLONE_FILES, first, supervise, argument)
+            exec_calls::clone(
+                exec_calls::CLONE_VM | exec_calls::CLONE_FILES,
+                first,
+                supervise,
+                argument,
+            )
         };
         // Another thread that waits for children of every kind may be faster: it has ended, too.
-        let _ = started.and_then(kernel::wait_for);
+        let _ = started.and_then(exec_calls::wait_for);
         // SAFETY: the first child wrote it, which has ended.
         let status = unsafe { (&raw const job.status).read_volatile() };
         // SAFETY: both children have ended: the first one waits for the second.
@@ -68,12 +74,12 @@ extern "C" fn supervise(job: *mut u8) -> i32 {
     // SAFETY: the caller of `clone` hands over a job, and waits.
     let job = unsafe { &mut *(job as *mut Job<'_>) };
     // The program may ignore SIGCHLD; then nobody could wait for the second child.
-    kernel::reset_handlers();
+    exec_calls::reset_handlers();
     let command = core::ptr::from_ref(job.command) as *mut u8;
-    let flags = kernel::CLONE_VM | kernel::CLONE_VFORK | kernel::SIGCHLD;
+    let flags = exec_calls::CLONE_VM | exec_calls::CLONE_VFORK | exec_calls::SIGCHLD;
     // SAFETY: fresh memory for its stack, which it leaves by executing a program.
-    let started = unsafe { kernel::clone(flags, job.top, execute, command) };
-    if let Ok(status) = started.and_then(kernel::wait_for) {
+    let started = unsafe { exec_calls::clone(flags, job.top, execute, command) };
+    if let Ok(status) = started.and_then(exec_calls::wait_for) {
         job.status = status;
     }
     0
@@ -85,19 +91,25 @@ extern "C" fn execute(command: *mut u8) -> i32 {
     // SAFETY: a command, whose owner waits.
     let command = unsafe { &*(command as *const Command<'_>) };
     // Signals to the program's group, as Ctrl-C, are not for this one.
-    kernel::start_session();
-    let Ok(output) = kernel::copy_up(command.output) else { return FAILED };
+    exec_calls::start_session();
+    let output = match command.output.map(exec_calls::copy_up) {
+        None => None,
+        Some(Ok(output)) => Some(output),
+        Some(Err(_)) => return FAILED,
+    };
     let nowhere = Path::new(b"/dev/null\0").map(|path| kernel::open(path, kernel::O_RDWR));
-    for number in [0, 2] {
+    for number in 0..=2 {
         match nowhere {
-            Some(Ok(nowhere)) => kernel::put_at(nowhere, number),
+            Some(Ok(nowhere)) => exec_calls::put_at(nowhere, number),
             _ => kernel::close(Fd(number as i32)),
         }
     }
-    kernel::put_at(output, 1);
-    kernel::close_from(3);
-    kernel::unblock_signals();
+    if let Some(output) = output {
+        exec_calls::put_at(output, 1);
+    }
+    exec_calls::close_from(3);
+    exec_calls::unblock_signals();
     // SAFETY: as the caller of `run` promises.
-    let _ = unsafe { kernel::execute(command.path, command.arguments, command.environment) };
+    let _ = unsafe { exec_calls::execute(command.path, command.arguments, command.environment) };
     FAILED
 }

@@ -10,7 +10,7 @@ pub struct Errno(pub i32);
 
 #[cfg(miri)]
 const ENOENT: Errno = Errno(2);
-const ENOSYS: Errno = Errno(38);
+pub(super) const ENOSYS: Errno = Errno(38);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ESRCH: Errno = Errno(3);
@@ -25,21 +25,15 @@ const MMAP: usize = 9;
 const MPROTECT: usize = 10;
 const SHMCTL: usize = 31;
 const MUNMAP: usize = 11;
-const RT_SIGACTION: usize = 13;
 const RT_SIGPROCMASK: usize = 14;
 const PREAD: usize = 17;
 const PWRITE: usize = 18;
 const SCHED_YIELD: usize = 24;
 const MINCORE: usize = 27;
 const MADVISE: usize = 28;
-const DUP2: usize = 33;
 const GETPID: usize = 39;
-#[cfg(not(miri))]
-const CLONE: usize = 56;
-const EXECVE: usize = 59;
-const WAIT4: usize = 61;
 const UNAME: usize = 63;
-const FCNTL: usize = 72;
+pub(super) const FCNTL: usize = 72;
 const RENAME: usize = 82;
 const MKDIR: usize = 83;
 const RMDIR: usize = 84;
@@ -49,7 +43,6 @@ const GETUID: usize = 102;
 const GETGID: usize = 104;
 const GETEUID: usize = 107;
 const GETPPID: usize = 110;
-const SETSID: usize = 112;
 const CAPGET: usize = 125;
 const CAPSET: usize = 126;
 const MLOCK: usize = 149;
@@ -64,7 +57,6 @@ const PRLIMIT: usize = 302;
 const PROCESS_VM_READV: usize = 310;
 const MEMBARRIER: usize = 324;
 const MLOCK2: usize = 325;
-const CLOSE_RANGE: usize = 436;
 const FACCESSAT2: usize = 439;
 
 pub const O_RDONLY: usize = 0;
@@ -104,7 +96,7 @@ const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 /// says.
 #[cfg(not(miri))]
 #[inline(always)]
-unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
+pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     let r: isize;
     // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
     // for.
@@ -121,7 +113,7 @@ unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
 /// # Safety
 /// As above.
 #[cfg(miri)]
-unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
+pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     const PAGE: usize = 4096;
     match n {
         MMAP if a[4] as i32 == -1 => {
@@ -284,14 +276,19 @@ pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     unsafe { call(FALLOCATE, a) }.map(|_| ())
 }
 
-/// Moves `fd` to a free number not below `least`, close-on-exec.
-pub fn move_up(fd: Fd, least: usize) -> Fd {
+/// A copy of a descriptor with a number not below `least`, close-on-exec.
+pub fn copy_from(fd: Fd, least: usize) -> Result<Fd, Errno> {
     const F_DUPFD_CLOEXEC: usize = 1030;
     // SAFETY: no memory is involved.
-    match unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) } {
+    unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD_CLOEXEC, least, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
+}
+
+/// Moves `fd` to a free number not below `least`, close-on-exec.
+pub fn move_up(fd: Fd, least: usize) -> Fd {
+    match copy_from(fd, least) {
         Ok(high) => {
             close(fd);
-            Fd(high as i32)
+            high
         }
         Err(_) => fd,
     }
@@ -475,7 +472,7 @@ pub fn restore_signals(before: u64) {
     set_signal_mask(before, &mut 0);
 }
 
-fn set_signal_mask(mask: u64, before: &mut u64) {
+pub(super) fn set_signal_mask(mask: u64, before: &mut u64) {
     const SIG_SETMASK: usize = 2;
     let (mask, before) = (&raw const mask as usize, before as *mut u64 as usize);
     // SAFETY: the kernel reads and writes masks of 8 bytes.
@@ -700,141 +697,4 @@ pub fn shared_segment(id: i32) -> Option<(u64, u32)> {
     // SAFETY: the kernel fills a structure of this size.
     unsafe { call(SHMCTL, a) }.ok()?;
     Some((segment.bytes, segment.key))
-}
-
-/// The address space is the parent's.
-pub const CLONE_VM: usize = 0x100;
-/// The table of open files is the parent's.
-pub const CLONE_FILES: usize = 0x400;
-/// The parent waits until the child executes a program or ends.
-pub const CLONE_VFORK: usize = 0x4000;
-/// What a child sends its parent when it ends.
-pub const SIGCHLD: usize = 17;
-
-/// Starts a child process that runs `entry(argument)` on the stack that ends at `top`, and ends
-/// with the status that it returns. Returns the child's id.
-///
-/// # Safety
-/// `top` is 16-aligned, with memory below it that `entry` gets on with and that nothing else uses
-/// until the child has ended or executes a program. With [`CLONE_VM`] `entry` uses nothing that
-/// depends on the thread.
-#[cfg(not(miri))]
-pub unsafe fn clone(
-    flags: usize,
-    top: *mut u8,
-    entry: extern "C" fn(*mut u8) -> i32,
-    argument: *mut u8,
-) -> Result<u32, Errno> {
-    const EXIT: usize = 60;
-    let r: isize;
-    // SAFETY: as the caller promises. The child begins behind the call with nothing on its stack,
-    // and never leaves this block.
-    unsafe {
-        asm!("syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r13",
-            "call r12",
-            "mov edi, eax",
-            "mov eax, {exit}",
-            "syscall",
-            "ud2",
-            "2:",
-            exit = const EXIT,
-            inlateout("rax") CLONE as isize => r, in("rdi") flags, in("rsi") top, in("rdx") 0,
-            in("r10") 0, in("r8") 0, in("r12") entry, in("r13") argument,
-            lateout("rcx") _, lateout("r11") _);
-    }
-    if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as u32) }
-}
-
-/// # Safety
-/// As above.
-#[cfg(miri)]
-pub unsafe fn clone(
-    _: usize,
-    _: *mut u8,
-    _: extern "C" fn(*mut u8) -> i32,
-    _: *mut u8,
-) -> Result<u32, Errno> {
-    Err(ENOSYS)
-}
-
-/// Waits until a child has ended that the calling thread started, also one that sends no signal;
-/// returns its status as wait4 does. Takes it off the table of processes.
-pub fn wait_for(child: u32) -> Result<i32, Errno> {
-    const WALL: usize = 0x4000_0000;
-    const EINTR: Errno = Errno(4);
-    let mut status = 0i32;
-    loop {
-        let a = [child as usize, &raw mut status as usize, WALL, 0, 0, 0];
-        // SAFETY: the kernel writes a status of 4 bytes.
-        match unsafe { call(WAIT4, a) } {
-            Err(EINTR) => {}
-            done => return done.map(|_| status),
-        }
-    }
-}
-
-/// Has all signals do what they do by default.
-pub fn reset_handlers() {
-    const SIGNALS: usize = 64;
-    let default = [0u64; 4];
-    for signal in 1..=SIGNALS {
-        let a = [signal, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0];
-        // SAFETY: the kernel reads an action of 32 bytes: no handler, no flags, no mask.
-        let _ = unsafe { call(RT_SIGACTION, a) };
-    }
-}
-
-/// Holds no signal back.
-pub fn unblock_signals() {
-    set_signal_mask(0, &mut 0);
-}
-
-/// Makes the process a session of its own, without terminal.
-pub fn start_session() {
-    // SAFETY: no arguments.
-    let _ = unsafe { call(SETSID, [0; 6]) };
-}
-
-/// A copy of a descriptor, from 3 on, that programs inherit.
-pub fn copy_up(fd: Fd) -> Result<Fd, Errno> {
-    const F_DUPFD: usize = 0;
-    // SAFETY: no memory is involved.
-    unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD, 3, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
-}
-
-/// Gives a descriptor a number, in place of what has it.
-pub fn put_at(fd: Fd, number: usize) {
-    // SAFETY: no memory is involved.
-    let _ = unsafe { call(DUP2, [fd.0 as usize, number, 0, 0, 0, 0]) };
-}
-
-/// Closes all descriptors from `first` on.
-pub fn close_from(first: usize) {
-    /// Numbers that are tried one by one, before Linux 5.9.
-    const TRIED_MAX: u64 = 65536;
-    // SAFETY: no memory is involved.
-    if unsafe { call(CLOSE_RANGE, [first, u32::MAX as usize, 0, 0, 0, 0]) }.is_ok() {
-        return;
-    }
-    for number in first as u64..limit(RLIMIT_NOFILE).min(TRIED_MAX) {
-        close(Fd(number as i32));
-    }
-}
-
-/// Becomes another program; returns only why that failed.
-///
-/// # Safety
-/// Both lists are of zero-terminated strings, and end with null.
-pub unsafe fn execute(
-    path: Path<'_>,
-    arguments: *const *const u8,
-    environment: *const *const u8,
-) -> Option<Errno> {
-    let a = [path.0.as_ptr() as usize, arguments as usize, environment as usize, 0, 0, 0];
-    // SAFETY: as the caller promises.
-    unsafe { call(EXECVE, a) }.err()
 }

@@ -4,6 +4,7 @@
 pub mod child;
 pub mod clock;
 pub mod confined;
+pub mod exec_calls;
 pub mod front;
 pub mod kernel;
 pub mod libc;
