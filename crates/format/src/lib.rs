@@ -29,10 +29,10 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod accounts;
+pub mod caliper;
 mod control;
 mod events;
 mod generated;
-pub mod caliper;
 pub mod launchers;
 mod losses;
 mod mappings;

@@ -123,7 +123,8 @@ fn reports_without_the_framework() {
     assert_eq!(rows[13], "        4096            1            1            1");
     assert_eq!(prints("monitor=periodic,file=heap-"), "");
     let written = fs::read_dir(&place).expect("the directory").flatten();
-    let csv = written.map(|entry| entry.path()).find(|path| path.extension() == Some("csv".as_ref()));
+    let csv =
+        written.map(|entry| entry.path()).find(|path| path.extension() == Some("csv".as_ref()));
     let csv = fs::read_to_string(csv.expect("a CSV file")).expect("CSV");
     assert!(csv.starts_with("timestamp, total-requested, max-actual, present-actual, "), "{csv}");
     assert!(csv.ends_with(", 10000, 7000, 0, 5000, 6, 6\n"), "{csv}");

@@ -11,6 +11,7 @@ mod by_size;
 mod children;
 mod command;
 mod compat_alloc_monitor;
+mod compat_caliper;
 mod control;
 mod damaged;
 mod dangers;
