@@ -43,6 +43,12 @@ struct heaptide_figures {
     uint64_t largest_bytes;  // the largest request; 0 where it is not known (windows)
 };
 
+// Memory of the process, as the kernel counts it.
+struct heaptide_memory {
+    uint64_t resident_bytes;
+    uint64_t virtual_bytes;  // without what the recorder has reserved
+};
+
 // How many blocks had a size of `b` significant bits: class 0 is 0 bytes, 1 is 1, 2 is 2 and 3, …
 struct heaptide_histograms {
     uint64_t requested[65];  // by bytes asked for
@@ -142,6 +148,7 @@ struct heaptide_interface {
     int (*write_to)(int descriptor, const char *format, size_t flen);
     int (*start)(void);
     void (*separate_threads)(void);
+    void (*process_memory)(struct heaptide_memory *out);
 };
 
 // ---- Finding the recorder: once a module, at its first call
@@ -670,6 +677,17 @@ static inline struct heaptide_figures heaptide_scope_figures(uint64_t context, i
     if (t)
         t->scope(context, inclusive, &figures);
     return figures;
+}
+
+// Of the process as the kernel counts it; the system call takes some µs.
+static inline struct heaptide_memory heaptide_process_memory(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    struct heaptide_memory memory;
+    memset(&memory, 0, sizeof memory);
+    if (t)
+        t->process_memory(&memory);
+    return memory;
 }
 
 // How often each class of sizes occurred in the process.

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._control import active, flush, loaded, mark, off, on, pause, recording, reset, snapshot
 from ._control import separate_threads, threshold, write, written
-from ._figures import Figures, Histograms, figures, histograms, measure, thread, totals, window
+from ._figures import Figures, Histograms, Memory, figures, histograms, measure, memory, thread
+from ._figures import totals, window
 from ._labels import Block, Label, address, label, resolve
 from ._scopes import Context, ThreadPoolExecutor, carried, context, run_in, scope, scoped
 
@@ -31,6 +32,7 @@ __all__ = [
     "HeaptideError",
     "Histograms",
     "Label",
+    "Memory",
     "Picture",
     "Recording",
     "Table",
@@ -46,6 +48,7 @@ __all__ = [
     "loaded",
     "mark",
     "measure",
+    "memory",
     "off",
     "on",
     "open",

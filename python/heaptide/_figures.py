@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import List, NamedTuple, Optional, Tuple, Type
 
 from . import _scopes
-from ._interface import RawFigures, RawHistograms, RawMeasurement, library
+from ._interface import RawFigures, RawHistograms, RawMeasurement, RawMemory, library
 
 
 class Figures(NamedTuple):
@@ -198,3 +198,19 @@ def _together(first: Figures, then: Figures) -> Figures:
     peak = max(first.peak_bytes, first.live_bytes + then.peak_bytes)
     largest = max(first.largest_bytes, then.largest_bytes)
     return Figures(*sums)._replace(peak_bytes=peak, largest_bytes=largest)
+
+
+class Memory(NamedTuple):
+    """Memory of the process, as the kernel counts it."""
+
+    resident_bytes: int = 0
+    virtual_bytes: int = 0
+
+
+def memory() -> Memory:
+    """Memory of the process, without what the recorder has reserved; zeros without it."""
+    if library is None:
+        return Memory()
+    raw = RawMemory()
+    library.process_memory(raw)
+    return Memory(raw.resident_bytes, raw.virtual_bytes)

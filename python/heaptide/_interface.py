@@ -53,6 +53,12 @@ class RawBlock(ctypes.Structure):
     ]
 
 
+class RawMemory(ctypes.Structure):
+    """``struct heaptide_memory``."""
+
+    _fields_ = [("resident_bytes", c_uint64), ("virtual_bytes", c_uint64)]
+
+
 class RawMeasurement(ctypes.Structure):
     """``struct heaptide_measurement``: the recorder's, from begin to end."""
 
@@ -94,6 +100,7 @@ _FUNCTIONS = [
     ("histograms", None, [ctypes.POINTER(RawHistograms)]),
     ("write", c_int, [c_char_p, c_size_t, c_char_p, c_size_t]),
     ("separate_threads", None, []),
+    ("process_memory", None, [ctypes.POINTER(RawMemory)]),
     ("write_to", c_int, [c_int, c_char_p, c_size_t]),
 ]
 

@@ -49,6 +49,7 @@ static void figures_and_control(void)
     heaptide_resume(1);
     heaptide_threshold(10, 0);
     heaptide_separate_threads();
+    CHECK(heaptide_process_memory().virtual_bytes == 0);
     heaptide_flush();
     CHECK(!heaptide_active(0) && !heaptide_active(1) && !heaptide_recording());
     CHECK(heaptide_process_figures().allocations == 0);

@@ -64,3 +64,13 @@ impl Histograms {
         (usize::BITS - bytes.leading_zeros()) as usize
     }
 }
+
+/// Memory of the process, as the kernel counts it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// In RAM.
+    pub resident_bytes: u64,
+    /// Of its address space, without what the recorder has reserved.
+    pub virtual_bytes: u64,
+}

@@ -7,7 +7,7 @@
 //!
 //! Every function here does nothing, and returns zero, in a process without the recorder.
 
-use crate::figures::{Figures, Histograms};
+use crate::figures::{Figures, Histograms, ProcessMemory};
 use crate::registered::Registered;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -104,6 +104,7 @@ struct Table {
     write_to: unsafe extern "C" fn(c_int, Text, usize) -> c_int,
     start: unsafe extern "C" fn() -> c_int,
     separate_threads: unsafe extern "C" fn(),
+    process_memory: unsafe extern "C" fn(*mut ProcessMemory),
 }
 
 /// `Dl_info` of the C library.
@@ -339,6 +340,12 @@ pub(crate) fn mark(name: &str) {
 pub(crate) fn snapshot(name: &str) -> u32 {
     let (n, length) = text(name);
     call!(snapshot(n, length))
+}
+
+pub(crate) fn process_memory() -> ProcessMemory {
+    let mut memory = ProcessMemory::default();
+    call!(process_memory(&mut memory));
+    memory
 }
 
 pub(crate) fn separate_threads() {

@@ -98,13 +98,13 @@ pub use control::{
     recording, reset, separate_threads, start, thread_active, threshold, turn_off, turn_on, write,
     write_to,
 };
-pub use figures::{Figures, Histograms, SIZE_CLASSES};
+pub use figures::{Figures, Histograms, ProcessMemory, SIZE_CLASSES};
 #[cfg(feature = "recorder")]
 pub use heaptide_embedded::Recorder;
 pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };
-pub use measure::{histograms, measure, thread_figures, totals};
+pub use measure::{histograms, measure, process_memory, thread_figures, totals};
 pub use monitor::{
     NotRegistered, OptionsError, Registration, Report, option_number, options, register,
 };

@@ -1,6 +1,6 @@
 //! Figures of the process, a thread and a measurement.
 
-use crate::figures::{Figures, Histograms};
+use crate::figures::{Figures, Histograms, ProcessMemory};
 use crate::interface;
 
 /// Figures of the whole process since it began, or since the last [reset](crate::reset).
@@ -56,4 +56,9 @@ pub fn histograms() -> Histograms {
 /// ```
 pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Figures) {
     interface::measure(work)
+}
+
+/// Memory of the process as the kernel counts it; zeros without the recorder.
+pub fn process_memory() -> ProcessMemory {
+    interface::process_memory()
 }

@@ -15,7 +15,8 @@ use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, html, massif, pprof, speedscope, stacks,
+    callgrind, chrome, csv, dot, firefox, flamegraph, html, malloc_tag, massif, pprof, speedscope,
+    stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::shared::branches::Lanes;
@@ -55,6 +56,9 @@ pub struct ExportOptions {
     /// Append the block count to each stack (folded)
     #[arg(long)]
     pub annotate: bool,
+    /// What the program knows of malloc-tag's trees (malloc-tag)
+    #[arg(long, value_name = "NAME=NUMBER,…", hide = true)]
+    pub malloc_tag_state: Option<malloc_tag::State>,
     #[command(flatten)]
     pub origins: Origins,
     #[command(flatten)]
@@ -97,6 +101,17 @@ pub enum ExportFormat {
     Html,
     /// For ms_print and massif-visualizer
     Massif,
+    /// JSON of malloc-tag: the scopes of each thread, for its tools
+    MallocTag,
+    /// The same as its graph for Graphviz
+    #[value(hide = true)]
+    MallocTagDot,
+    /// The same as its tree of text
+    #[value(hide = true)]
+    MallocTagTree,
+    /// The same as its map of statistics
+    #[value(hide = true)]
+    MallocTagMap,
     /// Directory of Parquet files for DuckDB, pandas, polars and Spark (requires heaptide-sql)
     Parquet,
 }
@@ -234,6 +249,14 @@ fn write(
             folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
+        ExportFormat::MallocTag
+        | ExportFormat::MallocTagDot
+        | ExportFormat::MallocTagTree
+        | ExportFormat::MallocTagMap => {
+            let form = malloc_tag_form(options.format);
+            let state = options.malloc_tag_state.clone().unwrap_or_default();
+            malloc_tag::write(out, process, form, &state)
+        }
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Stacks => stacks::write(out, process, measure),
@@ -244,6 +267,15 @@ fn write(
                 report::Choice { sort: measure, top: None, process: options.selection.pid() };
             report::write(out, recording, &choice)
         }
+    }
+}
+
+fn malloc_tag_form(format: ExportFormat) -> malloc_tag::Form {
+    match format {
+        ExportFormat::MallocTagDot => malloc_tag::Form::Dot,
+        ExportFormat::MallocTagTree => malloc_tag::Form::Tree,
+        ExportFormat::MallocTagMap => malloc_tag::Form::Map,
+        _ => malloc_tag::Form::Json,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::event::start::start_on_request;
 use crate::event::stats::{self, Figures, Histograms};
 use crate::event::thread_measure::{self, Measurement};
 use crate::event::threads;
+use crate::event::timeline;
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
@@ -78,6 +79,7 @@ macro_rules! interface_functions {
             write_to,
             start,
             separate_threads,
+            process_memory,
         }
     };
 }
@@ -451,6 +453,22 @@ pub extern "C" fn write_to<F: Front>(descriptor: i32, format: Text<'_>) -> i32 {
 
 pub extern "C" fn separate_threads<F: Front>() {
     with_lane::<F, _>(|_| threads::keep_apart());
+}
+
+/// `struct heaptide_memory`.
+#[derive(Default)]
+#[repr(C)]
+pub struct Memory {
+    resident_bytes: u64,
+    virtual_bytes: u64,
+}
+
+pub extern "C" fn process_memory<F: Front>(out: &mut MaybeUninit<Memory>) {
+    let memory = with_lane::<F, _>(|_| {
+        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(process());
+        Memory { resident_bytes, virtual_bytes }
+    });
+    out.write(memory);
 }
 
 pub extern "C" fn start<F: Front>() -> i32 {
