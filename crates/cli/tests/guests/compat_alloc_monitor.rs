@@ -22,10 +22,12 @@ fn build(compiler: &str, source: &str, target: &Path, flags: &[&str]) {
     assert!(output.status.success(), "{compiler} {source} {flags:?}: {errors}");
 }
 
-/// The monitors of `monitors/cms`, built for one test.
+/// The monitors of `monitors/cms`, built once for a test.
 fn monitors(place: &Path) -> String {
     let library = place.join("liballocmonitors.so");
-    build("c++", "monitors/cms/alloc_monitors.cpp", &library, &["-shared", "-fPIC"]);
+    if !library.exists() {
+        build("c++", "monitors/cms/alloc_monitors.cpp", &library, &["-shared", "-fPIC"]);
+    }
     library.to_str().expect("a path in UTF-8").to_owned()
 }
 

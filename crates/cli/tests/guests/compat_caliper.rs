@@ -238,3 +238,53 @@ fn configurations_by_name() {
     let message = "runtime-report: unknown option or configuration: nonsense\n";
     assert_eq!(start(&[], unknown), (1, String::new(), message.to_owned()));
 }
+
+/// The headers, strictly, by each compiler and standard; in any order and twice.
+#[test]
+fn headers_without_a_warning() {
+    let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"];
+    let check = |compiler: &str, standard: &str, language: &str, headers: &[&str]| {
+        let mut command = Command::new(compiler);
+        command.args(strict).args(["-fsyntax-only", "-I", "include/compat", "-x", language]);
+        command.arg(format!("-std={standard}"));
+        headers.iter().for_each(|header| _ = command.args(["-include", header]));
+        let output = command.arg("/dev/null").current_dir(programs().join("../..")).output();
+        let Ok(output) = output else { return }; // no such compiler
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler} {standard} {headers:?}: {errors}");
+    };
+    let c = ["caliper/cali.h", "caliper/cali-manager.h", "caliper/cali_datatracker.h"];
+    for (compiler, standard) in [("gcc", "c99"), ("gcc", "c17"), ("clang", "c99"), ("clang", "c11")]
+    {
+        check(compiler, standard, "c", &c);
+    }
+    let registry = "PerfTools/AllocMonitor/interface/AllocMonitorRegistry.h";
+    let reports = "PerfTools/AllocMonitor/interface/AllocMonitorReports.h";
+    for first in
+        ["caliper/cali_macros.h", "caliper/Annotation.h", "caliper/cali-macros.h", registry]
+    {
+        let headers = [first, "caliper/cali-manager.h", "caliper/DataTracker.h", reports, first];
+        for compiler in ["g++", "clang++"] {
+            check(compiler, "c++11", "c++", &headers);
+            check(compiler, "c++20", "c++", &headers);
+        }
+    }
+}
+
+#[test]
+fn scopes_of_several_tools() {
+    let place = scratch("compat-several-tools");
+    let program = build("several_tools.cpp", "c++17", &place, &["-I", "include"]);
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, "", ""));
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, "done\n"), "{}", outcome.stderr);
+    let paths = "SELECT path,count() GROUP BY path WHERE region FORMAT format(\"%path% %count%\")";
+    let rows = query(paths, &recording, &place);
+    let expected =
+        "tag 1\ntag/main 1\ntag/main/inner 1\ntag/main/inner/own 1\ntag/main/inner/own/a 1\n";
+    assert_eq!(rows, expected);
+    let info = run(heaptide().arg("info").arg(&recording), &place);
+    assert!(!info.stdout.contains("scope_mismatch"), "{}", info.stdout);
+}
