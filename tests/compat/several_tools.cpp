@@ -25,6 +25,7 @@ int main()
 {
     if (!heaptide_recording())
         return 0;
+    MallocTagEngine::init();
     auto &registry = cms::perftools::AllocMonitorRegistry::instance();
     Counts *counts = registry.createAndRegisterMonitor<Counts>();
     {

@@ -29,6 +29,7 @@ HEAPTIDE_CALI_SHARED_ struct heaptide_cali_setting_ *heaptide_cali_settings_;
 HEAPTIDE_CALI_SHARED_ struct heaptide_cali_channel_ *heaptide_cali_channels_;
 HEAPTIDE_CALI_SHARED_ int heaptide_cali_ignores_environment_;
 HEAPTIDE_CALI_SHARED_ int heaptide_cali_exits_;   // the handler is registered
+HEAPTIDE_CALI_SHARED_ pid_t heaptide_cali_pid_;    // by this process
 HEAPTIDE_CALI_SHARED_ int heaptide_cali_cleared_;  // flushed with CALI_FLUSH_CLEAR_BUFFERS
 
 // A text of pieces, in the recorder's pause. NULL without memory.
@@ -452,10 +453,11 @@ static __attribute__((unused)) void heaptide_cali_flush_all_(void)
     heaptide_resume(0);
 }
 
+// A forked child writes nothing by itself: it would replace its parent's reports.
 static __attribute__((unused)) void heaptide_cali_exit_(void)
 {
     const char *at_exit = heaptide_cali_value_of_(NULL, "CALI_CHANNEL_FLUSH_ON_EXIT");
-    if (!heaptide_cali_cleared_ && (!*at_exit || heaptide_cali_is_true_(at_exit)))
+    if (getpid() == heaptide_cali_pid_ && !heaptide_cali_cleared_ && (!*at_exit || heaptide_cali_is_true_(at_exit)))
         heaptide_cali_flush_all_();
 }
 
@@ -464,6 +466,7 @@ static __attribute__((unused)) void heaptide_cali_init_(void)
 {
     if (!heaptide_loaded() || __atomic_exchange_n(&heaptide_cali_exits_, 1, __ATOMIC_ACQ_REL))
         return;
+    heaptide_cali_pid_ = getpid();
     heaptide_start();
     heaptide_pause(0);
     atexit(heaptide_cali_exit_);

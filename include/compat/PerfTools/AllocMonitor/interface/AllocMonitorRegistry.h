@@ -81,6 +81,7 @@ public:
         Guard guard(*this);
         while (AllocMonitorBase *monitor = last())
             deregisterMonitor(monitor);
+        std::vector<std::unique_ptr<Entry>>().swap(entries_); // made unrecorded, and so released
         void (*stop)() = started_ ? function("alloc_monitor_stop", heaptide_alloc_monitor_stop_)
                                   : nullptr;
         if (stop)
