@@ -20,7 +20,8 @@
 //     if (alloc_monitor_begin_event_loop)
 //         alloc_monitor_begin_event_loop();
 //
-// and alloc_monitor_end_event_loop(). A program that has guards of IntrusiveAllocMonitor registers that monitor itself: it is in AllocMonitorReports.h.
+// and alloc_monitor_end_event_loop(). A program that has guards of IntrusiveAllocMonitor registers
+// that monitor itself: it is in AllocMonitorReports.h.
 //
 // A program with the original's own registry, libPerfToolsAllocMonitor.so, has its monitors called
 // by the recorder if this library is loaded: it exports what the registry looks for in

@@ -21,8 +21,9 @@ static void resolve(double *grid)
     cali_id_t attributes[2];
     const char *names[2] = {"inside", "outside"};
     for (int i = 0; i < 2; i++)
-        attributes[i] = cali_create_attribute_with_metadata(
-            names[i], CALI_TYPE_ADDR, CALI_ATTR_ASVALUE, 1, &cali_class_memoryaddress_attr_id, &yes);
+        attributes[i]
+            = cali_create_attribute_with_metadata(names[i], CALI_TYPE_ADDR, CALI_ATTR_ASVALUE, 1,
+                                                  &cali_class_memoryaddress_attr_id, &yes);
     const double *inside = grid + 41, *outside = grid - 100;
     const cali_variant_t values[2] = {cali_make_variant(CALI_TYPE_ADDR, &inside, sizeof inside),
                                       cali_make_variant(CALI_TYPE_ADDR, &outside, sizeof outside)};

@@ -3,7 +3,7 @@
 // Before the loop blocks of 5000 and 1000 bytes, of which the second is freed; in it 4 of 1000, of
 // which 3 are freed, as is that of 5000; after it the last. Event processing: 4000 bytes requested
 // in 4 allocations, 4 deallocations, at most 2000 used, 1000 not deallocated. The whole: 10000
-// requested in 6 allocations, at most 7000 used. glibc's usable sizes of 1000 and 5000 are the same.
+// requested in 6 allocations, at most 7000 used. Sizes are usable ones of glibc, too.
 #include "../programs/guest.h"
 
 void alloc_monitor_begin_event_loop(void) __attribute__((weak));

@@ -62,7 +62,8 @@ struct ParameterDescription {
 
 class ParameterSetDescription {
 public:
-    template <typename T> ParameterDescription *addUntracked(std::string const &name, T const &value)
+    template <typename T>
+    ParameterDescription *addUntracked(std::string const &name, T const &value)
     {
         defaults.values[name] = value;
         return &description_;

@@ -1,10 +1,11 @@
 //! Caliper's interface in C, for programs written for Caliper: annotations become scopes of the
-//! recording, tracked memory becomes labels, and what Caliper's variables ask for is written at exit.
+//! recording, tracked memory becomes labels, and the output that Caliper's variables name is
+//! written at exit.
 //
 // Written from Caliper's public interface; C99, C++11 and later, header only, a no-op without the
 // recorder. docs/replaces.md has what differs. In short:
-// - Functions are scopes of the attribute `function`, in whose terms Caliper's page on tracking
-//   allocations asks; define HEAPTIDE_CALIPER_FUNCTION as "region" for the attribute of Caliper 2.9.
+// - Functions are scopes of the attribute `function`, which Caliper's page on tracking allocations
+//   queries; define HEAPTIDE_CALIPER_FUNCTION as "region" for the attribute of later versions.
 // - All attributes are part of the scope path of a thread, whatever their properties.
 // - One recording holds for all channels.
 // - Snapshots that a program pushes are marks on the timeline; they cannot be pulled.

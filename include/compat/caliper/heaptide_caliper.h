@@ -34,9 +34,9 @@ struct heaptide_cali_attribute_ {
     int is_address;  // has the metadata class.memoryaddress
 };
 
-#define HEAPTIDE_CALI_ATTRIBUTE_(variable, id, name, type, properties)                             \
-    HEAPTIDE_CALI_SHARED_ struct heaptide_cali_attribute_ variable = {NULL, name, type, properties, \
-                                                                      0};                           \
+#define HEAPTIDE_CALI_ATTRIBUTE_(variable, id, name, type, properties)                   \
+    HEAPTIDE_CALI_SHARED_ struct heaptide_cali_attribute_ variable                       \
+        = {NULL, name, type, properties, 0};                                             \
     HEAPTIDE_CALI_SHARED_ cali_id_t id = (cali_id_t) & variable
 
 HEAPTIDE_CALI_ATTRIBUTE_(heaptide_cali_function_, cali_function_attr_id, "function",
@@ -188,7 +188,8 @@ static __attribute__((unused)) void heaptide_cali_thread_ends_(void *memory)
 }
 static __attribute__((unused)) void heaptide_cali_make_key_(void)
 {
-    heaptide_cali_has_key_ = pthread_key_create(&heaptide_cali_key_, heaptide_cali_thread_ends_) == 0;
+    heaptide_cali_has_key_
+        = pthread_key_create(&heaptide_cali_key_, heaptide_cali_thread_ends_) == 0;
 }
 
 static __attribute__((noinline, cold, unused)) struct heaptide_cali_thread_ *

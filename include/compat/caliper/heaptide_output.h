@@ -457,7 +457,8 @@ static __attribute__((unused)) void heaptide_cali_flush_all_(void)
 static __attribute__((unused)) void heaptide_cali_exit_(void)
 {
     const char *at_exit = heaptide_cali_value_of_(NULL, "CALI_CHANNEL_FLUSH_ON_EXIT");
-    if (getpid() == heaptide_cali_pid_ && !heaptide_cali_cleared_ && (!*at_exit || heaptide_cali_is_true_(at_exit)))
+    if (getpid() == heaptide_cali_pid_ && !heaptide_cali_cleared_
+        && (!*at_exit || heaptide_cali_is_true_(at_exit)))
         heaptide_cali_flush_all_();
 }
 

@@ -1,4 +1,4 @@
-//! The base class of AllocMonitor's monitors, for programs written for CMS's PerfTools/AllocMonitor.
+//! The base class of monitors, for programs written for CMS's PerfTools/AllocMonitor.
 //
 // Written from the public interface of that package; see docs/replaces.md. A monitor overrides
 // either form of a function: with the address, as today's package has it, or without, as older

@@ -109,7 +109,8 @@ public:
 
     /// Makes a monitor and registers it; the registry owns it. What its constructor allocates is
     /// not reported. Throws cms::Exception of category "NoAllocMonitorPreload" without the
-    /// recorder, "AllocMonitorLimit" if 32 monitors are registered, and what the constructor throws.
+    /// recorder, "AllocMonitorLimit" if 32 monitors are registered; and what the constructor
+    /// throws.
     template <typename T, typename... ARGS>
     HEAPTIDE_HIDDEN_ T *createAndRegisterMonitor(ARGS &&...arguments)
     {
