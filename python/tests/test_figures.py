@@ -4,7 +4,9 @@ import array
 import ctypes
 import doctest
 import gc
+import json
 import os
+import tempfile
 import threading
 import unittest
 
@@ -112,6 +114,27 @@ class Windows(unittest.TestCase):
         heaptide.mark("python mark — é")
         first, second = heaptide.snapshot("one"), heaptide.snapshot()
         self.assertEqual(second, first + 1)
+
+
+class Output(unittest.TestCase):
+    def test_a_report_as_text(self):
+        text = heaptide.written("json")
+        self.assertEqual(bool(text), heaptide.recording())
+        if text:
+            pids = [process["pid"] for process in json.loads(text)["processes"]]
+            self.assertEqual(pids, [os.getpid()])
+        self.assertEqual(heaptide.written("nonsense"), "")
+
+    def test_a_report_in_a_file(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "report")
+            self.assertEqual(heaptide.write(path, "text --top 1"), heaptide.recording())
+            self.assertEqual(os.path.exists(path), heaptide.recording())
+            self.assertFalse(heaptide.write(os.path.join(directory, "no", "report")))
+
+    def test_memory(self):
+        memory = heaptide.memory()
+        self.assertEqual(min(memory) > 0, heaptide.recording())
 
 
 class Labels(unittest.TestCase):

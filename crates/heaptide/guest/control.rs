@@ -2,9 +2,10 @@
 
 use crate::block;
 use heaptide::{
-    Threshold, flush, loaded, pause, pause_process, process_active, recording, reset,
-    thread_active, threshold, totals, turn_off, turn_on,
+    Threshold, flush, loaded, pause, pause_process, process_active, process_memory, recording,
+    reset, start, thread_active, threshold, totals, turn_off, turn_on, write, write_to,
 };
+use std::fs::{self, File};
 use std::thread;
 
 /// How many allocations of the process the closure adds.
@@ -35,9 +36,27 @@ pub fn run() {
     threshold(Threshold::All);
     flush();
     drop(block(1 << 20));
+    written();
     assert_eq!(reset(), recording());
     assert!(totals().requested_bytes < 1 << 20);
     drop(block(12_345));
+}
+
+/// Reports that the program writes itself.
+fn written() {
+    assert_eq!(start(), recording());
+    assert_eq!(process_memory().virtual_bytes > 0, recording());
+    let directory = std::env::temp_dir().join(format!("heaptide-guest-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    let [named, open] = ["named", "open"].map(|name| directory.join(name));
+    assert_eq!(write(&named, "text --by thread"), recording());
+    assert_eq!(named.exists(), recording());
+    let file = File::create(&open).expect("a file");
+    assert_eq!(write_to(&file, "folded --metric requested_bytes"), recording());
+    let length = fs::metadata(&open).expect("the file").len();
+    assert_eq!(length > 0, recording());
+    assert!(!write(directory.join("no").join("report"), "text"));
+    fs::remove_dir_all(directory).expect("the directory is removed");
 }
 
 fn paused(each: u64) {

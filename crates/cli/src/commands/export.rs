@@ -15,8 +15,8 @@ use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, html, malloc_tag, massif, pprof, speedscope,
-    stacks,
+    callgrind, chrome, csv, dot, firefox, flamegraph, html, malloc_profiler, malloc_tag, massif,
+    pprof, speedscope, stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::shared::branches::Lanes;
@@ -56,6 +56,9 @@ pub struct ExportOptions {
     /// Append the block count to each stack (folded)
     #[arg(long)]
     pub annotate: bool,
+    /// How stacks are written (malloc-profiler)
+    #[arg(long, value_name = "NAME=VALUE", hide = true)]
+    pub malloc_profiler: Option<malloc_profiler::Choice>,
     /// What the program knows of malloc-tag's trees (malloc-tag)
     #[arg(long, value_name = "NAME=NUMBER,…", hide = true)]
     pub malloc_tag_state: Option<malloc_tag::State>,
@@ -101,6 +104,14 @@ pub enum ExportFormat {
     Html,
     /// For ms_print and massif-visualizer
     Massif,
+    /// What MallocProfiler prints at exit: a line for each stack, with exact values
+    MallocProfiler,
+    /// The same without summary and histograms
+    #[value(hide = true)]
+    MallocProfilerDump,
+    /// The same function by function, with file and line
+    #[value(hide = true)]
+    MallocProfilerDetails,
     /// JSON of malloc-tag: the scopes of each thread, for its tools
     MallocTag,
     /// The same as its graph for Graphviz
@@ -249,6 +260,13 @@ fn write(
             folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
+        ExportFormat::MallocProfiler
+        | ExportFormat::MallocProfilerDump
+        | ExportFormat::MallocProfilerDetails => {
+            let form = malloc_profiler_form(options.format);
+            let choice = options.malloc_profiler.clone().unwrap_or_default();
+            malloc_profiler::write(out, process, form, &choice)
+        }
         ExportFormat::MallocTag
         | ExportFormat::MallocTagDot
         | ExportFormat::MallocTagTree
@@ -267,6 +285,14 @@ fn write(
                 report::Choice { sort: measure, top: None, process: options.selection.pid() };
             report::write(out, recording, &choice)
         }
+    }
+}
+
+fn malloc_profiler_form(format: ExportFormat) -> malloc_profiler::Form {
+    match format {
+        ExportFormat::MallocProfilerDump => malloc_profiler::Form::Dump,
+        ExportFormat::MallocProfilerDetails => malloc_profiler::Form::Details,
+        _ => malloc_profiler::Form::Final,
     }
 }
 

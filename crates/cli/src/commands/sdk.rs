@@ -43,6 +43,21 @@ const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
 /// The same with the headers that have the names of other tools.
 const PKG_CONFIG_COMPAT: &str = "lib/pkgconfig/heaptide-compat.pc";
 
+/// Scripts for the linker in the place of libraries of other tools, for programs that are linked
+/// with these: with `-L DIR/lib/compat -L DIR/lib`.
+const COMPAT: [(&str, &str); 4] = [
+    ("lib/compat/libcaliper.so", "INPUT(-lheaptide)\n"),
+    ("lib/compat/libmalloc_tag.so", "INPUT(-lheaptide)\n"),
+    (
+        "lib/compat/libPerfToolsAllocMonitor.so",
+        "/* Nothing: include/compat/PerfTools/AllocMonitor has all. */\n",
+    ),
+    (
+        "lib/compat/dummyMallocProfiler.so",
+        "/* Nothing: include/compat/mallocProfiler.h has all. */\n",
+    ),
+];
+
 /// Writes the files, or lists them.
 pub fn sdk(options: &SdkOptions) -> Outcome {
     let files = files();
@@ -86,6 +101,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     files.insert(format!("lib/{}", library::NAME), library::CARRIED.to_vec());
     files.insert(PKG_CONFIG.to_owned(), pkg_config().into_bytes());
     files.insert(PKG_CONFIG_COMPAT.to_owned(), pkg_config_compat().into_bytes());
+    files.extend(COMPAT.map(|(path, script)| (path.to_owned(), script.as_bytes().to_vec())));
     files
 }
 

@@ -12,6 +12,7 @@ mod children;
 mod command;
 mod compat_alloc_monitor;
 mod compat_caliper;
+mod compat_malloc;
 mod control;
 mod damaged;
 mod dangers;

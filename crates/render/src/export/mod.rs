@@ -11,6 +11,7 @@ pub mod flamegraph;
 pub mod folded;
 mod folded_lines;
 pub mod html;
+pub mod malloc_profiler;
 pub mod malloc_tag;
 pub mod massif;
 pub mod pprof;

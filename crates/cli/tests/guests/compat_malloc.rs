@@ -1,0 +1,204 @@
+//! Programs written for malloc-tag and MallocProfiler, built with the headers of `include/compat`.
+
+use crate::harness::{clean, heaptide, recorded, run, scratch};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// A program of `tests/compat`, built as C++11 and with these flags.
+fn build(name: &str, place: &Path, flags: &[&str]) -> PathBuf {
+    let program = place.join(name);
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++11", "-O2", "-g", "-fno-builtin", "-Wall", "-Wextra", "-Wpedantic"]);
+    compiler.args(["-Werror", "-pthread", "-I", "include/compat", "-o"]).arg(&program);
+    compiler.arg(format!("tests/compat/{name}.cpp")).args(flags).current_dir(ROOT);
+    let built = run(&mut compiler, place);
+    assert_eq!(built.status, 0, "{name}: {}", built.stderr);
+    program
+}
+
+fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Has the program write both files of malloc-tag into its directory.
+fn with_variables(command: &mut Command) -> &mut Command {
+    command.env("MTAG_STATS_OUTPUT_JSON", "out.json").env("MTAG_STATS_OUTPUT_GRAPHVIZ_DOT", "out")
+}
+
+/// The only tree in a snapshot of malloc-tag with this name.
+fn tree<'a>(snapshot: &'a Value, name: &str) -> &'a Value {
+    let trees = snapshot.as_object().expect("an object").iter();
+    let mut named =
+        trees.filter(|(key, tree)| key.starts_with("tree_for_TID") && tree["ThreadName"] == name);
+    let (_, tree) = named.next().unwrap_or_else(|| panic!("no tree {name}"));
+    assert!(named.next().is_none(), "two trees {name}");
+    tree
+}
+
+const SCOPES: &str = "recorded 0 1 1 1 1 5 10 6\n1 0 1 0\n";
+
+fn assert_scopes(snapshot: &Value) {
+    let tree = tree(snapshot, "malloc_tag_scop");
+    assert_eq!(tree["TID"], snapshot["PID"]);
+    assert_eq!((&tree["nTreeLevels"], &tree["nTreeNodesInUse"]), (&4.into(), &6.into()));
+    let run = &tree["scope_malloc_tag_scop"]["nestedScopes"]["scope_run"];
+    let (load, grid) =
+        (&run["nestedScopes"]["scope_load"], &run["nestedScopes"]["scope_Grid::fill"]);
+    let number = |scope: &Value, name: &str| scope[name].as_u64().expect("a number");
+    // Of usable bytes: 104, 200 and 504 under glibc.
+    assert_eq!(number(load, "nBytesSelfAllocated"), 304);
+    assert_eq!(number(load, "nBytesSelfFreed"), 304);
+    assert_eq!(number(load, "nBytesTotalAllocated"), 304 + 504);
+    let calls = ["malloc", "realloc", "free"].map(|name| number(load, &format!("nCallsTo_{name}")));
+    assert_eq!(calls, [1, 1, 1]);
+    assert!(number(grid, "nBytesSelfAllocated") >= 1_000_000);
+    assert_eq!(number(grid, "nBytesSelfFreed"), 0);
+    let all: u64 = ["nBytesTotalAllocated", "nBytesTotalFreed"].map(|n| number(run, n))[0];
+    assert_eq!(all, 304 + 2 * 504 + number(grid, "nBytesSelfAllocated"));
+}
+
+#[test]
+fn malloc_tag_scopes() {
+    let place = scratch("compat-malloc-tag-scopes");
+    let program = build("malloc_tag_scopes", &place, &[]);
+    let bare = run(with_variables(&mut clean(Command::new(&program))).current_dir(&place), &place);
+    assert_eq!((bare.status, &*bare.stdout), (0, "bare 1 0 0 0 0 0 0 0\n0 1 0 0\n"));
+    assert!(!place.join("out.json").exists());
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    let outcome = run(with_variables(&mut command).arg(&program).current_dir(&place), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_eq!(outcome.stdout, SCOPES);
+    assert_scopes(&json(&place.join("out.json")));
+    let graph = fs::read_to_string(place.join("out.dot")).expect("the graph");
+    assert_eq!(graph.matches("scope=parse").count(), 2, "{graph}");
+    // The command writes the same of the recording.
+    let mut export = heaptide();
+    export.args(["export", "--format", "malloc-tag"]).arg(&recording);
+    let exported: Value = serde_json::from_str(&run(&mut export, &place).stdout).expect("JSON");
+    assert_eq!(tree(&exported, "malloc_tag_scop")["nTreeNodesInUse"], 6);
+}
+
+/// Linked as malloc-tag is, with nothing set: the program starts the recorder itself.
+#[test]
+fn malloc_tag_linked() {
+    let place = scratch("compat-malloc-tag-linked");
+    let sdk = place.join("sdk");
+    assert_eq!(run(heaptide().arg("sdk").arg(&sdk), &place).status, 0);
+    let library = sdk.join("lib");
+    let flags = ["compat", "."].map(|below| format!("-L{}", library.join(below).display()));
+    let found = format!("-Wl,-rpath,{}", library.display());
+    let program =
+        build("malloc_tag_scopes", &place, &[&flags[0], &flags[1], "-lmalloc_tag", &found]);
+    let mut command = clean(Command::new(program));
+    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide")).current_dir(&place);
+    let outcome = run(with_variables(&mut command).env("TMPDIR", &place), &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, SCOPES, ""));
+    assert_scopes(&json(&place.join("out.json")));
+    let left = fs::read_dir(&place).expect("the directory").flatten();
+    assert!(!left.into_iter().any(|e| e.file_name().to_string_lossy().ends_with(".heaptide")));
+}
+
+#[test]
+fn malloc_tag_limits() {
+    let place = scratch("compat-malloc-tag-limits");
+    let program = build("malloc_tag_limits", &place, &[]);
+    let bare = run(clean(Command::new(&program)).current_dir(&place), &place);
+    assert_eq!((bare.status, &*bare.stdout), (0, "bare\n"));
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let outcome = run(command.arg(&program).current_dir(&place), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_eq!(outcome.stdout, "3 1 50 1 1 1 -1 4 8\n100 4 0\n");
+    assert!(place.join("snap.0000.dot").exists() && !place.join("snap.0001.json").exists());
+    let snapshot = json(&place.join("snap.0000.json"));
+    let bare = &tree(&snapshot, "bare")["scope_bare"];
+    assert_eq!(bare["nCallsTo_malloc"], 3);
+    let outer = &tree(&snapshot, "worker")["scope_worker"]["nestedScopes"]["scope_outer"];
+    assert_eq!(outer["nBytesSelfAllocated"], 24);
+}
+
+#[test]
+fn malloc_profiler_stacks() {
+    let place = scratch("compat-malloc-profiler-stacks");
+    let program = build("malloc_profiler_stacks", &place, &[]);
+    let names = "0 std::vector<int >::push_back\nA::operator()\n(anonymous namespace)::f\nllvm\n\
+                 main::{lambda()#1}::operator()\n";
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    let empty = "0 000 0 0 0 0\n== lines\n== details\n== shouted\n";
+    assert_eq!((bare.status, &*bare.stdout), (0, &*format!("{empty}{names}")));
+    let mut command = recorded(&place.join("a.heaptide"), &["--start-off"]);
+    let outcome = run(command.arg(&program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let printed = outcome.stdout;
+    assert!(printed.starts_with("1 000 3 120 3 0\n== lines\n"), "{printed}");
+    assert!(printed.ends_with(names), "{printed}");
+    let part = |from: &str, to: &str| {
+        let rest = printed.split_once(from).unwrap_or_else(|| panic!("{from}: {printed}")).1;
+        rest.split_once(to).expect("its end").0.to_owned()
+    };
+    let lines = part("== lines\n", "== details\n");
+    // Calls, bytes, live bytes, most live bytes; the peak of the process is that of the three.
+    let of_append = |line: &&str| line.contains(";main;instrumented;append $");
+    let of_append: Vec<&str> = lines.lines().filter(of_append).collect();
+    let (calls, max): (Vec<u64>, Vec<u64>) = of_append
+        .iter()
+        .map(|line| {
+            let numbers: Vec<u64> =
+                line.split('$').skip(1).filter_map(|n| n.parse().ok()).collect();
+            let [calls, total, live, max] = numbers[..] else { panic!("{line}") };
+            assert_eq!(total, calls * 40);
+            assert!(live <= max && max <= total, "{line}");
+            (calls, max)
+        })
+        .unzip();
+    assert_eq!((calls.iter().sum::<u64>(), max.iter().sum::<u64>()), (3, 120), "{lines}");
+    assert!(lines.lines().all(|line| line.starts_with("_mpTrace_;")), "{lines}");
+    assert!(lines.ends_with("_mpTrace_;SmallAllocations $0$0$0$0\n"), "{lines}");
+    let details = part("== details\n", "== shouted\n");
+    assert!(details.starts_with("Stat 1 40 "), "{details}");
+    assert!(details.contains("#0 append(int) ") && details.contains("_stacks.cpp:"), "{details}");
+    assert!(details.contains("#1 instrumented() ") && !details.contains("main"), "{details}");
+    let shouted = part("== shouted\n", "0 std::vector");
+    assert!(shouted.contains(";APPEND  1 40 "), "{shouted}");
+}
+
+#[test]
+fn malloc_profiler_threads() {
+    let place = scratch("compat-malloc-profiler-threads");
+    let program = build("malloc_profiler_threads", &place, &[]);
+    let bare = run(clean(Command::new(&program)).current_dir(&place), &place);
+    assert_eq!((bare.status, &*bare.stdout), (0, ""));
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let outcome = run(command.arg(&program).current_dir(&place), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let made: Vec<&str> = outcome.stdout.lines().filter(|line| line.contains(";make $")).collect();
+    assert_eq!(made.len(), 1, "{}", outcome.stdout);
+    assert!(made[0].contains(&format!("$1001${}$0$", 1001 * 400)), "{}", made[0]);
+    let files = fs::read_dir(&place).expect("the directory").flatten();
+    let names: Vec<String> =
+        files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let statistics = names.iter().find(|name| name.starts_with("memstat_")).expect("statistics");
+    let text = fs::read_to_string(place.join(statistics)).expect("the statistics");
+    assert!(text.starts_with("MemStat Global Summary time: ncalls"), "{text}");
+    assert!(text.contains("MemStat Global Summary 1: ") && text.contains("MemLive Global Hist "));
+    assert!(names.iter().any(|name| name.starts_with("memdump_") && name.ends_with("_0.mdr")));
+}
+
+/// What MallocProfiler prints at exit, by a variable.
+#[test]
+fn malloc_profiler_at_exit() {
+    let place = scratch("compat-malloc-profiler-at-exit");
+    let program = build("malloc_profiler_stacks", &place, &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &["--report", "malloc-profiler:dump"]);
+    assert_eq!(run(command.arg(&program).current_dir(&place), &place).status, 0);
+    let dump = fs::read_to_string(place.join("dump")).expect("the dump");
+    assert!(dump.starts_with("MemStat Global Summary for "), "{dump}");
+    let histogram = dump.lines().find(|line| line.starts_with("MemTot Global Hist for "));
+    assert_eq!(histogram.expect("a histogram").matches(',').count(), 64);
+    assert!(dump.contains("_mpTrace_;") && dump.contains("_mpTrace_;SmallAllocations $"));
+}

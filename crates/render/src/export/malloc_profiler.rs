@@ -1,0 +1,265 @@
+//! The stacks of a process in the formats of MallocProfiler: the summary, histograms and lines that
+//! it prints at exit, the lines alone, or each stack function by function.
+//!
+//! Its numbers are of requested bytes, of which Heaptide keeps the sum of what was allocated. What
+//! is live is exact where the blocks of a stack are all live or all freed, or have one size; else
+//! it is of usable bytes. The last number is what is live now or was at peak usage of the process,
+//! whichever is more. What the formats cannot hold: frees, scopes, labels.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use heaptide_analysis::model::{Frame, FrameId, LaneId, Process, Site, StackId};
+use heaptide_analysis::text::printable;
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Summary, histograms and a line for each stack.
+    Final,
+    /// The lines.
+    Dump,
+    /// Each stack with a line for each function.
+    Details,
+}
+
+/// By what stacks are sorted, the largest last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SortBy {
+    Calls,
+    Total,
+    Live,
+    Max,
+}
+
+/// How it is written: words `NAME=VALUE`, of which `from=` takes the rest of the text.
+///
+/// ```
+/// use heaptide_render::export::malloc_profiler::Choice;
+/// assert!("separator=36 sort=live live thread=12".parse::<Choice>().is_ok());
+/// assert!("from=a b".parse::<Choice>().is_ok() && "sort=x".parse::<Choice>().is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// Between the numbers of a line.
+    separator: char,
+    sort: SortBy,
+    /// Only what this thread allocated.
+    thread: Option<u32>,
+    /// Only stacks with live blocks.
+    live_only: bool,
+    /// The blocks without a stack are the large ones.
+    is_reverse: bool,
+    /// Only stacks with a function whose name has this in it; they end there.
+    from: String,
+}
+
+impl Default for Choice {
+    fn default() -> Choice {
+        Choice {
+            separator: '$',
+            sort: SortBy::Max,
+            thread: None,
+            live_only: false,
+            is_reverse: false,
+            from: String::new(),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Choice, String> {
+        let mut choice = Choice::default();
+        let (words, from) = text.split_once("from=").unwrap_or((text, ""));
+        from.clone_into(&mut choice.from);
+        for word in words.split_whitespace() {
+            let unreadable = || format!("`{word}`: expected NAME=VALUE");
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("separator", code) => {
+                    let code: u32 = code.parse().map_err(|_| unreadable())?;
+                    choice.separator = char::from_u32(code).ok_or_else(unreadable)?;
+                }
+                ("sort", "calls") => choice.sort = SortBy::Calls,
+                ("sort", "total") => choice.sort = SortBy::Total,
+                ("sort", "live") => choice.sort = SortBy::Live,
+                ("sort", "max") => choice.sort = SortBy::Max,
+                ("thread", id) => choice.thread = Some(id.parse().map_err(|_| unreadable())?),
+                ("live", "") => choice.live_only = true,
+                ("reverse", "") => choice.is_reverse = true,
+                _ => return Err(unreadable()),
+            }
+        }
+        Ok(choice)
+    }
+}
+
+/// The numbers of a stack.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Stat {
+    calls: u64,
+    total: u64,
+    live: u64,
+    max: u64,
+}
+
+impl Stat {
+    fn of(site: &Site) -> Stat {
+        let measures = &site.measures;
+        let requested = |blocks: u64, usable: u64| {
+            if blocks == 0 {
+                0
+            } else if blocks == measures.allocations {
+                measures.requested_bytes
+            } else if let Some(size) = one_size(site) {
+                blocks.saturating_mul(size)
+            } else {
+                usable
+            }
+        };
+        let live = requested(measures.live_blocks, measures.live_bytes);
+        let at_peak = requested(measures.at_peak_blocks, measures.at_peak_bytes);
+        let (calls, total) = (measures.allocations, measures.requested_bytes);
+        Stat { calls, total, live, max: live.max(at_peak) }
+    }
+
+    fn add(&mut self, other: Stat) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.total = self.total.saturating_add(other.total);
+        self.live = self.live.saturating_add(other.live);
+        self.max = self.max.saturating_add(other.max);
+    }
+
+    fn key(self, sort: SortBy) -> u64 {
+        match sort {
+            SortBy::Calls => self.calls,
+            SortBy::Total => self.total,
+            SortBy::Live => self.live,
+            SortBy::Max => self.max,
+        }
+    }
+
+    /// The numbers with something before each.
+    fn write(self, out: &mut dyn Write, before: char) -> io::Result<()> {
+        let Stat { calls, total, live, max } = self;
+        writeln!(out, "{before}{calls}{before}{total}{before}{live}{before}{max}")
+    }
+}
+
+/// The size of all blocks of a site; none if they have several.
+fn one_size(site: &Site) -> Option<u64> {
+    let measures = &site.measures;
+    let largest = measures.largest_bytes;
+    let is_one = largest.checked_mul(measures.allocations) == Some(measures.requested_bytes);
+    site.size.or(is_one.then_some(largest))
+}
+
+/// Writes the stacks of a process.
+///
+/// Errors: those of `out`.
+pub fn write(
+    out: &mut dyn Write,
+    process: &Process,
+    form: Form,
+    choice: &Choice,
+) -> io::Result<()> {
+    let (stacks, without) = stats(process, choice);
+    match form {
+        Form::Details => return details(out, process, &stacks, choice),
+        Form::Final => head(out, process, &stacks, without)?,
+        Form::Dump => {}
+    }
+    for (stack, stat) in stacks {
+        let path = process.path_of(stack);
+        let names: Vec<String> =
+            path.into_iter().map(|frame| plain(&process.label(frame))).collect();
+        write!(out, "_mpTrace_;{} ", names.join(";"))?;
+        stat.write(out, choice.separator)?;
+    }
+    let size = if choice.is_reverse { "Large" } else { "Small" };
+    write!(out, "_mpTrace_;{size}Allocations ")?;
+    without.write(out, choice.separator)
+}
+
+/// The numbers of each stack in the order in which they are written, and of blocks without one.
+fn stats(process: &Process, choice: &Choice) -> (Vec<(StackId, Stat)>, Stat) {
+    let lanes = &process.tables.lanes;
+    let counts = |LaneId(id): LaneId| choice.thread.is_none_or(|tid| lanes[id as usize].tid == tid);
+    let mut of_stack: BTreeMap<u32, Stat> = BTreeMap::new();
+    for site in process.tables.sites.iter().filter(|site| counts(site.lane)) {
+        of_stack.entry(site.stack.0).or_default().add(Stat::of(site));
+    }
+    let without = of_stack.remove(&0).unwrap_or_default();
+    let mut stacks: Vec<(StackId, Stat)> = of_stack
+        .into_iter()
+        .filter(|(_, stat)| stat.calls > 0 && (stat.live > 0 || !choice.live_only))
+        .map(|(stack, stat)| (StackId(stack), stat))
+        .collect();
+    stacks.sort_by_key(|(_, stat)| stat.key(choice.sort));
+    (stacks, without)
+}
+
+/// The summary of the process, and how many blocks there were of each power of two.
+fn head(
+    out: &mut dyn Write,
+    process: &Process,
+    stacks: &[(StackId, Stat)],
+    without: Stat,
+) -> io::Result<()> {
+    const CLASSES: usize = 64;
+    let (pid, threads) = (process.identity.pid, process.tables.lanes.len());
+    let mut sum = without;
+    stacks.iter().for_each(|(_, stat)| sum.add(*stat));
+    sum.max = process.totals.peak_bytes;
+    write!(out, "MemStat Global Summary for {pid}/{threads}:")?;
+    sum.write(out, ' ')?;
+    let (mut total, mut live) = ([0u64; CLASSES], [0u64; CLASSES]);
+    for class in &process.tables.histogram {
+        let bits = (u64::BITS - class.size_min.leading_zeros()) as usize;
+        if bits < CLASSES {
+            total[bits] = class.requested;
+            live[bits] = class.usable.saturating_sub(class.freed);
+        }
+    }
+    for (name, counts) in [("MemTot", total), ("MemLive", live)] {
+        write!(out, "{name} Global Hist for {pid}/{threads}: ")?;
+        counts.iter().try_for_each(|count| write!(out, "{count},"))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Each stack function by function, innermost first.
+fn details(
+    out: &mut dyn Write,
+    process: &Process,
+    stacks: &[(StackId, Stat)],
+    choice: &Choice,
+) -> io::Result<()> {
+    for &(stack, stat) in stacks {
+        let frames: Vec<FrameId> = process.frames_of(stack).collect();
+        let is_last = |&frame: &FrameId| process.label(frame).contains(&choice.from);
+        let length = match frames.iter().position(is_last) {
+            _ if choice.from.is_empty() => frames.len(),
+            Some(last) => last + 1,
+            None => continue,
+        };
+        let Stat { calls, total, live, max } = stat;
+        writeln!(out, "Stat {calls} {total} {live} {max} at")?;
+        for (number, &frame) in frames[..length].iter().enumerate() {
+            let name = process.label(frame);
+            let Frame { file, line, .. } = &process.tables.frames[frame.0 as usize];
+            let file = file.as_deref().unwrap_or("");
+            let line = line.map_or_else(String::new, |line| line.to_string());
+            writeln!(out, "#{number} {} {}:{line}", printable(&name), printable(file))?;
+        }
+    }
+    Ok(())
+}
+
+/// A name without what separates names.
+fn plain(name: &str) -> String {
+    printable(name).replace(';', ":")
+}

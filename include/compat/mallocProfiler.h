@@ -1,0 +1,420 @@
+//! The interface of MallocProfiler for programs that Heaptide records.
+//
+// A program written for MallocProfiler builds with this header in the place of MallocProfiler's, in
+// C++11 and later, and nothing is linked. `heaptide run` takes the place of mallocProfiler.so, and
+// `heaptide run --start-off` that of mallocProfilerOFF.so; without the recorder all functions do
+// nothing, as with dummyMallocProfiler.so. docs/replaces.md lists what differs.
+
+#ifndef HEAPTIDE_COMPAT_MALLOC_PROFILER_H
+#define HEAPTIDE_COMPAT_MALLOC_PROFILER_H
+
+#include "../heaptide.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iosfwd>
+#include <iostream>
+#include <string>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+namespace mallocProfiler {
+
+/// By what dump() sorts stacks, the largest last.
+enum class SortBy { none, tot, live, max, ncalls };
+
+/// Bytes requested in all, live and at most live, and calls.
+struct Stat {
+    double mtot = 0;
+    uint64_t mlive = 0;
+    uint64_t mmax = 0;
+    uint64_t ntot = 0;
+
+    void add(std::size_t size)
+    {
+        mtot += static_cast<double>(size);
+        mlive += size;
+        mmax = std::max(mmax, mlive);
+        ntot += 1;
+    }
+    void sub(std::size_t size) { mlive -= size; }
+    void merge(Stat const &other)
+    {
+        mtot += other.mtot;
+        mlive += other.mlive;
+        mmax = std::max(mmax, other.mmax);
+        ntot += other.ntot;
+    }
+};
+
+/// Numbers of blocks: entry k is of sizes of k significant bits.
+using Hist = std::array<uint64_t, 64>;
+
+/// Changes the name of a function in a dump. True: the stack ends here.
+typedef bool (*remangleType)(std::string &name);
+
+constexpr bool allThreads = true;
+constexpr bool currentThread = false;
+
+namespace heaptide_ {
+
+bool remangle(std::string &name);
+
+/// What the functions share. Each thread that begins after the first call of one has its own row.
+struct State {
+    std::atomic<std::size_t> threshold;
+    std::atomic<bool> reverse, paused, no_zero_live;
+    std::atomic<remangleType> remangler;
+    std::atomic<long long> summary_seconds, dump_seconds;
+    State() : threshold(0), reverse(false), paused(false), no_zero_live(false),
+              remangler(remangle), summary_seconds(10), dump_seconds(600)
+    {
+        heaptide_separate_threads();
+    }
+};
+
+inline State &state()
+{
+    static State state;
+    return state;
+}
+
+/// Whether the calling thread has paused itself.
+inline bool &thread_is_paused()
+{
+    static thread_local bool paused;
+    return paused;
+}
+
+/// What the calling thread had done when it was cleared.
+inline heaptide_figures &cleared()
+{
+    static thread_local heaptide_figures figures;
+    return figures;
+}
+
+/// Cuts the parameters of a function off its name.
+inline void remove_signature(std::string &name)
+{
+    const std::size_t end = name.rfind(')');
+    int depth = 0;
+    for (std::size_t at = end; at != std::string::npos; at--) {
+        depth += name[at] == ')' ? 1 : name[at] == '(' ? -1 : 0;
+        // The parentheses of `operator()` and of `(anonymous namespace)` are part of the name.
+        if (depth == 0 && name[at] == '(') {
+            const bool is_name = name.compare(at, 20, "(anonymous namespace)") == 0 ||
+                                 (at >= 8 && name.compare(at - 8, 10, "operator()") == 0 &&
+                                  (at + 2 >= name.size() || name[at + 2] != '('));
+            if (!is_name && at > 0)
+                name.erase(at);
+            return;
+        }
+        if (at == 0)
+            return;
+    }
+}
+
+/// Removes the allocators of containers.
+inline void remove_allocators(std::string &name)
+{
+    static const char allocator[] = ", std::allocator<";
+    std::size_t from;
+    while ((from = name.find(allocator)) != std::string::npos) {
+        std::size_t at = from + sizeof allocator - 1;
+        for (int depth = 1; at < name.size() && depth > 0; at++)
+            depth += name[at] == '<' ? 1 : name[at] == '>' ? -1 : 0;
+        name.erase(from, at - from);
+    }
+}
+
+/// The names that are used unless setRemangler() has others: without parameters and allocators, and
+/// large libraries by their names, in which stacks end.
+inline bool remangle(std::string &name)
+{
+    static const char *const libraries[][2] = {
+        {"__cxx11::basic_regex", "regex"}, {"TFormula", "TFormula"}, {"TClass", "TClass"},
+        {"TCling", "TCling"},              {"cling::", "cling"},     {"clang", "clang"},
+        {"llvm::", "llvm"},                {"boost::spirit", "spirit"},
+    };
+    remove_signature(name);
+    remove_allocators(name);
+    for (const char *const *library : libraries) {
+        if (name.find(library[0]) != std::string::npos) {
+            name = library[1];
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Writes a line of a dump with the names as the program wants them.
+inline void write_line(std::ostream &out, const std::string &line, char separator)
+{
+    // Behind the names are a space and four numbers, each behind a separator.
+    std::size_t end = line.size();
+    for (int number = 0; number < 4 && end != std::string::npos && end > 0; number++)
+        end = line.rfind(separator, end - 1);
+    const remangleType remangler = state().remangler.load();
+    if (end == std::string::npos || end == 0 || !remangler) {
+        out << line << '\n';
+        return;
+    }
+    std::size_t at = line.find(';');
+    if (at == std::string::npos || at >= end) {
+        out << line << '\n';
+        return;
+    }
+    out << line.substr(0, at);
+    const std::size_t names_end = end - 1;
+    for (bool is_last = false; !is_last && at < names_end;) {
+        const std::size_t next = std::min(line.find(';', at + 1), names_end);
+        std::string name = line.substr(at + 1, next - at - 1);
+        is_last = remangler(name);
+        out << ';' << name;
+        at = next;
+    }
+    out << ' ' << line.substr(end) << '\n';
+}
+
+/// The options of a dump.
+inline std::string options(bool all, SortBy mode, char separator)
+{
+    static const char *const sorts[] = {"max", "total", "live", "max", "calls"};
+    std::string text = " --malloc-profiler 'separator=" +
+                       std::to_string(static_cast<unsigned char>(separator)) +
+                       " sort=" + sorts[static_cast<int>(mode)];
+    if (!all)
+        text += " thread=" + std::to_string(::syscall(SYS_gettid));
+    if (state().no_zero_live.load())
+        text += " live";
+    if (state().reverse.load())
+        text += " reverse";
+    return text;
+}
+
+} // namespace heaptide_
+
+/// Whether the process is recorded.
+inline bool loaded() { return heaptide_recording() != 0; }
+
+/// Whether the calling thread, or the process, is recorded now.
+inline bool active(bool allThreads = true) { return heaptide_active(allThreads) != 0; }
+
+/// Whether the process is recorded now.
+inline bool enabled() { return heaptide_active(1) != 0; }
+
+/// Turns recording on and off.
+inline void enable() { heaptide_turn(1); }
+inline void disable() { heaptide_turn(0); }
+
+/// Lets the calling thread, or all threads, be recorded.
+inline void activate(bool allThreads = true)
+{
+    bool &is_paused = heaptide_::thread_is_paused();
+    if (is_paused)
+        heaptide_resume(0);
+    is_paused = false;
+    // A thread that is to be recorded ends a pause of all: the others are recorded, too.
+    (void)allThreads;
+    if (heaptide_::state().paused.exchange(false))
+        heaptide_resume(1);
+}
+
+/// Has the calling thread, or no thread, be recorded.
+inline void deactivate(bool allThreads = true)
+{
+    bool &is_paused = heaptide_::thread_is_paused();
+    if (allThreads) {
+        if (!heaptide_::state().paused.exchange(true))
+            heaptide_pause(1);
+    } else if (!is_paused) {
+        is_paused = true;
+        heaptide_pause(0);
+    }
+}
+
+/// Leaves out what was recorded until now; of the calling thread in its summary() only, since its
+/// stacks are shared with others.
+inline void clear(bool allThreads = true)
+{
+    if (allThreads)
+        heaptide_reset();
+    else
+        heaptide_::cleared() = heaptide_thread_figures();
+}
+
+/// Records stacks for requests of at least so many bytes, or with `reverse` of at most so many; 0
+/// with `reverse`: of none.
+inline void setThreshold(std::size_t value, bool reverse = false)
+{
+    heaptide_::state().threshold = value;
+    heaptide_::state().reverse = reverse;
+    if (reverse && value == 0)
+        heaptide_threshold(static_cast<std::size_t>(-1), 0);
+    else
+        heaptide_threshold(reverse ? value + 1 : value, reverse);
+}
+
+/// The threshold that was set, 0 at first.
+inline std::size_t getThreshold() { return loaded() ? heaptide_::state().threshold.load() : 0; }
+
+/// There is nothing to print.
+inline void setVerbose(bool isVerbose) { (void)isVerbose; }
+
+/// Numbers of the process, or of the calling thread: what is live is of usable bytes.
+inline Stat summary(bool allThreads = true)
+{
+    heaptide_figures figures = heaptide_process_figures();
+    if (!allThreads) {
+        const heaptide_figures &before = heaptide_::cleared();
+        figures = heaptide_thread_figures();
+        figures.requested_bytes -= before.requested_bytes;
+        figures.live_bytes -= before.live_bytes;
+        figures.allocations -= before.allocations;
+    }
+    Stat stat;
+    stat.mtot = static_cast<double>(figures.requested_bytes);
+    stat.mlive = figures.live_bytes > 0 ? static_cast<uint64_t>(figures.live_bytes) : 0;
+    stat.mmax = std::max(static_cast<uint64_t>(figures.peak_bytes), stat.mlive);
+    stat.ntot = figures.allocations;
+    return stat;
+}
+
+/// Blocks by the size requested.
+inline Hist memTotHistogram()
+{
+    const heaptide_histograms histograms = heaptide_size_histograms();
+    Hist hist;
+    std::copy(histograms.requested, histograms.requested + hist.size(), hist.begin());
+    return hist;
+}
+
+/// Live blocks by usable size.
+inline Hist memLiveHistogram()
+{
+    const heaptide_histograms histograms = heaptide_size_histograms();
+    Hist hist;
+    for (std::size_t k = 0; k < hist.size(); k++)
+        hist[k] = histograms.usable[k] - std::min(histograms.usable[k], histograms.freed[k]);
+    return hist;
+}
+
+/// There is no dump at the end of the process unless HEAPTIDE_REPORT=malloc-profiler:stdout asks
+/// for one.
+inline void noFinalDump() {}
+
+/// Dumps only stacks with live memory.
+inline void noZeroLiveDump(bool isOn) { heaptide_::state().no_zero_live = isOn; }
+
+/// Writes a line for each stack: functions separated by `;`, the outermost first, and calls, bytes,
+/// live bytes and most live bytes, each behind the separator.
+inline std::ostream &dump(std::ostream &out, char separator = '$', SortBy mode = SortBy::none,
+                          bool allThreads = true)
+{
+    heaptide::Pause pause;
+    const std::string format =
+        "malloc-profiler-dump" + heaptide_::options(allThreads, mode, separator) + "'";
+    const std::string text = heaptide::written(format.c_str());
+    for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
+        end = std::min(text.find('\n', at), text.size());
+        heaptide_::write_line(out, text.substr(at, end - at), separator);
+    }
+    return out;
+}
+
+/// Writes each stack function by function, with file and line, up to the first function whose name
+/// has `from` in it; empty: up to the caller. Stacks without such a function are left out.
+inline std::ostream &dumpDetails(std::ostream &out, std::string const &from,
+                                 bool allThreads = true,
+                                 const char *caller = __builtin_FUNCTION())
+{
+    heaptide::Pause pause;
+    std::string name = from.empty() ? caller : from;
+    // In the quotes of a shell.
+    for (std::size_t at = 0; (at = name.find('\'', at)) != std::string::npos; at += 4)
+        name.replace(at, 1, "'\\''");
+    const std::string format = "malloc-profiler-details" +
+                               heaptide_::options(allThreads, SortBy::max, ' ') + " from=" + name +
+                               "'";
+    return out << heaptide::written(format.c_str());
+}
+
+/// How often the tracing threads write.
+template <typename Summary, typename Dump>
+inline void setDumpingInterval(Summary const &summaryLap, Dump const &dumpLap)
+{
+    using std::chrono::duration_cast;
+    using std::chrono::seconds;
+    heaptide_::state().summary_seconds = duration_cast<seconds>(summaryLap).count();
+    heaptide_::state().dump_seconds = duration_cast<seconds>(dumpLap).count();
+}
+
+/// Changes the names of functions in dumps by this; nullptr: not at all.
+inline void setRemangler(remangleType remangler) { heaptide_::state().remangler = remangler; }
+inline remangleType getDefaultRemangler() { return heaptide_::remangle; }
+inline remangleType getCurrentRemangler() { return heaptide_::state().remangler.load(); }
+
+namespace heaptide_ {
+
+/// Appends summaries and histograms to memstat_PID.mdr.
+inline void trace_statistics()
+{
+    deactivate(currentThread);
+    std::ofstream out("memstat_" + std::to_string(::getpid()) + ".mdr");
+    out << "MemStat Global Summary time: ncalls memtot memlive maxlive" << std::endl;
+    for (long long time = 0;;) {
+        const long long lap = state().summary_seconds.load();
+        std::this_thread::sleep_for(std::chrono::seconds(lap));
+        time += lap;
+        const Stat stat = summary();
+        out << "MemStat Global Summary " << time << ": " << stat.ntot << ' ' << stat.mtot << ' '
+            << stat.mlive << ' ' << stat.mmax << "\nMemTot Global Hist ";
+        for (uint64_t count : memTotHistogram())
+            out << count << ',';
+        out << "\nMemLive Global Hist ";
+        for (uint64_t count : memLiveHistogram())
+            out << count << ',';
+        out << std::endl;
+    }
+}
+
+/// Writes dumps to memdump_PID_N.mdr.
+inline void trace_stacks()
+{
+    deactivate(currentThread);
+    for (int number = 0;; number++) {
+        std::this_thread::sleep_for(std::chrono::seconds(state().dump_seconds.load()));
+        std::ofstream out("memdump_" + std::to_string(::getpid()) + "_" +
+                          std::to_string(number) + ".mdr");
+        dump(out);
+    }
+}
+
+} // namespace heaptide_
+
+/// Starts the threads that tracingThread.so starts: they write summaries to memstat_PID.mdr every
+/// ten seconds, and unless `statisticsOnly` dumps to memdump_PID_N.mdr every ten minutes. A library
+/// that calls it in a constructor takes the place of tracingThread.so and statOnlyThread.so.
+inline void startTracing(bool statisticsOnly = false)
+{
+    if (!loaded())
+        return;
+    heaptide::Pause pause;
+    noZeroLiveDump(true);
+    if (statisticsOnly)
+        setThreshold(0, true);
+    std::thread(heaptide_::trace_statistics).detach();
+    if (!statisticsOnly)
+        std::thread(heaptide_::trace_stacks).detach();
+}
+
+} // namespace mallocProfiler
+
+#endif
