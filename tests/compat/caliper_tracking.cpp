@@ -1,10 +1,12 @@
 //! Caliper's data tracker and its classes: labels with dimensions, snapshots that resolve
 //! addresses, guards, a report to a stream.
 //
-// `grid` is 10 × 20 doubles, `table` a static array, `whole` a block of Allocate(). Element 41 of
-// `grid` is resolved, the address before its begin is not. In region `work` 2 allocations, of which
+// `grid` is 10 × 20 doubles, `table` a static array, `whole` a block of Allocate(),
+// `third` a region of the core's class. Element 41 of `grid` is resolved, the address before its
+// begin is not. In region `work` 2 allocations, of which
 // 1 in value 3 of `level`, which a guard ends. With the recorder a query in the program answers
 // `work` 1 and `work/3` 1.
+#include <caliper/Caliper.h>
 #include <caliper/DataTracker.h>
 #include <caliper/cali.h>
 #include <caliper/cali_datatracker.h>
@@ -46,12 +48,18 @@ int main()
     CALI_DATATRACKER_TRACK_DIMENSIONAL(grid, sizeof(double), dimensions, 2);
     CALI_DATATRACKER_TRACK(table, sizeof table);
     void *whole = cali::DataTracker::Allocate("whole", 300);
+    cali::Caliper core;
+    void *third = keep(malloc(6 * sizeof(int)));
+    const size_t shape[] = {2, 3};
+    core.memory_region_begin(third, "third", sizeof(int), 2, shape);
     resolve(grid);
     work();
     // Nothing to divide by.
     const size_t none[] = {0};
     cali_datatracker_track_dimensional(grid, "none", 0, none, 1);
     cali_datatracker_track(nullptr, "nothing", 10);
+    core.memory_region_end(third);
+    free(third);
     cali::DataTracker::Free(whole);
     CALI_DATATRACKER_UNTRACK(table);
     CALI_DATATRACKER_UNTRACK(grid);

@@ -192,6 +192,13 @@ static __attribute__((unused)) void heaptide_cali_make_key_(void)
         = pthread_key_create(&heaptide_cali_key_, heaptide_cali_thread_ends_) == 0;
 }
 
+// The code that the key refers to goes with the module; what threads have then stays.
+static __attribute__((destructor, used)) void heaptide_cali_unload_(void)
+{
+    if (__atomic_exchange_n(&heaptide_cali_has_key_, 0, __ATOMIC_ACQ_REL))
+        pthread_key_delete(heaptide_cali_key_);
+}
+
 static __attribute__((noinline, cold, unused)) struct heaptide_cali_thread_ *
 heaptide_cali_new_thread_(void)
 {

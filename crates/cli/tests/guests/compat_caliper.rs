@@ -202,12 +202,29 @@ fn tracked_memory_and_classes() {
         let labels = "SELECT label,kind,sum(allocations) GROUP BY label,kind FROM labels \
                       FORMAT format(\"%label% %kind% %sum#allocations%\")";
         let rows = query(labels, &recording, &place);
-        assert_eq!(rows, "grid heap 1\ntable outside 1\nwhole heap 1\n");
+        assert_eq!(rows, "grid heap 1\ntable outside 1\nwhole heap 1\nthird heap 1\n");
         let marks = query("SELECT name FROM marks FORMAT format(\"%name%\")", &recording, &place);
         assert!(marks.contains(",alloc.label#inside=grid,alloc.uid#inside="), "{marks}");
         assert!(marks.contains(",alloc.index#inside=41,"), "{marks}");
         assert!(!marks.contains("alloc.label#outside"), "{marks}");
     }
+}
+
+/// The end of a thread does not call what was unloaded.
+#[test]
+fn unloaded_before_the_thread_ends() {
+    let place = scratch("compat-caliper-unload");
+    let flags = ["-DLIBRARY", "-shared", "-fPIC"];
+    let built = build("caliper_unload.c", "gnu11", &place, &flags);
+    let library = place.join("libannotated.so");
+    fs::rename(built, &library).expect("the library");
+    let program = build("caliper_unload.c", "gnu11", &place, &["-ldl"]);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program).arg(&library), &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "unloaded\n", ""));
+    let paths = "SELECT path,count() GROUP BY path FORMAT format(\"%path% %count%\")";
+    let rows = query(paths, &recording, &place);
+    assert!(has_rows(&rows, &["text/region 3"]), "{rows}");
 }
 
 #[test]
@@ -300,6 +317,18 @@ fn installed_by_the_sdk() {
         assert!(status.success(), "{header}: {flags}");
     }
     assert!(place.join("it/share/heaptide/monitors/cms/alloc_monitors.cpp").exists());
+    // The program's own build line: the library of Caliper's name is the recorder.
+    let library = place.join("it/lib");
+    let library = library.to_str().expect("a path in UTF-8");
+    let (compat, own) = (format!("-L{library}/compat"), format!("-L{library}"));
+    let found = format!("-Wl,-rpath,{library}");
+    let flags = [&*compat, &own, &found, "-Wl,--no-as-needed", "-lcaliper"];
+    let program = build("caliper_lulesh.cpp", "c++17", &place, &flags);
+    let mut command = clean(Command::new(&program));
+    configured(&mut command, "alloc,sysalloc,trace,report", BY_FUNCTION);
+    let outcome = run(command.current_dir(&place), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert!(answers(&outcome.stdout, BY_FUNCTION), "{}", outcome.stdout);
 }
 
 #[test]
