@@ -2,10 +2,12 @@
 //! adds, and the variables that they read.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use heaptide_command::error::Error;
+use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::program::check_library;
@@ -26,7 +28,8 @@ pub struct Settings<'a> {
     monitors: Monitors,
 }
 
-/// How much to record: as the options say, else as the environment does.
+/// How much to record: as the options say, else as the environment does, by our variable or by
+/// Caliper's.
 ///
 /// Errors: the environment names no mode.
 pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Error> {
@@ -34,7 +37,11 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
     let named = environment.get(variable).filter(|name| !name.is_empty());
     match (options.mode, named) {
         (Some(mode), _) => Ok(mode),
-        (None, None) => Ok(Mode::Stacks),
+        (None, None) => {
+            let services = environment.get(caliper::VARIABLE).unwrap_or_default();
+            let is_traced = caliper::Services::read(services.as_bytes()).trace;
+            Ok(if is_traced { Mode::Trace } else { Mode::Stacks })
+        }
         (None, Some(name)) => Mode::from_str(&name.to_string_lossy(), false).map_err(|_| {
             let names = Mode::value_variants().iter().map(|mode| name_of(*mode));
             let names = names.collect::<Vec<_>>().join(", ");

@@ -29,6 +29,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod accounts;
+pub mod caliper;
 mod control;
 mod events;
 mod generated;

@@ -40,11 +40,18 @@ const LIST: &str = "share/heaptide/files";
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Where pkg-config looks.
 const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
+/// The same with the headers that have the names of other tools.
+const PKG_CONFIG_COMPAT: &str = "lib/pkgconfig/heaptide-compat.pc";
 
 /// Scripts for the linker in the place of libraries of other tools, for programs that are linked
 /// with these: with `-L DIR/lib/compat -L DIR/lib`.
-const COMPAT: [(&str, &str); 2] = [
+const COMPAT: [(&str, &str); 4] = [
+    ("lib/compat/libcaliper.so", "INPUT(-lheaptide)\n"),
     ("lib/compat/libmalloc_tag.so", "INPUT(-lheaptide)\n"),
+    (
+        "lib/compat/libPerfToolsAllocMonitor.so",
+        "/* Nothing: include/compat/PerfTools/AllocMonitor has all. */\n",
+    ),
     (
         "lib/compat/dummyMallocProfiler.so",
         "/* Nothing: include/compat/mallocProfiler.h has all. */\n",
@@ -93,6 +100,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     let mut files: BTreeMap<String, Vec<u8>> = carried.collect();
     files.insert(format!("lib/{}", library::NAME), library::CARRIED.to_vec());
     files.insert(PKG_CONFIG.to_owned(), pkg_config().into_bytes());
+    files.insert(PKG_CONFIG_COMPAT.to_owned(), pkg_config_compat().into_bytes());
     files.extend(COMPAT.map(|(path, script)| (path.to_owned(), script.as_bytes().to_vec())));
     files
 }
@@ -112,6 +120,21 @@ fn pkg_config() -> String {
          Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -Wl,--push-state,--no-as-needed -lheaptide \
          -Wl,--pop-state\n",
         env!("CARGO_PKG_DESCRIPTION"),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// Headers for programs written for other tools.
+fn pkg_config_compat() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         includedir=${{prefix}}/include\n\
+         \n\
+         Name: heaptide-compat\n\
+         Description: Interfaces of other allocation profilers\n\
+         Version: {}\n\
+         Requires: heaptide\n\
+         Cflags: -I${{includedir}}/compat\n",
         env!("CARGO_PKG_VERSION")
     )
 }

@@ -10,6 +10,8 @@ mod answers;
 mod by_size;
 mod children;
 mod command;
+mod compat_alloc_monitor;
+mod compat_caliper;
 mod compat_malloc;
 mod control;
 mod damaged;

@@ -10,6 +10,7 @@ use crate::sys::text::{Text, number};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::Mode;
+use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
 
 /// The longest path a profile may have.
@@ -236,6 +237,7 @@ pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
 
 fn parse(environment: &[u8], options: &mut Options) {
     let (mut preload, mut monitors): (&[u8], &[u8]) = (b"", b"");
+    let mut services = caliper::Services::default();
     for entry in environment.split(|&b| b == 0) {
         let Some(equals) = entry.iter().position(|&b| b == b'=') else {
             continue;
@@ -249,6 +251,9 @@ fn parse(environment: &[u8], options: &mut Options) {
             options.temporary.truncate(0);
             options.temporary.push(value);
         }
+        if name == caliper::VARIABLE.as_bytes() {
+            services = caliper::Services::read(value);
+        }
         let Some(suffix) = name.strip_prefix(PREFIX.as_bytes()) else {
             continue;
         };
@@ -260,6 +265,9 @@ fn parse(environment: &[u8], options: &mut Options) {
         options.handed_on.variables.push(entry);
         options.handed_on.variables.push(b"\0");
     }
+    let mode = options.handed_on.value(Setting::Mode.variable().as_bytes());
+    options.trace |= services.trace && mode.is_none_or(<[u8]>::is_empty);
+    options.by_size |= services.allocations;
     note_preload(&mut options.handed_on.preload, preload, monitors);
 }
 
@@ -333,6 +341,14 @@ mod tests {
         assert_eq!(options.handed_on.value(b"HEAPTIDE_MODE"), Some(&b"scopes"[..]));
         assert_eq!(options.handed_on.value(b"PATH"), None);
         assert!(!parsed(b"HEAPTIDE_MODE=off\0").is_wanted());
+        let caliper = |environment| {
+            let options = parsed(environment);
+            (options.trace, options.by_size)
+        };
+        assert_eq!(caliper(b"CALI_SERVICES_ENABLE=alloc,sysalloc,trace\0"), (true, true));
+        assert_eq!(caliper(b"CALI_SERVICES_ENABLE=alloc,report\0"), (false, true));
+        let named = b"CALI_SERVICES_ENABLE=alloc,trace\0HEAPTIDE_MODE=scopes\0";
+        assert_eq!(caliper(named), (false, true));
         assert!(!parsed(b"HEAPTIDE_FOLLOW=0\0").is_wanted());
     }
 

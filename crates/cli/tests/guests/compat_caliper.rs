@@ -1,0 +1,356 @@
+//! Programs written for Caliper, built with the headers of `include/compat`: annotations, tracked
+//! memory, and what Caliper's variables have them report at exit.
+
+use crate::harness::{clean, heaptide, library, preloaded, programs, recorded, run, scratch};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles a program of `tests/compat` strictly.
+fn build(source: &str, standard: &str, place: &Path, flags: &[&str]) -> PathBuf {
+    let compiler = if source.ends_with(".c") { "cc" } else { "c++" };
+    let target = place.join(source.replace('.', "-"));
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-g", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    command.arg(format!("-std={standard}")).args(["-I", "include/compat"]);
+    command.arg(format!("tests/compat/{source}")).arg("-o").arg(&target).args(flags);
+    let output = command.current_dir(programs().join("../..")).output().expect("a compiler");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{source} {standard}: {errors}");
+    target
+}
+
+/// The answer of a query.
+fn query(query: &str, recording: &Path, place: &Path) -> String {
+    let outcome = run(heaptide().args(["query", query]).arg(recording), place);
+    assert_eq!(outcome.status, 0, "{query}: {}", outcome.stderr);
+    outcome.stdout
+}
+
+/// The queries of Caliper's page on tracking memory allocations, word by word, and the answers for
+/// `caliper_lulesh.cpp`. Beside the program's own blocks there may be one of the C++ library.
+const BY_FUNCTION: &str = "SELECT function,count() GROUP BY function WHERE mem.alloc FORMAT tree";
+const BY_LABEL: &str = "SELECT mem.alloc,count() GROUP BY mem.alloc WHERE mem.alloc FORMAT table";
+const BY_SIZE: &str = "SELECT mem.alloc,alloc.total_size,count() \
+                       GROUP BY mem.alloc,alloc.total_size WHERE mem.alloc FORMAT table";
+
+const FUNCTIONS: &str = "\
+main                            6
+  LagrangeNodal
+    CalcVolumeForceForElems    30
+  LagrangeElements             40
+    EvalEOSForElems           220
+";
+const LABELS: [&str; 5] =
+    ["x             1", "fx            1", "nodelist      1", "dxx          10", "delv_xi      10"];
+const SIZES: [&str; 9] = [
+    "malloc                 512     2",
+    "malloc                 864     1",
+    "malloc                1728    30",
+    "malloc                 216   240",
+    "x                      512     1",
+    "fx                     512     1",
+    "nodelist               864     1",
+    "dxx                    216    10",
+    "delv_xi                216    10",
+];
+
+/// Whether each row is a line of the output.
+fn has_rows(output: &str, rows: &[&str]) -> bool {
+    rows.iter().all(|row| output.lines().any(|line| line == *row))
+}
+
+fn answers(output: &str, query: &str) -> bool {
+    match query {
+        BY_FUNCTION => output.ends_with(FUNCTIONS),
+        BY_LABEL => {
+            let malloc = output.lines().find_map(|line| line.strip_prefix("malloc"));
+            let count = malloc.and_then(|count| count.trim().parse::<u32>().ok());
+            count.is_some_and(|count| (273..=274).contains(&count)) && has_rows(output, &LABELS)
+        }
+        _ => has_rows(output, &SIZES),
+    }
+}
+
+/// How Caliper's page starts a program.
+fn configured(command: &mut Command, services: &str, query: &str) {
+    command.env("CALI_SERVICES_ENABLE", services).env("CALI_REPORT_CONFIG", query);
+    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
+}
+
+#[test]
+fn queries_of_the_page() {
+    let place = scratch("compat-caliper-page");
+    let program = build("caliper_lulesh.cpp", "c++17", &place, &[]);
+    let recording = place.join("a.heaptide");
+    for services in ["alloc,sysalloc,trace,report", "alloc,sysalloc,aggregate,report"] {
+        for query in [BY_FUNCTION, BY_LABEL, BY_SIZE] {
+            let mut under_run = recorded(&recording, &["--force"]);
+            under_run.arg(&program);
+            let _ = fs::remove_dir_all(place.join("b.heaptide"));
+            let preload = preloaded(&program, place.join("b.heaptide"));
+            for mut command in [under_run, preload] {
+                configured(&mut command, services, query);
+                let outcome = run(&mut command, &place);
+                assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{services}");
+                assert!(outcome.stdout.starts_with("cycles 10\n"), "{}", outcome.stdout);
+                assert!(answers(&outcome.stdout, query), "{services}: {}", outcome.stdout);
+            }
+        }
+    }
+    // Without the recorder the variables do nothing.
+    let mut bare = clean(Command::new(&program));
+    configured(&mut bare, "alloc,sysalloc,trace,report", BY_LABEL);
+    let outcome = run(&mut bare, &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "cycles 10\n", ""));
+}
+
+/// A program that is linked with the recorder is recorded if Caliper's variables ask for something,
+/// into nothing that stays.
+#[test]
+fn linked_with_the_recorder() {
+    let place = scratch("compat-caliper-linked");
+    fs::copy(library(), place.join("libheaptide.so")).expect("the library");
+    let beside = place.to_str().expect("a path in UTF-8");
+    let (search, found) = (format!("-L{beside}"), format!("-Wl,-rpath,{beside}"));
+    let flags = [&search, &found, "-Wl,--no-as-needed", "-lheaptide"];
+    let program = build("caliper_lulesh.cpp", "c++11", &place, &flags);
+    let start = |services: &str, variables: &[(&str, &str)]| {
+        let mut command = clean(Command::new(&program));
+        configured(&mut command, services, BY_SIZE);
+        command.envs(variables.iter().copied()).current_dir(&place);
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{services}");
+        outcome.stdout
+    };
+    assert!(answers(&start("alloc,sysalloc,trace,report", &[]), BY_SIZE));
+    // Without `sysalloc` only memory with a label.
+    let labelled = start("alloc,report", &[]);
+    assert!(has_rows(&labelled, &SIZES[4..]) && !labelled.contains("malloc "), "{labelled}");
+    // Into a file, replaced or appended to.
+    let to_file = [("CALI_REPORT_FILENAME", "report.txt"), ("CALI_REPORT_APPEND", "true")];
+    for runs in 1..=2 {
+        assert_eq!(start("alloc,sysalloc,report", &to_file), "cycles 10\n");
+        let report = fs::read_to_string(place.join("report.txt")).expect("a report");
+        assert_eq!(report.matches("nodelist ").count(), runs, "{report}");
+    }
+    let recorder = [("CALI_RECORDER_FILENAME", "a.cali"), ("CALI_RECORDER_DIRECTORY", beside)];
+    assert_eq!(start("alloc,sysalloc,trace,recorder", &recorder), "cycles 10\n");
+    let again = query(BY_LABEL, &place.join("a.cali"), &place);
+    assert!(answers(&again, BY_LABEL), "{again}");
+    let files = fs::read_dir(&place).expect("the directory").flatten();
+    let mut recordings = files.map(|file| file.path()).filter(|path| path.is_dir());
+    assert_eq!(recordings.next(), None, "a recording stayed");
+}
+
+#[test]
+fn annotations_in_c() {
+    let place = scratch("compat-caliper-annotations");
+    for standard in ["gnu99", "gnu11", "gnu17"] {
+        let program = build("caliper_annotations.c", standard, &place, &[]);
+        let bare = run(&mut clean(Command::new(&program)), &place);
+        assert_eq!((bare.status, &*bare.stdout), (0, "annotated\n"), "{bare:?}");
+        let recording = place.join("a.heaptide");
+        let outcome = run(recorded(&recording, &["--force"]).arg(&program), &place);
+        assert_eq!(outcome, bare, "{standard}");
+        let paths = "SELECT path,count() GROUP BY path FORMAT format(\"%path% %count%\")";
+        let rows = query(paths, &recording, &place);
+        assert_eq!(
+            rows.lines().collect::<Vec<_>>(),
+            [
+                "main 1",
+                "main/annotate 1",
+                "main/p 1",
+                "main/c 1",
+                "main/wrapped 1",
+                "main/l 3",
+                "main/7 1",
+                "main/8 1",
+                "main/2.5 1",
+                "main/true 1",
+                "main/text 1",
+                "main/1/2 1",
+                "main/2 1",
+            ]
+        );
+        let attributes = "SELECT attribute,value,entered FROM scopes GROUP BY attribute,value \
+                          WHERE attribute=comm.region OR attribute=iteration#l OR attribute=a \
+                          FORMAT format(\"%attribute% %value%\")";
+        let rows = query(attributes, &recording, &place);
+        assert_eq!(
+            rows.lines().collect::<Vec<_>>(),
+            ["comm.region c", "iteration#l 0", "iteration#l 1", "iteration#l 2", "a 1"]
+        );
+        let info = run(heaptide().arg("info").arg(&recording), &place);
+        assert!(!info.stdout.contains("scope_mismatch"), "{}", info.stdout);
+        let marks = query("SELECT name FROM marks FORMAT format(\"%name%\")", &recording, &place);
+        assert_eq!(marks, "ranks=4\n");
+    }
+}
+
+#[test]
+fn tracked_memory_and_classes() {
+    let place = scratch("compat-caliper-tracking");
+    for standard in ["c++11", "c++20"] {
+        let program = build("caliper_tracking.cpp", standard, &place, &[]);
+        let bare = run(&mut clean(Command::new(&program)), &place);
+        assert_eq!((bare.status, &*bare.stdout), (0, ""), "{bare:?}");
+        let recording = place.join("a.heaptide");
+        let outcome = run(recorded(&recording, &["--force"]).arg(&program), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{outcome:?}");
+        assert_eq!(outcome.stdout, "work 1\nwork/3 1\n");
+        let labels = "SELECT label,kind,sum(allocations) GROUP BY label,kind FROM labels \
+                      FORMAT format(\"%label% %kind% %sum#allocations%\")";
+        let rows = query(labels, &recording, &place);
+        assert_eq!(rows, "grid heap 1\ntable outside 1\nwhole heap 1\nthird heap 1\n");
+        let marks = query("SELECT name FROM marks FORMAT format(\"%name%\")", &recording, &place);
+        assert!(marks.contains(",alloc.label#inside=grid,alloc.uid#inside="), "{marks}");
+        assert!(marks.contains(",alloc.index#inside=41,"), "{marks}");
+        assert!(!marks.contains("alloc.label#outside"), "{marks}");
+    }
+}
+
+/// The end of a thread does not call what was unloaded.
+#[test]
+fn unloaded_before_the_thread_ends() {
+    let place = scratch("compat-caliper-unload");
+    let flags = ["-DLIBRARY", "-shared", "-fPIC"];
+    let built = build("caliper_unload.c", "gnu11", &place, &flags);
+    let library = place.join("libannotated.so");
+    fs::rename(built, &library).expect("the library");
+    let program = build("caliper_unload.c", "gnu11", &place, &["-ldl"]);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program).arg(&library), &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "unloaded\n", ""));
+    let paths = "SELECT path,count() GROUP BY path FORMAT format(\"%path% %count%\")";
+    let rows = query(paths, &recording, &place);
+    assert!(has_rows(&rows, &["text/region 3"]), "{rows}");
+}
+
+#[test]
+fn configurations_by_name() {
+    let place = scratch("compat-caliper-manager");
+    let program = build("caliper_manager.cpp", "c++17", &place, &[]);
+    let start = |options: &[&str], config: &str| {
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, &[&["--force"], options].concat());
+        let outcome = run(command.arg(&program).arg(config).current_dir(&place), &place);
+        (outcome.status, outcome.stdout, outcome.stderr)
+    };
+    let (status, report, errors) =
+        start(&["--mode", "trace"], "runtime-report(alloc.stats),output=stdout");
+    assert_eq!((status, &*errors), (0, ""));
+    assert!(report.starts_with("Path "), "{report}");
+    let row = report.lines().find(|line| line.starts_with("solve ")).expect("a row");
+    let values: Vec<&str> = row.split_whitespace().skip(2).collect();
+    assert_eq!(values, ["4", "1000", "1000"], "{report}");
+    // A report goes to stderr by itself.
+    let (status, output, report) = start(&[], "runtime-report,mem.pages");
+    assert_eq!((status, &*output), (0, ""));
+    assert!(report.contains("Max Bytes/alloc") && report.contains("VmRSS"), "{report}");
+    let trace = "event-trace(output=a.cali)";
+    assert_eq!(start(&[], trace), (0, String::new(), String::new()));
+    assert!(fs::read_to_string(place.join("a.cali")).expect("a file").starts_with("__rec="));
+    // As a variable: at exit, and once, though the program forks.
+    let recording = place.join("b.heaptide");
+    let mut command = recorded(&recording, &[]);
+    command.arg(&program).env("CALI_CONFIG", "runtime-report(alloc.stats,output=stdout)");
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_eq!(outcome.stdout.matches("Alloc count").count(), 1, "{}", outcome.stdout);
+    let unknown = "runtime-report(nonsense)";
+    let message = "runtime-report: unknown option or configuration: nonsense\n";
+    assert_eq!(start(&[], unknown), (1, String::new(), message.to_owned()));
+}
+
+/// The headers, strictly, by each compiler and standard; in any order and twice.
+#[test]
+fn headers_without_a_warning() {
+    let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"];
+    let check = |compiler: &str, standard: &str, language: &str, headers: &[&str]| {
+        let mut command = Command::new(compiler);
+        command.args(strict).args(["-fsyntax-only", "-I", "include/compat", "-x", language]);
+        command.arg(format!("-std={standard}"));
+        headers.iter().for_each(|header| _ = command.args(["-include", header]));
+        let output = command.arg("/dev/null").current_dir(programs().join("../..")).output();
+        let Ok(output) = output else { return }; // no such compiler
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler} {standard} {headers:?}: {errors}");
+    };
+    let c = ["caliper/cali.h", "caliper/cali-manager.h", "caliper/cali_datatracker.h"];
+    for (compiler, standard) in [("gcc", "c99"), ("gcc", "c17"), ("clang", "c99"), ("clang", "c11")]
+    {
+        check(compiler, standard, "c", &c);
+    }
+    let registry = "PerfTools/AllocMonitor/interface/AllocMonitorRegistry.h";
+    let reports = "PerfTools/AllocMonitor/interface/AllocMonitorReports.h";
+    for (compiler, standard, first) in [
+        ("g++", "c++11", "caliper/cali_macros.h"),
+        ("g++", "c++20", registry),
+        ("clang++", "c++11", registry),
+        ("clang++", "c++20", "caliper/Annotation.h"),
+    ] {
+        let headers = [first, "caliper/cali-manager.h", "caliper/DataTracker.h", reports, first];
+        check(compiler, standard, "c++", &headers);
+    }
+}
+
+#[test]
+fn installed_by_the_sdk() {
+    let place = scratch("compat-sdk");
+    let outcome = run(heaptide().args(["sdk", "it"]).current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let flags = Command::new("pkg-config")
+        .args(["--cflags", "heaptide-compat"])
+        .env("PKG_CONFIG_PATH", place.join("it/lib/pkgconfig"))
+        .output();
+    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
+        return heaptide_fixtures::skips::skip("pkg-config");
+    };
+    let flags = String::from_utf8(flags.stdout).expect("UTF-8");
+    for header in
+        ["caliper/cali-manager.h", "PerfTools/AllocMonitor/interface/AllocMonitorReports.h"]
+    {
+        let mut compiler = Command::new("c++");
+        compiler.args(flags.split_whitespace()).args(["-fsyntax-only", "-include", header]);
+        let status = compiler.args(["-x", "c++", "/dev/null"]).status().expect("c++");
+        assert!(status.success(), "{header}: {flags}");
+    }
+    assert!(place.join("it/share/heaptide/monitors/cms/alloc_monitors.cpp").exists());
+    // The program's own build line: the library of Caliper's name is the recorder.
+    let library = place.join("it/lib");
+    let library = library.to_str().expect("a path in UTF-8");
+    let (compat, own) = (format!("-L{library}/compat"), format!("-L{library}"));
+    let found = format!("-Wl,-rpath,{library}");
+    let flags = [&*compat, &own, &found, "-Wl,--no-as-needed", "-lcaliper"];
+    let program = build("caliper_lulesh.cpp", "c++17", &place, &flags);
+    let mut command = clean(Command::new(&program));
+    configured(&mut command, "alloc,sysalloc,trace,report", BY_FUNCTION);
+    let outcome = run(command.current_dir(&place), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert!(answers(&outcome.stdout, BY_FUNCTION), "{}", outcome.stdout);
+}
+
+#[test]
+fn scopes_of_several_tools() {
+    let place = scratch("compat-several-tools");
+    let program = build("several_tools.cpp", "c++17", &place, &["-I", "include"]);
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, "", ""));
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, "done\n"), "{}", outcome.stderr);
+    let paths = "SELECT path,count() GROUP BY path FORMAT format(\"%path% %count%\")";
+    let rows = query(paths, &recording, &place);
+    let nested: Vec<&str> = rows.lines().filter(|row| row.contains("tag")).collect();
+    let expected = [
+        "tag 1",
+        "tag/main 1",
+        "tag/main/inner 1",
+        "tag/main/inner/own 1",
+        "tag/main/inner/own/a 1",
+    ];
+    assert_eq!(nested, expected, "{rows}");
+    let info = run(heaptide().arg("info").arg(&recording), &place);
+    assert!(!info.stdout.contains("scope_mismatch"), "{}", info.stdout);
+}

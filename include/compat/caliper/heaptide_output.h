@@ -1,0 +1,488 @@
+//! Caliper's configuration and output: variables, services, channels, reports at exit.
+//
+// Not for programs: cali.h includes it. Of the services those that concern memory have a meaning:
+// alloc, sysalloc, allocstats, trace, event, aggregate, timestamp are what the recorder does;
+// `report` and `recorder` write. What Caliper's variables ask for is written by heaptide_write().
+
+#ifndef HEAPTIDE_COMPAT_CALIPER_OUTPUT_H
+#define HEAPTIDE_COMPAT_CALIPER_OUTPUT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Settings
+
+struct heaptide_cali_setting_ {
+    struct heaptide_cali_setting_ *next;
+    char *key, *value;
+    int is_preset;  // the environment's value goes before it
+};
+
+struct heaptide_cali_channel_ {
+    struct heaptide_cali_channel_ *next;
+    struct heaptide_cali_setting_ *settings;
+    int is_active, reads_environment, is_deleted;
+};
+
+HEAPTIDE_CALI_SHARED_ struct heaptide_cali_setting_ *heaptide_cali_settings_;
+HEAPTIDE_CALI_SHARED_ struct heaptide_cali_channel_ *heaptide_cali_channels_;
+HEAPTIDE_CALI_SHARED_ int heaptide_cali_ignores_environment_;
+HEAPTIDE_CALI_SHARED_ int heaptide_cali_exits_;   // the handler is registered
+HEAPTIDE_CALI_SHARED_ pid_t heaptide_cali_pid_;    // by this process
+HEAPTIDE_CALI_SHARED_ int heaptide_cali_cleared_;  // flushed with CALI_FLUSH_CLEAR_BUFFERS
+
+// A text of pieces, in the recorder's pause. NULL without memory.
+static __attribute__((unused)) char *heaptide_cali_text_(const char *a, const char *b,
+                                                         const char *c, const char *d)
+{
+    size_t bytes = strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
+    char *text = (char *)malloc(bytes);
+    if (text)
+        snprintf(text, bytes, "%s%s%s%s", a, b, c, d);
+    return text;
+}
+
+static __attribute__((unused)) void heaptide_cali_add_(struct heaptide_cali_setting_ **list,
+                                                       const char *key, const char *value,
+                                                       int is_preset)
+{
+    struct heaptide_cali_setting_ *made;
+    heaptide_pause(0);
+    made = (struct heaptide_cali_setting_ *)malloc(sizeof *made);
+    if (made) {
+        made->key = heaptide_cali_text_(key, "", "", "");
+        made->value = heaptide_cali_text_(value, "", "", "");
+        made->is_preset = is_preset;
+        made->next = *list;
+        *list = made;
+    }
+    heaptide_resume(0);
+}
+
+static __attribute__((unused)) const char *
+heaptide_cali_find_(const struct heaptide_cali_setting_ *list, const char *key, int is_preset)
+{
+    for (; list; list = list->next)
+        if (list->key && list->value && list->is_preset == is_preset && !strcmp(list->key, key))
+            return list->value;
+    return NULL;
+}
+
+// The value of a variable: of the channel, set by the program, of the environment, preset, empty.
+static __attribute__((unused)) const char *
+heaptide_cali_value_of_(const struct heaptide_cali_channel_ *channel, const char *key)
+{
+    const char *value = channel ? heaptide_cali_find_(channel->settings, key, 0) : NULL;
+    if (!value && !channel)
+        value = heaptide_cali_find_(heaptide_cali_settings_, key, 0);
+    if (!value && (channel ? channel->reads_environment : !heaptide_cali_ignores_environment_))
+        value = getenv(key);
+    if (!value && !channel)
+        value = heaptide_cali_find_(heaptide_cali_settings_, key, 1);
+    return value ? value : "";
+}
+
+// Whether a list, separated by commas or blanks, has a word.
+static __attribute__((unused)) int heaptide_cali_lists_(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    while (*list) {
+        size_t own = strcspn(list, ",;: \t\n");
+        if (own == length && !strncmp(list, word, own))
+            return 1;
+        list += own + (list[own] != 0);
+    }
+    return 0;
+}
+
+static __attribute__((unused)) int heaptide_cali_is_true_(const char *value)
+{
+    return !strcmp(value, "true") || !strcmp(value, "TRUE") || !strcmp(value, "1")
+           || !strcmp(value, "yes") || !strcmp(value, "on");
+}
+
+// ---- Output
+
+// Strict C has no name for it.
+#ifdef O_CLOEXEC
+#define HEAPTIDE_CALI_CLOEXEC_ O_CLOEXEC
+#else
+#define HEAPTIDE_CALI_CLOEXEC_ 0
+#endif
+
+// Whether the recording has a trace: as `heaptide run` says, else as the recorder finds it in the
+// variable that it reads itself.
+static __attribute__((unused)) int heaptide_cali_is_traced_(void)
+{
+    const char *mode = getenv("HEAPTIDE_MODE"), *services = getenv("CALI_SERVICES_ENABLE");
+    if (mode && *mode)
+        return !strcmp(mode, "trace");
+    return services && heaptide_cali_lists_(services, "trace")
+           && (heaptide_cali_lists_(services, "alloc")
+               || heaptide_cali_lists_(services, "sysalloc"));
+}
+
+// Whether a text begins with a word in lower case, in whatever case.
+static __attribute__((unused)) int heaptide_cali_begins_(const char *text, const char *word)
+{
+    for (; *word; text++, word++)
+        if ((*text >= 'A' && *text <= 'Z' ? *text + 'a' - 'A' : *text) != *word)
+            return 0;
+    return 1;
+}
+
+// Finds a clause's keyword outside of quotes; NULL without it.
+static __attribute__((unused)) const char *heaptide_cali_clause_(const char *query,
+                                                                 const char *keyword)
+{
+    size_t length = strlen(keyword);
+    int quoted = 0;
+    char before = ' ';
+    for (; *query; before = *query++) {
+        quoted ^= *query == '"';
+        if (!quoted && strchr(" \t\n", before) && heaptide_cali_begins_(query, keyword)
+            && query[length] && strchr(" \t\n", query[length]))
+            return query;
+    }
+    return NULL;
+}
+
+// The query as the command takes it, with all digits in tables and trees, as Caliper prints them,
+// and of the events if there is a trace. In the recorder's pause; NULL without memory.
+static __attribute__((unused)) char *heaptide_cali_query_(const char *query, int labelled_only)
+{
+    const char *format = heaptide_cali_clause_(query, "format"), *insert = "", *at, *closed;
+    const char *from = heaptide_cali_is_traced_() && !heaptide_cali_clause_(query, "from")
+                           ? " FROM events"
+                           : "";
+    size_t bytes = strlen(query) + 128, head;
+    char *text = (char *)malloc(bytes);
+    if (!text)
+        return NULL;
+    at = query + strlen(query);
+    if (!format) {
+        insert = " FORMAT table(exact)";
+    } else {
+        format += strlen("format");
+        format += strspn(format, " \t\n");
+        if (heaptide_cali_begins_(format, "table") || heaptide_cali_begins_(format, "tree")) {
+            at = format + strcspn(format, "( \t\n");
+            closed = *at == '(' ? strchr(at, ')') : NULL;
+            insert = !closed ? "(exact)" : closed == at + 1 ? "exact" : ",exact";
+            at = closed ? closed : at;
+        }
+    }
+    head = (size_t)(at - query);
+    snprintf(text, bytes, "query:%.*s%s%s%s%s", (int)head, query, insert, at, from,
+             labelled_only ? " WHERE label" : "");
+    return text;
+}
+
+// Writes the answer of a query to a file, or to stdout or stderr.
+static __attribute__((unused)) int heaptide_cali_write_(const char *query, const char *target,
+                                                        int is_appended, int labelled_only)
+{
+    int done = 0, file;
+    char *format;
+    heaptide_pause(0);
+    format = heaptide_cali_query_(query, labelled_only);
+    heaptide_resume(0);
+    if (!format)
+        return 0;
+    if (is_appended && strcmp(target, "stdout") && strcmp(target, "stderr")) {
+        file = open(target, O_WRONLY | O_CREAT | O_APPEND | HEAPTIDE_CALI_CLOEXEC_, 0666);
+        if (file >= 0) {
+            done = heaptide_write_to(file, format);
+            close(file);
+        }
+    } else {
+        done = heaptide_write(target, format);
+    }
+    if (!done)
+        fprintf(stderr, "heaptide: %s: Caliper's report could not be written\n", target);
+    heaptide_pause(0);
+    free(format);
+    heaptide_resume(0);
+    return done;
+}
+
+// The name of a `.cali` file where none is given: time and process, as Caliper's.
+static __attribute__((unused)) void heaptide_cali_file_(char *name, size_t size)
+{
+    time_t now = time(NULL);
+    const struct tm *parts = localtime(&now);
+    char stamp[32] = "";
+    if (parts)
+        strftime(stamp, sizeof stamp, "%y%m%d-%H%M%S", parts);
+    snprintf(name, size, "%s_%ld.cali", stamp, (long)getpid());
+}
+
+// What a channel's services write.
+static __attribute__((unused)) void
+heaptide_cali_flush_(const struct heaptide_cali_channel_ *channel)
+{
+    const char *services = heaptide_cali_value_of_(channel, "CALI_SERVICES_ENABLE");
+    int labelled_only = heaptide_cali_lists_(services, "alloc")
+                        && !heaptide_cali_lists_(services, "sysalloc");
+    if (heaptide_cali_lists_(services, "report")) {
+        const char *query = heaptide_cali_value_of_(channel, "CALI_REPORT_CONFIG");
+        const char *target = heaptide_cali_value_of_(channel, "CALI_REPORT_FILENAME");
+        const char *append = heaptide_cali_value_of_(channel, "CALI_REPORT_APPEND");
+        heaptide_cali_write_(*query ? query : "SELECT path,mem.alloc,count() "
+                                              "GROUP BY path,mem.alloc WHERE mem.alloc",
+                             *target ? target : "stdout", heaptide_cali_is_true_(append),
+                             labelled_only);
+    }
+    if (heaptide_cali_lists_(services, "recorder")) {
+        const char *directory = heaptide_cali_value_of_(channel, "CALI_RECORDER_DIRECTORY");
+        const char *name = heaptide_cali_value_of_(channel, "CALI_RECORDER_FILENAME");
+        char own[64], *target;
+        heaptide_cali_file_(own, sizeof own);
+        heaptide_pause(0);
+        target = heaptide_cali_text_(directory, *directory ? "/" : "", *name ? name : own, "");
+        heaptide_resume(0);
+        if (target)
+            heaptide_cali_write_("SELECT * FORMAT cali", target, 0, labelled_only);
+        heaptide_pause(0);
+        free(target);
+        heaptide_resume(0);
+    }
+}
+
+// ---- Configurations: `runtime-report(mem.highwatermark,output=stdout),event-trace`
+
+// One configuration, or the options that hold for all.
+struct heaptide_cali_config_ {
+    char name[64], output[1024], format[32];
+    int highwatermark, stats, pages, is_appended;
+};
+
+// The pieces of a configuration string, from `*text` to the next comma outside of parentheses.
+static __attribute__((unused)) size_t heaptide_cali_piece_(const char *text)
+{
+    const char *start = text;
+    int depth = 0;
+    for (; *text && (depth || *text != ','); text++)
+        depth += *text == '(' ? 1 : *text == ')' ? -1 : 0;
+    return (size_t)(text - start);
+}
+
+static __attribute__((unused)) void heaptide_cali_copy_(char *to, size_t size, const char *text,
+                                                        size_t length)
+{
+    while (length && strchr(" \t\n\"", *text))
+        text++, length--;
+    while (length && strchr(" \t\n\"", text[length - 1]))
+        length--;
+    if (length >= size)
+        length = size - 1;
+    memcpy(to, text, length);
+    to[length] = 0;
+}
+
+static __attribute__((unused)) int heaptide_cali_is_config_(const char *name)
+{
+    return !strcmp(name, "runtime-report") || !strcmp(name, "runtime-profile")
+           || !strcmp(name, "hatchet-region-profile") || !strcmp(name, "event-trace");
+}
+
+// Takes `NAME=VALUE` or `NAME` into a configuration. 0: no such option.
+static __attribute__((unused)) int heaptide_cali_option_(struct heaptide_cali_config_ *config,
+                                                         const char *text, size_t length)
+{
+    // Options of Caliper that do not concern memory, or that are always so here.
+    static const char *const others[] = {"calc.inclusive",  "time.exclusive", "region.count",
+                                         "region.stats",    "profile.mpi",    "print.metadata",
+                                         "max_column_width", "node.order",    "use.mpi",
+                                         "time.inclusive",  "trace.mpi",      "order_as_visited",
+                                         "aggregate_across_ranks", "include_regions",
+                                         "exclude_regions", "level",          "region.level"};
+    char name[64], value[1024];
+    const char *sign = (const char *)memchr(text, '=', length);
+    size_t own = sign ? (size_t)(sign - text) : length, i;
+    int is_on;
+    heaptide_cali_copy_(name, sizeof name, text, own);
+    heaptide_cali_copy_(value, sizeof value, sign ? sign + 1 : "true",
+                        sign ? length - own - 1 : 4);
+    is_on = heaptide_cali_is_true_(value);
+    if (!strcmp(name, "mem.highwatermark"))
+        config->highwatermark = is_on;
+    else if (!strcmp(name, "alloc.stats"))
+        config->stats = is_on;
+    else if (!strcmp(name, "mem.pages"))
+        config->pages = is_on;
+    else if (!strcmp(name, "output"))
+        heaptide_cali_copy_(config->output, sizeof config->output, value, strlen(value));
+    else if (!strcmp(name, "output.append"))
+        config->is_appended = is_on;
+    else if (!strcmp(name, "output.format"))
+        heaptide_cali_copy_(config->format, sizeof config->format, value, strlen(value));
+    else {
+        for (i = 0; i < sizeof others / sizeof *others; i++)
+            if (!strcmp(name, others[i]))
+                return 1;
+        return !*name;
+    }
+    return 1;
+}
+
+// The options in parentheses, or of the whole string. 0, and a message: one is unknown.
+static __attribute__((unused)) int heaptide_cali_options_(struct heaptide_cali_config_ *config,
+                                                          const char *text, size_t length,
+                                                          char *error, size_t size)
+{
+    size_t at = 0, own;
+    for (; at < length; at += own + 1) {
+        own = heaptide_cali_piece_(text + at);
+        if (own > length - at)
+            own = length - at;
+        if (!heaptide_cali_option_(config, text + at, own)) {
+            snprintf(error, size, "%s%sunknown option or configuration: %.*s", config->name,
+                     *config->name ? ": " : "", (int)own, text + at);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// Writes a configuration. Columns are Caliper's where they mean the same. The high-water mark of a
+// region is the highest active memory of the process at an allocation in it, of a trace; without
+// one, what the region itself held at the process's peak.
+static __attribute__((unused)) void
+heaptide_cali_report_(const struct heaptide_cali_config_ *config)
+{
+    const int is_report = !strcmp(config->name, "runtime-report");
+    const int is_traced = heaptide_cali_is_traced_();
+    const char *target = *config->output ? config->output : is_report ? "stderr" : "stdout";
+    const char *format = *config->format ? config->format : is_report ? "tree" : "json-split";
+    char query[1024], own[64];
+    if (!strcmp(config->name, "event-trace")) {
+        heaptide_cali_file_(own, sizeof own);
+        heaptide_cali_write_("SELECT * FORMAT cali", *config->output ? config->output : own, 0, 0);
+        return;
+    }
+    if (is_traced)
+        snprintf(query, sizeof query,
+                 "LET mhwm=scale(mem.active,1e-6) SELECT path%s%s GROUP BY path "
+                 "WHERE operation=allocate FORMAT %s FROM events",
+                 config->highwatermark ? ",max(mhwm) AS \"Mem HWM MB\" UNIT MB" : "",
+                 config->stats || !config->highwatermark
+                     ? ",max(mem.active) AS \"Mem HWM\",count() AS \"Alloc count\","
+                       "avg(size) AS \"Avg Bytes/alloc\",max(size) AS \"Max Bytes/alloc\""
+                     : "",
+                 format);
+    else
+        snprintf(query, sizeof query,
+                 "LET mhwm=scale(at_peak_bytes,1e-6) SELECT path%s%s GROUP BY path "
+                 "WHERE mem.alloc FORMAT %s FROM sites",
+                 config->highwatermark ? ",sum(mhwm) AS \"At peak MB\" UNIT MB" : "",
+                 config->stats || !config->highwatermark
+                     ? ",sum(at_peak_bytes) AS \"At peak\",count() AS \"Alloc count\","
+                       "ratio(requested_bytes,count) AS \"Avg Bytes/alloc\","
+                       "max(largest_bytes) AS \"Max Bytes/alloc\""
+                     : "",
+                 format);
+    heaptide_cali_write_(query, target, config->is_appended, 0);
+    if (config->pages) {
+        // Pages of 4 KiB.
+        snprintf(query, sizeof query,
+                 "LET vm=scale(virtual_bytes,0.000244140625),rss=scale(resident_bytes,"
+                 "0.000244140625) SELECT max(vm) AS VmSize UNIT pages,max(rss) AS VmRSS UNIT pages "
+                 "GROUP BY none FORMAT %s FROM timeline",
+                 strcmp(format, "tree") ? format : "table");
+        heaptide_cali_write_(query, target, 1, 0);
+    }
+}
+
+// Reads a configuration string, and writes what it asks for if `is_final`. 0, and a message of at
+// most `size` bytes: there is an unknown name in it, and nothing is written.
+static __attribute__((unused)) int heaptide_cali_configure_(const char *text, int is_final,
+                                                            char *error, size_t size)
+{
+    struct heaptide_cali_config_ common, config;
+    size_t own, named;
+    const char *at;
+    int pass;
+    if (is_final && !heaptide_cali_configure_(text, 0, error, size))
+        return 0;
+    memset(&common, 0, sizeof common);
+    *error = 0;
+    // First the options that are none of one configuration, since they hold for all.
+    for (pass = 0; pass < 2; pass++) {
+        for (at = text; *at; at += own + (at[own] != 0)) {
+            own = heaptide_cali_piece_(at);
+            named = strcspn(at, "(=,");
+            heaptide_cali_copy_(config.name, sizeof config.name, at, named < own ? named : own);
+            if (!heaptide_cali_is_config_(config.name)) {
+                if (!pass && !heaptide_cali_options_(&common, at, own, error, size))
+                    return 0;
+                continue;
+            }
+            if (!pass)
+                continue;
+            memcpy(common.name, config.name, sizeof common.name);
+            config = common;
+            if (named < own && at[named] == '('
+                && !heaptide_cali_options_(&config, at + named + 1,
+                                           own - named - (at[own - 1] == ')' ? 2 : 1), error, size))
+                return 0;
+            if (is_final)
+                heaptide_cali_report_(&config);
+        }
+    }
+    return 1;
+}
+
+// ---- The end of the process
+
+static __attribute__((unused)) void heaptide_cali_flush_all_(void)
+{
+    struct heaptide_cali_channel_ *channel;
+    char error[256];
+    const char *config = heaptide_cali_value_of_(NULL, "CALI_CONFIG");
+    if (!heaptide_recording())
+        return;
+    heaptide_pause(0);
+    heaptide_cali_flush_(NULL);
+    for (channel = heaptide_cali_channels_; channel; channel = channel->next)
+        if (!channel->is_deleted)
+            heaptide_cali_flush_(channel);
+    if (*config && !heaptide_cali_configure_(config, 1, error, sizeof error))
+        fprintf(stderr, "heaptide: CALI_CONFIG: %s\n", error);
+    heaptide_resume(0);
+}
+
+// A forked child writes nothing by itself: it would replace its parent's reports.
+static __attribute__((unused)) void heaptide_cali_exit_(void)
+{
+    const char *at_exit = heaptide_cali_value_of_(NULL, "CALI_CHANNEL_FLUSH_ON_EXIT");
+    if (getpid() == heaptide_cali_pid_ && !heaptide_cali_cleared_
+        && (!*at_exit || heaptide_cali_is_true_(at_exit)))
+        heaptide_cali_flush_all_();
+}
+
+// Has the process recorded, if it is linked with the recorder, and its reports written at exit.
+static __attribute__((unused)) void heaptide_cali_init_(void)
+{
+    if (!heaptide_loaded() || __atomic_exchange_n(&heaptide_cali_exits_, 1, __ATOMIC_ACQ_REL))
+        return;
+    heaptide_cali_pid_ = getpid();
+    heaptide_start();
+    heaptide_pause(0);
+    atexit(heaptide_cali_exit_);
+    heaptide_resume(0);
+}
+
+// A program that Caliper's variables ask something of, before it has called anything.
+static __attribute__((constructor, used)) void heaptide_cali_load_(void)
+{
+    if (getenv("CALI_SERVICES_ENABLE") || getenv("CALI_CONFIG"))
+        heaptide_cali_init_();
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
