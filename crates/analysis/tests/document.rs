@@ -12,9 +12,9 @@ use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
-    Account, AccountRange, ExtentHeader, FileHeader, Interception, Key, Lane, Mark, Module, Name,
-    Node, PythonLine, Sample, Scope, Site, StringHeader, Sums, TraceChunk, TraceHead, TraceStart,
-    UnrecordedProgram, Window,
+    Account, AccountRange, ExtentHeader, FileHeader, FormerThread, Interception, Key, Lane, Mark,
+    Module, Name, Node, PythonLine, Sample, Scope, Site, StringHeader, Sums, TraceChunk, TraceHead,
+    TraceStart, UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -122,6 +122,7 @@ fn offsets_of_records() {
         usable_classes freed_classes reserved
     );
     record!(PythonLine: function file line reserved);
+    record!(FormerThread: lane tid);
     record!(Name: attribute kind value hash reserved);
     record!(Scope:
         parent name entered frees_here freed_here_bytes site first next last children lane reserved
@@ -216,6 +217,7 @@ fn numbers() {
         ("PYTHON_LINE_GRANULE", format::PYTHON_LINE_GRANULE.to_string()),
         ("NODE_MADE_SHIFT", format::NODE_MADE_SHIFT.to_string()),
         ("NODE_MADE_BITS", format::NODE_MADE_BITS.to_string()),
+        ("FORMER_THREADS_MAX", format::FORMER_THREADS_MAX.to_string()),
         ("KEY_OUTSIDE", format::KEY_OUTSIDE.to_string()),
         ("KEY_POOL_BLOCK", format::KEY_POOL_BLOCK.to_string()),
         ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),

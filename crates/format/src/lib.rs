@@ -41,6 +41,7 @@ mod records;
 pub mod report;
 pub mod settings;
 mod size_classes;
+mod threads;
 mod unrecorded;
 mod word;
 
@@ -56,6 +57,7 @@ pub use records::{
     UnrecordedProgram, Window,
 };
 pub use size_classes::*;
+pub use threads::*;
 pub use unrecorded::*;
 
 /// Records that several threads or processes change, with an atomic in the place of every number:
@@ -139,6 +141,8 @@ pub enum Kind {
     MappedTimeline = 16,
     /// [`PythonLine`] records.
     PythonLines = 17,
+    /// [`FormerThread`] records.
+    FormerThreads = 18,
 }
 
 impl Kind {
@@ -163,6 +167,7 @@ impl Kind {
             15 => Kind::MappedLanes,
             16 => Kind::MappedTimeline,
             17 => Kind::PythonLines,
+            18 => Kind::FormerThreads,
             _ => return None,
         })
     }

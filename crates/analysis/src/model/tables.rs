@@ -118,10 +118,18 @@ pub struct Lane {
     pub name: String,
     /// Threads that used it.
     pub threads: u32,
-    /// The id of the last of them; 0 if it is not known, as of joined processes.
-    pub tid: u32,
+    /// Their numbers, as the system has them, in order, as far as they are known: of a lane that
+    /// very many threads used, the last one may follow those that came first.
+    pub tids: Vec<u32>,
     /// Sums over the lane's sites, with `frees_here` of the lane.
     pub measures: Measures,
+}
+
+impl Lane {
+    /// The number of the last thread; 0 if it is not known.
+    pub fn last_tid(&self) -> u32 {
+        self.tids.last().copied().unwrap_or(0)
+    }
 }
 
 /// A frame as a person reads it.

@@ -42,6 +42,8 @@ pub struct Profile {
     pub made: Vec<(u32, u32)>,
     /// Lanes in order of their index.
     pub lanes: Vec<format::Lane>,
+    /// Threads that had a lane before its last one, in order.
+    pub former_threads: Vec<format::FormerThread>,
     /// Counters of each stack, scope path, label and lane.
     pub sites: Vec<Site>,
     /// Names, scopes, windows and marks; empty in version 1.

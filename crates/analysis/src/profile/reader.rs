@@ -152,6 +152,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
     }
     let timeline = timeline(&walk, Kind::Timeline);
     let lanes = lanes(&walk, Kind::Lanes);
+    let former_threads = walk.records(Kind::FormerThreads).map(|record| record.1).collect();
     let mapped = mapped(&walk, &strings, mappings);
     let Walk { events, mut notes, is_cut, .. } = walk;
     notes.extend(mismatch(&named, &header));
@@ -167,6 +168,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         nodes: tree.nodes,
         made: tree.made,
         lanes,
+        former_threads,
         sites,
         named,
         accounts,

@@ -127,13 +127,14 @@ impl Joining {
                 joined.push(Lane {
                     name: lane.name.clone(),
                     threads: 0,
-                    tid: 0,
+                    tids: Vec::new(),
                     measures: nothing,
                 });
                 LaneId((joined.len() - 1) as u32)
             });
             let sums = &mut joined[id.0 as usize];
             sums.threads = sums.threads.saturating_add(lane.threads);
+            sums.tids.extend(&lane.tids);
             sums.measures.add(&lane.measures);
             id
         };

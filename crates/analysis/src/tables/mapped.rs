@@ -121,6 +121,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         nodes: Vec::new(),
         made: Vec::new(),
         lanes: profile.lanes.iter().map(lane).collect(),
+        former_threads: profile.former_threads.clone(),
         sites: mapped.sites.clone(),
         named: Named { scopes: without_frees(&profile.named.scopes), ..Named::default() },
         timeline: mapped.timeline.clone(),

@@ -39,7 +39,10 @@ impl SiteTable {
             let name = text::from_bytes(name);
             let id = table.lane(lane.index, || name);
             let own = &mut table.lanes[id.0 as usize];
-            (own.threads, own.tid) = (lane.threads, lane.tid);
+            own.threads = lane.threads;
+            let former = profile.former_threads.iter().filter(|former| former.lane == lane.index);
+            own.tids = former.map(|former| former.tid).chain([lane.tid]).collect();
+            own.tids.retain(|&tid| tid != 0);
         }
         match profile.mode {
             format::Mode::Counters => table.add_lane_sites(profile),
@@ -62,7 +65,7 @@ impl SiteTable {
     fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
         *self.ids.entry(index).or_insert_with(|| {
             let measures = Measures::default();
-            self.lanes.push(Lane { name: name(), threads: 0, tid: 0, measures });
+            self.lanes.push(Lane { name: name(), threads: 0, tids: Vec::new(), measures });
             LaneId((self.lanes.len() - 1) as u32)
         })
     }

@@ -12,6 +12,7 @@ use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::trace::{Event, Operation};
 use heaptide_fixtures::Random as Delays;
 use heaptide_fixtures::skips::may_make_namespaces;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -213,6 +214,13 @@ fn threads_by_number() {
             "{size}: {threads:?} of {tid}"
         );
     }
+    // Rows of several threads list their numbers.
+    let rows = process.tables.lanes.iter();
+    let rows: Vec<u32> = rows.flat_map(|lane| &lane.tids).copied().collect();
+    let threads: HashSet<u32> = said.iter().map(|&(tid, _)| tid).collect();
+    assert!(threads.iter().all(|tid| rows.contains(tid)), "{rows:?}");
+    let counted: u32 = process.tables.lanes.iter().map(|lane| lane.threads).sum();
+    assert_eq!(rows.len(), counted as usize);
 }
 
 /// Of a reset process, the events since: frees of older blocks are of those.

@@ -133,6 +133,8 @@ pub(super) const LANES: Source = Source {
         let mut all = vec![
             Info::text("lane", "name of the threads").also("thread"),
             Info::uint("threads", "threads", "number of threads"),
+            Info::uint("tid", "", "number of the last thread"),
+            Info::text("tids", "numbers of all threads, in order, separated by spaces"),
         ];
         all.extend(Measure::of_parts().map(measure));
         all
@@ -142,6 +144,11 @@ pub(super) const LANES: Source = Source {
             let row = filler.row();
             filler.text("lane", row, &lane.name);
             filler.uint("threads", row, lane.threads);
+            if let Some(&tid) = lane.tids.last() {
+                filler.uint("tid", row, tid);
+                let tids: Vec<String> = lane.tids.iter().map(u32::to_string).collect();
+                filler.text("tids", row, &tids.join(" "));
+            }
             filler.measures(row, &lane.measures);
         }
     }),

@@ -126,6 +126,9 @@ pub struct Others {
 pub struct Records {
     pub lanes: Cursor,
     pub roots: Cursor,
+    pub former_threads: Cursor,
+    /// How many of the latter there are.
+    pub former: u32,
 }
 
 /// All lanes of the process. Zero is: none yet.

@@ -22,7 +22,7 @@ use core::slice;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use heaptide_format::shared::{Lane, Word};
-use heaptide_format::{Kind, Loss, Mode};
+use heaptide_format::{FORMER_THREADS_MAX, FormerThread, Kind, Loss, Mode};
 use heaptide_unwind::kept::{Extent, Frame, Kept, words_of};
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Stack, Walked};
@@ -144,7 +144,7 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
             return lane;
         }
         // SAFETY: an unused lane, ours under the lock.
-        unsafe { occupy(p, lane, sp) };
+        unsafe { occupy(p, &mut records, lane, sp) };
         lane
     };
     watch_exit(lane);
@@ -272,7 +272,7 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
 
 /// # Safety
 /// `lane` is unused and the lane lock is held.
-unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
+unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u64) {
     let t = tls();
     // SAFETY: as promised.
     let state = unsafe { &mut *lane };
@@ -305,12 +305,25 @@ unsafe fn occupy(p: &Process, lane: *mut LaneState, sp: u64) {
         state.thread_pointer.store(thread_pointer(), Relaxed);
         state.renamed.store(0, Relaxed);
         state.in_use.store(1, Release);
+        note_former(records, state.record, tid);
         state.record.tid.set(tid);
         state.record.threads.add(1);
         state.leaves.clear();
         state.mode = p.header().mode.get();
         trace::begin(state, tid);
         state.choose_path();
+    }
+}
+
+/// Keeps the number of the thread that had a lane before this one.
+fn note_former(records: &mut Records, lane: &Lane, tid: u32) {
+    let (former, lane) = (lane.tid.get(), lane.index.get());
+    if former == 0 || former == tid || records.former >= FORMER_THREADS_MAX {
+        return;
+    }
+    let record = FormerThread { lane, tid: former };
+    if records.former_threads.write(Kind::FormerThreads, 0, record).is_some() {
+        records.former += 1;
     }
 }
 

@@ -19,6 +19,8 @@ pub unsafe trait Record: 'static {}
 unsafe impl Record for heaptide_format::Mark {}
 // SAFETY: likewise.
 unsafe impl Record for heaptide_format::Sample {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::FormerThread {}
 // SAFETY: numbers, atomic.
 unsafe impl Record for heaptide_format::shared::Lane {}
 // SAFETY: likewise.

@@ -18,6 +18,7 @@ use crate::shared::heading::{ending, ran};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, bytes, count, counted, date, percent};
 use crate::shared::scope_path::scope_path;
+use crate::shared::threads::threads;
 use crate::shared::views::Idle;
 
 /// Of calls, a branch below this part of the whole is put together with its like unless another
@@ -94,8 +95,7 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
             continue;
         };
         let lane = &process.tables.lanes[id.0 as usize];
-        let threads = counted(lane.threads.into(), "thread");
-        let name = format!("thread {} ({}), {threads}", id.0, printable(&lane.name));
+        let name = format!("thread {} ({}), {}", id.0, printable(&lane.name), threads(lane));
         let title = quoted(&[name]);
         let _ = writeln!(graph.text, "  subgraph cluster_{} {{\n    label={title};", id.0);
         graph.branches(&branches, Some(id));

@@ -186,7 +186,8 @@ pub fn write(
 /// The numbers of each stack in the order in which they are written, and of blocks without one.
 fn stats(process: &Process, choice: &Choice) -> (Vec<(StackId, Stat)>, Stat) {
     let lanes = &process.tables.lanes;
-    let counts = |LaneId(id): LaneId| choice.thread.is_none_or(|tid| lanes[id as usize].tid == tid);
+    let last = |LaneId(id): LaneId| lanes[id as usize].last_tid();
+    let counts = |lane| choice.thread.is_none_or(|tid| last(lane) == tid);
     let mut of_stack: BTreeMap<u32, Stat> = BTreeMap::new();
     for site in process.tables.sites.iter().filter(|site| counts(site.lane)) {
         of_stack.entry(site.stack.0).or_default().add(Stat::of(site));

@@ -234,9 +234,10 @@ fn date(nanoseconds: u64) -> String {
 fn trees(process: &Process, state: &State) -> Vec<Tree> {
     let mut rows: Vec<(u32, Vec<LaneId>)> = Vec::new();
     for (lane, id) in process.tables.lanes.iter().zip(0..) {
-        // Joined processes have no ids of threads.
-        let tid = if lane.tid == 0 { id } else { lane.tid };
-        match rows.iter_mut().find(|(of, _)| *of == tid && lane.tid != 0) {
+        // Old recordings have no ids of threads that have ended.
+        let known = lane.last_tid();
+        let tid = if known == 0 { id } else { known };
+        match rows.iter_mut().find(|(of, _)| *of == tid && known != 0) {
             Some((_, lanes)) => lanes.push(LaneId(id)),
             None => rows.push((tid, vec![LaneId(id)])),
         }

@@ -338,6 +338,7 @@ impl Serialize for LaneEntry<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &self.lane.name)?;
         map.serialize_entry("threads", &self.lane.threads)?;
+        map.serialize_entry("tids", &self.lane.tids)?;
         map.serialize_entry("scopes", self.visits)?;
         serialize_part(&self.lane.measures, self.mode, &mut map)?;
         map.end()

@@ -19,4 +19,5 @@ pub(crate) mod peak_rows;
 pub mod quantity;
 pub(crate) mod scope_path;
 pub(crate) mod sequence;
+pub(crate) mod threads;
 pub mod views;

@@ -8,6 +8,7 @@ use heaptide_analysis::views::scopes::{self, ScopeSums};
 
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, counted, percent, short_count};
+use crate::shared::threads::threads;
 use crate::shared::views::{BranchOrder, Idle};
 use crate::text::caption::caption;
 use crate::text::screen::Screen;
@@ -69,8 +70,7 @@ pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()>
     lanes.sort_by_key(|(lane, _)| Reverse(measure.of(&lane.measures)));
     let small = lanes.partition_point(|(lane, _)| measure.of(&lane.measures) >= least);
     for (lane, id) in &lanes[..small] {
-        let threads = counted(lane.threads.into(), "thread");
-        writeln!(out, "\nthread {}, {threads}", printable(&lane.name))?;
+        writeln!(out, "\nthread {}, {}", printable(&lane.name), threads(lane))?;
         printer(Some(LaneId(*id))).print(out)?;
     }
     match lanes[small..] {

@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{Functions, Owners, Types, is_own};
-use heaptide_analysis::model::{Measure, Mode, Process, StackId};
+use heaptide_analysis::model::{Lane, Measure, Mode, Process, StackId};
 use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, group, top};
 
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{count, percent};
+use crate::shared::threads::tids;
 use crate::shared::views::HistogramView;
 use crate::text::annotations;
 use crate::text::caption::caption;
@@ -258,11 +259,21 @@ fn lanes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
             at_peak,
             out.bytes(m.live_bytes),
             out.count(m.frees_here),
-            printable(&lane.name).into_owned(),
+            named(lane),
         ];
         columns.row(out, cells)?;
     }
     more(out, lanes.len(), rows)
+}
+
+/// A lane's name, and the numbers of its threads.
+fn named(lane: &Lane) -> String {
+    let name = printable(&lane.name);
+    match lane.tids.len() {
+        0 => name.into_owned(),
+        1 => format!("{name} (tid {})", tids(lane)),
+        _ => format!("{name} (tids {})", tids(lane)),
+    }
 }
 
 fn more(out: &mut Screen, found: usize, shown: usize) -> io::Result<()> {
