@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static volatile sig_atomic_t children;
@@ -73,6 +74,25 @@ static void failures(void)
     CHECK(heaptide_write_to(-1, "text") == 0 && heaptide_write_to(999, "text") == 0);
 }
 
+// No descriptor is free: the child makes room in its own table.
+static void full_table(void)
+{
+    enum { MOST = 64 };
+    int files[MOST], count = 0;
+    struct rlimit before, small;
+    getrlimit(RLIMIT_NOFILE, &before);
+    small = before;
+    small.rlim_cur = MOST;
+    setrlimit(RLIMIT_NOFILE, &small);
+    while (count < MOST && (files[count] = dup(1)) >= 0)
+        count++;
+    KNOWN(heaptide_write("full.txt", "text") == 1);
+    while (count > 0)
+        close(files[--count]);
+    setrlimit(RLIMIT_NOFILE, &before);
+    KNOWN(is_there("full.txt"));
+}
+
 int main(void)
 {
     struct sigaction action;
@@ -80,6 +100,8 @@ int main(void)
     int before, status;
     sigset_t mask, after;
     memset(&action, 0, sizeof action);
+    memset(&mask, 0, sizeof mask);
+    memset(&after, 0, sizeof after);
     action.sa_handler = on_child;
     sigaction(SIGCHLD, &action, NULL);
     heaptide_begin("load");
@@ -94,6 +116,7 @@ int main(void)
     sigprocmask(SIG_BLOCK, NULL, &mask);
     formats();
     failures();
+    full_table();
     CHECK(open_files() == before);
     sigprocmask(SIG_BLOCK, NULL, &after);
     CHECK(memcmp(&mask, &after, sizeof mask) == 0);

@@ -92,20 +92,16 @@ extern "C" fn execute(command: *mut u8) -> i32 {
     let command = unsafe { &*(command as *const Command<'_>) };
     // Signals to the program's group, as Ctrl-C, are not for this one.
     exec_calls::start_session();
-    let output = match command.output.map(exec_calls::copy_up) {
-        None => None,
-        Some(Ok(output)) => Some(output),
-        Some(Err(_)) => return FAILED,
-    };
-    let nowhere = Path::new(b"/dev/null\0").map(|path| kernel::open(path, kernel::O_RDWR));
-    for number in 0..=2 {
-        match nowhere {
-            Some(Ok(nowhere)) => exec_calls::put_at(nowhere, number),
-            _ => kernel::close(Fd(number as i32)),
-        }
+    if command.output.is_some_and(|output| !exec_calls::put_at(output, 1)) {
+        return FAILED;
     }
-    if let Some(output) = output {
-        exec_calls::put_at(output, 1);
+    // There may be no other number free than one that is closed.
+    kernel::close(Fd(0));
+    let nowhere = Path::new(b"/dev/null\0").map(|path| kernel::open(path, kernel::O_RDWR));
+    let Some(Ok(nowhere)) = nowhere else { return FAILED };
+    let unset = if command.output.is_some() { &[0, 2][..] } else { &[0, 1, 2] };
+    if !unset.iter().all(|&number| exec_calls::put_at(nowhere, number)) {
+        return FAILED;
     }
     exec_calls::close_from(3);
     exec_calls::unblock_signals();

@@ -112,17 +112,18 @@ pub fn start_session() {
     let _ = unsafe { call(SETSID, [0; 6]) };
 }
 
-/// A copy of a descriptor, from 3 on, that programs inherit.
-pub fn copy_up(fd: Fd) -> Result<Fd, Errno> {
-    const F_DUPFD: usize = 0;
+/// Gives a descriptor a number, in place of what has it, by which programs inherit it. Whether that
+/// was possible.
+pub fn put_at(fd: Fd, number: i32) -> bool {
+    const F_SETFD: usize = 2;
+    let (call_number, a) = if fd.0 == number {
+        // Takes the mark off it that it is to be closed then.
+        (FCNTL, [fd.0 as usize, F_SETFD, 0, 0, 0, 0])
+    } else {
+        (DUP2, [fd.0 as usize, number as usize, 0, 0, 0, 0])
+    };
     // SAFETY: no memory is involved.
-    unsafe { call(FCNTL, [fd.0 as usize, F_DUPFD, 3, 0, 0, 0]) }.map(|fd| Fd(fd as i32))
-}
-
-/// Gives a descriptor a number, in place of what has it.
-pub fn put_at(fd: Fd, number: usize) {
-    // SAFETY: no memory is involved.
-    let _ = unsafe { call(DUP2, [fd.0 as usize, number, 0, 0, 0, 0]) };
+    unsafe { call(call_number, a) }.is_ok()
 }
 
 /// Closes all descriptors from `first` on.
