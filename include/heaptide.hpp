@@ -267,7 +267,7 @@ inline bool write(const char *path, const char *format = "text") noexcept
 {
     return heaptide_write(path, format) != 0;
 }
-inline bool write(const std::string &path, const std::string &format) noexcept
+inline bool write(const std::string &path, const std::string &format = "text") noexcept
 {
     return heaptide_write(path.c_str(), format.c_str()) != 0;
 }

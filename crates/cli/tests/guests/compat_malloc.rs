@@ -202,3 +202,20 @@ fn malloc_profiler_at_exit() {
     assert_eq!(histogram.expect("a histogram").matches(',').count(), 64);
     assert!(dump.contains("_mpTrace_;") && dump.contains("_mpTrace_;SmallAllocations $"));
 }
+
+#[test]
+fn scopes_of_two_tools_nest() {
+    let place = scratch("compat-two-tools");
+    let program = build("two_tools", &place, &[]);
+    let bare = run(clean(Command::new(&program)).current_dir(&place), &place);
+    assert_eq!((bare.status, &*bare.stdout), (0, "0 0\n"));
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let outcome = run(command.arg(&program).current_dir(&place), &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, "1 1\n"));
+    let snapshot = json(&place.join("tools.json"));
+    let root = &tree(&snapshot, "two_tools")["scope_two_tools"];
+    let inner = |scope: &Value, name: &str| scope["nestedScopes"][format!("scope_{name}")].clone();
+    let below = inner(&inner(&inner(root, "run"), "load"), "parse");
+    let beside = inner(&inner(root, "load"), "parse");
+    assert_eq!([&below["nCallsTo_malloc"], &beside["nCallsTo_malloc"]], [1, 1]);
+}

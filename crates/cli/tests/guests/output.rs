@@ -191,4 +191,6 @@ fn linked_and_unasked() {
     let written = json(&here.join("out.json"));
     assert_eq!(evaluate(&written, "leaf:block", "allocations"), 2);
     assert_eq!(evaluate(&written, "leaf:block", "requested_bytes"), 30);
+    // It is no child of a recorded process, though the recorder was asked before it was wanted.
+    assert_eq!(written["processes"][0]["forked"], false);
 }

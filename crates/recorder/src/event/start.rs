@@ -34,7 +34,7 @@ pub fn start() -> bool {
     {
         return p.state() == State::Active;
     }
-    let started = set_up(p, EVER_STARTED.swap(true, Relaxed));
+    let started = set_up(p);
     if started == Err(Refused::NoProfile) {
         count_unrecorded(UnrecordedChild::NoProfile, b"");
     }
@@ -89,13 +89,15 @@ enum Refused {
     Noted,
 }
 
-fn set_up(p: &'static Process, forked: bool) -> Result<(), Refused> {
+fn set_up(p: &'static Process) -> Result<(), Refused> {
     if !confined::may_call() {
         return Err(Refused::NoProfile); // a filter may forbid what making one takes
     }
     let platform = front::platform().ok_or(Refused::Unwanted)?;
     let wanted = Options::get().filter(|options| options.is_wanted());
     let options = wanted.filter(|_| (platform.is_wanted)()).ok_or(Refused::Unwanted)?;
+    // A process that was not wanted may still ask to be recorded, and is no child then.
+    let forked = EVER_STARTED.swap(true, Relaxed);
     let wiped = wipe_in_children();
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
     p.pid.store(kernel::getpid(), Relaxed);

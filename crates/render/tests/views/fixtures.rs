@@ -114,7 +114,7 @@ fn lanes(sites: &[Site]) -> Vec<Lane> {
         let mut measures = Measures::default();
         let own = sites.iter().filter(|s| s.lane == LaneId(id));
         own.for_each(|s| measures.add(&s.measures));
-        Lane { name: name.to_owned(), threads, measures }
+        Lane { name: name.to_owned(), threads, tid: 0, measures }
     };
     [("app", 1, 0), ("worker", 12, 1)].map(lane).to_vec()
 }
