@@ -244,6 +244,10 @@ void create(char *text)
 EXPORTED void alloc_monitor_begin_event_loop() { mark(&EventLoop::begin); }
 EXPORTED void alloc_monitor_end_event_loop() { mark(&EventLoop::finish); }
 
+// What MaxMemoryPreload exports: the process is not recorded meanwhile; what was is still freed.
+__attribute__((visibility("default"))) void pauseMaxMemoryPreload() { heaptide_pause(1); }
+__attribute__((visibility("default"))) void unpauseMaxMemoryPreload() { heaptide_resume(1); }
+
 // What the original's preload library exports.
 EXPORTED void alloc_monitor_start()
 {

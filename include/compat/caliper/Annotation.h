@@ -16,17 +16,23 @@ namespace cali {
 /// A named scope until the end of the enclosing block.
 class NamedScope {
 public:
-    /// By a name that was looked up before; 0 does nothing.
-    NamedScope(std::uint32_t number, const char *name)
-        : number_(number), outer_(heaptide_cali_current_)
+    /// By a name that was looked up before; 0 does nothing. Inlined, so that the thread's region is
+    /// that of the calling module at both ends.
+    __attribute__((always_inline)) NamedScope(std::uint32_t number, const char *name)
+        : number_(number), outer_(nullptr)
     {
+        if (!number)
+            return;
+        outer_ = heaptide_cali_current_;
         heaptide_cali_current_ = name;
         heaptide_scope_begin(number);
     }
     NamedScope(const NamedScope &) = delete;
     NamedScope &operator=(const NamedScope &) = delete;
-    ~NamedScope()
+    __attribute__((always_inline)) ~NamedScope()
     {
+        if (!number_)
+            return;
         heaptide_cali_current_ = outer_;
         heaptide_scope_end(number_);
     }

@@ -136,6 +136,28 @@ fn reports_without_the_framework() {
     }
 }
 
+/// Guards of IntrusiveAllocMonitor without the framework, and the pauses of MaxMemoryPreload.
+#[test]
+fn guards_and_pauses() {
+    let place = scratch("compat-guards");
+    let program = place.join("program");
+    build("c++", "tests/compat/alloc_monitor_guards.cpp", &program, &["-std=c++17"]);
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, "NoAllocMonitorPreload\n", ""));
+    let outcome = monitored("monitor=max-memory", &program, &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, ""));
+    let guards = "%MSG-s IntrusiveAllocMonitor:\n\
+        inner: requested 4 added 24 max alloc 4 peak 24 nAlloc 1 nDealloc 0\n%MSG\n\
+        %MSG-s IntrusiveAllocMonitor:\n\
+        outer: requested 3000 added 1000 max alloc 2000 peak 3008 nAlloc 2 nDealloc 1\n%MSG\n";
+    assert!(outcome.stderr.starts_with(guards), "{}", outcome.stderr);
+    let report = &outcome.stderr[guards.len()..];
+    assert!(report.starts_with("Memory Report: total memory requested: "), "{report}");
+    // The largest is in a pause.
+    let most = report.lines().nth(1).and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    assert!(most.is_some_and(|most| most < 1_000_000), "{report}");
+}
+
 /// The headers of the framework that the Service includes.
 const FRAMEWORK: [&str; 10] = [
     "DataFormats/Provenance/interface/ModuleDescription.h",
