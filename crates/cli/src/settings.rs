@@ -69,7 +69,7 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
         };
         let text = value.to_string_lossy();
         let (is_known, expected) = match setting {
-            Setting::Start | Setting::BySize | Setting::FreeStacks => {
+            Setting::Start | Setting::BySize | Setting::ByCall | Setting::FreeStacks => {
                 ([ON, OFF].contains(&&*text), "on or off")
             }
             Setting::MaxSize
@@ -180,6 +180,9 @@ fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
     }
     if mode == Mode::Counters && options.by_size {
         return Err(Error::new("--by-size requires --mode stacks, scopes or trace"));
+    }
+    if mode == Mode::Counters && options.by_call {
+        return Err(Error::new("--by-call requires --mode stacks, scopes or trace"));
     }
     if mode != Mode::Trace && (options.free_stacks || options.max_trace_size.is_some()) {
         return Err(Error::new("--free-stacks and --max-trace-size require --mode trace"));

@@ -8,7 +8,7 @@ use crate::interface::records;
 use alloc::alloc::{GlobalAlloc, Layout};
 use core::arch::naked_asm;
 use core::ffi::c_void;
-use heaptide_format::EMBEDDED_NOTE;
+use heaptide_format::{Call, EMBEDDED_NOTE};
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside, here};
@@ -107,7 +107,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
             if is(Choice::Forward) {
                 return self.0.alloc_zeroed(layout);
             }
-            allocate((&raw const self.0).cast(), layout.size(), layout.align(), zeroed_by::<A>)
+            allocate_zeroed(
+                (&raw const self.0).cast(),
+                layout.size(),
+                layout.align(),
+                zeroed_by::<A>,
+            )
         }
     }
 
@@ -181,6 +186,15 @@ body = sym allocate_body)
 }
 
 #[unsafe(naked)]
+unsafe extern "C" fn allocate_zeroed(_: *const c_void, _: usize, _: usize, _: Allocate) -> Address {
+    naked_asm!(
+".cfi_startproc",
+        "mov r8, rsp", "mov r9, rbp", "jmp {body}",
+        ".cfi_endproc",
+body = sym allocate_zeroed_body)
+}
+
+#[unsafe(naked)]
 unsafe extern "C" fn reallocate(_: &Reallocation) -> Address {
     naked_asm!(
 ".cfi_startproc",
@@ -197,6 +211,31 @@ unsafe extern "C" fn allocate_body(
     sp: u64,
     bp: u64,
 ) -> Address {
+    // SAFETY: passed on.
+    unsafe { allocate_as(Call::Malloc, (allocator, size, align), call, Entry { sp, bp }) }
+}
+
+unsafe extern "C" fn allocate_zeroed_body(
+    allocator: *const c_void,
+    size: usize,
+    align: usize,
+    call: Allocate,
+    sp: u64,
+    bp: u64,
+) -> Address {
+    // SAFETY: passed on.
+    unsafe { allocate_as(Call::Calloc, (allocator, size, align), call, Entry { sp, bp }) }
+}
+
+/// # Safety
+/// An allocator and what its function asks for.
+#[inline(always)]
+unsafe fn allocate_as(
+    kind: Call,
+    (allocator, size, align): (*const c_void, usize, usize),
+    call: Allocate,
+    entry: Entry,
+) -> Address {
     if !records() {
         // SAFETY: the inner function's contract.
         return unsafe { call(allocator, size, align) };
@@ -207,9 +246,12 @@ unsafe extern "C" fn allocate_body(
         Some(layout) => unsafe { call(allocator, layout.size(), layout.align()) },
         None => core::ptr::null_mut(),
     };
-    let Some(mut inside) = Inside::enter::<Embedded>(Entry { sp, bp }) else {
+    let Some(mut inside) = Inside::enter::<Embedded>(entry) else {
         return call();
     };
+    if kind != Call::Malloc {
+        inside.lane().gate.note_call(kind);
+    }
     let block = call();
     if block.is_null() {
         dispatch::failed(&mut inside);

@@ -91,6 +91,9 @@ settings! {
     /// Whether sites are told apart by the requested size.
     BySize = "BY_SIZE", ["--by-size"], "the library",
         "`on`: a separate site for each requested size (`--by-size`)", "`off`";
+    /// Whether sites are told apart by the function called.
+    ByCall = "BY_CALL", ["--by-call"], "the library",
+        "`on`: a separate site for each kind of function called (`--by-call`)", "`off`";
     /// Whether events of frees have stacks.
     FreeStacks = "FREE_STACKS", ["--free-stacks"], "the library",
         "`on`: events of frees have their stack (`--free-stacks`)", "`off`";

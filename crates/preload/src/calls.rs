@@ -4,6 +4,7 @@
 use crate::Preload;
 use crate::allocator::{Address, NULL, is_no_block, usable, usable_new};
 use crate::next_symbol::{call_real, real};
+use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside};
@@ -26,13 +27,14 @@ pub const ENOMEM: i32 = 12;
 
 /// The common shape: enter, call, record.
 #[inline(always)]
-pub fn allocate(requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
-    allocate_or(requested, entry, &call, &call)
+pub fn allocate(kind: Call, requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
+    allocate_or(kind, requested, entry, &call, &call)
 }
 
 /// The same with another way for a nested call.
 #[inline(always)]
 pub fn allocate_or(
+    kind: Call,
     requested: usize,
     entry: Entry,
     call: impl FnOnce() -> Address,
@@ -41,6 +43,9 @@ pub fn allocate_or(
     let Some(mut inside) = Inside::enter::<Preload>(entry) else {
         return nested();
     };
+    if kind != Call::Malloc {
+        inside.lane().gate.note_call(kind);
+    }
     let block = call();
     record_allocation(&mut inside, block, requested as u64);
     block
@@ -50,7 +55,9 @@ pub fn allocate_or(
 #[inline(always)]
 pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
     if block.is_null() {
-        if !is_retry(inside.entry()) {
+        if is_retry(inside.entry()) {
+            inside.lane().gate.take_call();
+        } else {
             dispatch::failed(inside);
         }
         return;
@@ -77,7 +84,7 @@ pub fn allocated(inside: &mut Inside, block: Address, requested: u64) {
 #[inline(always)]
 pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
     if old.is_null() {
-        return allocate(size, entry, call);
+        return allocate(Call::Realloc, size, entry, call);
     }
     let Some(mut inside) = Inside::enter::<Preload>(entry) else {
         return reallocate_nested(old, call);

@@ -9,6 +9,7 @@ use crate::Preload;
 use crate::allocator::{Address, NULL};
 use crate::statistics::Statistics;
 use core::arch::naked_asm;
+use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
@@ -64,6 +65,24 @@ impl Shape {
             AllocateProductSecond,
         ];
         all.contains(&self)
+    }
+
+    /// The kind of a function of this name behind the prefix.
+    fn kind(self, name: &str) -> Call {
+        let is = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        if !self.only_allocates() {
+            Call::Realloc
+        } else if self == Shape::AllocateFlags {
+            Call::Other
+        } else if name.starts_with("new") {
+            Call::New
+        } else if is(&["calloc", "zalloc", "zeroed"]) {
+            Call::Calloc
+        } else if is(&["align", "valloc"]) {
+            Call::Aligned
+        } else {
+            Call::Malloc
+        }
     }
 }
 
@@ -202,10 +221,13 @@ pub struct Function {
     pub usable: Option<extern "C" fn(Address, usize) -> usize>,
     pub sizes: Sizes,
     pub shape: Shape,
+    /// What it is to those who count by call.
+    pub kind: Call,
 }
 
 impl Function {
     pub fn new(
+        name: &str,
         moved: Moved,
         usable: Option<extern "C" fn(Address, usize) -> usize>,
         sizes: Sizes,
@@ -224,7 +246,7 @@ impl Function {
             Shape::Free => free,
             _ => allocate,
         };
-        Function { body, moved, usable, sizes, shape }
+        Function { body, moved, usable, sizes, shape, kind: shape.kind(name) }
     }
 
     fn call(&self, a: usize, b: usize, c: usize) -> usize {
@@ -315,6 +337,7 @@ fn take_size(block: Address) -> Option<u64> {
 }
 
 fn record_new(inside: &mut Inside, function: &Function, block: Address, request: (usize, u32)) {
+    inside.lane().gate.note_call(function.kind);
     if block.is_null() {
         return dispatch::failed(inside);
     }

@@ -10,6 +10,7 @@ use crate::allocator::REAL_MALLOC;
 use crate::next_symbol::{Real, real};
 use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mappings, mlock, operators, route};
 use core::arch::naked_asm;
+use heaptide_format::Call;
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::sys::front::Route;
@@ -123,6 +124,7 @@ macro_rules! entry {
 
 /// Where entries find what they need in a lane.
 const GATE: usize = LaneState::GATE_AT + Gate::STATE_AT;
+const CALL: usize = LaneState::GATE_AT + Gate::CALL_AT;
 const GATE_SP: usize = LaneState::GATE_AT + Gate::SP_AT;
 const GATE_BP: usize = LaneState::GATE_AT + Gate::BP_AT;
 const ALLOCATED: usize = LaneState::ROUTE_AT + Route::ALLOCATED_AT;
@@ -168,6 +170,7 @@ macro_rules! hooks {
             "test rdi, rdi", "je 4f",
             "cmp byte ptr [rip + {real} + {runtime}], 0", "je 4f",
             enter_and_allocate!("4f"),
+            "mov byte ptr [rdx + {call}], {new}",
             "test rax, rax", "je 3f",
             "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
             "3:", "push rsi", ".cfi_adjust_cfa_offset 8",
@@ -177,6 +180,7 @@ macro_rules! hooks {
             "4:", body_or_real!(),
         ] [
             body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
+            call = const CALL, new = const Call::New as u8,
             malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
             gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
             allocated = const ALLOCATED

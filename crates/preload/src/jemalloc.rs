@@ -4,6 +4,7 @@ use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, usable};
 use crate::calls::{aligned, allocate, reallocate, release};
 use crate::next_symbol::{Real, call_real, real};
+use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside, here};
 
@@ -20,7 +21,7 @@ pub extern "C" fn mallocx_body(
     real: &Real<extern "C" fn(usize, usize) -> Address>,
 ) -> Address {
     let call = || call_real!(real, (size, flags), mallocx_without(size, flags));
-    allocate(size, Entry { sp, bp }, call)
+    allocate(Call::Other, size, Entry { sp, bp }, call)
 }
 
 /// A program that finds our symbol where there is no jemalloc gets what the call means.

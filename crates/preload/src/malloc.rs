@@ -4,6 +4,7 @@ use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
 use crate::calls::{ENOMEM, aligned, allocate, allocated, reallocate, release};
 use crate::next_symbol::{Real, call_real, real};
+use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
 
@@ -19,7 +20,7 @@ pub extern "C" fn malloc_body(
     bp: u64,
     _: &Real<()>,
 ) -> Address {
-    allocate(size, Entry { sp, bp }, || call_real!(REAL_MALLOC, (size), NULL))
+    allocate(Call::Malloc, size, Entry { sp, bp }, || call_real!(REAL_MALLOC, (size), NULL))
 }
 
 pub extern "C" fn calloc_body(
@@ -31,7 +32,7 @@ pub extern "C" fn calloc_body(
     real: &Real<extern "C" fn(usize, usize) -> Address>,
 ) -> Address {
     let call = || call_real!(real, (count, size), NULL);
-    allocate(count.wrapping_mul(size), Entry { sp, bp }, call)
+    allocate(Call::Calloc, count.wrapping_mul(size), Entry { sp, bp }, call)
 }
 
 pub extern "C" fn memalign_body(
@@ -42,7 +43,7 @@ pub extern "C" fn memalign_body(
     bp: u64,
     real: &Real<extern "C" fn(usize, usize) -> Address>,
 ) -> Address {
-    allocate(size, Entry { sp, bp }, || call_real!(real, (alignment, size), NULL))
+    allocate(Call::Aligned, size, Entry { sp, bp }, || call_real!(real, (alignment, size), NULL))
 }
 
 pub extern "C" fn valloc_body(
@@ -55,7 +56,8 @@ pub extern "C" fn valloc_body(
 ) -> Address {
     const PAGE_BYTES: usize = 4096;
     // musl lacks both functions, and posix_memalign serves.
-    allocate(size, Entry { sp, bp }, || call_real!(real, (size), aligned(PAGE_BYTES, size)))
+    let call = || call_real!(real, (size), aligned(PAGE_BYTES, size));
+    allocate(Call::Aligned, size, Entry { sp, bp }, call)
 }
 
 pub extern "C" fn posix_memalign_body(
@@ -72,12 +74,14 @@ pub extern "C" fn posix_memalign_body(
     };
     let status = call();
     if status != 0 {
+        inside.lane().gate.note_call(Call::Aligned);
         dispatch::failed(&mut inside);
         return status;
     }
     // SAFETY: posix_memalign's contract: it succeeded, so `out` holds a block.
     let block = unsafe { *out };
     if !block.is_null() {
+        inside.lane().gate.note_call(Call::Aligned);
         allocated(&mut inside, block, size as u64);
     }
     status

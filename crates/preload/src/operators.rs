@@ -3,6 +3,7 @@
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
 use crate::calls::{allocate, allocate_or, expect_retry, release};
 use crate::next_symbol::{Real, call_real, real};
+use heaptide_format::Call;
 use heaptide_recorder::event::inside::Entry;
 
 /// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so
@@ -27,7 +28,7 @@ pub extern "C" fn new_body(
             call_real!(NOTHROW, (size, (&raw const TAG)), NULL)
         }
     };
-    allocate_or(size, Entry { sp, bp }, call, || {
+    allocate_or(Call::New, size, Entry { sp, bp }, call, || {
         // The jump that follows needs it.
         real.get();
         NULL
@@ -84,7 +85,7 @@ pub extern "C" fn new_aligned_body(
     }
     real.get();
     let call = || call_real!(NOTHROW, (size, alignment, (&raw const TAG)), NULL);
-    allocate_or(size, Entry { sp, bp }, call, || {
+    allocate_or(Call::New, size, Entry { sp, bp }, call, || {
         // The jump that follows needs it.
         real.get();
         NULL
@@ -101,7 +102,7 @@ pub extern "C" fn new_nothrow_body(
     real: &Real<extern "C" fn(usize, usize, usize) -> Address>,
 ) -> Address {
     // A surplus third argument is ignored.
-    allocate(size, Entry { sp, bp }, || call_real!(real, (size, second, third), NULL))
+    allocate(Call::New, size, Entry { sp, bp }, || call_real!(real, (size, second, third), NULL))
 }
 
 /// Operator delete in all forms. A C++ runtime's is free.

@@ -90,6 +90,10 @@ pub struct RunOptions {
     /// Record a separate site for each request size (exact sizes; larger profile)
     #[arg(long, help_heading = STACKS)]
     pub by_size: bool,
+    /// Record a separate site for each kind of function called: malloc, calloc, realloc, aligned,
+    /// new, other
+    #[arg(long, help_heading = STACKS)]
+    pub by_call: bool,
     /// With --mode trace: also record the stacks of frees
     #[arg(long, help_heading = STACKS)]
     pub free_stacks: bool,
@@ -144,6 +148,7 @@ impl RunOptions {
             (Setting::Threshold, self.stacks_from.map(|bytes| bytes.to_string())),
             (Setting::Threshold, self.stacks_below.map(below)),
             (Setting::BySize, switch(self.by_size, ON)),
+            (Setting::ByCall, switch(self.by_call, ON)),
             (Setting::FreeStacks, switch(self.free_stacks, ON)),
             (Setting::MaxSize, self.max_trace_size.map(|bytes| bytes.to_string())),
         ];

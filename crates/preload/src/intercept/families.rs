@@ -320,7 +320,7 @@ impl Instance {
             // SAFETY: likewise; surplus arguments are ignored.
             let moved = unsafe { transmute::<u64, Moved>(patch.moved) };
             let sizes = self.family.sizes;
-            let function = Function::new(moved, usable, sizes, found.shape);
+            let function = Function::new(found.name, moved, usable, sizes, found.shape);
             let function = kept::keep(function, island)?;
             let record = core::ptr::from_ref(function) as u64;
             patch.slot.pass(record, family::entry());

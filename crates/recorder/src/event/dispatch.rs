@@ -4,6 +4,7 @@
 use crate::event::inside::Inside;
 use crate::event::record::{self, Moving};
 use crate::event::{monitors, python_interpreter, slow_path};
+use heaptide_format::Call;
 
 /// A block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
@@ -31,15 +32,17 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
 #[inline(never)]
 pub fn failed(inside: &mut Inside) {
     let lane = inside.lane();
+    let call = lane.gate.take_call();
     if lane.is_attended() && !slow_path::failed(lane) {
         return;
     }
-    record::record_failed(inside);
+    record::record_failed(inside, call);
 }
 
 /// A reallocation failed: the old block is as it was.
 pub fn reallocation_failed(inside: &mut Inside, moving: Moving) {
     moving.take_back(inside.lane());
+    inside.lane().gate.note_call(Call::Realloc);
     failed(inside);
     monitors::end_move(inside.lane());
 }

@@ -1,9 +1,10 @@
-//! Whether a thread is inside the recorder: a state of its lane.
+//! Whether a thread is inside the recorder, and what it called: a state of its lane.
 
 use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::compiler_fence;
+use heaptide_format::Call;
 
 /// Whether the thread of a lane is inside the recorder, and where it came in. A signal handler may
 /// look at any moment.
@@ -11,6 +12,9 @@ use core::sync::atomic::compiler_fence;
 pub struct Gate {
     /// Zero, as wiped memory reads: the lane is of the process that this one is a fork of.
     state: Cell<u32>,
+    /// The [`Call`] by which it came in, noted once it is inside; 0 for malloc, whose entry notes
+    /// nothing. Looked at only while sites are told apart by it.
+    call: Cell<u8>,
     /// Stack pointer at the entry of the hook that the thread is in.
     sp: Cell<u64>,
     /// rbp there.
@@ -24,6 +28,7 @@ impl Gate {
     pub const OPEN: u32 = 2;
     /// Byte offsets of the fields for entries, whose first instructions are not Rust.
     pub const STATE_AT: usize = offset_of!(Gate, state);
+    pub const CALL_AT: usize = offset_of!(Gate, call);
     pub const SP_AT: usize = offset_of!(Gate, sp);
     pub const BP_AT: usize = offset_of!(Gate, bp);
 
@@ -53,6 +58,18 @@ impl Gate {
     pub fn leave(&self) {
         compiler_fence(SeqCst);
         self.state.set(Gate::OPEN);
+    }
+
+    /// Notes the call by which the thread came in.
+    #[inline(always)]
+    pub fn note_call(&self, call: Call) {
+        self.call.set(call as u8);
+    }
+
+    /// Takes the call by which the thread came in: the next one is malloc unless another is noted.
+    pub fn take_call(&self) -> Call {
+        let noted = self.call.replace(0);
+        Call::ALL.into_iter().find(|&call| call as u8 == noted).unwrap_or(Call::Malloc)
     }
 
     /// Stack pointer and frame pointer at the entry of the hook that the thread is in.

@@ -23,7 +23,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use heaptide_format::shared::{FileHeader, Lane, Word};
 use heaptide_format::{
-    COMMAND_OFF, CONTROL_BY_SIZE, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE, Sums,
+    COMMAND_OFF, CONTROL_BY_CALL, CONTROL_BY_SIZE, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE,
+    Sums,
 };
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::Stack;
@@ -316,6 +317,17 @@ impl LaneState {
     #[inline(always)]
     pub fn is_by_size(&self) -> bool {
         self.words().0 & CONTROL_BY_SIZE != 0
+    }
+
+    /// Whether sites are told apart by the size requested or by the function called.
+    #[inline(always)]
+    pub fn is_by_request(&self) -> bool {
+        self.words().0 & (CONTROL_BY_SIZE | CONTROL_BY_CALL) != 0
+    }
+
+    /// Whether sites are told apart by the function called.
+    pub fn is_by_call(&self) -> bool {
+        self.words().0 & CONTROL_BY_CALL != 0
     }
 
     pub fn is_measured(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::store::sites::{self, Dimensions};
 use crate::sys::front::{Front, MAYBE_UNMAPPED};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
-use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, Gap, Loss, Mode, size_class};
+use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, Call, Gap, Loss, Mode, size_class};
 use heaptide_trace::Record;
 
 /// Counts an allocation.
@@ -35,12 +35,12 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
     }
 }
 
-/// Counts an allocation where a threshold or sizes may choose its site.
-pub fn record_chosen(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+/// Counts an allocation where a threshold, sizes or calls may choose its site.
+pub fn record_chosen(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
     note_block(block, requested);
-    match site_of_request(lane, entry, requested) {
+    match site_of_request(lane, entry, call, requested) {
         Some(site) => allocated_at(lane, site, block, requested, usable),
         None => record_allocated(inside, block, requested, usable),
     }
@@ -141,23 +141,36 @@ fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
 
 /// The site for a request in the mode; none where there are no sites.
 #[inline(always)]
-fn site_of_request(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<SiteId> {
+fn site_of_request(
+    lane: &mut LaneState,
+    entry: Entry,
+    call: Call,
+    requested: u64,
+) -> Option<SiteId> {
     let site = site_of_mode(lane, entry, requested)?;
-    Some(if lane.is_by_size() { of_size(lane, site, requested) } else { site })
+    Some(if lane.is_by_request() { of_request(lane, site, call, Some(requested)) } else { site })
 }
 
-/// The site of one size of a site's; the latter if it cannot be made.
+/// The site of one call and, where known, one size of a site's, as far as these are recorded; the
+/// latter if it cannot be made.
 #[inline(never)]
-fn of_size(lane: &mut LaneState, site: SiteId, requested: u64) -> SiteId {
-    let sized = sites::of_key(&mut lane.place, Dimensions::of_site(site).sized(requested));
-    if sized.is_none() {
+fn of_request(lane: &mut LaneState, site: SiteId, call: Call, requested: Option<u64>) -> SiteId {
+    let mut of = Dimensions::of_site(site);
+    if let Some(requested) = requested.filter(|_| lane.is_by_size()) {
+        of = of.sized(requested);
+    }
+    if lane.is_by_call() {
+        of = of.called(call);
+    }
+    let own = sites::of_key(&mut lane.place, of);
+    if own.is_none() {
         process().lost(Loss::NoSite);
         return site;
     }
-    sized
+    own
 }
 
-/// The site of a stack or scope in the mode, whatever the size.
+/// The site of a stack or scope in the mode, whatever the call and the size.
 #[inline(always)]
 fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<SiteId> {
     if lane.mode == Mode::Counters as u32 {
@@ -341,11 +354,13 @@ fn charge_nested(p: &Process, block: *mut u8, site: SiteId, usable: u64) {
 /// Counts a request that failed. It counts there and nowhere else.
 #[cold]
 #[inline(never)]
-pub fn record_failed(inside: &mut Inside) {
+pub fn record_failed(inside: &mut Inside, call: Call) {
     let entry = inside.entry();
     let lane = inside.lane();
     lane.record.failed.add(1);
     if let Some(site) = site_of_mode(lane, entry, 0) {
+        // Of no size: there is no block.
+        let site = if lane.is_by_call() { of_request(lane, site, call, None) } else { site };
         let failed = &site.record().failed;
         failed.set(failed.get().saturating_add(1));
         trace::write_record(lane, &Record::Failed { site: site.number() });
@@ -385,7 +400,7 @@ impl Moving {
         let entry = inside.entry();
         let lane = inside.lane();
         let p = process();
-        let site = site_of_request(lane, entry, requested);
+        let site = site_of_request(lane, entry, Call::Realloc, requested);
         if let Some(site) = site
             && !p.shadow.put(block, site.number())
         {
@@ -502,7 +517,11 @@ pub fn record_resized(
     } else {
         let mine = site.owner_word() == lane.index();
         let now = if mine { site } else { lane.place.base_site };
-        let now = if lane.is_by_size() { of_size(lane, now, requested) } else { now };
+        let now = if lane.is_by_request() {
+            of_request(lane, now, Call::Realloc, Some(requested))
+        } else {
+            now
+        };
         p.shadow.put(block, now.number());
         charge_site(lane, block, site, before, false, rose);
         sites::allocated(now.record(), requested, after, lane.header.epoch.get(), rose);

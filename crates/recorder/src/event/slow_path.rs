@@ -1,5 +1,5 @@
 //! Events of a process or thread that is more than just recorded: that is off or paused, measures
-//! itself, has monitors or a stack threshold, counts by size, or has a request waiting. The hot
+//! itself, has monitors or a stack threshold, counts by size or by call, or has a request waiting. The hot
 //! path looks at two words and comes here only then.
 
 use crate::event::inside::Inside;
@@ -24,11 +24,12 @@ fn attend_request(lane: &mut LaneState) {
 #[inline(never)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
+    let call = lane.gate.take_call();
     attend_request(lane);
     if lane.is_off() {
         return record::note_block(block, requested);
     }
-    record::record_chosen(inside, block, requested, usable);
+    record::record_chosen(inside, block, call, requested, usable);
     let lane = inside.lane();
     if lane.is_measured() {
         thread_measure::allocated(requested, usable);

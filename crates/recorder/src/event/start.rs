@@ -18,7 +18,9 @@ use crate::sys::{clock, confined, kernel, memory, own_stack};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::Word;
-use heaptide_format::{CONTROL_BY_SIZE, CONTROL_TIMED, Mode, Unrecorded, UnrecordedChild};
+use heaptide_format::{
+    CONTROL_BY_CALL, CONTROL_BY_SIZE, CONTROL_TIMED, Mode, Unrecorded, UnrecordedChild,
+};
 
 /// Set once in the life of the address space, so that a forked child can tell.
 static EVER_STARTED: AtomicBool = AtomicBool::new(false);
@@ -189,6 +191,9 @@ fn prepare_control(p: &Process, options: &Options) {
     }
     if options.by_size && options.mode != Mode::Counters {
         set(CONTROL_BY_SIZE);
+    }
+    if options.by_call && options.mode != Mode::Counters {
+        set(CONTROL_BY_CALL);
     }
     monitors::resume();
     output::keep_streams(options);

@@ -9,7 +9,7 @@ use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::{Key, Site, Word};
-use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_SIZED, Kind, PAGE, SITE_GRANULE};
+use heaptide_format::{Call, KEY_BIT, KEY_CALL, KEY_LABELLED, KEY_SIZED, Kind, PAGE, SITE_GRANULE};
 
 /// No node: what [`Place::last_node`] is when the scope has changed.
 pub const NO_NODE: NodeId = NodeId::new(u32::MAX);
@@ -169,6 +169,11 @@ impl Dimensions {
         Dimensions { flags: self.flags | KEY_SIZED, size: requested, ..self }
     }
 
+    /// The same, of blocks by this call alone.
+    pub fn called(self, call: Call) -> Dimensions {
+        Dimensions { flags: self.flags & !KEY_CALL | call.flags(), ..self }
+    }
+
     fn words(self) -> [u32; 7] {
         let [stack, scope] = [self.stack.number(), self.scope.number()];
         let size = [self.size as u32, (self.size >> 32) as u32];
@@ -192,7 +197,7 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     key.flags.set(of.flags);
     key.lane.set(of.lane);
     key.size.set(of.size);
-    let is_labelled = !of.label.is_none() || of.flags & !KEY_SIZED != 0;
+    let is_labelled = !of.label.is_none() || of.flags & !(KEY_SIZED | KEY_CALL) != 0;
     let labelled = if is_labelled { KEY_LABELLED } else { 0 };
     place.keys.commit_record(key);
     let site = create(place, KeyId::of(key).number() | KEY_BIT | labelled);
@@ -369,6 +374,9 @@ mod tests {
             Dimensions { lane: 3, ..none },
             none.sized(0),
             none.sized(1 << 32),
+            none.called(Call::Malloc),
+            none.called(Call::New),
+            none.called(Call::New).sized(0),
         ];
         for (i, other) in others.iter().enumerate() {
             assert_ne!(other.words(), none.words());

@@ -51,6 +51,8 @@ pub struct Options {
     pub max_size: u64,
     /// `HEAPTIDE_BY_SIZE=on`: sites are told apart by the size requested.
     pub by_size: bool,
+    /// `HEAPTIDE_BY_CALL=on`: sites are told apart by the function called.
+    pub by_call: bool,
     /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
     pub snapshot_every_ns: u64,
     /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
@@ -146,6 +148,7 @@ impl Options {
             free_stacks: false,
             max_size: 0,
             by_size: false,
+            by_call: false,
             snapshot_every_ns: 0,
             snapshot_signal: 0,
             report: Text::new(),
@@ -177,6 +180,7 @@ impl Options {
                 self.threshold = bytes.map(|bytes| (bytes, below.is_some()));
             }
             Setting::BySize => self.by_size |= is_on,
+            Setting::ByCall => self.by_call |= is_on,
             Setting::SnapshotEvery => self.snapshot_every_ns = nanoseconds(value),
             Setting::SnapshotSignal => self.snapshot_signal = number(value).unwrap_or(0) as u32,
             Setting::Report => self.report.push(value),
