@@ -106,6 +106,8 @@ class Recording:
         - ``label``, ``kind``, ``class``, ``mem.alloc``: what the memory is
         - ``lane``: name of the threads; ``path``: open scopes, outermost first
         - ``size``: request size in bytes, in recordings made with ``--by-size``
+        - ``call``: function called (malloc, calloc, realloc, aligned, new or other), in recordings
+          made with ``--by-call``
         - ``allocations``, ``frees``, ``reallocations``, ``failed``, ``temporary``,
           ``cross_thread_frees``, ``frees_here``, ``live_blocks``, ``at_peak_blocks``,
           ``moved_blocks``: numbers of blocks or events

@@ -48,6 +48,7 @@ pub(crate) fn site(stack: u32, scope: u32, bytes: u64) -> Site {
         label: None,
         lane: LaneId(0),
         size: None,
+        call: None,
         kind: SiteKind::Heap,
         measures,
         moved: Moved::default(),

@@ -54,7 +54,7 @@ fn rows(process: &Process, owners: &Owners, groups: &[Group]) -> Vec<(String, u6
         Key::Size(class) => process.tables.histogram[class as usize].size_max.to_string(),
         Key::Stack(stack) => process.path_of(stack).iter().map(|&f| process.label(f)).collect(),
         Key::Function(None) | Key::Module(None) => "none".to_owned(),
-        Key::Scope(_) | Key::Label(..) | Key::Type(_) => "all".to_owned(),
+        Key::Scope(_) | Key::Label(..) | Key::Type(_) | Key::Call(_) => "all".to_owned(),
     };
     let row = |g: &Group| (label(g.key), g.own.usable_bytes, g.inclusive.usable_bytes);
     groups.iter().map(row).collect()
@@ -89,6 +89,7 @@ fn stacks_modules_and_lanes() {
     check(GroupBy::Module, Order::Own, &[("module", 1130, 1130), ("none", 7, 7)]);
     check(GroupBy::Scope, Order::Own, &[("all", 1137, 1137)]);
     check(GroupBy::Label, Order::Own, &[("all", 1137, 1137)]);
+    check(GroupBy::Call, Order::Own, &[("all", 1137, 1137)]);
     check(GroupBy::Lane, Order::Own, &[("main", 1117, 1117), ("other", 20, 20)]);
 }
 

@@ -103,6 +103,17 @@ impl Selected {
         )))
     }
 
+    /// Checks that a process was recorded by call.
+    pub fn require_calls(&self, process: &Process) -> Result<(), Stop> {
+        if process.tables.sites.iter().any(|site| site.call.is_some()) {
+            return Ok(());
+        }
+        let path = self.recording.path.display();
+        Err(Stop::negative(format_args!(
+            "{path}: recorded without the functions called; record with `heaptide run --by-call`"
+        )))
+    }
+
     /// Checks that a metric of a process is not 0, so that there is something `to` do: `draw`.
     pub fn require_value(&self, process: &Process, metric: Measure, to: &str) -> Result<(), Stop> {
         let metric = metric.of_sites();

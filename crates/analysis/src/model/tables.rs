@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use heaptide_format::Call;
+
 use super::ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 use super::mapping::Mapping;
 use super::measure::Measures;
@@ -45,6 +47,8 @@ pub struct Site<S = StackId> {
     pub lane: LaneId,
     /// Bytes requested for each block, where sizes were recorded as a dimension (`--by-size`).
     pub size: Option<u64>,
+    /// The kind of function that allocated, where it was recorded as a dimension (`--by-call`).
+    pub call: Option<Call>,
     /// What memory it is.
     pub kind: SiteKind,
     /// Its measures. A block that was labelled was freed in the site it was allocated at and
@@ -265,6 +269,7 @@ impl<S> Site<S> {
             label: self.label,
             lane: self.lane,
             size: self.size,
+            call: self.call,
             kind: self.kind,
             measures: self.measures,
             moved: self.moved,

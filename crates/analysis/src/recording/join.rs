@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::join_timeline;
 use super::origin::{self, Origin};
 use crate::model::{
-    Attribution, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
+    Attribution, Call, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
     LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId, Process,
     Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode, Tables, TimeTables,
     UnrecordedProgram, UnwinderStats,
@@ -88,7 +88,7 @@ enum Outermost {
 }
 
 /// What makes sites the same.
-type Key = (StackId, ScopeId, Option<LabelId>, LaneId, Option<u64>, SiteKind);
+type Key = (StackId, ScopeId, Option<LabelId>, LaneId, Option<u64>, Option<Call>, SiteKind);
 
 /// The joined tables as processes are added, and where what is in them.
 struct Joining {
@@ -318,9 +318,10 @@ impl Joining {
 
     /// Adds a site and says which it is.
     fn site(&mut self, site: Site) -> usize {
-        let Site { stack, scope, label, lane, size, kind, .. } = site;
+        let Site { stack, scope, label, lane, size, call, kind, .. } = site;
         let all = &mut self.joined.tables.sites;
-        let at = *self.sites.entry((stack, scope, label, lane, size, kind)).or_insert(all.len());
+        let key = (stack, scope, label, lane, size, call, kind);
+        let at = *self.sites.entry(key).or_insert(all.len());
         let Some(sum) = all.get_mut(at) else {
             all.push(site);
             return at;

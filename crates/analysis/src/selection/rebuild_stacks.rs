@@ -90,7 +90,8 @@ impl Process {
         let mut sites: Vec<Site> = Vec::with_capacity(self.tables.sites.len());
         let mut new = Vec::with_capacity(self.tables.sites.len());
         for site in self.tables.sites.drain(..) {
-            let key = (site.stack, site.scope, site.label, site.lane, site.size, site.kind);
+            let place = (site.stack, site.scope, site.label, site.lane);
+            let key = (place, site.size, site.call, site.kind);
             let at = *first.entry(key).or_insert(sites.len());
             new.push(at as u32);
             match sites.get_mut(at) {

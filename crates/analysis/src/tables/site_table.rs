@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::raw_site::RawSite;
 use super::reconcile::{self, FreedHere};
 use crate::collections::optional_index::OptionalIndex;
-use crate::model::{LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, Sum};
+use crate::model::{Call, LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, Sum};
 use crate::profile::parsed;
 use crate::profile::parsed::Profile;
 use crate::text;
@@ -93,6 +93,7 @@ impl SiteTable {
                 label: of.label_of_name[site.label.slot()],
                 lane,
                 size: has_size(site.flags).then_some(site.size),
+                call: Call::from_flags(site.flags),
                 kind: kind(site.flags),
                 measures,
                 moved,
@@ -106,7 +107,7 @@ impl SiteTable {
     fn add_frees_here(&mut self, profile: &Profile, of: &Dimensions) {
         let mut rows: FxHashMap<(LaneId, ScopeId), usize> = FxHashMap::default();
         for (site, index) in self.sites.iter().zip(0..) {
-            let plain = site.stack.is_none() && site.label.is_none();
+            let plain = site.stack.is_none() && site.label.is_none() && site.call.is_none();
             if plain && site.kind == SiteKind::Heap {
                 rows.entry((site.lane, site.scope)).or_insert(index);
             }
@@ -222,6 +223,7 @@ fn row(lane: LaneId, measures: Measures) -> RawSite {
         label: None,
         lane,
         size: None,
+        call: None,
         kind: SiteKind::Heap,
         measures,
         moved: Moved::default(),

@@ -1,4 +1,4 @@
-//! Sites grouped by function, stack, module, scope, label, lane or size.
+//! Sites grouped by function, stack, module, scope, label, lane, size or call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::scopes::{self, ScopeSums};
 use crate::attribution::{FunctionId, Owners, TypeId, Types};
 use crate::model::{
-    FrameId, LabelId, LaneId, Measure, Measures, ModuleId, Process, ScopeId, Site, SiteKind,
+    Call, FrameId, LabelId, LaneId, Measure, Measures, ModuleId, Process, ScopeId, Site, SiteKind,
     SizeClass, StackId, Sum,
 };
 
@@ -29,6 +29,8 @@ pub enum GroupBy {
     Lane,
     /// A class of usable sizes.
     Size,
+    /// A kind of function that allocates.
+    Call,
 }
 
 impl GroupBy {
@@ -37,8 +39,8 @@ impl GroupBy {
 
     /// Every way to group.
     pub const fn all() -> &'static [GroupBy] {
-        use GroupBy::{Function, Label, Lane, Module, Scope, Size, Stack, Type};
-        &[Function, Stack, Module, Scope, Label, Type, Lane, Size]
+        use GroupBy::{Call, Function, Label, Lane, Module, Scope, Size, Stack, Type};
+        &[Function, Stack, Module, Scope, Label, Type, Lane, Size, Call]
     }
 
     /// Its name in options.
@@ -52,6 +54,7 @@ impl GroupBy {
             GroupBy::Type => "type",
             GroupBy::Lane => "thread",
             GroupBy::Size => "size",
+            GroupBy::Call => "call",
         }
     }
 }
@@ -98,6 +101,8 @@ pub enum Key {
     Lane(LaneId),
     /// Index into `Tables::histogram`.
     Size(u32),
+    /// A kind of function; none where it was not recorded, and for memory not from the allocator.
+    Call(Option<Call>),
 }
 
 /// Sites that have something in common.
@@ -155,6 +160,7 @@ pub fn group(process: &Process, owners: &Owners, by: GroupBy) -> Vec<Group> {
             process.tables.lanes.iter().zip(0..).map(lane).collect()
         }
         GroupBy::Size => process.tables.histogram.iter().zip(0..).map(size).collect(),
+        GroupBy::Call => by_call(process),
     }
 }
 
@@ -228,6 +234,17 @@ pub fn by_type(process: &Process, types: &Types) -> Vec<Group> {
     };
     let groups = sums.into_iter().zip(0..).map(of);
     groups.filter(|group| group.own != Measures::default()).collect()
+}
+
+/// Kinds of functions that allocate.
+pub fn by_call(process: &Process) -> Vec<Group> {
+    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
+    sites.sort_by_key(|site| site.call);
+    let group = |sites: &[&Site]| {
+        let own = Sum::over(sites.iter().copied());
+        Group { key: Key::Call(sites[0].call), own, inclusive: own }
+    };
+    sites.chunk_by(|a, b| a.call == b.call).map(group).collect()
 }
 
 /// Stacks, in order of their ids.

@@ -169,7 +169,7 @@ fn read<'a>(
             None => &tables::Source::all()[0],
         };
         *recordings = source::open_all(&options.sources(), &options.selection)?;
-        note_missing_sizes(query, source, recordings);
+        note_missing(query, source, recordings);
         let wanted = Wanted::of(query, format);
         if let Some(stream) = source.filled(recordings, &wanted) {
             recordings.clear(); // which may hold a gigabyte
@@ -234,12 +234,23 @@ const OF_EVENTS: [&str; 4] = ["mem.free", "mem.active", "alloc.uid", "alloc.addr
 /// The names of the column with exact sizes, which only some recordings have in `sites`.
 const SIZES: [&str; 2] = ["size", "alloc.total_size"];
 
-/// Reports that a query of sites names sizes which no recording has, and where there are some.
-fn note_missing_sizes(query: &Query, source: &tables::Source, recordings: &[Recording]) {
+/// The column with the functions called, which only some recordings have.
+const CALL: &str = "call";
+
+/// Reports that a query names sizes or calls which no recording has, and how to record them.
+fn note_missing(query: &Query, source: &tables::Source, recordings: &[Recording]) {
     let names = query.names().unwrap_or_else(|| query.read_names());
-    let Some(word) = names.into_iter().find(|word| SIZES.contains(&&*word.text)) else { return };
     let mut processes = recordings.iter().flat_map(|recording| &recording.processes);
     let mut sites = processes.clone().flat_map(|process| &process.tables.sites);
+    let is_named = |word: &str| names.iter().any(|name| name.text == word);
+    let has_calls = source.columns().iter().any(|info| info.name == CALL);
+    if is_named(CALL) && has_calls && sites.clone().all(|site| site.call.is_none()) {
+        message(format_args!(
+            "query: `{CALL}`: recorded without the functions called; record with \
+             `heaptide run --by-call`"
+        ));
+    }
+    let Some(word) = SIZES.into_iter().find(|word| is_named(word)) else { return };
     if source.name != tables::Source::all()[0].name || sites.any(|site| site.size.is_some()) {
         return;
     }
@@ -249,7 +260,7 @@ fn note_missing_sizes(query: &Query, source: &tables::Source, recordings: &[Reco
     } else {
         "record with `heaptide run --by-size`, or with `--mode trace` and query `FROM events`"
     };
-    message(format_args!("query: `{}`: recorded without exact sizes; {how}", word.text));
+    message(format_args!("query: `{word}`: recorded without exact sizes; {how}"));
 }
 
 /// Says what the query names that is not there; the answer is that of nothing being called so.

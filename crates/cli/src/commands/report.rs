@@ -133,6 +133,7 @@ pub fn report(options: &ReportOptions) -> Outcome {
             let process = selected.largest(sort.unwrap_or(Measure::AtPeakBytes))?;
             match by {
                 GroupBy::Lane | GroupBy::Size => {}
+                GroupBy::Call => selected.require_calls(process)?,
                 GroupBy::Scope | GroupBy::Label => selected.require_scopes(process)?,
                 _ => selected.require_stacks(process)?,
             }

@@ -242,3 +242,31 @@ fn embedded_exports_nothing() {
     let outcome = run(command.arg("report").arg(&recording), &place);
     assert!(!outcome.stdout.contains("alloc<"), "{}", outcome.stdout);
 }
+
+#[test]
+fn embedded_calls() {
+    each("work", &["--by-call"], WORK);
+    let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
+    let place = scratch("embedded-calls");
+    let recording = place.join("a.heaptide");
+    let options = ["--no-preload", "--by-call"];
+    let outcome = run(recorded(&recording, &options).arg(program).arg("work"), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let query = "SELECT frame,call,sum(allocations),sum(failed) \
+                 WHERE frame=~\"guest::(keep_ten|cleared|grow|fails)\" \
+                 GROUP BY frame,call ORDER BY frame,call FORMAT expand";
+    let outcome = run(heaptide().args(["query", query]).arg(&recording), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let known = [
+        ("cleared,call=calloc", 1, 0),
+        ("fails,call=malloc", 0, 1),
+        ("grow,call=malloc", 1, 0),
+        ("grow,call=realloc", 2, 0),
+        ("keep_ten,call=malloc", 10, 0),
+    ];
+    let line = |(of, count, failed)| {
+        format!("frame=guest::{of},sum#allocations={count},sum#failed={failed}\n")
+    };
+    let known: String = known.map(line).concat();
+    assert_eq!(outcome.stdout, known);
+}

@@ -7,6 +7,7 @@
 
 mod allocators;
 mod answers;
+mod by_call;
 mod by_size;
 mod children;
 mod command;

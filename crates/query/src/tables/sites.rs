@@ -29,6 +29,11 @@ pub(super) fn of_blocks() -> Vec<Info> {
         Info::uint("line", "", "source line of the innermost function"),
         Info::text("label", "label or pool of the blocks"),
         Info::text("kind", "kind of memory: heap, mapped, outside, pool_block, pool_chunk, …"),
+        Info::text(
+            "call",
+            "function called: malloc, calloc, realloc, aligned, new or other, in recordings made \
+             with --by-call",
+        ),
     ]
 }
 
@@ -152,6 +157,7 @@ pub(super) struct Blocks {
     line: Column,
     label: Column,
     kind: Column,
+    call: Column,
     class: Column,
     pub(super) labels: Vec<Bits>,
 }
@@ -178,6 +184,7 @@ impl Blocks {
             line: column("line"),
             label: column("label"),
             kind: column("kind"),
+            call: column("call"),
             class: column("class"),
             labels,
         }
@@ -195,6 +202,10 @@ impl Blocks {
         if self.kind.is_some() {
             let kind = filler.table.strings.bits(site.kind.name());
             filler.set(self.kind, row, Some(kind));
+        }
+        if let (Some(_), Some(call)) = (self.call, site.call) {
+            let call = filler.table.strings.bits(call.name());
+            filler.set(self.call, row, Some(call));
         }
         if let (Some(_), Some(mapping)) = (self.class, site.kind.mapping()) {
             let class = filler.table.strings.bits(mapping.class.name());

@@ -10,7 +10,7 @@ use crate::shared::frames::module_path;
 use crate::shared::names::printable;
 
 /// Columns before the measures.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "pid",
     "image",
     "program",
@@ -19,6 +19,7 @@ const COLUMNS: [&str; 17] = [
     "label",
     "kind",
     "size",
+    "call",
     "stack",
     "function",
     "file",
@@ -66,7 +67,7 @@ fn measures() -> impl Iterator<Item = Measure> {
 }
 
 /// The columns from the lane to the depth.
-fn texts(process: &Process, owners: &Owners, site: &Site) -> [String; 14] {
+fn texts(process: &Process, owners: &Owners, site: &Site) -> [String; 15] {
     let path = process.path_of(site.stack);
     let stack = path.iter().map(|&frame| part(&process.label(frame))).collect::<Vec<_>>();
     let scopes = process.scope_path(site.scope);
@@ -82,6 +83,7 @@ fn texts(process: &Process, owners: &Owners, site: &Site) -> [String; 14] {
         label.unwrap_or_default(),
         site.kind.name().to_owned(),
         site.size.map(|size| size.to_string()).unwrap_or_default(),
+        site.call.map(|call| call.name().to_owned()).unwrap_or_default(),
         stack.join(";"),
         function,
         file,

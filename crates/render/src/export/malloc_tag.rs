@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use heaptide_analysis::model::{End, LaneId, Measure, Process, ScopeId};
+use heaptide_analysis::model::{Call, End, LaneId, Measure, Process, ScopeId, Site};
 use heaptide_analysis::views::memory::{At, Memory};
 use heaptide_analysis::views::scopes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -128,16 +128,20 @@ struct Node {
     /// Allocated and freed, with what is inside.
     total: [u64; 2],
     entered: u64,
+    /// Calls of calloc and realloc, in recordings by call.
+    by_call: Option<[u64; 2]>,
 }
 
 impl Node {
-    /// Calls of malloc, realloc, calloc and free. Those of calloc count as malloc.
+    /// Calls of malloc, realloc, calloc and free. What is none of them counts as malloc; so does
+    /// calloc in recordings that are not by call.
     fn calls(&self) -> [(&'static str, u64); 4] {
         let reallocations = self.own[REALLOCATIONS];
+        let [zeroed, resized] = self.by_call.unwrap_or([0, reallocations]);
         [
-            ("malloc", self.own[ALLOCATIONS].saturating_sub(reallocations)),
-            ("realloc", reallocations),
-            ("calloc", 0),
+            ("malloc", self.own[ALLOCATIONS].saturating_sub(zeroed.saturating_add(resized))),
+            ("realloc", resized),
+            ("calloc", zeroed),
             ("free", self.own[FREES].saturating_sub(reallocations)),
         ]
     }
@@ -274,7 +278,7 @@ impl Tree {
             virtual_bytes: 0,
             nodes: Vec::new(),
         };
-        tree.add_nodes(process, &branches, &entered);
+        tree.add_nodes(process, &branches, &entered, &by_call(process, lanes));
         tree.levels = tree.nodes.iter().map(|node| node.level).max().unwrap_or(0);
         tree.nodes_in_use = tree.nodes.len() as u64;
         if let Some(&[nodes, levels, failures, memory]) = state.threads.get(&tid) {
@@ -285,7 +289,13 @@ impl Tree {
     }
 
     /// The nodes that were used or that contain one that was.
-    fn add_nodes(&mut self, process: &Process, branches: &Branches<VALUES>, entered: &[u64]) {
+    fn add_nodes(
+        &mut self,
+        process: &Process,
+        branches: &Branches<VALUES>,
+        entered: &[u64],
+        by_call: &[[u64; 2]],
+    ) {
         let times = |what: What| match what {
             What::Scope(ScopeId(id)) => entered[id as usize],
             _ => 0,
@@ -322,9 +332,23 @@ impl Tree {
                 own: branch.own,
                 total: total[index],
                 entered: times(branch.what),
+                by_call: by_call.get(index).copied(),
             });
         }
     }
+}
+
+/// Of each branch of scopes, how often these lanes called calloc and realloc in it; empty if the
+/// process was not recorded by call.
+fn by_call(process: &Process, lanes: &[LaneId]) -> Vec<[u64; 2]> {
+    if process.tables.sites.iter().all(|site| site.call.is_none()) {
+        return Vec::new();
+    }
+    let [zeroed, resized] = [Call::Calloc, Call::Realloc].map(|call| {
+        let is_one = |site: &Site| site.call == Some(call) && lanes.contains(&site.lane);
+        Branches::scopes_of(process, is_one, LEVELS, [Measure::Allocations]).all
+    });
+    zeroed.iter().zip(resized).map(|(zeroed, resized)| [zeroed.own[0], resized.own[0]]).collect()
 }
 
 /// The name of a scope: its value, with its attribute if that is not the default one.

@@ -293,6 +293,11 @@ impl<'a, W: Write> Writer<'a, W> {
                 labels.push(label);
             }
         }
+        if let Some(call) = site.call {
+            let mut label = Message::new();
+            label.number(1, self.string("call")?).number(2, self.string(call.name())?);
+            labels.push(label);
+        }
         if let Some(size) = site.size {
             let mut label = Message::new();
             let (key, unit) = (self.string("bytes")?, self.string("bytes")?);

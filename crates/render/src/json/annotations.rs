@@ -64,6 +64,9 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     if let Some(size) = site.size {
         map.serialize_entry("size", &size)?;
     }
+    if let Some(call) = site.call {
+        map.serialize_entry("call", call.name())?;
+    }
     if site.label.is_some() {
         map.serialize_entry("moved_blocks", &site.moved.blocks)?;
         map.serialize_entry("moved_usable_bytes", &site.moved.usable_bytes)?;

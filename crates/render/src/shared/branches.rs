@@ -68,7 +68,7 @@ impl<const N: usize> Branches<N> {
             of_stack.push(branch);
         }
         drop(known);
-        tree.fill(process, lane, |site| of_stack[site.stack.0 as usize]);
+        tree.fill(process, of_lane(lane), |site| of_stack[site.stack.0 as usize]);
         tree
     }
 
@@ -77,6 +77,16 @@ impl<const N: usize> Branches<N> {
     pub(crate) fn scopes(
         process: &Process,
         lane: Option<LaneId>,
+        levels: usize,
+        measures: [Measure; N],
+    ) -> Branches<N> {
+        Branches::scopes_of(process, of_lane(lane), levels, measures)
+    }
+
+    /// The same of some sites.
+    pub(crate) fn scopes_of(
+        process: &Process,
+        is_wanted: impl Fn(&Site) -> bool,
         levels: usize,
         measures: [Measure; N],
     ) -> Branches<N> {
@@ -91,7 +101,7 @@ impl<const N: usize> Branches<N> {
             tree.all.push(Branch { parent, what: What::Scope(ScopeId(id)), ..tree.all[0] });
             of_scope.push(((tree.all.len() - 1) as u32, level + 1));
         }
-        tree.fill(process, lane, |site| of_scope[site.scope.0 as usize].0);
+        tree.fill(process, is_wanted, |site| of_scope[site.scope.0 as usize].0);
         tree
     }
 
@@ -243,10 +253,14 @@ impl<const N: usize> Branches<N> {
         Branch { parent: 0, what: What::Root, own: [0; N], inclusive: [0; N] }
     }
 
-    fn fill(&mut self, process: &Process, lane: Option<LaneId>, at: impl Fn(&Site) -> u32) {
-        let of_lane = |site: &&Site| lane.is_none_or(|lane| lane == site.lane);
-        let mut sites: Vec<(u32, &Site)> =
-            process.tables.sites.iter().filter(of_lane).map(|site| (at(site), site)).collect();
+    fn fill(
+        &mut self,
+        process: &Process,
+        is_wanted: impl Fn(&Site) -> bool,
+        at: impl Fn(&Site) -> u32,
+    ) {
+        let wanted = process.tables.sites.iter().filter(|site| is_wanted(site));
+        let mut sites: Vec<(u32, &Site)> = wanted.map(|site| (at(site), site)).collect();
         sites.sort_by_key(|site| site.0);
         for of_one in sites.chunk_by(|a, b| a.0 == b.0) {
             let sum = Sum::over(of_one.iter().map(|site| site.1));
@@ -273,6 +287,11 @@ impl<const N: usize> Branch<N> {
             self.inclusive = self.own;
         }
     }
+}
+
+/// Whether a site is one of the lane's, or of any lane.
+fn of_lane(lane: Option<LaneId>) -> impl Fn(&Site) -> bool {
+    move |site| lane.is_none_or(|lane| lane == site.lane)
 }
 
 /// A way up from an allocation: the branch it has come to, and its value.
@@ -362,6 +381,7 @@ mod tests {
             label: None,
             lane: LaneId(0),
             size: None,
+            call: None,
             kind: SiteKind::Heap,
             measures: Measures { live_bytes, ..Measures::default() },
             moved: Moved::default(),

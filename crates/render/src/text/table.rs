@@ -1,4 +1,4 @@
-//! One table of rows: functions, stacks, modules, scopes, labels, lanes or block sizes.
+//! One table of rows: functions, stacks, modules, scopes, labels, lanes, block sizes or calls.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -57,6 +57,7 @@ pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<(
         }
         GroupBy::Scope => scopes(out, process, measure.of_sites(), rows),
         GroupBy::Label => labels(out, process, measure.of_sites(), rows),
+        GroupBy::Call => calls(out, process, measure.of_sites(), rows),
         _ if process.mode == Mode::Counters => {
             writeln!(
                 out,
@@ -126,6 +127,32 @@ fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
         };
         let [value, of_second] = [measure, second].map(|of| out.amount(of, of.of(&g.own)));
         columns.row(out, [percent(measure.of(&g.own), whole), value, of_second, name])?;
+    }
+    more(out, found, rows)
+}
+
+/// Kinds of functions that allocate.
+fn calls(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+    let groups = aggregate::by_call(process);
+    let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
+    let whole = measure.of(&process.totals);
+    let second = if measure.is_bytes() { Measure::Allocations } else { Measure::UsableBytes };
+    writeln!(out, "{} by function called\n", measure.name())?;
+    let columns = Columns([
+        right(6, "share"),
+        right(10, measure.heading()),
+        right(10, second.heading()),
+        last("call"),
+    ]);
+    columns.heading(out)?;
+    for g in top(groups, measure, Order::Own, rows) {
+        let name = match g.key {
+            Key::Call(Some(call)) => call.name(),
+            _ => "(not from the allocator)",
+        };
+        let [value, of_second] = [measure, second].map(|of| out.amount(of, of.of(&g.own)));
+        let share = percent(measure.of(&g.own), whole);
+        columns.row(out, [share, value, of_second, name.to_owned()])?;
     }
     more(out, found, rows)
 }

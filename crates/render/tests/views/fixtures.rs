@@ -91,6 +91,7 @@ pub fn site(stack: u32, scope: u32, lane: u32, measures: Measures) -> Site {
         label: None,
         lane: LaneId(lane),
         size: None,
+        call: None,
         kind: SiteKind::Heap,
         measures,
         moved: Moved::default(),

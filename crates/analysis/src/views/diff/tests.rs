@@ -58,6 +58,7 @@ impl Made {
             label: None,
             lane: LaneId(0),
             size: None,
+            call: None,
             kind: SiteKind::Heap,
             measures,
             moved: Moved::default(),
