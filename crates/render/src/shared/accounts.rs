@@ -57,3 +57,20 @@ pub(crate) fn free_from(account: &Account) -> &'static str {
         None => "mapped by the allocator minus live",
     }
 }
+
+/// What the allocator reported about its memory at an account, if it did.
+pub(crate) fn allocator_says(account: &Account) -> Option<String> {
+    let state = account.allocator?;
+    let [arena, used, free, mapped] =
+        [state.arena_bytes, state.used_bytes, state.free_bytes, state.mapped_bytes].map(bytes);
+    Some(match state.source {
+        AllocatorSource::Glibc => format!(
+            "mallinfo2: arenas {arena}, of it {used} in use and {free} free; \
+             blocks mapped on their own {mapped}"
+        ),
+        AllocatorSource::Jemalloc => {
+            format!("jemalloc: resident {arena}, of it {used} in use and {free} free")
+        }
+        AllocatorSource::Mimalloc => format!("mimalloc: committed {arena}"),
+    })
+}

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{Interception, Mode, Process, Recording};
 use heaptide_analysis::text::{of_path, printable};
+use heaptide_analysis::views::memory::{At, Memory};
 
+use crate::shared::accounts::allocator_says;
 use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ended, place, trace_says};
@@ -108,6 +110,16 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
         row("names", tables.map(|(n, what)| counted(n as u64, what)).join(", "))?;
     }
     row("timeline", counted(p.time.samples.len() as u64, "sample"))?;
+    if let Some(memory) = Memory::of(p, At::End) {
+        let [resident, after] =
+            [bytes(memory.account.resident_bytes), duration(memory.account.time_ns)];
+        let own = memory.row("recorder").map_or(0, |row| row.resident_bytes);
+        row("memory", format!("resident {resident} after {after}, the recorder's {}", bytes(own)))?;
+    }
+    let accounts = p.time.accounts.iter().rev();
+    if let Some(says) = accounts.filter_map(allocator_says).next() {
+        row("allocator", says)?;
+    }
     let stepped = counted(p.unwinder.frames_stepped, "frame");
     let evaluated = counted(p.unwinder.rules_evaluated, "rule");
     row("unwinder", format!("{stepped} stepped, {evaluated} evaluated"))?;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Account, AccountCause, Process};
 use heaptide_analysis::views::memory::{Memory, Row};
 
-use crate::shared::accounts::{free_from, missing_says};
+use crate::shared::accounts::{allocator_says, free_from, missing_says};
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::text::caption::caption;
@@ -38,6 +38,9 @@ pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result
     let (tables, absent) = (bytes(account.page_table_bytes), bytes(account.absent_bytes));
     writeln!(out, "not resident: {absent} of mappings never touched; page tables take {tables}")?;
     writeln!(out, "free memory of the heap: {}", free_from(account))?;
+    if let Some(says) = allocator_says(account) {
+        writeln!(out, "allocator's own numbers by {says}")?;
+    }
     let highest = highest(process);
     if highest > account.resident_bytes {
         writeln!(out, "highest resident memory of the process: {}", bytes(highest))?;
