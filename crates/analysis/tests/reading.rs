@@ -319,7 +319,8 @@ fn measures_have_one_name_each() {
     let error = "file".parse::<aggregate::GroupBy>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "unknown grouping `file`; expected one of function stack module scope label type thread size"
+        "unknown grouping `file`; expected one of function stack module scope label type thread \
+         size call"
     );
 }
 
