@@ -16,6 +16,7 @@ _WITH_VALUE = {
     "--output",
     "--mode",
     "--python-memory",
+    "--report",
     "--snapshot-every",
     "--snapshot-on",
     "--monitor",

@@ -113,7 +113,7 @@ Example:
 pub fn perform(options: Options) -> Outcome {
     options.terminal.apply();
     match options.command {
-        Command::Run(options) => run::run(&options),
+        Command::Run(options) => run::run(&options, write::check),
         Command::Report(options) => report::report(&options),
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),

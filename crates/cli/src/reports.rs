@@ -15,6 +15,9 @@ use heaptide_format::report::Request;
 use heaptide_format::settings::Setting;
 use heaptide_supervise::environment::Environment;
 
+/// Holds a format against those that there are.
+pub type Check = fn(&str) -> Result<(), Error>;
+
 /// The lists of requests that hold.
 pub struct Reports {
     lists: Vec<OsString>,
@@ -23,8 +26,12 @@ pub struct Reports {
 impl Reports {
     /// Those of the options, else those of the environment.
     ///
-    /// Errors: a request has no format or no target.
-    pub fn new(options: &[OsString], environment: &Environment) -> Result<Reports, Error> {
+    /// Errors: a request has no format or no target, or there is no such format.
+    pub fn new(
+        options: &[OsString],
+        environment: &Environment,
+        check: Check,
+    ) -> Result<Reports, Error> {
         let variable = Setting::Report.variable();
         let lists = match environment.get(variable) {
             Some(list) if options.is_empty() => vec![list.to_owned()],
@@ -32,11 +39,15 @@ impl Reports {
         };
         let reports = Reports { lists };
         let name = if options.is_empty() { variable } else { "--report" };
-        let unreadable = reports.each().find_map(Result::err);
-        match unreadable.map(|entry| String::from_utf8_lossy(entry).into_owned()) {
-            None => Ok(reports),
-            Some(entry) => Err(Error::new(format!("{name}: `{entry}`: expected FORMAT:TARGET"))),
+        for request in reports.each() {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            let checked = match request {
+                Ok(request) => check(&text(request.format)),
+                Err(entry) => Err(Error::new(format!("`{}`: expected FORMAT:TARGET", text(entry)))),
+            };
+            checked.map_err(|error| Error::new(format!("{name}: {error}")))?;
         }
+        Ok(reports)
     }
 
     fn each(&self) -> impl Iterator<Item = Result<Request<'_>, &[u8]>> {

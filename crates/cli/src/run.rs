@@ -29,11 +29,12 @@ use crate::launch::Launch;
 use crate::options::{Mode, PythonMemory, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
-use crate::reports::Reports;
+use crate::reports::{Check, Reports};
 use crate::settings::{self, Settings};
 
-/// Runs and records the program; the result is its status, 128 + n for signal n.
-pub fn run(options: &RunOptions) -> Outcome {
+/// Runs and records the program; the result is its status, 128 + n for signal n. `check` holds the
+/// formats of reports against those that there are.
+pub fn run(options: &RunOptions, check: Check) -> Outcome {
     let inherited = exec::inherited().map(|inherited| &*inherited.environment);
     let environment = Environment::new(inherited.unwrap_or_default());
     let mode = settings::mode(options, &environment)?;
@@ -44,7 +45,8 @@ pub fn run(options: &RunOptions) -> Outcome {
         mode => {
             settings::check_environment(&environment)?;
             options.names.check()?;
-            record(options, mode, &program, environment)
+            let reports = Reports::new(&options.reports, &environment, check)?;
+            record(options, mode, &program, (environment, &reports))
         }
     }
 }
@@ -63,10 +65,9 @@ fn record(
     options: &RunOptions,
     mode: Mode,
     program: &Program,
-    mut environment: Environment,
+    (mut environment, reports): (Environment, &Reports),
 ) -> Outcome {
     let mut settings = Settings::new(options, mode)?;
-    let reports = Reports::new(&options.reports, &environment)?;
     let obstacle = Obstacle::from_program(&program.file, environment.get("LD_PRELOAD"));
     if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
         settings.without_libraries();

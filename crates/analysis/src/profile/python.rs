@@ -125,15 +125,11 @@ impl<'a> Assembly<'a> {
     pub(super) fn new(nodes: &'a [Raw], lines: &'a Lines, by_id: &'a SparseArray) -> Assembly<'a> {
         let mut first: Vec<OptionalIndex> = Vec::with_capacity(nodes.len());
         for (raw, index) in nodes.iter().zip(1..) {
-            let is_first = match raw.flags & format::NODE_PYTHON != 0 {
-                true => raw.is_entry(),
-                false => raw.is_interpreter(),
-            };
+            let is_python = raw.flags & format::NODE_PYTHON != 0;
+            let is_first = if is_python { raw.is_entry() } else { raw.is_interpreter() };
             let outer = raw.parent.get().and_then(|parent| first.get(parent as usize));
-            first.push(match is_first {
-                true => OptionalIndex::from_slot(index),
-                false => outer.copied().unwrap_or(OptionalIndex::NONE),
-            });
+            let outer = outer.copied().unwrap_or(OptionalIndex::NONE);
+            first.push(if is_first { OptionalIndex::from_slot(index) } else { outer });
         }
         let room = room_for(nodes.len());
         Assembly { nodes, lines, by_id, room, first, known: FxHashMap::default(), path: Vec::new() }
@@ -239,10 +235,8 @@ impl<'a> Assembly<'a> {
         let Some(innermost) = from.get() else {
             return at;
         };
-        let is_of = match self.nodes[innermost as usize].is_native() {
-            true => Raw::is_native,
-            false => Raw::is_python_frame,
-        };
+        let is_native = self.nodes[innermost as usize].is_native();
+        let is_of = if is_native { Raw::is_native } else { Raw::is_python_frame };
         let mut path = std::mem::take(&mut self.path);
         let mut next = from;
         while let Some(index) = next.get().filter(|_| next != to) {
@@ -313,10 +307,8 @@ mod tests {
         let mut native = vec![OptionalIndex::NONE];
         for (raw, index) in nodes.iter().zip(0..) {
             let at = native[raw.parent.slot()].slot() as u32;
-            native.push(OptionalIndex::from_slot(match raw.is_native() {
-                true => child(at, Part::Native(index)),
-                false => at,
-            }));
+            let at = if raw.is_native() { child(at, Part::Native(index)) } else { at };
+            native.push(OptionalIndex::from_slot(at));
         }
         // Twice: what is known the second time is the same.
         let [first, second] =

@@ -135,6 +135,7 @@ impl Process {
                     let one = &mut lanes[id.0 as usize];
                     one.name = name(&one.name, &lane.name);
                     one.threads = one.threads.saturating_add(lane.threads);
+                    one.tids.extend(&lane.tids);
                     new.push(id);
                 }
                 None => {

@@ -6,11 +6,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output;
 use nix::unistd::dup2_stdout;
+
+use crate::commands::export::ExportFormat;
 
 /// `heaptide write`.
 #[derive(Args, Debug)]
@@ -64,6 +66,32 @@ pub fn write(options: &WriteOptions, perform: impl FnOnce(Vec<OsString>) -> Outc
         return print_to(&open, file, || perform(words));
     }
     replace(file, |open, draft| print_to(open, draft, || perform(words)))
+}
+
+/// Holds a format against those that there are, before there is anything to write.
+///
+/// Errors: there is no such format, or its query is none.
+pub fn check(format: &str) -> Result<(), Error> {
+    if format.trim() == SNAPSHOT {
+        return Ok(());
+    }
+    if let Some(query) = format.trim_start().strip_prefix(QUERY) {
+        let parsed = heaptide_query::parse(query);
+        return parsed
+            .map(drop)
+            .map_err(|error| Error::new(format!("`{format}`: {}", error.message)));
+    }
+    words(format, Path::new(""))?;
+    let name = format.split_whitespace().next().unwrap_or_default();
+    let is_known = ["text", "json", "dot"].contains(&name) || COMMANDS.contains(&name);
+    if is_known || ExportFormat::from_str(name, false).is_ok() {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "`{name}`: no such format, expected text, json, snapshot, query:CALQL, a format of \
+         `heaptide export`, or {}",
+        COMMANDS.join(", ")
+    )))
 }
 
 /// The command line of the command that writes the format.
@@ -147,5 +175,15 @@ mod tests {
         let query = "query:SELECT 'a b' FORMAT json";
         assert_eq!(line(query), "--no-pager|query|--|SELECT 'a b' FORMAT json|a.heaptide");
         assert!(words("text 'x", Path::new("a")).is_err() && words(" ", Path::new("a")).is_err());
+    }
+
+    #[test]
+    fn formats_are_checked_before_there_is_a_recording() {
+        let known = ["text --top 3", "json", "snapshot", "tree --scopes", "malloc-tag"];
+        assert!(known.iter().all(|format| check(format).is_ok()));
+        assert!(check("query:SELECT owner,sum(live_bytes) GROUP BY owner").is_ok());
+        for wrong in ["jsonn", "", "text 'x", "query:SELECT sum(", "run"] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
     }
 }

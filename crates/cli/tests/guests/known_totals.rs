@@ -90,6 +90,20 @@ impl Known {
             "callgrind" => is_total(sum(text.lines().filter_map(|line| {
                 line.strip_prefix("summary: ").map(|sums| sums.split(' ').next())
             }))),
+            "malloc-profiler" => {
+                let stacks = text.lines().filter(|line| line.starts_with("_mpTrace_;"));
+                let calls = sum(stacks.map(|line| line.rsplit('$').nth(3)));
+                self.assert_has("allocations", calls, format);
+            }
+            "malloc-tag" => {
+                let json = json();
+                let trees = json.as_object().expect("an object").iter();
+                let trees = trees.filter(|(key, _)| key.starts_with("tree_for_TID"));
+                let roots = trees.flat_map(|(_, tree)| tree.as_object().expect("a tree"));
+                let roots = roots.filter(|(key, _)| key.starts_with("scope_"));
+                let allocated = roots.map(|(_, root)| integer(&root["nBytesTotalAllocated"])).sum();
+                self.assert_has("usable_bytes", allocated, format);
+            }
             "massif" => {
                 let heap = text.lines().filter_map(|line| line.strip_prefix("mem_heap_B="));
                 let most = heap.map(parsed).max().expect("a snapshot");

@@ -163,6 +163,16 @@ fn report_of_run() {
     let wrong = run(recorded(&recording, &["--report", "dot:"]).arg("true"), &place);
     assert_eq!(wrong.status, 2);
     assert!(wrong.stderr.contains("`dot:`: expected FORMAT:TARGET"), "{}", wrong.stderr);
+    // Before the program starts, and not when it has ended.
+    for (format, says) in [("jsonn:a", "`jsonn`: no such format"), ("query:SELECT sum(:a", "sum(")]
+    {
+        let recording = place.join("wrong.heaptide");
+        let wrong = run(recorded(&recording, &["--report", format]).arg("true"), &place);
+        assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+        assert!(wrong.stderr.contains(says), "{}", wrong.stderr);
+        assert!(wrong.stderr.starts_with("heaptide: --report: "), "{}", wrong.stderr);
+        assert!(!recording.exists());
+    }
 }
 
 /// A program that is linked with the recorder writes nothing unless something asks for it.

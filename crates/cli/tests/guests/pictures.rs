@@ -315,7 +315,7 @@ fn graphs_of_scopes_keep_equal_names_apart() {
     assert_eq!(shares.iter().filter(|share| (**share - 74.5).abs() < 0.5).count(), 3, "{shares:?}");
     let lanes = of.export(&format!("{words} --per-thread"));
     assert_eq!(lanes.matches("subgraph cluster_").count(), 2, "{lanes}");
-    assert!(lanes.contains(r#"label="thread 1 (</script><i>), 1 thread""#), "{lanes}");
+    assert!(lanes.contains(r#"label="thread 1 (</script><i>), 1 thread, tid "#), "{lanes}");
     for (graph, name) in [(graph, "merged.dot"), (lanes, "lanes.dot")] {
         fs::write(of.place.join(name), graph).expect("a graph");
         draw(&of, name);

@@ -113,11 +113,18 @@ impl Recorded {
     }
 }
 
-/// The line that ends with a name, in words.
+/// The line that ends with a name, in words. The numbers of threads behind it are left out.
 fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let end = format!("  {name}");
-    let line = text.lines().find(|line| line.ends_with(&end));
+    let mut lines = text.lines().map(|line| line.split(" (tid").next().unwrap_or_default());
+    let line = lines.find(|line| line.ends_with(&end));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).split_whitespace().collect()
+}
+
+/// What comes behind the heading of a thread, whose number is not known.
+fn below_thread<'a>(tree: &'a str, heading: &str) -> (&'a str, &'a str) {
+    let (before, rest) = tree.split_once(heading).unwrap_or_else(|| panic!("{heading}: {tree}"));
+    (before, rest.split_once('\n').expect("rows").1)
 }
 
 #[test]
@@ -158,8 +165,8 @@ fn scopes_as_a_tree() {
     assert_eq!(row(&folded, "A")[6..8], ["2", "2"]);
     assert!(!folded.contains("    A\n"), "{folded}");
     let lanes = of.prints("tree --scopes --per-thread --metric requested_bytes --min-percent 0");
-    let (main, helper) = lanes.split_once("thread helper, 1 thread\n").expect("two lanes");
-    assert!(main.contains("thread views, 1 thread\n") && !main.contains("release"), "{main}");
+    let (main, helper) = below_thread(&lanes, "thread helper, 1 thread, tid ");
+    assert!(main.contains("thread views, 1 thread, tid ") && !main.contains("release"), "{main}");
     assert_eq!(own(helper, "release"), "2.93 KiB");
 }
 
@@ -250,7 +257,9 @@ fn groups_of_threads() {
         let total = lanes.iter().map(|lane| number(lane, "allocations")).sum::<i128>();
         assert_eq!(total, number(&process["totals"], "allocations"), "{mode}");
         let table = of.prints(&format!("report --by thread {groups}"));
-        assert!(table.contains("  workers\n") && !table.contains("wrk-"), "{table}");
+        assert!(!table.contains("wrk-"), "{table}");
+        let of_group = table.lines().find_map(|line| line.split_once("  workers (tids ")?.1.into());
+        assert_eq!(of_group.expect("a group").split(", ").count(), 3, "{table}");
         if mode == "counters" {
             continue;
         }
@@ -258,10 +267,10 @@ fn groups_of_threads() {
         let of_io: Vec<_> = of_io.map(|site| number(site, "lane_index")).collect();
         assert!(!of_io.is_empty() && of_io.iter().all(|&index| index == io.0 as i128));
         let tree = of.prints(&format!("tree --scopes --per-thread {groups}"));
-        let (_, of_workers) = tree.split_once("\nthread workers, 3 threads\n").expect("a tree");
+        let (_, of_workers) = below_thread(&tree, "\nthread workers, 3 threads, tids ");
         assert_eq!(row(of_workers.split("\n\n").next().expect("rows"), "task")[6..8], ["3", "60"]);
         let graph = of.prints(&format!("export --format dot --scopes --per-thread {groups}"));
-        assert!(graph.contains("(io), 2 threads\""), "{graph}");
+        assert!(graph.contains("(io), 2 threads, tids "), "{graph}");
         let mut query = heaptide();
         let text = "SELECT thread,sum(requested_bytes) GROUP BY thread WHERE thread=io";
         query.arg("query").args(groups.split(' ')).args(["--exact", text]).arg(&of.recording);

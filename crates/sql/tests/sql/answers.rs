@@ -49,8 +49,11 @@ fn a_trace_is_a_table_of_events_in_order() {
                   GROUP BY operation HAVING operation IN ('free', 'relabel') ORDER BY operation";
     let counts = rows(steps, counts);
     assert_eq!(counts[0], json!({"operation": "free", "n": 50}));
-    let first = "SELECT number FROM events LIMIT 3";
+    let first = "SELECT number FROM events WHERE number > 0 LIMIT 3";
     assert_eq!(rows(steps, first), [1, 2, 3].map(|n| json!({"number": n})));
+    // Scopes begin and end in order, too, and have no number.
+    let first = "SELECT operation, number FROM events LIMIT 1";
+    assert_eq!(rows(steps, first), [json!({"operation": "begin", "number": null})]);
     let lifetimes = "SELECT count(*) AS n FROM lifetimes WHERE label = 'delv_xi' AND freed";
     assert_eq!(rows(steps, lifetimes), [json!({"n": 50})]);
     let said = refused(heaptide().args(["sql", "SELECT count(*) FROM events"]).arg(compiler));
