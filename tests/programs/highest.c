@@ -33,14 +33,14 @@ static NOINLINE void slot(uint32_t pool, char *at, size_t requested, size_t usab
 static void stays(void)
 {
     void *blocks[10];
-    for (int i = 0; i < 10; i++)
+    for (int i = 0, count = keep(10); i < count; i++)
         blocks[i] = a();
     for (int i = 0; i < 8; i++)
         free(blocks[i]);
     static const size_t sizes[] = {500, 100, 300};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0, count = keep(3); i < count; i++) {
         void *block = b(sizes[i]);
-        if (i == 0)
+        if (keep(i) == 0)
             free(block);
     }
 }
@@ -48,9 +48,9 @@ static void stays(void)
 static void labels(void)
 {
     void *blocks[2];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0, count = keep(2); i < count; i++) {
         blocks[i] = d();
-        if (i == 0)
+        if (keep(i) == 0)
             KNOWN(heaptide_label_block(blocks[i], "rows"));
     }
     free(blocks[0]);
@@ -62,11 +62,12 @@ static void pool(void)
     uint32_t pool = heaptide_pool_named("arena");
     char *memory = chunk();
     KNOWN(heaptide_pool_add(pool, memory, 4096));
-    static const size_t sizes[] = {100, 128, 200, 256};
+    static const size_t sizes[][2] = {{100, 128}, {200, 256}};
+    const size_t(*size)[2] = keep(&sizes[0]);
     char *at = memory;
-    for (int i = 0; i < 4; i += 2) {
-        slot(pool, at, sizes[i], sizes[i + 1]);
-        at += sizes[i + 1];
+    for (int i = 0, count = keep(2); i < count; i++, size++) {
+        slot(pool, at, (*size)[0], (*size)[1]);
+        at += (*size)[1];
     }
     KNOWN(heaptide_pool_freed(memory));
     KNOWN(heaptide_pool_freed(memory + 128));
@@ -78,7 +79,7 @@ static void *helper(void *given)
     void **blocks = (void **)given;
     pthread_setname_np(pthread_self(), "helper");
     heaptide_begin("help");
-    for (int i = 0; i < 3; i++)
+    for (int i = 0, count = keep(3); i < count; i++)
         blocks[i] = e();
     heaptide_end("help");
     return NULL;

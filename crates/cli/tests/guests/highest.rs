@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// A recording of a guest.
 fn recording(name: &str, place: &Path, options: &[&str]) -> PathBuf {
-    let program = Guest::read(name).build(&format!("highest-{}", options.len()), &[]);
+    let variant = place.file_name().expect("a name").to_string_lossy();
+    let program = Guest::read(name).build(&format!("of-{variant}"), &[]);
     let recording = place.join("a.heaptide");
     let outcome = run(recorded(&recording, options).arg(program), place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
@@ -61,7 +62,10 @@ fn exports_have_them() {
     let page = printed(&place, &["report", "a.heaptide", "--by", "thread", "--exact"]);
     let helper = page.lines().find(|line| line.contains("helper")).expect("the thread");
     let cells: Vec<&str> = helper.split_whitespace().collect();
-    assert!(page.contains("max live") && cells[2..7] == ["3", "3000", "0", "3000", "0"], "{page}");
+    assert!(
+        page.contains("max live") && cells[2..7] == ["3", "3,000", "0", "3,000", "0"],
+        "{page}"
+    );
     let page =
         printed(&place, &["report", "a.heaptide", "--by", "stack", "--metric", "allocations"]);
     assert!(page.contains("max live") && page.contains(" 1,040 "), "{page}");
@@ -71,7 +75,7 @@ fn exports_have_them() {
 fn without_a_trace_what_is_live_is_exact_or_absent() {
     let place = scratch("highest-json");
     for (options, of_b) in [(&["--mode", "trace"][..], Some(400)), (&["--mode=stacks"], None)] {
-        let place = place.join(options.len().to_string());
+        let place = place.join(format!("json-{}", options.len()));
         std::fs::create_dir_all(&place).expect("a directory");
         let report = report(&recording("highest.c", &place, options), &place);
         let process = &list(&report, "processes")[0];
