@@ -2,7 +2,7 @@
 //
 //   a        10 × 100 bytes, then 8 are freed: most 1000 (usable 1040), live 200 (208)
 //   b        500 bytes, freed; then 100 and 300 that stay: most 500 (504), live 400 (416)
-//   c1, c2   in scope work: 1000 bytes, freed before c2 allocates 600, freed: most of the scope 1000
+//   c1, c2   in scope work: 1000 bytes, freed, then 600, freed: most of the scope 1000
 //   d        200 bytes, labelled as rows; 200 more; both freed: most 400, without the label 200
 //   chunk    4096 bytes (usable 4104) for a pool, of which slot gets 100 in 128 and 200 in 256, all
 //            freed: most of the chunk 4096 (4104), of slot 300 (384)

@@ -57,7 +57,8 @@ impl Highest {
     /// # let mut bytes = vec![0; 4096];
     /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
     /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
-    /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// assert!(Highest::of(&process).is_err()); // it has no trace
     /// ```
     pub fn of(process: &Process) -> Result<Highest, Error> {
