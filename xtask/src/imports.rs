@@ -51,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "source",
             "snapshots",
             "missing_names",
+            "replayed",
             "sql",
             "entry",
         ],

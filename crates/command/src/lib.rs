@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod output;
 pub mod progress;
 pub mod project;
+pub mod replayed;
 pub mod select;
 pub mod selection;
 pub mod snapshots;

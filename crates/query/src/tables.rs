@@ -6,6 +6,7 @@ use crate::table::Table;
 
 mod dimensions;
 mod info;
+mod live;
 mod moments;
 mod sites;
 mod source;

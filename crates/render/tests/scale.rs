@@ -128,7 +128,7 @@ fn pages_are_narrow_whatever_the_names() {
     pages.push(shown(|out| text::report::write(out, &RECORDING, &whole)));
     for by in [GroupBy::Function, GroupBy::Stack] {
         let all = table::Table { by, sort: Some(Measure::Allocations), top: Some(5000) };
-        pages.push(shown(|out| table::write(out, process, &all)));
+        pages.push(shown(|out| table::write(out, process, &all, None)));
     }
     let mut longest_was_shown = false;
     for page in pages {

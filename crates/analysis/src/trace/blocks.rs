@@ -22,6 +22,8 @@ struct Block {
     uid: u64,
     address: u64,
     requested: u64,
+    /// The same as its site counts them: those that its label said.
+    counted: u64,
     usable: u64,
     allocated_ns: u64,
     number: u64,
@@ -35,7 +37,8 @@ impl Block {
         let &Step { time_ns, site, address, requested, usable, .. } = to.step;
         to.counts.uids += 1;
         let (uid, number) = (to.counts.uids, to.counts.events + 1);
-        Block { uid, address, requested, usable, allocated_ns: time_ns, number, site }
+        let (counted, allocated_ns) = (requested, time_ns);
+        Block { uid, address, requested, counted, usable, allocated_ns, number, site }
     }
 }
 
@@ -118,6 +121,18 @@ pub(super) struct Facts {
     pub(super) sites: Arc<[SiteFacts]>,
     /// By scope, the one around it.
     pub(super) scopes: Arc<[ScopeId]>,
+    /// Which events are given.
+    pub(super) given: Given,
+}
+
+/// Which events of blocks a replay gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Given {
+    /// Those since the reset of sites that are there.
+    Selected,
+    /// All of them, and frees of what is live when one of several images ends. A site that is not
+    /// there is the number of sites, before and after a change of label, too.
+    Whole,
 }
 
 impl Facts {
@@ -170,6 +185,8 @@ struct Told {
     reallocated: bool,
     temporary: bool,
     site_before: u32,
+    /// Bytes that were asked for, if the event has others.
+    asked: Option<u64>,
 }
 
 /// The record that events are of, what counts them and where they go.
@@ -302,6 +319,8 @@ impl Blocks {
             uid: 0,
             address: 0,
             requested: 0,
+            requested_before: 0,
+            allocated_requested: 0,
             usable: 0,
             allocated_ns: time_ns,
             allocated_number: 0,
@@ -343,11 +362,40 @@ impl Blocks {
                 address: block.address,
                 site: self.trace.site(block.site)?,
                 requested: block.requested,
+                counted: block.counted,
                 usable: block.usable,
                 allocated_ns: block.allocated_ns,
                 allocated_number: block.number,
             })
         })
+    }
+
+    /// Frees of what is live, at the end of the image.
+    pub(super) fn ends(&self, time_ns: u64) -> Vec<Event> {
+        let end = |block: LiveBlock| Event {
+            number: 0,
+            time_ns,
+            operation: Operation::Free,
+            reallocated: false,
+            temporary: false,
+            lane: None,
+            thread: 0,
+            scope: ScopeId(0),
+            site: block.site,
+            site_before: block.site,
+            uid: block.uid,
+            address: block.address,
+            requested: block.requested,
+            requested_before: block.counted,
+            allocated_requested: block.requested,
+            usable: block.usable,
+            allocated_ns: block.allocated_ns,
+            allocated_number: block.allocated_number,
+            free_stack: StackId(0),
+            live_bytes: 0,
+            labelled_bytes: 0,
+        };
+        self.live().map(end).collect()
     }
 
     /// No record comes any more: blocks that are overdue did end.
@@ -415,13 +463,16 @@ impl Blocks {
         };
         let before = *block;
         block.site = site;
+        block.counted = if kind == Kind::Relabelled { requested } else { block.requested };
         let (now, operation) = match kind {
             Kind::Relabelled => (Block { requested, usable, ..*block }, Operation::Relabel),
             _ => (*block, Operation::Unlabel),
         };
+        let now = Block { counted: before.counted, ..now };
         to.counts.live.remove(self.heap(&before));
         to.counts.live.add(self.heap(&Block { site, ..before }));
-        self.tell(&now, Told { site_before: before.site, ..Told::plain(operation) }, to);
+        let (site_before, asked) = (before.site, Some(before.requested));
+        self.tell(&now, Told { site_before, asked, ..Told::plain(operation) }, to);
     }
 
     /// Blocks whose end did not come in time did end.
@@ -441,11 +492,16 @@ impl Blocks {
     fn tell(&self, block: &Block, told: Told, to: &mut Sink) {
         let &Step { time_ns, who, .. } = to.step;
         to.counts.events += 1;
-        let Some(site) = self.trace.site(block.site).filter(|_| time_ns >= self.since_ns) else {
-            return;
+        let none = self.facts.sites.len() as u32;
+        let is_whole = self.facts.given == Given::Whole;
+        let site = match self.trace.site(block.site).filter(|_| time_ns >= self.since_ns) {
+            Some(site) => site,
+            None if is_whole => self.trace.site(block.site).unwrap_or(none),
+            None => return,
         };
-        let Told { operation, reallocated, temporary, site_before } = told;
+        let Told { operation, reallocated, temporary, site_before, asked } = told;
         let before = Some(site_before).filter(|&before| before != 0);
+        let otherwise = if is_whole { none } else { site };
         to.out.push(Event {
             number: to.counts.events,
             time_ns,
@@ -456,14 +512,21 @@ impl Blocks {
             thread: who.thread,
             scope: match operation {
                 // A lane does not say where it is where the site does.
-                Operation::Allocate => self.facts.sites[site as usize].scope,
+                Operation::Allocate => {
+                    self.facts.sites.get(site as usize).map_or(ScopeId(0), |facts| facts.scope)
+                }
                 _ => self.trace.scope(who.scope),
             },
             site,
-            site_before: before.and_then(|before| self.trace.site(before)).unwrap_or(site),
+            site_before: match before {
+                Some(before) => self.trace.site(before).unwrap_or(otherwise),
+                None => site,
+            },
             uid: block.uid,
             address: block.address,
             requested: block.requested,
+            requested_before: block.counted,
+            allocated_requested: asked.unwrap_or(block.requested),
             usable: block.usable,
             allocated_ns: block.allocated_ns,
             allocated_number: block.number,
@@ -479,7 +542,7 @@ impl Blocks {
 
 impl Told {
     const fn plain(operation: Operation) -> Told {
-        Told { operation, reallocated: false, temporary: false, site_before: 0 }
+        Told { operation, reallocated: false, temporary: false, site_before: 0, asked: None }
     }
 
     const fn free(reallocated: bool) -> Told {

@@ -88,6 +88,11 @@ pub struct Event {
     pub address: u64,
     /// Bytes asked for; of a change of label those it was said to hold.
     pub requested: u64,
+    /// Bytes asked for as `site_before` counted them, which are those that a label said, if the
+    /// block had one. Of allocations those of `site`.
+    pub requested_before: u64,
+    /// Bytes asked for when the block was allocated, whatever labels said.
+    pub allocated_requested: u64,
     /// Bytes given.
     pub usable: u64,
     /// When the block was allocated; its lifetime is `time_ns` less this at its free.
@@ -114,6 +119,8 @@ pub struct LiveBlock {
     pub site: u32,
     /// Bytes asked for.
     pub requested: u64,
+    /// The same as its site counts them: those that its label said.
+    pub counted: u64,
     /// Bytes given.
     pub usable: u64,
     /// When it was allocated.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::ahead::Ahead;
-use super::blocks::{Blocks, Counts, Facts, LiveBytes, SiteFacts, Unpaired};
+use super::blocks::{Blocks, Counts, Facts, Given, LiveBytes, SiteFacts, Unpaired};
 use super::chunks::Files;
 use super::clock::Clock;
 use super::event::{Event, LiveBlock};
@@ -29,8 +29,8 @@ pub struct Replay {
     waiting: Vec<Trace>,
     /// Those that have events.
     open: Vec<Image>,
-    /// Those whose events are over, and which end later: when, and what they hold until then.
-    ending: Vec<(u64, LiveBytes)>,
+    /// Those whose events are over, and which end later.
+    ending: Vec<Ending>,
     facts: Facts,
     counts: Counts,
     /// What was not given yet to who takes one after the other, the next one last.
@@ -39,6 +39,14 @@ pub struct Replay {
     live: Vec<LiveBlock>,
     unpaired: Unpaired,
     notes: Vec<String>,
+}
+
+/// An image that ends later than its events: when, and what it holds until then.
+struct Ending {
+    end_ns: u64,
+    live: LiveBytes,
+    /// Frees of that, if they are given.
+    frees: Vec<Event>,
 }
 
 /// One process image.
@@ -68,6 +76,18 @@ impl Process {
     /// assert_eq!(error.to_string(), says);
     /// ```
     pub fn replay(&self) -> Result<Replay, Error> {
+        self.replay_given(Given::Selected)
+    }
+
+    /// Begins to read all events, also those before a reset and of sites that were filtered away,
+    /// so that what is live can be followed: whatever leaves sight is freed or relabelled.
+    ///
+    /// Errors: as those of [`Process::replay`].
+    pub(crate) fn replay_whole(&self) -> Result<Replay, Error> {
+        self.replay_given(Given::Whole)
+    }
+
+    fn replay_given(&self, given: Given) -> Result<Replay, Error> {
         if self.time.traces.is_empty() {
             let path = self.identity.file.clone();
             return Err(match file_names::snapshot(&path) {
@@ -79,7 +99,7 @@ impl Process {
         waiting.sort_by_key(|trace| Reverse(trace.after_ns));
         let sites: Arc<[SiteFacts]> = self.tables.sites.iter().map(SiteFacts::of).collect();
         let scopes: Arc<[ScopeId]> = self.tables.scopes.iter().map(|scope| scope.parent).collect();
-        let facts = Facts { sites, scopes };
+        let facts = Facts { sites, scopes, given };
         let first = waiting.pop().map(|trace| Image::open(trace, facts.clone()));
         Ok(Replay {
             waiting,
@@ -132,14 +152,15 @@ impl Replay {
             return false;
         };
         let counts = &mut self.counts;
-        self.ending.retain(|&(end_ns, live)| {
-            let ended = end_ns < first_ns;
+        self.ending.retain_mut(|image| {
+            let ended = image.end_ns < first_ns;
             if ended {
-                counts.live.remove(live);
+                counts.live.remove(image.live);
+                batch.append(&mut image.frees);
             }
             !ended
         });
-        let ends = self.ending.iter().map(|&(end_ns, _)| end_ns);
+        let ends = self.ending.iter().map(|image| image.end_ns);
         let until_ns = ends.fold(until_ns, u64::min);
         if let Some(image) = self.open.get_mut(index) {
             image.run(until_ns, counts, batch);
@@ -164,7 +185,13 @@ impl Replay {
     fn close(&mut self, index: usize) {
         let image = self.open.swap_remove(index);
         self.live.extend(image.blocks.live());
-        self.ending.push((image.end_ns, image.blocks.live_bytes()));
+        let is_last = self.open.is_empty() && self.waiting.is_empty();
+        let frees = if self.facts.given == Given::Whole && !is_last {
+            image.blocks.ends(image.end_ns)
+        } else {
+            Vec::new()
+        };
+        self.ending.push(Ending { end_ns: image.end_ns, live: image.blocks.live_bytes(), frees });
         self.unpaired.add(image.blocks.unpaired);
         self.notes.extend(image.notes());
     }

@@ -4,6 +4,7 @@
 pub mod aggregate;
 pub mod coverage;
 pub mod diff;
+pub mod highest;
 pub mod leaks;
 pub mod memory;
 pub mod peak;

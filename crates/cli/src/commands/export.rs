@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Combine, Measure, Mode, Process, Recording};
+use heaptide_analysis::views::highest::Highest;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
+use heaptide_command::replayed::replayed;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Reader, Values, View};
@@ -155,9 +157,18 @@ pub fn export(options: &ExportOptions) -> Outcome {
         _ => metric,
     };
     require(options, metric, &selected, process)?;
-    let write = |out: &mut dyn Write| write(out, options, metric, &selected.recording, process);
+    let highest = if has_highest(options.format) { replayed(process) } else { None };
+    let write = |out: &mut dyn Write| {
+        write(out, options, metric, &selected.recording, process, highest.as_ref())
+    };
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
     Ok(())
+}
+
+/// Whether the format has the highest live bytes of stacks.
+fn has_highest(format: ExportFormat) -> bool {
+    use ExportFormat::{MallocProfiler, MallocProfilerDetails, MallocProfilerDump, Stacks};
+    matches!(format, MallocProfiler | MallocProfilerDetails | MallocProfilerDump | Stacks)
 }
 
 /// Whether a file of the format holds all process images.
@@ -235,6 +246,7 @@ fn write(
     measure: Measure,
     recording: &Recording,
     process: &Process,
+    highest: Option<&Highest>,
 ) -> io::Result<()> {
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
     match options.format {
@@ -265,7 +277,7 @@ fn write(
         | ExportFormat::MallocProfilerDetails => {
             let form = malloc_profiler_form(options.format);
             let choice = options.malloc_profiler.clone().unwrap_or_default();
-            malloc_profiler::write(out, process, form, &choice)
+            malloc_profiler::write(out, process, form, &choice, highest)
         }
         ExportFormat::MallocTag
         | ExportFormat::MallocTagDot
@@ -277,7 +289,7 @@ fn write(
         }
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
-        ExportFormat::Stacks => stacks::write(out, process, measure),
+        ExportFormat::Stacks => stacks::write(out, process, measure, highest),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Html => html::write(out, process, measure),
         ExportFormat::Json => {

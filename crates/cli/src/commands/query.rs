@@ -170,6 +170,7 @@ fn read<'a>(
         };
         *recordings = source::open_all(&options.sources(), &options.selection)?;
         note_missing(query, source, recordings);
+        note_missing_trace(query, source, recordings);
         let wanted = Wanted::of(query, format);
         if let Some(stream) = source.filled(recordings, &wanted) {
             recordings.clear(); // which may hold a gigabyte
@@ -261,6 +262,20 @@ fn note_missing(query: &Query, source: &tables::Source, recordings: &[Recording]
         "record with `heaptide run --by-size`, or with `--mode trace` and query `FROM events`"
     };
     message(format_args!("query: `{word}`: recorded without exact sizes; {how}"));
+}
+
+/// Reports that a query names columns that need a trace, of recordings without one.
+fn note_missing_trace(query: &Query, source: &tables::Source, recordings: &[Recording]) {
+    let names = query.names().unwrap_or_else(|| query.read_names());
+    let is_of_trace = |name: &str| source.needs_trace(name);
+    let Some(word) = names.into_iter().find(|word| is_of_trace(&word.text)) else { return };
+    let mut processes = recordings.iter().flat_map(|recording| &recording.processes);
+    if !processes.any(Process::has_trace) {
+        let name = &word.text;
+        message(format_args!(
+            "query: `{name}`: recorded without a trace; record with `heaptide run --mode trace`"
+        ));
+    }
 }
 
 /// Says what the query names that is not there; the answer is that of nothing being called so.

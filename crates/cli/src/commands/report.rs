@@ -9,6 +9,7 @@ use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::replayed::replayed;
 use heaptide_command::select::{self, Selected};
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::source::View;
@@ -138,7 +139,9 @@ pub fn report(options: &ReportOptions) -> Outcome {
                 _ => selected.require_stacks(process)?,
             }
             let table = table::Table { by, sort, top };
-            page(&|out| table::write(out, process, &table))?;
+            let has_highest = matches!(by, GroupBy::Lane | GroupBy::Stack);
+            let highest = has_highest.then(|| replayed(process)).flatten();
+            page(&|out| table::write(out, process, &table, highest.as_ref()))?;
         }
         None => {
             let choice = text::report::Page { sort, top, process };

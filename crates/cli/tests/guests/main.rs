@@ -29,6 +29,7 @@ mod footprint;
 mod foreign;
 mod forwarding;
 mod harness;
+mod highest;
 mod hostile;
 mod inheritance;
 mod inputs;

@@ -112,6 +112,12 @@ fn labelled_memory_has_its_size_in_sites() {
     check("labels-by-size");
 }
 
+#[test]
+fn highest_live_bytes() {
+    check("highest");
+    check("highest-counters");
+}
+
 /// What sites say, events say too.
 #[test]
 fn events_of_time_steps() {

@@ -6,6 +6,7 @@ use heaptide_analysis::views::scopes;
 use rustc_hash::FxHashMap;
 
 use super::info::{Info, measure};
+use super::live::{self, Live};
 use super::sites::{Places, stack_column, stack_nodes};
 use super::source::{Filler, Records, Source};
 use crate::value::Kind;
@@ -20,10 +21,14 @@ pub(super) const STACKS: Source = Source {
             Info::uint("depth", "frames", "number of functions"),
         ];
         all.extend(Measure::of_parts().map(measure));
+        all.push(live::requested());
+        all.extend(live::highest());
         all
     },
     records: Records::Tables(|filler, process| {
         let nodes = stack_nodes(filler, process);
+        let live = Live::of(filler, process);
+        let requested = live.by_stack(process);
         for (stack, sums) in by_stack(process) {
             let row = filler.row();
             filler.table.others[row] = nodes.get(stack.0 as usize).copied().unwrap_or_default();
@@ -32,6 +37,8 @@ pub(super) const STACKS: Source = Source {
             }
             filler.uint("depth", row, process.frames_of(stack).count() as u64);
             filler.measures(row, &sums);
+            let by_counters = requested.get(stack.0 as usize).copied().flatten();
+            live.set_stack(filler, row, stack, by_counters, sums.live_bytes);
         }
     }),
 };
@@ -76,9 +83,11 @@ pub(super) const SCOPES: Source = Source {
             Info::uint("entered", "times", "number of times entered"),
         ];
         all.extend(Measure::of_parts().map(measure));
+        all.extend(live::highest());
         all
     },
     records: Records::Tables(|filler, process| {
+        let live = Live::of(filler, process);
         let places = Places::of(filler, process);
         let sums = scopes::sums(process, None);
         for ((scope, id), sums) in process.tables.scopes.iter().zip(0..).zip(sums).skip(1) {
@@ -88,6 +97,8 @@ pub(super) const SCOPES: Source = Source {
             filler.text("value", row, &scope.value);
             filler.uint("entered", row, scope.entered);
             filler.measures(row, &sums.own);
+            let highest = live.highest.as_ref().and_then(|of| of.scopes.get(id as usize));
+            live::set_highest(filler, row, highest);
         }
     }),
 };
@@ -137,10 +148,12 @@ pub(super) const LANES: Source = Source {
             Info::text("tids", "numbers of all threads, in order, separated by spaces"),
         ];
         all.extend(Measure::of_parts().map(measure));
+        all.extend(live::highest());
         all
     },
     records: Records::Tables(|filler, process| {
-        for lane in &process.tables.lanes {
+        let live = Live::of(filler, process);
+        for (index, lane) in process.tables.lanes.iter().enumerate() {
             let row = filler.row();
             filler.text("lane", row, &lane.name);
             filler.uint("threads", row, lane.threads);
@@ -150,6 +163,8 @@ pub(super) const LANES: Source = Source {
                 filler.text("tids", row, &tids.join(" "));
             }
             filler.measures(row, &lane.measures);
+            let highest = live.highest.as_ref().and_then(|of| of.lanes.get(index));
+            live::set_highest(filler, row, highest);
         }
     }),
 };

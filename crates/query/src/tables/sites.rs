@@ -4,6 +4,7 @@ use heaptide_analysis::attribution::{Owners, Types};
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
 
 use super::info::{Info, measure};
+use super::live::{self, Live};
 use super::source::{Filler, Records, Source};
 use crate::table::{AttributeId, Form, NodeId};
 use crate::value::{Bits, Kind};
@@ -54,6 +55,7 @@ fn columns() -> Vec<Info> {
         Info::uint("moved_usable_bytes", "bytes", "usable bytes moved here by labelling"),
         Info::uint("moved_requested_bytes", "bytes", "requested bytes moved here by labelling"),
         Info::uint("lent_bytes", "bytes", "bytes of pool chunks used by pool blocks"),
+        live::requested(),
     ]);
     all
 }
@@ -62,11 +64,13 @@ fn fill(filler: &mut Filler, process: &Process) {
     let places = Places::of(filler, process);
     let blocks = Blocks::new(filler, process);
     let of = Of::new(filler, process);
-    for site in &process.tables.sites {
+    let live = Live::of(filler, process);
+    for (index, site) in process.tables.sites.iter().enumerate() {
         let row = filler.row();
         places.set(filler, row, site.scope);
         blocks.set(filler, process, row, site);
         of.set(filler, &blocks, row, site);
+        live.set_site(filler, row, index);
     }
 }
 

@@ -6,8 +6,9 @@ use heaptide_analysis::model::{Measure, Measures, Process, Recording};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::info::Info;
+use super::live::HIGHEST;
 use crate::query::{Aggregation, Format, Layout, Query};
-use crate::stream::Stream;
+use crate::stream::{Notes, Stream};
 use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::{Bits, Kind};
 
@@ -44,6 +45,12 @@ impl Source {
         ];
         all.extend((self.columns)());
         all
+    }
+
+    /// Whether a column of this name is empty without a trace.
+    pub fn needs_trace(&self, name: &str) -> bool {
+        let is_it = |info: &Info| info.name == name;
+        HIGHEST.contains(&name) && self.columns().iter().any(is_it)
     }
 
     /// Its columns for a person: names, type, unit, what they are.
@@ -141,7 +148,7 @@ impl Source {
             filler.process = Origin::of(&mut filler.table, process);
             fill(&mut filler, process);
         }
-        Stream::of(filler.table)
+        Stream::of(filler.table).with_notes(filler.notes)
     }
 
     fn filler(&self, recordings: &[Recording], wanted: &Wanted) -> Filler {
@@ -273,6 +280,8 @@ pub(super) struct Filler {
     pub(super) scopes: FxHashMap<String, AttributeId>,
     /// By attribute of scopes, the columns of their begins and ends, if one is wanted.
     pub(super) changes: FxHashMap<String, [AttributeId; 2]>,
+    /// What turns out of traces that tables read.
+    pub(super) notes: Notes,
 }
 
 impl Filler {
@@ -298,7 +307,8 @@ impl Filler {
                 origin.iter_mut().skip(place).take(1).for_each(|of| *of = Some(id));
             }
         }
-        Filler { table, columns, origin, process: Origin::default(), scopes, changes }
+        let (process, notes) = (Origin::default(), Notes::default());
+        Filler { table, columns, origin, process, scopes, changes, notes }
     }
 
     /// A new record of the process at hand.

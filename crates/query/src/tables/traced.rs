@@ -515,6 +515,8 @@ fn never_freed(block: LiveBlock) -> Event {
         uid: block.uid,
         address: block.address,
         requested: block.requested,
+        requested_before: block.counted,
+        allocated_requested: block.requested,
         usable: block.usable,
         allocated_ns: block.allocated_ns,
         allocated_number: block.allocated_number,

@@ -1,17 +1,21 @@
 //! The stacks of a process in the formats of MallocProfiler: the summary, histograms and lines that
 //! it prints at exit, the lines alone, or each stack function by function.
 //!
-//! Its numbers are of requested bytes, of which Heaptide keeps the sum of what was allocated. What
-//! is live is exact where the blocks of a stack are all live or all freed, or have one size; else
-//! it is of usable bytes. The last number is what is live now or was at peak usage of the process,
-//! whichever is more. What the formats cannot hold: frees, scopes, labels.
+//! Its numbers are of requested bytes, of which Heaptide keeps the sum of what was allocated. A
+//! trace has what is live and the highest of it exactly. Without one, what is live is exact where
+//! the blocks of a stack are all live or all freed, or have one size; else it is of usable bytes.
+//! The last number is then what is live now or was at peak usage of the process, whichever is more.
+//! What the formats cannot hold: frees, scopes, labels.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use heaptide_analysis::model::{Frame, FrameId, LaneId, Process, Site, StackId};
+use heaptide_analysis::model::{Frame, FrameId, LaneId, Process, Site, StackId, Sum};
 use heaptide_analysis::text::printable;
+use heaptide_analysis::views::highest::{
+    Highest, is_in_sums, live_requested_of_allocator, one_size,
+};
 
 /// What is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,22 +110,13 @@ struct Stat {
 }
 
 impl Stat {
-    fn of(site: &Site) -> Stat {
-        let measures = &site.measures;
-        let requested = |blocks: u64, usable: u64| {
-            if blocks == 0 {
-                0
-            } else if blocks == measures.allocations {
-                measures.requested_bytes
-            } else if let Some(size) = one_size(site) {
-                blocks.saturating_mul(size)
-            } else {
-                usable
-            }
-        };
-        let live = requested(measures.live_blocks, measures.live_bytes);
-        let at_peak = requested(measures.at_peak_blocks, measures.at_peak_bytes);
-        let (calls, total) = (measures.allocations, measures.requested_bytes);
+    /// The numbers of a stack's sites. What is live is exact where the counters know it.
+    fn of(sites: &[&Site]) -> Stat {
+        let sum = Sum::over(sites.iter().copied());
+        let live = sites.iter().copied().map(live_of);
+        let live = live.fold(0, u64::saturating_add);
+        let at_peak = sites.iter().copied().map(at_peak_of).fold(0, u64::saturating_add);
+        let (calls, total) = (sum.allocations, sum.requested_bytes);
         Stat { calls, total, live, max: live.max(at_peak) }
     }
 
@@ -148,15 +143,24 @@ impl Stat {
     }
 }
 
-/// The size of all blocks of a site; none if they have several.
-fn one_size(site: &Site) -> Option<u64> {
-    let measures = &site.measures;
-    let largest = measures.largest_bytes;
-    let is_one = largest.checked_mul(measures.allocations) == Some(measures.requested_bytes);
-    site.size.or(is_one.then_some(largest))
+/// What is live of a site, in requested bytes if they are known.
+fn live_of(site: &Site) -> u64 {
+    live_requested_of_allocator(site).unwrap_or(site.measures.live_bytes)
 }
 
-/// Writes the stacks of a process.
+/// The same at peak usage of the process.
+fn at_peak_of(site: &Site) -> u64 {
+    let measures = &site.measures;
+    let blocks = measures.at_peak_blocks;
+    match one_size(site) {
+        _ if blocks == 0 || !is_in_sums(site.kind) => 0,
+        _ if blocks == measures.allocations => measures.requested_bytes,
+        Some(size) => blocks.saturating_mul(size),
+        None => measures.at_peak_bytes,
+    }
+}
+
+/// Writes the stacks of a process, with what its trace says if that was replayed.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -164,11 +168,15 @@ pub fn write(
     process: &Process,
     form: Form,
     choice: &Choice,
+    highest: Option<&Highest>,
 ) -> io::Result<()> {
-    let (stacks, without) = stats(process, choice);
+    let (stacks, without) = stats(process, choice, highest);
     match form {
         Form::Details => return details(out, process, &stacks, choice),
-        Form::Final => head(out, process, &stacks, without)?,
+        Form::Final => {
+            let peak = highest.map_or(process.totals.peak_bytes, |of| of.process.highest.requested);
+            head(out, process, &stacks, without, peak)?;
+        }
         Form::Dump => {}
     }
     for (stack, stat) in stacks {
@@ -184,13 +192,32 @@ pub fn write(
 }
 
 /// The numbers of each stack in the order in which they are written, and of blocks without one.
-fn stats(process: &Process, choice: &Choice) -> (Vec<(StackId, Stat)>, Stat) {
+fn stats(
+    process: &Process,
+    choice: &Choice,
+    highest: Option<&Highest>,
+) -> (Vec<(StackId, Stat)>, Stat) {
     let lanes = &process.tables.lanes;
     let last = |LaneId(id): LaneId| lanes[id as usize].last_tid();
     let counts = |lane| choice.thread.is_none_or(|tid| last(lane) == tid);
+    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
+    sites.sort_by_key(|site| site.stack);
     let mut of_stack: BTreeMap<u32, Stat> = BTreeMap::new();
-    for site in process.tables.sites.iter().filter(|site| counts(site.lane)) {
-        of_stack.entry(site.stack.0).or_default().add(Stat::of(site));
+    for sites in sites.chunk_by(|a, b| a.stack == b.stack) {
+        let stack = sites[0].stack.0;
+        let counted: Vec<&Site> = sites.iter().copied().filter(|site| counts(site.lane)).collect();
+        if counted.is_empty() {
+            continue;
+        }
+        let mut stat = Stat::of(&counted);
+        // What several threads had of a stack is not what each had.
+        let live = highest.and_then(|of| of.stacks.get(stack as usize));
+        if let Some(live) = live.filter(|_| counted.len() == sites.len()) {
+            let live_bytes = Sum::over(counted).live_bytes;
+            stat.live = live.requested_of(live_bytes).unwrap_or(stat.live);
+            stat.max = live.highest.requested;
+        }
+        of_stack.insert(stack, stat);
     }
     let without = of_stack.remove(&0).unwrap_or_default();
     let mut stacks: Vec<(StackId, Stat)> = of_stack
@@ -208,12 +235,13 @@ fn head(
     process: &Process,
     stacks: &[(StackId, Stat)],
     without: Stat,
+    peak_bytes: u64,
 ) -> io::Result<()> {
     const CLASSES: usize = 64;
     let (pid, threads) = (process.identity.pid, process.tables.lanes.len());
     let mut sum = without;
     stacks.iter().for_each(|(_, stat)| sum.add(*stat));
-    sum.max = process.totals.peak_bytes;
+    sum.max = peak_bytes;
     write!(out, "MemStat Global Summary for {pid}/{threads}:")?;
     sum.write(out, ' ')?;
     let (mut total, mut live) = ([0u64; CLASSES], [0u64; CLASSES]);

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Frame, Measure, Process, Site, StackId, Sum};
+use heaptide_analysis::views::highest::{Bytes, Highest, Live, live_requested_of_stacks};
 
 use crate::shared::command_line::command_line;
 use crate::shared::names::printable;
@@ -18,10 +19,16 @@ fn metrics() -> impl Iterator<Item = Measure> {
     Measure::of_parts().filter(move |measure| !of_scopes.contains(measure))
 }
 
-/// Writes the stacks that have a value of the measure, those with most first.
+/// Writes the stacks that have a value of the measure, those with most first; what each had live at
+/// most, if the trace was replayed.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    highest: Option<&Highest>,
+) -> io::Result<()> {
     let measure = measure.of_sites();
     let sites = &process.tables.sites;
     let mut order: Vec<u32> = (0..sites.len() as u32).collect();
@@ -37,14 +44,23 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     let (command, who) = (command_line(process, usize::MAX), process.who());
     let count = counted(stacks.len() as u64, "stack");
     writeln!(out, "# {command} ({who}): {count} with {}, most first", measure.name())?;
+    let live_requested = live_requested_of_stacks(process);
     for (_, of_stack) in stacks {
-        let sums = sum(of_stack);
+        let (sums, stack) = (sum(of_stack), site(of_stack[0]).stack);
         write!(out, "\nstack")?;
         for metric in metrics() {
             write!(out, " {}={}", metric.name(), metric.of(&sums))?;
         }
+        let live = highest.and_then(|of| of.stacks.get(stack.0 as usize));
+        let by_counters = live_requested[stack.0 as usize];
+        if let Some(n) = by_counters.or_else(|| live?.requested_of(sums.live_bytes)) {
+            write!(out, " live_requested_bytes={n}")?;
+        }
+        if let Some(Live { highest: Bytes { usable, requested }, .. }) = live {
+            write!(out, " max_live_bytes={usable} max_live_requested_bytes={requested}")?;
+        }
         writeln!(out)?;
-        frames(out, process, site(of_stack[0]).stack)?;
+        frames(out, process, stack)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Measure, Process, Recording, ScopeId, Site};
+use heaptide_analysis::views::highest;
 use heaptide_analysis::views::peak::Moment;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -95,7 +96,13 @@ impl PeakEntry<'_> {
         map.serialize_entry("lanes", &lanes)?;
         let frames: Vec<FrameEntry> = numbers.entries(process);
         map.serialize_entry("frames", &frames)?;
-        let site = |site| SiteEntry { process, site, numbers: &numbers, owners: &charges.owners };
+        let site = |site| SiteEntry {
+            process,
+            site,
+            numbers: &numbers,
+            owners: &charges.owners,
+            live_requested: highest::live_requested(site),
+        };
         map.serialize_entry("sites", &sites.into_iter().map(site).collect::<Vec<_>>())
     }
 }

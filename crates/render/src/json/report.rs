@@ -9,6 +9,7 @@ use heaptide_analysis::model::{
     Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
+use heaptide_analysis::views::highest::live_requested_replayed;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations;
@@ -102,11 +103,12 @@ impl Serialize for Image<'_> {
         let lanes = lanes.map(|(lane, visits)| LaneEntry { lane, visits, mode: process.mode });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
-        let sites = sites.iter().map(|site| SiteEntry {
+        let sites = sites.iter().map(|&(site, live_requested)| SiteEntry {
             process,
             site,
             numbers: &numbers,
             owners: &owners,
+            live_requested,
         });
         map.serialize_entry("sites", &seq(sites))?;
         annotations::serialize_lists(process, &mut map)?;
@@ -345,9 +347,10 @@ impl Serialize for LaneEntry<'_> {
     }
 }
 
-fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
-    let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
-    sites.sort_by_key(|s| {
+fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<(&'a Site, Option<u64>)> {
+    let live_requested = live_requested_replayed(process);
+    let mut sites: Vec<_> = process.tables.sites.iter().zip(live_requested).collect();
+    sites.sort_by_key(|(s, _)| {
         let value = choice.sort.of_sites().of(&s.measures);
         (Reverse(value), s.stack, s.scope, s.label, s.lane)
     });
@@ -356,10 +359,14 @@ fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<&'a Site> {
 }
 
 /// All frames as they are; those of the sites only if the sites were cut.
-fn frame_numbers(process: &Process, sites: &[&Site], choice: &Choice) -> FrameNumbers {
+fn frame_numbers(
+    process: &Process,
+    sites: &[(&Site, Option<u64>)],
+    choice: &Choice,
+) -> FrameNumbers {
     if choice.top.is_none() {
         FrameNumbers::of_all(process)
     } else {
-        FrameNumbers::of_stacks(process, sites.iter().map(|site| site.stack))
+        FrameNumbers::of_stacks(process, sites.iter().map(|(site, _)| site.stack))
     }
 }

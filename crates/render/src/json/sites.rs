@@ -35,11 +35,13 @@ pub(crate) struct SiteEntry<'a> {
     pub(crate) site: &'a Site,
     pub(crate) numbers: &'a FrameNumbers,
     pub(crate) owners: &'a Owners,
+    /// Requested bytes that are live, if that is known.
+    pub(crate) live_requested: Option<u64>,
 }
 
 impl Serialize for SiteEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let SiteEntry { process, site, numbers, owners } = self;
+        let SiteEntry { process, site, numbers, owners, live_requested } = self;
         let lane = process.tables.lanes.get(site.lane.0 as usize).map_or("", |lane| &lane.name);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("stack", &numbers.stack(process, site.stack))?;
@@ -49,6 +51,7 @@ impl Serialize for SiteEntry<'_> {
         map.serialize_entry("lane", lane)?;
         map.serialize_entry("lane_index", &site.lane.0)?;
         serialize_part(&site.measures, process.mode, &mut map)?;
+        map.serialize_entry("live_requested_bytes", live_requested)?;
         map.end()
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Column {
     width: usize,
     is_left: bool,
     is_optional: bool,
+    /// Whether there is nothing to show in it.
+    is_absent: bool,
 }
 
 impl Column {
@@ -38,16 +40,21 @@ impl Column {
     pub(crate) const fn optional(self) -> Column {
         Column { is_optional: true, ..self }
     }
+
+    /// A column that is left out if its values are not known.
+    pub(crate) const fn if_known(self, is_known: bool) -> Column {
+        Column { is_absent: !is_known, ..self }
+    }
 }
 
 /// A column of numbers, which stand on the right.
 pub(crate) const fn right(width: usize, heading: &'static str) -> Column {
-    Column { heading, gap: 1, width, is_left: false, is_optional: false }
+    Column { heading, gap: 1, width, is_left: false, is_optional: false, is_absent: false }
 }
 
 /// A column of texts.
 pub(crate) const fn left(width: usize, heading: &'static str) -> Column {
-    Column { heading, gap: 2, width, is_left: true, is_optional: false }
+    Column { heading, gap: 2, width, is_left: true, is_optional: false, is_absent: false }
 }
 
 /// The last column, of texts of any width.
@@ -93,15 +100,16 @@ impl<const N: usize> Columns<N> {
 
     /// Which columns have room: optional ones are left out, the last of them first.
     fn shown(&self, screen: &Screen) -> [bool; N] {
-        let mut is_shown = [true; N];
+        let mut is_shown = self.0.map(|column| !column.is_absent);
         if !screen.is_limited() {
             return is_shown;
         }
         let least = self.0[N - 1].width.max(LAST_MIN);
-        let all: usize = self.0.iter().map(|column| column.gap + column.width_on(screen)).sum();
+        let whole = |column: &Column| column.gap + column.width_on(screen);
+        let all: usize = self.0.iter().filter(|column| !column.is_absent).map(whole).sum();
         let mut width = 2 + all - self.0[N - 1].width + least;
         for (at, column) in self.0.iter().enumerate().rev() {
-            if width > screen.columns() && column.is_optional {
+            if width > screen.columns() && column.is_optional && is_shown[at] {
                 is_shown[at] = false;
                 width -= column.gap + column.width_on(screen);
             }

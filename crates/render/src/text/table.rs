@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::attribution::{Functions, Owners, Types, is_own};
 use heaptide_analysis::model::{Lane, Measure, Mode, Process, StackId};
 use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, group, top};
+use heaptide_analysis::views::highest::Highest;
 
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
@@ -34,10 +35,16 @@ pub struct Table {
     pub top: Option<usize>,
 }
 
-/// Writes the table of one process.
+/// Writes the table of one process. Stacks and threads have a column with what they had live at
+/// most, if the trace was replayed.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<()> {
+pub fn write(
+    out: &mut Screen,
+    process: &Process,
+    table: &Table,
+    highest: Option<&Highest>,
+) -> io::Result<()> {
     if table.by == GroupBy::Size {
         let sort = table.sort.unwrap_or(Measure::Allocations);
         return histogram::write(out, process, &HistogramView { sort, top: table.top });
@@ -51,7 +58,7 @@ pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<(
     });
     let rows = table.top.unwrap_or(ROWS);
     match table.by {
-        GroupBy::Lane => lanes(out, process, measure.of_sites(), rows),
+        GroupBy::Lane => lanes(out, process, measure.of_sites(), rows, highest),
         GroupBy::Scope | GroupBy::Label if process.mode == Mode::Counters => {
             writeln!(out, "  recorded with --mode counters: no scopes, no labels")
         }
@@ -67,7 +74,7 @@ pub fn write(out: &mut Screen, process: &Process, table: &Table) -> io::Result<(
         _ if process.mode == Mode::Scopes => {
             writeln!(out, "  recorded with --mode scopes: no stacks; see --by scope and --by label")
         }
-        GroupBy::Stack => stacks(out, process, measure.of_sites(), rows),
+        GroupBy::Stack => stacks(out, process, measure.of_sites(), rows, highest),
         GroupBy::Type => types(out, process, measure.of_sites(), rows),
         by => names(out, process, by, measure.of_sites(), rows),
     }
@@ -184,7 +191,13 @@ fn name(process: &Process, functions: &Functions, group: &Group, width: usize) -
     }
 }
 
-fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn stacks(
+    out: &mut Screen,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+    highest: Option<&Highest>,
+) -> io::Result<()> {
     let groups = aggregate::stacks(process);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
     let whole = measure.of(&process.totals);
@@ -199,16 +212,19 @@ fn stacks(out: &mut Screen, process: &Process, measure: Measure, rows: usize) ->
         let is_needed = metric == measure || metric == Measure::Allocations;
         if is_needed { column } else { column.optional() }
     });
-    let columns = Columns([right(6, "share"), a, b, c, d, e, f]);
+    let most = right(14, "max live").optional().if_known(highest.is_some());
+    let columns = Columns([right(6, "share"), a, b, c, d, e, most, f]);
     columns.heading(out)?;
     for g in top(groups, measure, Order::Own, rows) {
         let [a, b, c, d, e, f] = shown.map(|metric| count(metric.of(&g.own)));
         writeln!(out)?;
-        columns.row(out, [percent(measure.of(&g.own), whole), a, b, c, d, e, f])?;
         let stack = match g.key {
             Key::Stack(stack) => stack,
             _ => StackId(0),
         };
+        let most = highest.and_then(|of| of.stacks.get(stack.0 as usize));
+        let most = most.map_or_else(String::new, |most| count(most.highest.usable));
+        columns.row(out, [percent(measure.of(&g.own), whole), a, b, c, d, e, most, f])?;
         stack_lines::stack(out, process, stack)?;
     }
     more(out, found, rows)
@@ -251,7 +267,13 @@ fn labels(out: &mut Screen, process: &Process, measure: Measure, rows: usize) ->
     more(out, found, rows)
 }
 
-fn lanes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
+fn lanes(
+    out: &mut Screen,
+    process: &Process,
+    measure: Measure,
+    rows: usize,
+    highest: Option<&Highest>,
+) -> io::Result<()> {
     writeln!(
         out,
         "{} by thread: threads with one name that never overlap share a row\n",
@@ -263,16 +285,18 @@ fn lanes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
         right(10, "allocs"),
         right(10, "allocated"),
         right(10, "at peak"),
+        right(10, "max live").optional().if_known(highest.is_some()),
         right(10, "live"),
         right(10, "frees here").optional(),
         last("name"),
     ]);
     columns.heading(out)?;
-    let mut lanes: Vec<_> = process.tables.lanes.iter().collect();
-    lanes.sort_by_key(|lane| Reverse(measure.of(&lane.measures)));
+    let mut lanes: Vec<_> = process.tables.lanes.iter().enumerate().collect();
+    lanes.sort_by_key(|(_, lane)| Reverse(measure.of(&lane.measures)));
     let whole = measure.of(&process.totals);
-    for lane in lanes.iter().take(rows) {
+    for &(index, lane) in lanes.iter().take(rows) {
         let m = &lane.measures;
+        let most = highest.and_then(|of| of.lanes.get(index));
         let at_peak = match process.mode {
             // Only sites keep what they had at the peak.
             Mode::Counters => "-".to_owned(),
@@ -284,6 +308,7 @@ fn lanes(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
             out.count(m.allocations),
             out.bytes(m.usable_bytes),
             at_peak,
+            most.map_or_else(String::new, |most| out.bytes(most.highest.usable)),
             out.bytes(m.live_bytes),
             out.count(m.frees_here),
             named(lane),

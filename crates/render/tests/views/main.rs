@@ -111,7 +111,7 @@ fn counters_have_totals_and_no_stacks() {
 fn tables() {
     for by in GroupBy::all() {
         let table = table::Table { by: *by, sort: None, top: None };
-        let found = shown(|out| table::write(out, &process(), &table));
+        let found = shown(|out| table::write(out, &process(), &table, None));
         expect(&format!("by_{}.txt", by.name()), &found);
     }
 }
@@ -122,7 +122,7 @@ fn exact_tables_have_numbers_in_full() {
         let table = table::Table { by: *by, sort: None, top: None };
         let found = shown(|out| {
             out.set_exact(true);
-            table::write(out, &annotated(), &table)
+            table::write(out, &annotated(), &table, None)
         });
         // The heading of the sizes states their range, and sums above.
         let rows = found.lines().filter(|line| !line.contains(" to ") && !line.contains(": "));
@@ -141,7 +141,7 @@ fn tables_of_scopes_and_labels() {
     let process = annotated();
     for by in [GroupBy::Scope, GroupBy::Label] {
         let table = table::Table { by, sort: None, top: None };
-        let found = shown(|out| table::write(out, &process, &table));
+        let found = shown(|out| table::write(out, &process, &table, None));
         expect(&format!("named_by_{}.txt", by.name()), &found);
     }
 }
@@ -156,7 +156,7 @@ fn what_a_program_said_is_on_its_page() {
     let five = summary(&without_stacks, Path::new("app.heaptide"));
     assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
     let table = table::Table { by: GroupBy::Function, sort: None, top: None };
-    let found = shown(|out| table::write(out, &without_stacks.processes[0], &table));
+    let found = shown(|out| table::write(out, &without_stacks.processes[0], &table, None));
     assert!(
         found.ends_with("recorded with --mode scopes: no stacks; see --by scope and --by label\n")
     );

@@ -21,7 +21,7 @@ fn pages(layout: Layout) -> Vec<(String, String)> {
     ];
     for by in GroupBy::all() {
         let table = table::Table { by: *by, sort: None, top: None };
-        let page = shown_in(layout, |out| table::write(out, &process, &table));
+        let page = shown_in(layout, |out| table::write(out, &process, &table, None));
         pages.push((format!("report --by {}", by.name()), page));
     }
     for bottom_up in [false, true] {

@@ -1,0 +1,392 @@
+//! What each stack, lane and scope had live at most, and what sites have live of what was
+//! requested: from a trace, in one pass over its events.
+//!
+//! The bytes are those of sums: labelled memory that is not from the allocator is left out, and a
+//! block of a pool has its bytes in the place of its chunk.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+use crate::model::{Process, Site, SiteKind};
+use crate::trace::{Event, Operation};
+
+/// Usable and requested bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bytes {
+    /// Given by the allocator.
+    pub usable: u64,
+    /// Asked for.
+    pub requested: u64,
+}
+
+/// What a part of a process has live, in bytes requested of the allocator and given by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Live {
+    /// The highest since the last reset.
+    pub highest: Bytes,
+    /// At the end of the trace.
+    pub last: Bytes,
+}
+
+/// What parts of a process have live.
+#[derive(Clone, Debug, Default)]
+pub struct Highest {
+    /// Of the process.
+    pub process: Live,
+    /// By stack, over all scopes, labels and lanes.
+    pub stacks: Vec<Live>,
+    /// By lane that allocated.
+    pub lanes: Vec<Live>,
+    /// By scope path, without those inside it.
+    pub scopes: Vec<Live>,
+    /// Requested bytes that are live at the end of the trace, by site, of labelled blocks those
+    /// that the label said; none where the trace does not add up to what the recorder counted.
+    pub live_requested: Vec<Option<u64>>,
+    /// What a person should know of how complete the trace is.
+    pub notes: Vec<String>,
+}
+
+impl Highest {
+    /// Replays the trace of a process. Memory is bounded by its tables and the blocks that are live
+    /// at once.
+    ///
+    /// Errors: as those of [`Process::replay`].
+    ///
+    /// ```
+    /// use heaptide_analysis::views::highest::Highest;
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// assert!(Highest::of(&process).is_err()); // it has no trace
+    /// ```
+    pub fn of(process: &Process) -> Result<Highest, Error> {
+        let mut replay = process.replay_whole()?;
+        let resets = process.time.traces.iter().filter(|trace| trace.since_ns > 0);
+        let reset_ns = resets.map(|trace| trace.since_ns.saturating_add(trace.after_ns)).max();
+        let mut pass = Pass::of(process);
+        let (mut batch, mut reset_ns) = (Vec::new(), reset_ns.unwrap_or(0));
+        while replay.fill(&mut batch) {
+            for event in &batch {
+                if reset_ns > 0 && event.time_ns >= reset_ns {
+                    reset_ns = 0;
+                    pass.reset();
+                }
+                pass.event(event);
+            }
+        }
+        if reset_ns > 0 {
+            pass.reset();
+        }
+        let live_requested = pass.live_requested();
+        let process = live(pass.all);
+        let [stacks, lanes, scopes] = pass.parts.map(|levels| levels.into_iter().map(live));
+        Ok(Highest {
+            process,
+            stacks: stacks.collect(),
+            lanes: lanes.collect(),
+            scopes: scopes.collect(),
+            live_requested,
+            notes: replay.notes(),
+        })
+    }
+}
+
+/// Requested bytes of a site that are live, as its counters have them: exact where all of its
+/// blocks have one size or nothing was freed, else none.
+///
+/// ```
+/// use heaptide_analysis::views::highest::live_requested;
+/// # let mut bytes = vec![0; 4096];
+/// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+/// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+/// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+/// for site in &process.tables.sites {
+///     println!("{:?}", live_requested(site));
+/// }
+/// ```
+pub fn live_requested(site: &Site) -> Option<u64> {
+    let Site { measures, size, lent_bytes, .. } = site;
+    if measures.live_blocks == 0 {
+        return Some(0);
+    }
+    // The chunks of a pool lend bytes, and what their blocks requested of them is not known here.
+    if *lent_bytes > 0 {
+        return None;
+    }
+    if size.is_some() {
+        return measures.live_blocks.checked_mul(one_size(site)?);
+    }
+    // After a reset, what was allocated before it is live, too, and not counted.
+    if measures.live_blocks.checked_add(measures.frees) != Some(measures.allocations) {
+        return None;
+    }
+    if measures.frees == 0 {
+        return Some(measures.requested_bytes);
+    }
+    measures.live_blocks.checked_mul(one_size(site)?)
+}
+
+/// The size of all blocks of a site; none if they have several.
+pub fn one_size(site: &Site) -> Option<u64> {
+    let measures = &site.measures;
+    let largest = measures.largest_bytes;
+    let is_one = largest.checked_mul(measures.allocations) == Some(measures.requested_bytes);
+    site.size.or(is_one.then_some(largest))
+}
+
+/// The same of every site of a process: by its counters or else by its trace, if that was replayed.
+pub fn live_requested_of_sites(process: &Process, highest: Option<&Highest>) -> Vec<Option<u64>> {
+    let by_trace = |index: usize| *highest?.live_requested.get(index)?;
+    let sites = process.tables.sites.iter().enumerate();
+    sites.map(|(index, site)| live_requested(site).or_else(|| by_trace(index))).collect()
+}
+
+/// The same, by the trace where the counters are not enough; a trace that cannot be read adds
+/// nothing.
+pub fn live_requested_replayed(process: &Process) -> Vec<Option<u64>> {
+    let highest = trace_knows_more(process).then(|| Highest::of(process).ok()).flatten();
+    live_requested_of_sites(process, highest.as_ref())
+}
+
+/// Whether there is a trace that knows more of what is live than the counters.
+pub fn trace_knows_more(process: &Process) -> bool {
+    let is_known =
+        |site| live_requested(site).is_some() && live_requested_of_allocator(site).is_some();
+    process.has_trace() && !process.tables.sites.iter().all(is_known)
+}
+
+/// What is live of all stacks, in bytes requested of the allocator: by the counters of their sites;
+/// none where these do not know it.
+pub fn live_requested_of_stacks(process: &Process) -> Vec<Option<u64>> {
+    let mut sums = vec![Some(0u64); process.tables.stacks.len()];
+    for site in &process.tables.sites {
+        let sum = &mut sums[site.stack.0 as usize];
+        *sum = sum.zip(live_requested_of_allocator(site)).map(|(sum, n)| sum.saturating_add(n));
+    }
+    sums
+}
+
+impl Live {
+    /// What is live of what was requested, if the trace adds up to the live bytes of the counters.
+    pub fn requested_of(&self, live_bytes: u64) -> Option<u64> {
+        (self.last.usable == live_bytes).then_some(self.last.requested)
+    }
+}
+
+/// What sums over sites have of a site.
+pub fn live_requested_of_allocator(site: &Site) -> Option<u64> {
+    // Of a labelled block the counters have what the label said.
+    let is_known = site.moved.blocks == 0 || site.measures.live_blocks == 0;
+    if !is_in_sums(site.kind) {
+        return Some(0);
+    }
+    live_requested(site).filter(|_| is_known)
+}
+
+fn live([usable, requested]: Levels) -> Live {
+    let highest = [usable, requested].map(|level| not_negative(level.highest));
+    let last = [usable, requested].map(|level| not_negative(level.live));
+    let bytes = |[usable, requested]: [u64; 2]| Bytes { usable, requested };
+    Live { highest: bytes(highest), last: bytes(last) }
+}
+
+fn not_negative(bytes: i64) -> u64 {
+    u64::try_from(bytes).unwrap_or(0)
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Whether a site's live bytes are part of the sums of stacks, lanes and scopes.
+pub const fn is_in_sums(kind: SiteKind) -> bool {
+    use SiteKind::{
+        Heap, Mapped, Outside, OutsidePoolBlock, OutsidePoolChunk, PoolBlock, PoolChunk,
+    };
+    match kind {
+        Heap | Mapped(_) | PoolBlock | PoolChunk => true,
+        Outside | OutsidePoolBlock | OutsidePoolChunk => false,
+    }
+}
+
+/// What is live, and was at most. Below zero for a moment at most: where a free comes before its
+/// allocation by the clocks of two cores.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    live: i64,
+    highest: i64,
+}
+
+impl Level {
+    fn add(&mut self, bytes: i64) {
+        self.live = self.live.saturating_add(bytes);
+        self.highest = self.highest.max(self.live);
+    }
+}
+
+/// Usable and requested bytes.
+type Levels = [Level; 2];
+
+/// A chunk of a pool, from the allocator.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    end: u64,
+    site: u32,
+    /// What the pool's blocks in it have.
+    lent: Block,
+}
+
+/// Bytes of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    usable: u64,
+    /// Requested of the allocator.
+    asked: u64,
+    /// Requested, as its site counts it.
+    counted: u64,
+}
+
+impl Block {
+    fn with(self, of: impl Fn(u64, u64) -> u64, other: Block) -> Block {
+        Block {
+            usable: of(self.usable, other.usable),
+            asked: of(self.asked, other.asked),
+            counted: of(self.counted, other.counted),
+        }
+    }
+}
+
+/// The sums as events are added.
+struct Pass<'a> {
+    process: &'a Process,
+    all: Levels,
+    /// Of stacks, lanes and scopes.
+    parts: [Vec<Levels>; 3],
+    /// What is live of each site: usable bytes, and requested ones as it counts them.
+    sites: Vec<[i64; 2]>,
+    /// By address.
+    chunks: BTreeMap<u64, Chunk>,
+}
+
+impl Pass<'_> {
+    fn of(process: &Process) -> Pass<'_> {
+        let tables = &process.tables;
+        let counts = [tables.stacks.len(), tables.lanes.len(), tables.scopes.len()];
+        let parts = counts.map(|count| vec![Levels::default(); count]);
+        Pass {
+            process,
+            all: Levels::default(),
+            parts,
+            sites: vec![[0; 2]; tables.sites.len()],
+            chunks: BTreeMap::new(),
+        }
+    }
+
+    /// What was highest before is of no interest.
+    fn reset(&mut self) {
+        for level in self.parts.iter_mut().flatten().chain([&mut self.all]).flatten() {
+            level.highest = level.live;
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Event { operation, site, site_before, address, usable, .. } = *event;
+        let asked = event.allocated_requested;
+        let now = Block { usable, asked, counted: event.requested };
+        let before = Block { counted: event.requested_before, ..now };
+        match operation {
+            Operation::Allocate => self.enter(site, address, now),
+            Operation::Free => self.leave(site, address, before),
+            Operation::Relabel | Operation::Unlabel => {
+                self.leave(site_before, address, before);
+                self.enter(site, address, now);
+            }
+            Operation::Fail | Operation::Begin | Operation::End => {}
+        }
+    }
+
+    fn kind(&self, site: u32) -> Option<SiteKind> {
+        self.process.tables.sites.get(site as usize).map(|site| site.kind)
+    }
+
+    /// A block comes to a site.
+    fn enter(&mut self, site: u32, address: u64, block: Block) {
+        match self.kind(site) {
+            Some(SiteKind::PoolChunk) => {
+                let (end, lent) = (address.saturating_add(block.usable), Block::default());
+                self.chunks.insert(address, Chunk { end, site, lent });
+            }
+            Some(SiteKind::PoolBlock) => {
+                if let Some(chunk) = self.chunk(address) {
+                    chunk.lent = chunk.lent.with(u64::saturating_add, block);
+                    let lender = chunk.site;
+                    self.add(lender, block, -1);
+                }
+            }
+            _ => {}
+        }
+        self.add(site, block, 1);
+    }
+
+    /// A block leaves a site.
+    fn leave(&mut self, site: u32, address: u64, block: Block) {
+        self.add(site, block, -1);
+        match self.kind(site) {
+            Some(SiteKind::PoolChunk) => {
+                // What it lent was taken off already.
+                if let Some(chunk) = self.chunks.remove(&address) {
+                    self.add(chunk.site, chunk.lent, 1);
+                }
+            }
+            Some(SiteKind::PoolBlock) => {
+                if let Some(chunk) = self.chunk(address) {
+                    let back = chunk.lent.with(u64::min, block);
+                    chunk.lent = chunk.lent.with(u64::saturating_sub, back);
+                    let lender = chunk.site;
+                    self.add(lender, back, 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The chunk that an address is in.
+    fn chunk(&mut self, address: u64) -> Option<&mut Chunk> {
+        let below = self.chunks.range_mut(..=address).next_back();
+        below.map(|(_, chunk)| chunk).filter(|chunk| address < chunk.end)
+    }
+
+    /// Adds a block to a site and to all that it is part of, or takes it off.
+    fn add(&mut self, site: u32, block: Block, sign: i64) {
+        let Some(of) = self.process.tables.sites.get(site as usize) else {
+            return;
+        };
+        let [usable, asked, counted] =
+            [block.usable, block.asked, block.counted].map(|bytes| sign * signed(bytes));
+        for (live, bytes) in self.sites[site as usize].iter_mut().zip([usable, counted]) {
+            *live = live.saturating_add(bytes);
+        }
+        if !is_in_sums(of.kind) {
+            return;
+        }
+        let places = [of.stack.0, of.lane.0, of.scope.0];
+        let parts = self.parts.iter_mut().zip(places);
+        let parts = parts.filter_map(|(part, place)| part.get_mut(place as usize));
+        for levels in parts.chain([&mut self.all]) {
+            levels.iter_mut().zip([usable, asked]).for_each(|(level, bytes)| level.add(bytes));
+        }
+    }
+
+    /// Requested bytes that are live, of sites whose usable bytes add up.
+    fn live_requested(&self) -> Vec<Option<u64>> {
+        let sites = self.process.tables.sites.iter().zip(&self.sites);
+        sites
+            .map(|(site, &[usable, requested])| {
+                let adds_up = u64::try_from(usable) == Ok(site.measures.live_bytes);
+                u64::try_from(requested).ok().filter(|_| adds_up)
+            })
+            .collect()
+    }
+}
