@@ -101,9 +101,9 @@ struct Piece {
     entry: OptionalIndex,
 }
 
-/// Puts stacks with Python frames together, as paths of a tree that the caller makes. Stacks have
+/// Assembles stacks with Python frames, as paths of a tree that the caller makes. Stacks have
 /// most of their outer frames in common: what is known of a frame of the interpreter with the same
-/// Python frames is not put together again.
+/// Python frames is not assembled again.
 pub(super) struct Assembly<'a> {
     nodes: &'a [Raw],
     lines: &'a Lines,
@@ -273,7 +273,7 @@ impl Piece {
 /// takes memory.
 const KNOWN_FRAMES: usize = 64;
 
-/// Frames that are looked at to put together the stacks among so many nodes: beyond, stacks have
+/// Frames that are looked at to assemble the stacks among so many nodes: beyond, stacks have
 /// their native frames only. Programs need some a node.
 fn room_for(nodes: usize) -> usize {
     const FRAMES_A_NODE: usize = 1 << 12;

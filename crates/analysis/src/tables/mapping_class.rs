@@ -181,7 +181,6 @@ fn file_name(module: &Module) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::CodeKind;
     use format::{MAP_ANONYMOUS, MAP_SHARED, MAP_STACK, MappingCall};
 
     const PRIVATE: u32 = 2;
@@ -200,15 +199,7 @@ mod tests {
                 let (start, end, bias) = (0, 0, 0);
                 let path = format!("/usr/lib/{path}");
                 (
-                    Frame {
-                        function,
-                        module: None,
-                        offset: 0,
-                        file: None,
-                        line: None,
-                        inlined: false,
-                        code: CodeKind::Native,
-                    },
+                    Frame { function, ..Frame::named("") },
                     Module { path, start, end, bias, build_id: Vec::new(), unloaded: false },
                 )
             })

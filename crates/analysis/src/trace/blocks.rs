@@ -283,7 +283,7 @@ impl Blocks {
         }
     }
 
-    /// Tells which scopes a thread has left and entered.
+    /// Gives an event for each scope that a thread has left or entered.
     fn change_scope(&self, to: &mut Sink) {
         let &Step { site: into, address: from, .. } = to.step;
         let path = |id: u32| self.facts.path(self.trace.scope(id));

@@ -33,7 +33,7 @@ pub struct WriteOptions {
 const QUERY: &str = "query:";
 /// A copy of the recording.
 const SNAPSHOT: &str = "snapshot";
-/// Commands that may be asked for: those that read a recording and print an answer.
+/// Commands that a format can name: those that read a recording and print an answer.
 const COMMANDS: [&str; 10] = [
     "report",
     "tree",

@@ -137,7 +137,7 @@ fn run(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
     own_stack::call(|| run_here(p, target, format)).unwrap_or(false)
 }
 
-/// Runs the command, on a stack with room for paths. Whether it did what it was asked for.
+/// Runs the command, on a stack with room for paths. Returns whether the command succeeded.
 fn run_here(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
     let status = if confined::may_call() {
         options::with_environment(|environment| start(p, target, format, environment)).flatten()

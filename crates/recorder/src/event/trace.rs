@@ -133,7 +133,7 @@ pub fn capture_free(inside: &mut Inside) {
     }
 }
 
-/// Tells the scope of what follows, if it is another one than before.
+/// Writes the scope of what follows, if it is another one than before.
 #[inline(never)]
 fn write_scope(lane: &mut LaneState) {
     let scope = ScopeId::of(lane.place.scope);
@@ -148,7 +148,7 @@ fn write_scope(lane: &mut LaneState) {
     unsafe { (*lane.trace_memory).scope = scope };
 }
 
-/// Tells the scope and the stack of what follows, if they are others than before.
+/// Writes the scope and the stack of what follows, if they are others than before.
 #[inline(always)]
 fn write_position(lane: &mut LaneState) {
     write_scope(lane);
