@@ -29,6 +29,12 @@ pub fn levels(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a number of levels, at least 1")
 }
 
+/// A percentage.
+pub fn percent(text: &str) -> Result<f64, &'static str> {
+    let percent = text.parse().ok().filter(|found| (0.0..=100.0).contains(found));
+    percent.ok_or("expected 0 to 100")
+}
+
 /// The most bytes that traces may take.
 pub fn bound(text: &str) -> Result<u64, String> {
     some_bytes(text, "omit --max-trace-size for no limit")

@@ -52,8 +52,9 @@ pub struct ExportOptions {
     /// Write one tree or group for each thread (dot, folded, flamegraph, speedscope)
     #[arg(long, alias = "per-lane")]
     pub per_thread: bool,
-    /// Put boxes below this percentage of the total together (dot) [default: 0.5, with --scopes 0]
-    #[arg(long, value_name = "P")]
+    /// Merge boxes below this percentage of the total (dot, flamegraph) [default: 0.5 for dot, with
+    /// --scopes 0; 0.1 for flamegraph]
+    #[arg(long, value_name = "P", value_parser = values::percent)]
     pub min_percent: Option<f64>,
     /// Append the block count to each stack (folded)
     #[arg(long)]
@@ -185,18 +186,17 @@ fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
     if options.annotate && format != Folded {
         return refuse("--annotate requires --format folded");
     }
-    match options.min_percent {
-        Some(_) if format != Dot => return refuse("--min-percent requires --format dot"),
-        Some(found) if !(0.0..=100.0).contains(&found) => {
-            return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")));
-        }
-        _ => {}
+    if options.min_percent.is_some() && ![Dot, Flamegraph].contains(&format) {
+        return refuse("--min-percent requires --format dot or flamegraph");
     }
     if options.per_thread && ![Dot, Folded, Flamegraph, Speedscope].contains(&format) {
         return refuse("--per-thread requires dot, folded, flamegraph or speedscope");
     }
     if options.picture.is_asked_for() && format != Flamegraph {
-        return refuse("--icicle, --bottom-up, --width and --title require --format flamegraph");
+        return refuse(
+            "--flames, --bottom-up, --unfold-recursion, --width and --title require \
+             --format flamegraph",
+        );
     }
     if [Callgrind, Firefox, Pprof].contains(&format) && measure.combine() == Combine::Max {
         return refuse(&format!(
@@ -264,7 +264,8 @@ fn write(
         }
         ExportFormat::Firefox => firefox::write(out, process, measure),
         ExportFormat::Flamegraph => {
-            let drawing = options.picture.drawing(measure, lanes);
+            let (levels, least) = (options.selection.depth, options.min_percent);
+            let drawing = options.picture.drawing(measure, lanes, levels, least);
             flamegraph::write(out, process, &drawing)
         }
         ExportFormat::Folded => {

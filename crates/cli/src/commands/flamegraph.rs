@@ -9,7 +9,7 @@ use heaptide_analysis::text::of_path;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Reader, View};
-use heaptide_command::{output, source};
+use heaptide_command::{output, source, values};
 use heaptide_render::export::flamegraph;
 use heaptide_render::shared::branches::Lanes;
 
@@ -30,6 +30,9 @@ pub struct FlamegraphOptions {
     pub metric: Option<Measure>,
     #[command(flatten)]
     pub frames: Frames,
+    /// Merge boxes below this percentage of the total [default: 0.1]
+    #[arg(long, value_name = "P", value_parser = values::percent)]
+    pub min_percent: Option<f64>,
     /// Draw one graph for each thread, on a box with its name
     #[arg(long, alias = "per-lane")]
     pub per_thread: bool,
@@ -47,7 +50,7 @@ pub struct FlamegraphOptions {
 const FLAMEGRAPH_EXAMPLE: &str = "\
 Example:
   heaptide flamegraph app.heaptide -o leaks.svg --metric live_bytes
-  heaptide flamegraph app.heaptide --bottom-up --icicle --width 2400 --title \"Who allocates\"";
+  heaptide flamegraph app.heaptide --bottom-up --width 2400 --title \"Who allocates\"";
 
 /// Draws the graph and says where it is.
 pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
@@ -64,7 +67,8 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     }
     selected.require_value(process, metric, "draw")?;
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
-    let drawing = options.picture.drawing(metric, lanes);
+    let (levels, least) = (options.selection.depth, options.min_percent);
+    let drawing = options.picture.drawing(metric, lanes, levels, least);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
     let path = options.output.clone().unwrap_or_else(|| beside(&selected.recording.path));
     if output::is_stdout(&path) {

@@ -8,7 +8,7 @@ use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Depth, Reader, View};
-use heaptide_command::{output, source};
+use heaptide_command::{output, source, values};
 use heaptide_render::shared::views::{BranchOrder, Idle};
 use heaptide_render::text::{scope_tree, tree};
 
@@ -39,7 +39,7 @@ pub struct TreeOptions {
     pub order: Option<Branches>,
     /// Omit branches below this percentage of the total; with --scopes they become one row
     /// [default: 1, or 0 for up to 50 scopes]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = values::percent)]
     pub min_percent: Option<f64>,
     #[command(flatten)]
     pub origins: Origins,
@@ -75,9 +75,6 @@ Example:
 
 /// Prints the tree.
 pub fn tree(options: &TreeOptions) -> Outcome {
-    if let Some(found) = options.min_percent.filter(|found| !(0.0..=100.0).contains(found)) {
-        return Err(Error::new(format!("--min-percent {found}: expected 0 to 100")).into());
-    }
     let is_first = options.order == Some(Branches::First);
     if options.bottom_up && is_first {
         return Err(Error::new("--order first requires a tree with callers above callees").into());

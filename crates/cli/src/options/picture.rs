@@ -1,11 +1,15 @@
 //! What stacks consist of, and how flame graphs are drawn.
 
+use std::num::NonZeroUsize;
+
 use clap::Args;
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_command::selection::Origins;
-use heaptide_render::export::flamegraph::{Drawing, Order, Outermost};
+use heaptide_render::export::flamegraph::{
+    Drawing, LEAST_PERCENT, LEVELS, Order, Outermost, Recursion,
+};
 use heaptide_render::shared::branches::Lanes;
 
 /// What stacks are of.
@@ -47,12 +51,18 @@ impl Frames {
 /// How a flame graph is drawn.
 #[derive(Args, Debug)]
 pub struct Picture {
-    /// Draw outermost functions at the top
-    #[arg(long, help_heading = FLAME_GRAPHS)]
+    /// Draw outermost functions at the bottom, not at the top
+    #[arg(long, help_heading = FLAME_GRAPHS, conflicts_with = "icicle")]
+    pub flames: bool,
+    /// Draw outermost functions at the top, as by default
+    #[arg(long, help_heading = FLAME_GRAPHS, hide = true)]
     pub icicle: bool,
-    /// Draw allocating functions at the root and their callers on top of them
+    /// Draw allocating functions at the root, and their callers next to them
     #[arg(long, help_heading = FLAME_GRAPHS)]
     pub bottom_up: bool,
+    /// Draw each call of a function by itself as a box of its own
+    #[arg(long, help_heading = FLAME_GRAPHS)]
+    pub unfold_recursion: bool,
     /// Width of the image [default: the width of its window]
     #[arg(long, value_name = "PIXELS", help_heading = FLAME_GRAPHS,
         value_parser = clap::value_parser!(u32).range(300..=100_000))]
@@ -68,16 +78,27 @@ pub const FLAME_GRAPHS: &str = "Flame graphs";
 impl Picture {
     /// Whether anything of it is asked for.
     pub fn is_asked_for(&self) -> bool {
-        self.icicle || self.bottom_up || self.width.is_some() || self.title.is_some()
+        let switches = [self.flames, self.icicle, self.bottom_up, self.unfold_recursion];
+        switches.contains(&true) || self.width.is_some() || self.title.is_some()
     }
 
-    /// The drawing it describes.
-    pub fn drawing(&self, measure: Measure, lanes: Lanes) -> Drawing {
+    /// The drawing it describes, of so many levels and without boxes below so many percent.
+    pub fn drawing(
+        &self,
+        measure: Measure,
+        lanes: Lanes,
+        levels: Option<NonZeroUsize>,
+        min_percent: Option<f64>,
+    ) -> Drawing {
+        let recursion = if self.unfold_recursion { Recursion::Drawn } else { Recursion::Folded };
         Drawing {
             measure,
             order: if self.bottom_up { Order::Callers } else { Order::Calls },
             lanes,
-            outermost: if self.icicle { Outermost::Top } else { Outermost::Bottom },
+            outermost: if self.flames { Outermost::Bottom } else { Outermost::Top },
+            recursion,
+            levels: levels.map_or(LEVELS, NonZeroUsize::get),
+            least_percent: min_percent.unwrap_or(LEAST_PERCENT),
             width: self.width,
             title: self.title.clone(),
         }

@@ -397,7 +397,7 @@ fn tables_add_up_to_the_totals() {
 #[test]
 fn flame_graphs_as_asked_for() {
     let of = Recorded::guest("pictures-flames");
-    let svg = of.export("flamegraph --width 2400 --title Memory<of>it");
+    let svg = of.export("flamegraph --flames --width 2400 --title Memory<of>it");
     assert!(svg.contains("width=\"2400\"") && svg.contains("Memory&lt;of&gt;it"));
     // From the allocating function to its callers, and not the other way.
     let depth = |svg: &str, name: &str| {
@@ -405,10 +405,12 @@ fn flame_graphs_as_asked_for() {
         let y = part.split("y=\"").nth(1).and_then(|rest| rest.split('"').next());
         y.and_then(|y| y.parse::<f64>().ok()).expect("a height")
     };
-    let icicle = of.export("flamegraph --icicle");
+    let icicle = of.export("flamegraph");
+    assert_eq!(of.export("flamegraph --icicle"), icicle);
+    assert!(icicle.contains("@media (prefers-color-scheme: dark)"));
     assert!(depth(&icicle, "main (") < depth(&icicle, "holds_more ("));
     assert!(depth(&svg, "main (") > depth(&svg, "holds_more ("));
-    let callers = of.export("flamegraph --bottom-up --icicle");
+    let callers = of.export("flamegraph --bottom-up");
     assert!(depth(&callers, "main (") > depth(&callers, "holds_more ("));
     let lanes = of.export("flamegraph --per-thread");
     assert!(lanes.contains("<title>&lt;/script&gt;&lt;i&gt; (250,"), "{lanes}");
@@ -416,7 +418,30 @@ fn flame_graphs_as_asked_for() {
     let words = format!("flamegraph --per-thread -o {}", file.display());
     assert_eq!(of.command(&words).status, 0);
     assert_eq!(fs::read_to_string(file).expect("a picture"), lanes);
-    for words in ["export --format dot --icicle", "flamegraph --width 20"] {
+    for words in ["export --format dot --flames", "flamegraph --width 20"] {
         assert_eq!(of.command(words).status, 2, "{words}");
     }
+}
+
+/// 5,000 calls of one function: 502 blocks of 24 bytes.
+#[test]
+fn flame_graphs_of_deep_stacks_open_on_content() {
+    let program = Guest::read("deep.c").build("pictures-deep", &[]);
+    let of = Recorded::new("pictures-deep", |_, command| {
+        command.arg(program);
+    });
+    let height = |svg: &str| {
+        let height = svg.split(" height=\"").nth(1).and_then(|rest| rest.split('"').next());
+        height.and_then(|height| height.parse::<u64>().ok()).expect("a height")
+    };
+    let boxes = |svg: &str| svg.matches("<title>down (12,048 bytes").count();
+    let folded = of.export("flamegraph");
+    assert_eq!((boxes(&folded), folded.contains(" deeper (")), (1, false));
+    assert!(height(&folded) < 250, "{}", height(&folded));
+    let unfolded = of.export("flamegraph --unfold-recursion");
+    assert!(unfolded.contains("<title>… 1 deeper ("), "{unfolded}");
+    assert!((60 * 16..62 * 16 + 100).contains(&height(&unfolded)), "{}", height(&unfolded));
+    let deep = of.export("flamegraph --unfold-recursion --depth 200");
+    assert!((200 * 16..202 * 16 + 100).contains(&height(&deep)), "{}", height(&deep));
+    assert!(!deep.contains(" deeper ("));
 }

@@ -10,8 +10,7 @@ use heaptide_analysis::views::memory::{At, Memory};
 use heaptide_analysis::views::scopes;
 use rustc_hash::FxHashMap;
 
-use crate::shared::branches::Lanes;
-use crate::shared::branches::{Branch, Branches, What, lanes_by};
+use crate::shared::branches::{Branch, Branches, LEVELS, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
 use crate::shared::heading::{ending, ran};
@@ -167,7 +166,7 @@ fn legible(
             Tree::Calls => {
                 let mut of_value = [u64::MAX; MEASURES];
                 of_value[VALUE] = least.max(1);
-                (*lane, tree.branches.cut_below(&of_value).all)
+                (*lane, tree.branches.cut_below(&of_value, LEVELS).all)
             }
             Tree::Scopes { .. } => (*lane, cut_scopes(tree, least)),
         };

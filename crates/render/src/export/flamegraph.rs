@@ -1,4 +1,4 @@
-//! Flame graphs as SVG, drawn by inferno: widths are a measure; flames or icicles, of calls,
+//! Flame graphs as SVG, drawn by inferno: widths are a measure; icicles or flames, of calls,
 //! callers or scopes.
 
 use std::io::{self, Write};
@@ -6,14 +6,19 @@ use std::io::{self, Write};
 use heaptide_analysis::attribution::{FunctionId, Owners};
 use heaptide_analysis::model::{Frame, Lane, LaneId, Measure, Process};
 use inferno::flamegraph;
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 
-use crate::export::folded_lines::{LEAST_PARTS, NAME, plain};
-use crate::shared::branches::Lanes;
-use crate::shared::branches::{Branch, Branches, What, lanes_by};
+use crate::export::folded_lines::{NAME, plain};
+use crate::shared::branches::{Branches, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, duration};
+
+/// Boxes below this share of the whole are merged, in percent.
+pub const LEAST_PERCENT: f64 = 0.1;
+/// Levels of boxes; what is deeper is merged.
+pub const LEVELS: usize = 60;
 
 /// Which functions carry which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,15 +33,25 @@ pub enum Order {
 /// Where the outermost boxes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Outermost {
-    /// At the bottom, as flames rise.
+    /// At the top, as icicles hang: a viewer opens on them.
     #[default]
-    Bottom,
-    /// At the top, as icicles hang.
     Top,
+    /// At the bottom, as flames rise.
+    Bottom,
+}
+
+/// How recursive functions are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recursion {
+    /// A function that calls itself is one box.
+    #[default]
+    Folded,
+    /// Each call is a box.
+    Drawn,
 }
 
 /// What is drawn, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Drawing {
     /// What gives the boxes their width.
     pub measure: Measure,
@@ -46,6 +61,12 @@ pub struct Drawing {
     pub lanes: Lanes,
     /// Where the outermost are.
     pub outermost: Outermost,
+    /// Whether calls of a function by itself are boxes.
+    pub recursion: Recursion,
+    /// Levels of boxes; deeper ones are merged.
+    pub levels: usize,
+    /// Boxes with less than this share of the whole are merged.
+    pub least_percent: f64,
     /// Pixels; as wide as its window without.
     pub width: Option<u32>,
     /// The line above it; command and measure without.
@@ -60,6 +81,9 @@ impl Drawing {
             order: Order::default(),
             lanes: Lanes::default(),
             outermost: Outermost::default(),
+            recursion: Recursion::default(),
+            levels: LEVELS,
+            least_percent: LEAST_PERCENT,
             width: None,
             title: None,
         }
@@ -84,27 +108,106 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
     let scopes_only = process.tables.frames.iter().all(Frame::is_scope);
     options.name_type = if scopes_only { "Scope:" } else { "Function:" }.to_owned();
-    options.colors = "mem".parse().unwrap_or_default();
-    options.hash = true;
+    let mut colours = colours(process, &lines);
+    options.palette_map = Some(&mut colours);
+    options.bgcolors = Some(BackgroundColor::Flat(GROUND));
+    options.uicolor = INK;
+    options.search_color = FOUND.parse().unwrap_or(options.search_color);
+    options.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
     options.image_width = drawing.width.map(|pixels| pixels as usize);
     if drawing.outermost == Outermost::Top {
         options.direction = flamegraph::Direction::Inverted;
     }
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
-        .map_err(io::Error::other)
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
+        .map_err(io::Error::other)?;
+    write_with_style(out, &svg)
+}
+
+/// The colours of the HTML page: ground, ink, and what a search found.
+const GROUND: Color = Color { r: 0xf4, g: 0xf6, b: 0xf9 };
+const INK: Color = Color { r: 0x1b, g: 0x24, b: 0x30 };
+const FOUND: &str = "#f2992e";
+/// That of boxes for several branches.
+const REST: Color = Color { r: 0xc9, g: 0xd0, b: 0xd8 };
+
+/// Added to the style of the picture, which has no other way to be dark.
+const DARK: &str = "
+@media (prefers-color-scheme: dark) {
+  svg > rect { fill:#0e131a; }
+  svg > text { fill:#e4e9f0; }
+  #frames text { fill:#1b2430; }
+}
+";
+
+/// Writes a picture with the style added to that of inferno.
+fn write_with_style(out: &mut dyn Write, svg: &[u8]) -> io::Result<()> {
+    const END: &[u8] = b"</style>";
+    let at = svg.windows(END.len()).position(|part| part == END);
+    let (before, after) = svg.split_at(at.unwrap_or(0));
+    out.write_all(before)?;
+    if at.is_some() {
+        out.write_all(DARK.as_bytes())?;
+    }
+    out.write_all(after)
+}
+
+/// A colour for each name: a hue for each module, a shade for each function, as on the HTML page.
+fn colours(process: &Process, lines: &[String]) -> PaletteMap {
+    let mut colours = PaletteMap::default();
+    colours.insert("all", REST);
+    for frame in &process.tables.frames {
+        let name = plain(&frames::label(process, frame, NAME));
+        if colours.get(&name).is_none() {
+            let colour = colour_of(&name, frames::module_path(process, frame));
+            colours.insert(name, colour);
+        }
+    }
+    // Threads, and boxes for several branches.
+    for name in
+        lines.iter().filter_map(|line| line.rsplit_once(' ')).flat_map(|(path, _)| path.split(';'))
+    {
+        if colours.get(name).is_none() {
+            let colour = if name.starts_with('…') { REST } else { colour_of(name, "") };
+            colours.insert(name, colour);
+        }
+    }
+    colours
+}
+
+fn colour_of(name: &str, module: &str) -> Color {
+    // FNV-1a, as a share of 1.
+    let hash = |text: &str| {
+        let add = |value: u32, byte: u8| (value ^ u32::from(byte)).wrapping_mul(16_777_619);
+        f64::from(text.bytes().fold(2_166_136_261, add) >> 8) / 16_777_216.0
+    };
+    let module = if module.is_empty() { "none" } else { module };
+    let hue = 165.0 + 150.0 * hash(module) + 50.0 * (hash(name) - 0.5);
+    let light = 0.70 + 0.12 * (hash(&format!("{name}.")) - 0.5);
+    from_hsl(hue, 0.62, light)
+}
+
+/// A colour by hue in degrees, saturation and lightness, after the definition of CSS Color 4.
+fn from_hsl(hue: f64, saturation: f64, light: f64) -> Color {
+    let part = |n: f64| {
+        let k = (n + hue / 30.0).rem_euclid(12.0);
+        let a = saturation * light.min(1.0 - light);
+        let value = light - a * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0);
+        (value * 255.0).round() as u8
+    };
+    Color { r: part(0.0), g: part(8.0), b: part(4.0) }
 }
 
 /// Lines `outermost;…;innermost value`, sorted.
 fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
-    let measure = drawing.measure.of_sites();
-    let of_lane = |lane| folded(process, measure, drawing.order, lane);
     let mut lines = match drawing.lanes {
-        Lanes::Merged => of_lane(None),
+        Lanes::Merged => folded(process, drawing, None),
         Lanes::Apart => {
-            let lanes = lanes_by(process, measure).into_iter();
+            let lanes = lanes_by(process, drawing.measure).into_iter();
             let below = |(id, lane): (LaneId, &Lane)| {
                 let name = plain(&elide_middle(&lane.name, NAME));
-                of_lane(Some(id)).into_iter().map(move |line| format!("{name};{line}"))
+                let lines = folded(process, drawing, Some(id)).into_iter();
+                lines.map(move |line| format!("{name};{line}"))
             };
             lanes.flat_map(below).collect()
         }
@@ -114,32 +217,54 @@ fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
 }
 
 /// Lines of functions.
-fn folded(process: &Process, measure: Measure, order: Order, lane: Option<LaneId>) -> Vec<String> {
+fn folded(process: &Process, drawing: &Drawing, lane: Option<LaneId>) -> Vec<String> {
     let owners = Owners::of(process);
     let functions = &owners.functions;
-    let calls = Branches::calls(process, functions, lane, [measure]);
-    let tree = match order {
-        Order::Calls => calls.cut(LEAST_PARTS, usize::MAX),
-        Order::Callers => calls.callers(&owners, LEAST_PARTS),
+    let measure = drawing.measure.of_sites();
+    let mut calls = Branches::calls(process, functions, lane, [measure]);
+    if drawing.recursion == Recursion::Folded {
+        calls = calls.without_recursion(functions);
+    }
+    let whole = calls.all[0].inclusive[0];
+    let least = (whole as f64 * drawing.least_percent / 100.0).ceil().max(1.0) as u64;
+    let tree = match drawing.order {
+        Order::Calls => calls,
+        Order::Callers => calls.callers(&owners, whole.div_ceil(least)),
     };
+    let tree = tree.cut_below(&[least], drawing.levels);
     let names: Vec<String> = (0..functions.len() as u32)
         .map(|id| {
             let id = functions.first_frame(FunctionId(id));
             plain(&frames::label(process, &process.tables.frames[id.0 as usize], NAME))
         })
         .collect();
-    let line = |(branch, value): (&Branch<1>, u64)| {
-        let mut path = Vec::new();
-        let mut at = branch;
-        while let What::Call(frame) = at.what {
-            path.push(names[functions.of_frame(frame).0 as usize].as_str());
-            at = &tree.all[at.parent as usize];
+    // The way to each branch, and its level.
+    let mut paths: Vec<(String, usize)> = vec![(String::new(), 0)];
+    let mut lines = Vec::new();
+    for branch in &tree.all {
+        let (above, level) = &paths[branch.parent as usize];
+        let (above, level) = (above.as_str(), *level);
+        let name = match branch.what {
+            What::Call(frame) => names[functions.of_frame(frame).0 as usize].clone(),
+            What::Smaller(of) if level == drawing.levels => {
+                format!("… {} deeper", count(of.into()))
+            }
+            What::Smaller(of) => format!("… {} smaller", count(of.into())),
+            What::Root | What::Scope(_) => String::new(),
+        };
+        let path = match (above, &*name) {
+            ("", name) => name.to_owned(),
+            (above, name) => format!("{above};{name}"),
+        };
+        if branch.own[0] > 0 {
+            let path = if path.is_empty() { "(no stack)" } else { &path };
+            lines.push(format!("{path} {}", branch.own[0]));
         }
-        path.reverse();
-        let path = if path.is_empty() { "(no stack)".to_owned() } else { path.join(";") };
-        format!("{path} {value}")
-    };
-    tree.all.iter().zip(tree.own_values()).filter(|branch| branch.1 > 0).map(line).collect()
+        if branch.what != What::Root {
+            paths.push((path, level + 1));
+        }
+    }
+    lines
 }
 
 fn subtitle(process: &Process, measure: Measure) -> String {

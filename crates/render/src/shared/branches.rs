@@ -180,12 +180,38 @@ impl<const N: usize> Branches<N> {
         Ok((branch, stay))
     }
 
+    /// The same with calls of a function by itself as part of the first of them.
+    pub(crate) fn without_recursion(&self, functions: &Functions) -> Branches<N> {
+        let mut tree = Branches { measures: self.measures, all: vec![self.empty()] };
+        let mut known = Trie::with_room(self.all.len());
+        let mut kept: Vec<u32> = Vec::with_capacity(self.all.len());
+        let function = |what| match what {
+            What::Call(frame) => Some(functions.of_frame(frame).0),
+            _ => None,
+        };
+        for (index, branch) in self.all.iter().enumerate() {
+            let parent = if index == 0 { 0 } else { kept[branch.parent as usize] };
+            let at = match function(branch.what) {
+                None => 0,
+                of if of == function(tree.all[parent as usize].what) => parent,
+                Some(of) => known.child(parent, of),
+            };
+            if at as usize == tree.all.len() {
+                tree.all.push(Branch { parent, what: branch.what, ..self.empty() });
+            }
+            add(&self.measures, &mut tree.all[at as usize].own, &branch.own);
+            kept.push(at);
+        }
+        tree.sum_up();
+        tree
+    }
+
     /// The same with what is below a part of the whole by every measure put together, branch by
     /// branch; and with larger parts where that leaves more than `most`.
     pub(crate) fn cut(&self, parts: u64, most: usize) -> Branches<N> {
         let mut parts = parts;
         loop {
-            let cut = self.cut_below(&self.least(parts));
+            let cut = self.cut_below(&self.least(parts), LEVELS);
             if cut.all.len() <= most || parts < 2 {
                 return cut;
             }
@@ -193,15 +219,16 @@ impl<const N: usize> Branches<N> {
         }
     }
 
-    /// The same with what has less than these values of every measure put together.
-    pub(crate) fn cut_below(&self, least: &[u64; N]) -> Branches<N> {
+    /// The same with what has less than these values of every measure, or is deeper than so many
+    /// levels, put together.
+    pub(crate) fn cut_below(&self, least: &[u64; N], levels: usize) -> Branches<N> {
         let mut cut = Branches { measures: self.measures, all: vec![self.all[0]] };
         // Of each branch: where it came to be, and its level; of those not shown, nothing.
         let mut kept = vec![Some((0u32, 0usize))];
         let mut smaller: Vec<Option<Branch<N>>> = vec![None];
         for branch in &self.all[1..] {
             let at = kept[branch.parent as usize].and_then(|(parent, level)| {
-                if level < LEVELS && reaches(&branch.inclusive, least) {
+                if level < levels && reaches(&branch.inclusive, least) {
                     cut.all.push(Branch { parent, ..*branch });
                     smaller.push(None);
                     return Some((cut.all.len() as u32 - 1, level + 1));
@@ -432,6 +459,30 @@ mod tests {
             few.contains(&"+ 1 1".to_owned()) && !few.contains(&"tiny 0 1".to_owned()),
             "{few:?}"
         );
+    }
+
+    #[test]
+    fn recursion_is_one_branch() {
+        let mut process = process();
+        // main, main;work, main;work;work, main;work;work;tiny, main;work;tiny, main;work;tiny;work
+        let nodes = [(0, 0), (0, 0), (1, 1), (2, 1), (3, 3), (2, 3), (5, 1)];
+        let node = |(parent, frame)| StackNode { parent: StackId(parent), frame: FrameId(frame) };
+        process.tables.stacks = nodes.map(node).to_vec();
+        process.tables.sites = vec![site(3, 5), site(4, 10), site(5, 20), site(6, 40), site(2, 80)];
+        let functions = Functions::of(&process);
+        let calls = Branches::calls(&process, &functions, None, [Measure::LiveBytes]);
+        let mut found = lines(&calls.without_recursion(&functions));
+        found.sort_unstable();
+        let expected = [
+            " 0 155",
+            "main 0 155",
+            "main;work 85 155",
+            "main;work;tiny 30 70",
+            "main;work;tiny;work 40 40",
+        ];
+        assert_eq!(found, expected);
+        let two_levels = lines(&calls.cut_below(&[1], 2));
+        assert_eq!(two_levels, [" 0 155", "main 0 155", "main;work 80 155", "main;work;++ 75 75"]);
     }
 
     #[test]
