@@ -1,6 +1,9 @@
 //! The functions by which blocks are allocated, as kinds.
 
-use crate::{KEY_CALL, KEY_CALL_SHIFT};
+/// A flag of a key: the [`Call`] that is a dimension; 0 if it is none.
+pub const KEY_CALL: u32 = 7 << KEY_CALL_SHIFT;
+/// The lowest bit of [`KEY_CALL`].
+pub const KEY_CALL_SHIFT: u32 = 5;
 
 /// The kind of function that allocated blocks, as [`crate::Key::flags`] holds it with
 /// [`KEY_CALL`].

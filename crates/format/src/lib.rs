@@ -259,10 +259,6 @@ pub const KEY_POOL_CHUNK: u32 = 4;
 pub const KEY_SIZED: u32 = 8;
 /// A mapping: `size` is a packed [`MappingKey`]. Only keys of [`Kind::MappedSites`] have it.
 pub const KEY_MAPPING: u32 = 16;
-/// The [`Call`] that is a dimension; 0 if it is none.
-pub const KEY_CALL: u32 = 7 << KEY_CALL_SHIFT;
-/// The lowest bit of [`KEY_CALL`].
-pub const KEY_CALL_SHIFT: u32 = 5;
 
 /// Something that was said or done at a moment.
 #[derive(Clone, Copy, Debug)]

@@ -7,11 +7,9 @@ use heaptide_analysis::views::highest::{
 };
 
 use super::info::Info;
-use super::source::Filler;
+use super::source::{Filler, HIGHEST};
 
 const REQUESTED: &str = "live_requested_bytes";
-/// The columns that only a trace has.
-pub(super) const HIGHEST: [&str; 2] = ["max_live_bytes", "max_live_requested_bytes"];
 
 /// Requested bytes that are live.
 pub(super) fn requested() -> Info {

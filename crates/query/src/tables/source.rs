@@ -6,7 +6,6 @@ use heaptide_analysis::model::{Measure, Measures, Process, Recording};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::info::Info;
-use super::live::HIGHEST;
 use crate::query::{Aggregation, Format, Layout, Query};
 use crate::stream::{Notes, Stream};
 use crate::table::{AttributeId, Form, Shown, Table};
@@ -200,6 +199,8 @@ const HIGH: &str = "alloc.region.highwatermark";
 /// The columns of both.
 const LIVE: &str = "live_bytes";
 const LABELLED: &str = "labelled_bytes";
+/// The columns that only a trace has.
+pub(super) const HIGHEST: [&str; 2] = ["max_live_bytes", "max_live_requested_bytes"];
 
 /// The columns that a query needs.
 pub struct Wanted {

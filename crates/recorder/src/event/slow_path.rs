@@ -1,6 +1,6 @@
 //! Events of a process or thread that is more than just recorded: that is off or paused, measures
-//! itself, has monitors or a stack threshold, counts by size or by call, or has a request waiting. The hot
-//! path looks at two words and comes here only then.
+//! itself, has monitors or a stack threshold, counts by size or by call, or has a request waiting.
+//! The hot path looks at two words and comes here only then.
 
 use crate::event::inside::Inside;
 use crate::event::lane::LaneState;
