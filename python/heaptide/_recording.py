@@ -114,6 +114,7 @@ class Recording:
         - ``requested_bytes``, ``usable_bytes``, ``freed_bytes``, ``live_bytes``, ``at_peak_bytes``,
           ``largest_bytes``, ``freed_here_bytes``, ``slack_bytes``, ``moved_usable_bytes``,
           ``moved_requested_bytes``, ``lent_bytes``: bytes
+        - ``live_requested_bytes``: requested bytes of live blocks, where their sizes are known
         """
         return self.table("sites")
 

@@ -367,7 +367,8 @@ fn ten_thousand_scopes_inside_each_other() {
     let folded = of.prints("tree --scopes --fold-recursion --min-percent 0 --per-thread");
     assert!(folded.contains("  level=9999\n"));
     let svg = of.picture("--scopes");
-    assert!(svg.contains("level=299 (") && !svg.contains("level=300 ("));
+    assert!(svg.contains("level=59 (") && !svg.contains("level=60 ("));
+    assert!(svg.contains("<title>… 1 deeper ("));
 }
 
 #[test]
