@@ -130,7 +130,8 @@ class Recording:
         - ``lane``, ``freed_lane``, ``freed_tid``: name of the allocating and the freeing thread,
           number of the latter; ``freed_in``: scopes of the freeing thread
         - ``stack``, ``free_stack``: functions, outermost first; ``frame``, ``owner``, ``type``,
-          ``module``, ``file``, ``line``, ``label``, ``kind``, ``mem.alloc``, ``path``: see `sites`
+          ``module``, ``file``, ``line``, ``label``, ``kind``, ``call``, ``mem.alloc``, ``path``:
+          see `sites`
 
         A table has all blocks in memory. Of a trace with many millions of blocks, `query` returns
         sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.
