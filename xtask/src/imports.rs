@@ -79,7 +79,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "words",
         ],
     ),
-    ("crates/render", &["shared", "text", "json", "export"]),
+    ("crates/render", &["shared", "text", "json", "export", "chart"]),
 ];
 
 /// All problems with the imports of the crates in these texts.

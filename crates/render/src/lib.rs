@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)] // a failed write would end the command
 
+pub mod chart;
 pub mod export;
 pub mod json;
 pub mod shared;

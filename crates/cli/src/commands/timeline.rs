@@ -1,6 +1,7 @@
 //! `heaptide timeline`: the process over time, or one function over the snapshots taken of it.
 
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{DamagedFile, Measure, Process, Recording};
@@ -9,6 +10,7 @@ use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::selection::pattern::BadPattern;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::output::Content;
 use heaptide_command::progress::Progress;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source, Which};
@@ -17,7 +19,7 @@ use heaptide_command::source::{Empty, View};
 use heaptide_command::{damage, output, source, target};
 use heaptide_render::export::timeline_csv;
 use heaptide_render::shared::views::{Moment, of_process};
-use heaptide_render::{json, text};
+use heaptide_render::{chart, json, text};
 
 /// `heaptide timeline`.
 #[derive(Args, Debug)]
@@ -25,18 +27,25 @@ use heaptide_render::{json, text};
 pub struct TimelineOptions {
     #[command(flatten)]
     pub source: Source,
-    /// Output format: text with a chart, json or csv with the samples
+    /// Output format: text with a chart, json or csv with the samples, svg or png with a picture
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TimelineFormat,
+    /// File to write a picture to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long, requires = "output")]
+    pub force: bool,
     /// With --format csv, write the accounts of resident memory instead of the samples
     #[arg(long, conflicts_with = "site")]
     pub accounts: bool,
     /// Plot live bytes of matching sites across snapshots
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub site: Option<String>,
-    /// Draw N columns wide [default: width of the terminal, or 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(32..=1012))]
-    pub width: Option<u16>,
+    /// Draw N columns wide, 32 to 1012, or N pixels, 400 to 10000 [default: width of the terminal,
+    /// or 100; 1200 pixels]
+    #[arg(long, value_name = "N")]
+    pub width: Option<u32>,
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -44,6 +53,7 @@ pub struct TimelineOptions {
 const TIMELINE_EXAMPLE: &str = "\
 Example:
   heaptide timeline app.heaptide
+  heaptide timeline app.heaptide --format svg -o memory.svg
   heaptide run --snapshot-every 1s -o app.heaptide -- ./app
   heaptide timeline app.heaptide --site Cache::insert";
 
@@ -56,17 +66,31 @@ pub enum TimelineFormat {
     Json,
     /// Samples, one per line
     Csv,
+    /// Chart as a picture of lines
+    Svg,
+    /// Chart as a picture of pixels
+    Png,
+}
+
+impl TimelineFormat {
+    fn picture(self) -> Option<chart::Format> {
+        match self {
+            TimelineFormat::Svg => Some(chart::Format::Svg),
+            TimelineFormat::Png => Some(chart::Format::Png),
+            TimelineFormat::Text | TimelineFormat::Json | TimelineFormat::Csv => None,
+        }
+    }
 }
 
 /// Columns where there is no terminal to ask.
 const DEFAULT_COLUMNS: usize = 100;
 
+/// Columns of a chart of text.
+const COLUMNS: (u32, u32) = (32, 1012);
+
 /// Prints the charts or the numbers.
 pub fn timeline(options: &TimelineOptions) -> Outcome {
-    if options.accounts && options.format != TimelineFormat::Csv {
-        let reason = "--accounts needs --format csv; the JSON of the timeline has accounts already";
-        return Err(Error::new(reason.to_owned()).into());
-    }
+    check(options)?;
     let site = Site::from_options(options)?;
     let source = target::resolve(&options.source)?;
     let selected = source::open(&source, &options.selection)?;
@@ -87,7 +111,42 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
         return Ok(());
     }
     let own: Vec<Snapshot> = of_process(&snapshots, process).cloned().collect();
+    if let Some(format) = options.format.picture() {
+        let width = options.width.unwrap_or(chart::WIDTH);
+        return picture(options, |out| chart::timeline::write(out, process, &own, format, width));
+    }
     output::print_page(|out| text::timeline::write(out, process, &own, width(options)))?;
+    Ok(())
+}
+
+/// What can be said before the recording is read.
+fn check(options: &TimelineOptions) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::new(reason));
+    if options.accounts && options.format != TimelineFormat::Csv {
+        let reason = "--accounts needs --format csv; the JSON of the timeline has accounts already";
+        return refuse(reason.to_owned());
+    }
+    let is_picture = options.format.picture().is_some();
+    if options.output.is_some() && !is_picture {
+        return refuse("--output requires --format svg or png".to_owned());
+    }
+    let (least, most) = if is_picture { chart::WIDTHS } else { COLUMNS };
+    match options.width {
+        Some(width) if !(least..=most).contains(&width) => {
+            refuse(format!("--width {width}: expected {least} to {most}"))
+        }
+        _ => {
+            options.output.as_deref().map_or(Ok(()), |path| output::may_write(path, options.force))
+        }
+    }
+}
+
+/// Writes a picture to the file, or to standard output.
+fn picture(
+    options: &TimelineOptions,
+    draw: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Outcome {
+    output::write_or_print(options.output.as_deref(), options.force, Content::Data, draw)?;
     Ok(())
 }
 
@@ -118,8 +177,8 @@ impl Site {
 }
 
 fn width(options: &TimelineOptions) -> usize {
-    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    options.width.or_else(terminal).map_or(DEFAULT_COLUMNS, usize::from)
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| u32::from(width.0));
+    options.width.or_else(terminal).map_or(DEFAULT_COLUMNS, |columns| columns as usize)
 }
 
 /// The readable snapshots of a recording; none of a snapshot. The others are reported.
@@ -191,6 +250,13 @@ fn over_snapshots(
         TimelineFormat::Text => output::print_page(|out| {
             text::timeline::write_site(out, process, says, &moments, width(options))
         })?,
+        TimelineFormat::Svg | TimelineFormat::Png => {
+            let format = options.format.picture().unwrap_or(chart::Format::Svg);
+            let width = options.width.unwrap_or(chart::WIDTH);
+            return picture(options, |out| {
+                chart::timeline::write_site(out, process, says, &moments, format, width)
+            });
+        }
     }
     Ok(())
 }

@@ -445,3 +445,42 @@ fn flame_graphs_of_deep_stacks_open_on_content() {
     assert!((200 * 16..202 * 16 + 100).contains(&height(&deep)), "{}", height(&deep));
     assert!(!deep.contains(" deeper ("));
 }
+
+/// Charts for reports: both formats show the numbers of the guest.
+#[test]
+fn charts_of_time_and_sizes() {
+    let of = Recorded::guest("pictures-charts");
+    let draw = |words: &str| {
+        let outcome = of.command(words);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{words}");
+        outcome.stdout
+    };
+    let report = of.largest();
+    let timeline = draw("timeline --format svg");
+    assert!(timeline.starts_with("<svg width=\"1200\""), "{timeline}");
+    for part in ["live bytes", "allocations a second", "A  window"] {
+        assert!(timeline.contains(part), "{part}: {timeline}");
+    }
+    assert!(timeline.contains("peak "), "{timeline}");
+    let sizes = draw("histogram --format svg --width 900");
+    assert!(sizes.starts_with("<svg width=\"900\""), "{sizes}");
+    let blocks = number(&report["totals"], "allocations");
+    let without_commas = sizes.replace(',', "");
+    assert!(without_commas.contains(&format!("{blocks} blocks by size")), "{sizes}");
+    for words in ["timeline --format png -o a.png", "histogram --format png -o b.png"] {
+        assert_eq!(draw(words), "", "{words}");
+        let refused = of.command(words);
+        assert_eq!(refused.status, 2, "{words}: the file is there");
+        draw(&format!("{words} --force"));
+    }
+    for name in ["a.png", "b.png"] {
+        let picture = Picture::open(&of.place.join(name));
+        let is_drawn = |y: usize| picture.row(y).iter().any(|pixel| *pixel != [255; 3]);
+        assert_eq!((picture.width, is_drawn(2)), (1200, false), "{name}");
+        assert!(is_drawn(30) && is_drawn(picture.height / 2), "{name}");
+    }
+    for words in ["timeline -o c.svg", "timeline --format svg --width 20", "histogram --width 900"]
+    {
+        assert_eq!(of.command(words).status, 2, "{words}");
+    }
+}

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::Combine;
 use heaptide_analysis::views::diff::{Change, Difference, PathId, Paths, Side};
-use inferno::flamegraph;
 
+use crate::export::flame_style;
 use crate::export::folded_lines::{LEAST_PARTS, NAME, plain};
 use crate::shared::branches::LEVELS;
 use crate::shared::change::{growth, signed};
@@ -59,7 +59,7 @@ pub fn write(
         let why = format!("{side}: {name} is 0: nothing to draw");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    let mut options = flamegraph::Options::default();
+    let mut options = flame_style::options();
     let of_width = process(difference, drawing.widths);
     options.title = format!("{} · {}, change", command_line(of_width, 70), measure.name());
     options.subtitle = Some(subtitle(difference, view, drawing));
@@ -68,8 +68,7 @@ pub fn write(
     options.name_type = name_type.to_owned();
     options.no_sort = true;
     options.negate_differentials = drawing.widths == Side::Before;
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
-        .map_err(io::Error::other)
+    flame_style::draw(out, options, &lines)
 }
 
 fn subtitle(difference: &Difference, view: &View, drawing: Drawing) -> String {

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{FunctionId, Owners};
 use heaptide_analysis::model::{Frame, Lane, LaneId, Measure, Process};
-use inferno::flamegraph;
-use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
+use inferno::flamegraph::Direction;
+use inferno::flamegraph::color::{Color, PaletteMap};
 
+use crate::export::flame_style::{self, REST};
 use crate::export::folded_lines::{NAME, plain};
 use crate::shared::branches::{Branches, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
@@ -101,7 +102,7 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
         let why = format!("{name} of {who} is 0: nothing to draw");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    let mut options = flamegraph::Options::default();
+    let mut options = flame_style::options();
     let title = || format!("{} · {}", command_line(process, 70), measure.name());
     options.title = drawing.title.as_deref().map_or_else(title, |t| printable(t).into_owned());
     options.subtitle = Some(subtitle(process, measure));
@@ -110,46 +111,11 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     options.name_type = if scopes_only { "Scope:" } else { "Function:" }.to_owned();
     let mut colours = colours(process, &lines);
     options.palette_map = Some(&mut colours);
-    options.bgcolors = Some(BackgroundColor::Flat(GROUND));
-    options.uicolor = INK;
-    options.search_color = FOUND.parse().unwrap_or(options.search_color);
-    options.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
     options.image_width = drawing.width.map(|pixels| pixels as usize);
-    if drawing.outermost == Outermost::Top {
-        options.direction = flamegraph::Direction::Inverted;
+    if drawing.outermost == Outermost::Bottom {
+        options.direction = Direction::Straight;
     }
-    let mut svg = Vec::new();
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
-        .map_err(io::Error::other)?;
-    write_with_style(out, &svg)
-}
-
-/// The colours of the HTML page: ground, ink, and what a search found.
-const GROUND: Color = Color { r: 0xf4, g: 0xf6, b: 0xf9 };
-const INK: Color = Color { r: 0x1b, g: 0x24, b: 0x30 };
-const FOUND: &str = "#f2992e";
-/// That of boxes for several branches.
-const REST: Color = Color { r: 0xc9, g: 0xd0, b: 0xd8 };
-
-/// Added to the style of the picture, which has no other way to be dark.
-const DARK: &str = "
-@media (prefers-color-scheme: dark) {
-  svg > rect { fill:#0e131a; }
-  svg > text { fill:#e4e9f0; }
-  #frames text { fill:#1b2430; }
-}
-";
-
-/// Writes a picture with the style added to that of inferno.
-fn write_with_style(out: &mut dyn Write, svg: &[u8]) -> io::Result<()> {
-    const END: &[u8] = b"</style>";
-    let at = svg.windows(END.len()).position(|part| part == END);
-    let (before, after) = svg.split_at(at.unwrap_or(0));
-    out.write_all(before)?;
-    if at.is_some() {
-        out.write_all(DARK.as_bytes())?;
-    }
-    out.write_all(after)
+    flame_style::draw(out, options, &lines)
 }
 
 /// A colour for each name: a hue for each module, a shade for each function, as on the HTML page.

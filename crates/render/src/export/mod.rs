@@ -7,6 +7,7 @@ pub mod diff_flamegraph;
 pub mod dot;
 pub mod firefox;
 mod firefox_tracks;
+mod flame_style;
 pub mod flamegraph;
 pub mod folded;
 mod folded_lines;

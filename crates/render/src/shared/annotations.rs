@@ -1,11 +1,14 @@
-//! Labels, pools and marks: names and sums that several views need.
+//! Labels, pools, marks and windows: names and sums that several views need.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use heaptide_analysis::model::{LabelId, Mark, MarkKind, Process, SiteKind};
+use heaptide_analysis::model::{LabelId, Mark, MarkKind, Process, SiteKind, Window};
 
 use crate::shared::names::elide_middle;
 
+/// Marks and windows that get a letter each.
+pub(crate) const LETTERS: usize = 26;
 /// Characters of the name of a mark.
 const MARK_NAME_CHARS: usize = 60;
 
@@ -58,4 +61,23 @@ pub(crate) fn mark_kind(kind: MarkKind) -> &'static str {
         MarkKind::On => "on",
         MarkKind::Off => "off",
     }
+}
+
+/// The windows with the highest peaks, in order of their begin, with their letters.
+pub(crate) fn windows_shown(process: &Process) -> impl Iterator<Item = (char, &Window)> {
+    let mut shown: Vec<&Window> = process.time.windows.iter().collect();
+    shown.sort_by_key(|window| Reverse(window.peak_bytes));
+    shown.truncate(LETTERS);
+    shown.sort_by_key(|window| window.begin_time_ns);
+    ('A'..='Z').zip(shown)
+}
+
+/// The first marks that are not of snapshots, with their letters.
+pub(crate) fn marks_shown(process: &Process) -> impl Iterator<Item = (char, &Mark)> {
+    ('a'..='z').zip(marks(process))
+}
+
+/// Marks that are not of snapshots.
+pub(crate) fn marks(process: &Process) -> impl Iterator<Item = &Mark> {
+    process.time.marks.iter().filter(|mark| mark.kind != MarkKind::Snapshot)
 }

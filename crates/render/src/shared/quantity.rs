@@ -79,9 +79,37 @@ fn time(nanoseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(nanoseconds)
 }
 
+/// `16 to 31 B`, `1 to 2 KiB`: upper ends of large classes are one byte short of what is written.
+pub(crate) fn size_range(min: u64, max: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if max < 1024 {
+        return if min == max { format!("{min} B") } else { format!("{min} to {max} B") };
+    }
+    let unit = (min.max(1).ilog2() / 10) as usize;
+    let scale = 1u64 << (10 * unit);
+    let upper = max / scale + u64::from(max % scale == scale - 1);
+    format!("{} to {upper} {}", min / scale, UNITS[unit])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_written_in_one_unit() {
+        let cases = [
+            ((0, 0), "0 B"),
+            ((1, 1), "1 B"),
+            ((16, 31), "16 to 31 B"),
+            ((512, 1023), "512 to 1023 B"),
+            ((1024, 2047), "1 to 2 KiB"),
+            ((512 << 10, (1 << 20) - 1), "512 to 1024 KiB"),
+            ((1 << 63, u64::MAX), "8 to 16 EiB"),
+        ];
+        for ((min, max), text) in cases {
+            assert_eq!(size_range(min, max), text);
+        }
+    }
 
     #[test]
     fn bytes_have_three_digits_and_never_four() {

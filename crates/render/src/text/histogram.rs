@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::sizes::{Bounds, Class, Exact, Sizes};
 
-use crate::shared::quantity::{bytes, count, counted, percent};
+use crate::shared::quantity::{bytes, count, counted, percent, size_range};
 use crate::shared::views::HistogramView;
 use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
@@ -55,7 +55,7 @@ fn classes(out: &mut Screen, classes: &[Class]) -> io::Result<()> {
     for class in classes {
         let counts = &class.counts;
         let cells = [
-            range(counts.size_min, counts.size_max),
+            size_range(counts.size_min, counts.size_max),
             out.count(counts.requested),
             percent(counts.requested, whole),
             out.count(counts.usable),
@@ -150,38 +150,10 @@ fn between(out: &Screen, bounds: Bounds) -> String {
     }
 }
 
-/// `16 to 31 B`, `1 to 2 KiB`: upper ends of large classes are one byte short of what is written.
-fn range(min: u64, max: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if max < 1024 {
-        return if min == max { format!("{min} B") } else { format!("{min} to {max} B") };
-    }
-    let unit = (min.max(1).ilog2() / 10) as usize;
-    let scale = 1u64 << (10 * unit);
-    let upper = max / scale + u64::from(max % scale == scale - 1);
-    format!("{} to {upper} {}", min / scale, UNITS[unit])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::text::screen::Layout;
-
-    #[test]
-    fn ranges_are_written_in_one_unit() {
-        let cases = [
-            ((0, 0), "0 B"),
-            ((1, 1), "1 B"),
-            ((16, 31), "16 to 31 B"),
-            ((512, 1023), "512 to 1023 B"),
-            ((1024, 2047), "1 to 2 KiB"),
-            ((512 << 10, (1 << 20) - 1), "512 to 1024 KiB"),
-            ((1 << 63, u64::MAX), "8 to 16 EiB"),
-        ];
-        for ((min, max), text) in cases {
-            assert_eq!(range(min, max), text);
-        }
-    }
 
     #[test]
     fn what_is_bounded_says_so() {

@@ -1,14 +1,13 @@
 //! The process over time: charts of live bytes, resident memory and allocations, with marks,
 //! snapshots and windows below them.
 
-use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Mark, MarkKind, Process, Window};
+use heaptide_analysis::model::{Mark, Process, Window};
 use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_analysis::views::timeline::{Series, Timeline};
 
-use crate::shared::annotations::mark_says;
+use crate::shared::annotations::{LETTERS, mark_says, marks, marks_shown, windows_shown};
 use crate::shared::heading::live_name;
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, counted, duration, short_count};
@@ -27,8 +26,6 @@ const COLUMNS: (usize, usize) = (20, 1000);
 const HIGH: usize = 12;
 /// Lines of the others.
 const LOW: usize = 5;
-/// Marks and windows that get a letter each.
-const LETTERS: usize = 26;
 /// Characters of a name.
 const NAME: usize = 60;
 
@@ -166,24 +163,6 @@ impl Page<'_> {
         text[0] = letter;
         Piece { column, text }
     }
-}
-
-/// The windows with the highest peaks, in order of their begin, with their letters.
-fn windows_shown(process: &Process) -> impl Iterator<Item = (char, &Window)> {
-    let mut shown: Vec<&Window> = process.time.windows.iter().collect();
-    shown.sort_by_key(|window| Reverse(window.peak_bytes));
-    shown.truncate(LETTERS);
-    shown.sort_by_key(|window| window.begin_time_ns);
-    ('A'..='Z').zip(shown)
-}
-
-/// The first marks that are not of snapshots, with their letters.
-fn marks_shown(process: &Process) -> impl Iterator<Item = (char, &Mark)> {
-    ('a'..='z').zip(marks(process))
-}
-
-fn marks(process: &Process) -> impl Iterator<Item = &Mark> {
-    process.time.marks.iter().filter(|mark| mark.kind != MarkKind::Snapshot)
 }
 
 /// What the letters stand for.

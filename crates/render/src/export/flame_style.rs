@@ -1,0 +1,54 @@
+//! How flame graphs look: as the HTML page, outermost at the top.
+
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::{BackgroundColor, Color};
+use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
+
+// The colours of the page: ground, ink, and what a search found.
+const GROUND: Color = Color { r: 0xf4, g: 0xf6, b: 0xf9 };
+const INK: Color = Color { r: 0x1b, g: 0x24, b: 0x30 };
+const FOUND: &str = "#f2992e";
+/// That of boxes for several branches.
+pub(super) const REST: Color = Color { r: 0xc9, g: 0xd0, b: 0xd8 };
+
+/// Added to the style of the picture, which has no other way to be dark.
+const DARK: &str = "
+@media (prefers-color-scheme: dark) {
+  svg > rect { fill:#0e131a; }
+  svg > text { fill:#e4e9f0; }
+  #frames text { fill:#1b2430; }
+}
+";
+
+/// Options of all flame graphs.
+pub(super) fn options() -> Options<'static> {
+    let mut options = Options::default();
+    options.direction = Direction::Inverted;
+    options.bgcolors = Some(BackgroundColor::Flat(GROUND));
+    options.uicolor = INK;
+    options.search_color = FOUND.parse().unwrap_or(options.search_color);
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    options
+}
+
+/// Draws folded lines.
+///
+/// Errors: those of `out`; no line has a value (`InvalidData`).
+pub(super) fn draw(
+    out: &mut dyn Write,
+    mut options: Options<'_>,
+    lines: &[String],
+) -> io::Result<()> {
+    const END: &[u8] = b"</style>";
+    let mut svg = Vec::new();
+    let lines = lines.iter().map(String::as_str);
+    flamegraph::from_lines(&mut options, lines, &mut svg).map_err(io::Error::other)?;
+    let Some(at) = svg.windows(END.len()).position(|part| part == END) else {
+        return out.write_all(&svg);
+    };
+    let (before, after) = svg.split_at(at);
+    out.write_all(before)?;
+    out.write_all(DARK.as_bytes())?;
+    out.write_all(after)
+}
