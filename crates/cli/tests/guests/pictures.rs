@@ -220,6 +220,29 @@ fn pages_of_real_programs() {
     }
 }
 
+/// On a phone the names of functions have the width of the screen, and nothing is cut off.
+#[test]
+fn a_page_on_a_phone() {
+    let of = Recorded::compiler("pictures-phone");
+    let page = of.store("html", "a.html");
+    let text = fs::read_to_string(&page).expect("a page");
+    let script =
+        "<script>setTimeout(() => { const cells = [...document.querySelectorAll('td.text')];
+        const root = document.documentElement; const found = element('pre', {}, JSON.stringify({
+        screen: innerWidth, wide: root.scrollWidth, high: root.scrollHeight, rows: cells.length,
+        least: Math.min(...cells.map((cell) => cell.clientWidth)) }));
+        found.id = 'found'; document.body.append(found); }, 500)</script></html>";
+    fs::write(&page, text.replace("</html>", script)).expect("a page");
+    let dom = browse(&page, &of.place, &["--window-size=500,800", "--dump-dom"]);
+    let found = dom.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split('<').next());
+    let found: Value = serde_json::from_str(found.expect("numbers")).expect("JSON");
+    let [screen, wide, high, rows, least] =
+        ["screen", "wide", "high", "rows", "least"].map(|name| number(&found, name));
+    assert!(screen <= 500 && wide <= screen, "{found}");
+    assert!(least > screen * 4 / 5, "{found}");
+    assert!(rows == 40 && high < 9000, "{found}");
+}
+
 /// Resident memory over time, as areas in the colours of their names.
 #[test]
 fn a_page_of_resident_memory() {

@@ -12,8 +12,9 @@ const FOUND: &str = "#f2992e";
 /// That of boxes for several branches.
 pub(super) const REST: Color = Color { r: 0xc9, g: 0xd0, b: 0xd8 };
 
-/// Added to the style of the picture, which has no other way to be dark.
-const DARK: &str = "
+/// Added to the style of the picture: it can be dark, and the search can be seen.
+const STYLE: &str = "
+#search { opacity:0.6; }
 @media (prefers-color-scheme: dark) {
   svg > rect { fill:#0e131a; }
   svg > text { fill:#e4e9f0; }
@@ -49,6 +50,6 @@ pub(super) fn draw(
     };
     let (before, after) = svg.split_at(at);
     out.write_all(before)?;
-    out.write_all(DARK.as_bytes())?;
+    out.write_all(STYLE.as_bytes())?;
     out.write_all(after)
 }

@@ -121,7 +121,8 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
 /// A colour for each name: a hue for each module, a shade for each function, as on the HTML page.
 fn colours(process: &Process, lines: &[String]) -> PaletteMap {
     let mut colours = PaletteMap::default();
-    colours.insert("all", REST);
+    // The box of everything, which inferno names `all`.
+    colours.insert("", REST);
     for frame in &process.tables.frames {
         let name = plain(&frames::label(process, frame, NAME));
         if colours.get(&name).is_none() {

@@ -108,20 +108,22 @@ function rowsOf(looks, draw) {
   return parts;
 }
 
-function share(value) {
+/** A cell whose heading a narrow screen shows beside it. */
+function share(heading, value) {
   const whole = data.measures[state.measure].total;
   const part = whole === 0 ? 0 : Math.min(100, (100 * value) / whole);
-  return element("td", { class: "share", style: `--part: ${part.toFixed(2)}%`,
+  return element("td", { class: "share", "data-heading": heading, style: `--part: ${part.toFixed(2)}%`,
     title: exactly(state.measure, value) },
   ...(value === 0 ? [] : [amount(state.measure, value), element("i", {}, percent(value, whole))]));
 }
 
 function drawnRow(row, looks) {
-  const cell = (text) => element("td", {}, text);
-  const other = (m) => cell(row.own[m] === 0 ? "" : amount(m, row.own[m]));
-  return element("tr", {}, share(row.own[state.measure]),
-    ...(looks.both ? [share(row.inclusive[state.measure])] : []), ...others().map(other),
-    ...(looks.times ? [cell(row.times ? count(row.times) : "")] : []), nameCell(row));
+  const cell = (heading, text) => element("td", { "data-heading": heading }, ...(text ? [text] : []));
+  const other = (m) => cell(words(m), row.own[m] === 0 ? "" : amount(m, row.own[m]));
+  const own = looks.both ? "itself" : words(state.measure);
+  return element("tr", {}, share(own, row.own[state.measure]),
+    ...(looks.both ? [share("inclusive", row.inclusive[state.measure])] : []), ...others().map(other),
+    ...(looks.times ? [cell(looks.times, row.times ? count(row.times) : "")] : []), nameCell(row));
 }
 
 /** Whether a row, or any frame of its stack, is of the program's own code. */
@@ -161,12 +163,13 @@ function nameCell(row) {
 function sizes() {
   const all = data.tables.sizes;
   const most = all.reduce((most, size) => Math.max(most, size.requested, size.usable), 1);
-  const bar = (value) => element("td", { class: "share", title: count(value),
-    style: `--part: ${((100 * value) / most).toFixed(2)}%` }, value === 0 ? "" : shortCount(value));
+  const bar = (heading, value) => element("td", { class: "share", "data-heading": heading, title: count(value),
+    style: `--part: ${((100 * value) / most).toFixed(2)}%` }, ...(value === 0 ? [] : [shortCount(value)]));
   const row = (size) => element("tr", {},
-    element("td", {}, size.min === size.max ? bytes(size.min) : `${count(size.min)} – ${count(size.max)}`),
-    bar(size.requested), bar(size.usable), bar(size.freed),
-    element("td", {}, shortCount(Math.max(0, size.usable - size.freed))),
+    element("td", { class: "size", "data-heading": "bytes" },
+      size.min === size.max ? bytes(size.min) : `${count(size.min)} – ${count(size.max)}`),
+    bar("requested", size.requested), bar("given", size.usable), bar("freed", size.freed),
+    element("td", { "data-heading": "live" }, shortCount(Math.max(0, size.usable - size.freed))),
     element("td", { class: "text" }));
   const head = ["bytes", "blocks requested", "given", "freed", "live", ""];
   return [element("table", {}, element("thead", {}, element("tr", {},
