@@ -35,6 +35,17 @@ fn name(unnamed: &Unnamed) -> &str {
     }
 }
 
+/// The packages with the names of these, each once.
+fn debug_packages(packages: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in packages.map(|package| format!("{package}-dbgsym")) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(" ")
+}
+
 /// What gives functions names: what helps for the module of most bytes, and packages for the others
 /// too.
 fn help(unnamed: &[Unnamed], recording: &Path) -> String {
@@ -57,13 +68,21 @@ fn help(unnamed: &[Unnamed], recording: &Path) -> String {
              with its debug files"
         );
     };
-    let mut packages = vec![first];
-    packages.extend(unnamed[1..].iter().filter_map(of));
-    packages.dedup();
-    let packages: Vec<_> = packages.iter().map(|package| format!("{package}-dbgsym")).collect();
-    let packages = packages.join(" ");
+    let others = unnamed[1..].iter().filter_map(of);
+    let packages = debug_packages(std::iter::once(first).chain(others));
     format!(
         "install {packages} and run `heaptide seal {shown}`, or run `heaptide seal \
          --debuginfod=URL {shown}`"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_package_is_named_once() {
+        let packages = ["g++-12", "binutils", "g++-12"].map(str::to_owned);
+        assert_eq!(debug_packages(packages.into_iter()), "g++-12-dbgsym binutils-dbgsym");
+    }
 }

@@ -113,8 +113,8 @@ fn numbers_that_make_no_sense_are_refused() {
         (vec!["summary", "a.heaptide"], "unknown command `summary`; use `heaptide report`"),
         (vec!["report", "a.heaptide", "--leaks"], "use `heaptide leaks`"),
         (vec!["attach", "12"], "recording starts with the program, by `heaptide run -- PROGRAM`"),
-        (read("timeline", "--width", "0"), "0 is not in 32..=1012"),
-        (read("timeline", "--width", "60000"), "60000 is not in 32..=1012"),
+        (read("timeline", "--width", "0"), "--width 0: expected 32 to 1012"),
+        (read("timeline", "--width", "60000"), "--width 60000: expected 32 to 1012"),
         (read("flamegraph", "--width", "299"), "299 is not in 300..=100000"),
         (read("report", "--min-size", "-1"), "unexpected argument '-1'"),
         (
