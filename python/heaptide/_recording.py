@@ -122,7 +122,8 @@ class Recording:
         """Every block of a trace (``heaptide run --mode trace``), in order of the frees.
 
         - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
-        - ``uid``: number of the block, from 1; ``address``
+        - ``uid``: of labelled memory the number that ``resolve`` returns, of other memory numbers
+          after those; ``block``: number of the block, from 1; ``address``
         - ``size``, ``usable_bytes``: requested and usable bytes
         - ``allocated_ns``, ``freed_ns``: nanoseconds from the start of the process
         - ``lifetime_ns``, ``lifetime_events``: nanoseconds and events from allocation to free

@@ -34,6 +34,9 @@ fn profile() -> ProfileBuilder {
             p.site(lane, site(key, 1, 32));
         }
     }
+    for elements in 1..100 {
+        p.shape(label, 8, &[elements, 3]);
+    }
     p.window("w", |window| window.open = 1);
     p.mark(format::Mark { time_ns: 1, name: 1, kind: 1, lane: 0, number: 0, live_bytes: 0 });
     add_mappings(&mut p);

@@ -13,8 +13,8 @@ use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
     Account, AccountRange, ExtentHeader, FileHeader, FormerThread, Interception, Key, Lane, Mark,
-    Module, Name, Node, PythonLine, Sample, Scope, Site, StringHeader, Sums, TraceChunk, TraceHead,
-    TraceStart, UnrecordedProgram, Window,
+    Module, Name, Node, PythonLine, Sample, Scope, Shape, Site, StringHeader, Sums, TraceChunk,
+    TraceHead, TraceStart, UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -93,7 +93,7 @@ fn offsets_of_heads() {
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
         mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved interceptions
-        python python_minor
+        python python_minor labellings
     );
     record!(UnrecordedProgram: count state length path);
     record!(Interception: address state length names);
@@ -123,6 +123,7 @@ fn offsets_of_records() {
     );
     record!(PythonLine: function file line reserved);
     record!(FormerThread: lane tid);
+    record!(Shape: label dimension_count element_bytes dimensions labelled reserved);
     record!(Name: attribute kind value hash reserved);
     record!(Scope:
         parent name entered frees_here freed_here_bytes site first next last children lane reserved
@@ -218,6 +219,8 @@ fn numbers() {
         ("NODE_MADE_SHIFT", format::NODE_MADE_SHIFT.to_string()),
         ("NODE_MADE_BITS", format::NODE_MADE_BITS.to_string()),
         ("FORMER_THREADS_MAX", format::FORMER_THREADS_MAX.to_string()),
+        ("DIMENSIONS", format::DIMENSIONS.to_string()),
+        ("SHAPES_MAX", format::SHAPES_MAX.to_string()),
         ("KEY_OUTSIDE", format::KEY_OUTSIDE.to_string()),
         ("KEY_POOL_BLOCK", format::KEY_POOL_BLOCK.to_string()),
         ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),

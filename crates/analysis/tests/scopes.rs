@@ -6,6 +6,7 @@ use heaptide_analysis::views::aggregate::{GroupBy, Key, group};
 use heaptide_analysis::views::scopes;
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format as format;
+use zerocopy::{FromZeros, IntoBytes};
 
 fn read(profile: &ProfileBuilder) -> Process {
     let process = Process::from_bytes(&profile.finish(), "12-0.profile".as_ref()).unwrap();
@@ -354,4 +355,28 @@ fn version_1_has_stacks_and_nothing_else() {
         2,
         "frees only"
     );
+}
+
+/// Shapes of labels that sites have, each once; what is none is left out.
+#[test]
+fn shapes_of_labels() {
+    let mut p = two_lanes();
+    let grid = p.name("label", "grid");
+    let key = p.key(0, |key| key.label = grid);
+    p.site(0, site(key, 1, 32));
+    p.shape(grid, 8, &[3, 4]);
+    p.shape(grid, 8, &[12]);
+    p.shape(grid, 8, &[3, 4]);
+    for wrong in [p.name("label", "no site"), grid + 100, u32::MAX, 0] {
+        p.shape(wrong, 8, &[1]);
+    }
+    p.shape(grid, 8, &[]);
+    let mut record = format::Shape::new_zeroed();
+    (record.label, record.dimension_count) = (grid, 5);
+    p.record(format::Kind::Shapes, 0, record.as_bytes());
+    let process = read(&p);
+    let shapes = &process.shapes_by_label()[0];
+    let shapes: Vec<_> = shapes.iter().map(|s| (s.dims(), s.labelled)).collect();
+    assert_eq!(shapes, [("3x4".to_owned(), 2), ("12".to_owned(), 1)]);
+    assert_eq!(process.tables.shapes.len(), 2);
 }

@@ -163,6 +163,67 @@ fn blocks_are_followed_over_lanes() {
     assert_eq!(live, [(3, 1, 30, 140), (4, 0, 50, 400)]);
 }
 
+/// A site for a label, and its shape of 3 × 4 elements of 8 bytes.
+fn labelled(t: &mut Traced, label: &str) -> (u32, u32) {
+    let name = t.profile.name("label", label);
+    let key = t.profile.key(0, |key| key.label = name);
+    let site = t.profile.site(0, site(key, 1, 32));
+    (site, t.profile.shape(name, 8, &[3, 4]))
+}
+
+/// Memory with a label has the number of its labelling, other memory the numbers after those.
+#[test]
+fn labels_give_numbers_and_shapes() {
+    let mut t = Traced::new(1);
+    t.profile.header.labellings = 7;
+    let (grid, of_grid) = labelled(&mut t, "grid");
+    let (cells, of_cells) = labelled(&mut t, "cells");
+    let label = |uid, shape| Record::Labelled { uid, shape };
+    let own = [
+        (10, allocated(0x1000, t.sites[0], 10)),
+        (11, label(5, of_grid)),
+        (11, Record::Relabelled(block(0x1000, grid, 96))),
+        (12, label(6, 0)),
+        (12, Record::Relabelled(block(0x1000, grid, 96))),
+        (13, Record::Unlabelled { address: 0x1000, site: t.sites[0] }),
+        (14, freed(0x1000)),
+        (20, label(7, of_cells)),
+        (20, Record::Opened(block(0x2000, cells, 96))),
+    ];
+    t.events(0, &own);
+    // The label is in one extent, the memory in the next; of a label without memory nothing is
+    // left.
+    t.events(1, &[(30, label(3, of_grid))]);
+    let own = [
+        (31, Record::Relabelled(block(0x9000, grid, 96))),
+        (32, allocated(0x3000, t.sites[0], 10)),
+        (33, Record::Relabelled(block(0x3000, grid, 96))),
+        (34, Record::Closed { address: 0x2000, site: cells }),
+    ];
+    t.events(1, &own);
+    let (_scratch, process) = t.read("label-numbers");
+    let shapes = &process.tables.shapes;
+    let dims: Vec<_> = shapes.iter().map(|s| (s.dims(), s.element_bytes, s.labelled)).collect();
+    assert_eq!(dims, [("3x4".to_owned(), 8, 1), ("3x4".to_owned(), 8, 1)]);
+    let mut replay = process.replay().unwrap();
+    let events: Vec<_> =
+        replay.by_ref().map(|e| (e.time_ns / TICK, e.operation, e.uid, e.block, e.shape)).collect();
+    let expected = [
+        (10, Allocate, 8, 1, None),
+        (11, Relabel, 5, 1, Some(0)),
+        (12, Relabel, 6, 1, None),
+        (13, Unlabel, 6, 1, None),
+        (14, Free, 8, 1, None),
+        (20, Allocate, 7, 2, Some(1)),
+        (32, Allocate, 10, 3, None),
+        (33, Relabel, 10, 3, None),
+        (34, Free, 7, 2, Some(1)),
+    ];
+    assert_eq!(events, expected);
+    let live: Vec<_> = replay.into_live().iter().map(|b| (b.uid, b.block, b.shape)).collect();
+    assert_eq!(live, [(10, 3, None)]);
+}
+
 #[test]
 fn reallocations_are_a_free_and_an_allocation() {
     let mut t = Traced::new(2);

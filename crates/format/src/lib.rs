@@ -55,8 +55,8 @@ pub use losses::*;
 pub use mappings::*;
 pub use python::*;
 pub use records::{
-    ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Site, Sums, TraceStart,
-    UnrecordedProgram, Window,
+    ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Shape, Site, Sums,
+    TraceStart, UnrecordedProgram, Window,
 };
 pub use size_classes::*;
 pub use threads::*;
@@ -83,7 +83,7 @@ pub const EXTENT_HEADER: u64 = 64;
 pub const NODE_GRANULE: u64 = 32;
 /// Site ids are file offsets divided by this.
 pub const SITE_GRANULE: u64 = 64;
-/// Ids of [`Scope`] and [`Key`] records are file offsets divided by this.
+/// Ids of [`Scope`], [`Key`] and [`Shape`] records are file offsets divided by this.
 pub const KEY_GRANULE: u64 = 64;
 /// Ids of [`Name`] records are file offsets divided by this.
 pub const NAME_GRANULE: u64 = 32;
@@ -145,6 +145,8 @@ pub enum Kind {
     PythonLines = 17,
     /// [`FormerThread`] records.
     FormerThreads = 18,
+    /// [`Shape`] records.
+    Shapes = 19,
 }
 
 impl Kind {
@@ -170,6 +172,7 @@ impl Kind {
             16 => Kind::MappedTimeline,
             17 => Kind::PythonLines,
             18 => Kind::FormerThreads,
+            19 => Kind::Shapes,
             _ => return None,
         })
     }
@@ -247,6 +250,11 @@ pub enum Gap {
     /// The request was not below the stack threshold, and stacks are for those that are.
     AboveThreshold = 4,
 }
+
+/// Dimensions of a [`Shape`]; further ones are multiplied into the last.
+pub const DIMENSIONS: usize = 4;
+/// A process has so many shapes at most.
+pub const SHAPES_MAX: u32 = 1 << 16;
 
 /// [`Key::flags`]: memory that is not from the allocator: a mapping, a static array. In no total.
 pub const KEY_OUTSIDE: u32 = 1;
@@ -329,6 +337,7 @@ const _: () = assert!(size_of::<Sample>() == 64);
 const _: () = assert!(size_of::<Name>() == NAME_GRANULE as usize);
 const _: () = assert!(size_of::<Scope>() == KEY_GRANULE as usize);
 const _: () = assert!(size_of::<Key>() == KEY_GRANULE as usize);
+const _: () = assert!(size_of::<Shape>() == KEY_GRANULE as usize);
 const _: () = assert!(size_of::<Window>() == 192);
 const _: () = assert!(size_of::<Mark>() == 32);
 const _: () = assert!(size_of::<TraceStart>() == 64);

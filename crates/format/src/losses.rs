@@ -29,7 +29,8 @@ pub enum Loss {
     NoScope = 10,
     /// Ends of scopes with another name than the innermost one's.
     ScopeMismatch = 11,
-    /// Labels and pool blocks that could not be stored, or lie on another one.
+    /// Labels, dimensions of labels, and pool blocks that could not be stored, or lie on another
+    /// one.
     NoRegion = 12,
     /// Snapshots, resets and output of the program that could not be written.
     NoSnapshot = 13,
@@ -60,7 +61,7 @@ pub const LOSS_NAMES: [(&str, &str); 16] = [
     ("no_sample", "timeline samples, marks and windows not stored"),
     ("no_scope", "scopes not entered: no space for their path"),
     ("scope_mismatch", "ends of scopes other than the innermost one (repaired)"),
-    ("no_region", "labels and pool blocks that could not be stored"),
+    ("no_region", "labels, their dimensions, and pool blocks that could not be stored"),
     ("no_snapshot", "snapshots, resets and output that could not be written"),
     ("no_event", "frees counted but missing from the trace"),
     ("no_mapping", "mappings that could not be stored (not in the mapped totals)"),

@@ -214,6 +214,8 @@ pub struct FileHeader {
     pub python: u32,
     /// The minor number of the CPython 3 in the process; 0 if there is none, or it is not known.
     pub python_minor: u32,
+    /// The highest number that a labelling has: they are numbered from 1.
+    pub labellings: u64,
 }
 
 /// An allocator that the program brings.
@@ -364,6 +366,23 @@ pub struct Key {
     /// Bytes of a pool's chunks that are lent to blocks of the pool now, counted as freed in this
     /// site until they come back. Signed.
     pub lent_bytes: u64,
+}
+
+/// What a label said of the memory that it was given to: an array of elements. Labels without
+/// dimensions have none.
+pub struct Shape {
+    /// Name of the label.
+    pub label: u32,
+    /// How many of `dimensions` there are.
+    pub dimension_count: u32,
+    /// Bytes of an element.
+    pub element_bytes: u64,
+    /// Elements in each dimension.
+    pub dimensions: [u64; crate::DIMENSIONS],
+    /// How often memory of this shape was labelled.
+    pub labelled: u64,
+    /// Reserved, zero.
+    pub reserved: u64,
 }
 
 /// A named interval of the whole process. While it is open the `end_` fields are zero.

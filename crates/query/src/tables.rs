@@ -15,7 +15,7 @@ mod traced;
 pub use info::Info;
 pub use source::{Error, Source, Wanted};
 
-const SOURCES: [Source; 14] = [
+const SOURCES: [Source; 15] = [
     sites::SITES,
     traced::EVENTS,
     traced::LIFETIMES,
@@ -23,6 +23,7 @@ const SOURCES: [Source; 14] = [
     dimensions::FRAMES,
     dimensions::SCOPES,
     dimensions::LABELS,
+    dimensions::SHAPES,
     dimensions::LANES,
     moments::WINDOWS,
     moments::SNAPSHOTS,

@@ -194,6 +194,7 @@ impl Context {
             other::UNLABELLED => (Record::Unlabelled { address: word(1)?, site: half(16)? }, 21),
             other::OPENED => (Record::Opened(block()?), 41),
             other::CLOSED => (Record::Closed { address: word(1)?, site: half(16)? }, 21),
+            other::LABELLED => (Record::Labelled { uid: word(1)?, shape: half(16)? }, 21),
             _ => return None,
         };
         self.ticks = ticks;

@@ -157,6 +157,7 @@ impl Encoder {
             }
             Record::Opened(ref block) => whole(out, other::OPENED, now, block),
             Record::Closed { address, site } => fields(out, other::CLOSED, [now, address], [site]),
+            Record::Labelled { uid, shape } => fields(out, other::LABELLED, [now, uid], [shape]),
             _ => 0,
         }
     }

@@ -23,6 +23,7 @@ pub(crate) mod other {
     pub(crate) const SCOPE: u8 = 11;
     pub(crate) const THREAD: u8 = 12;
     pub(crate) const NODE: u8 = 13;
+    pub(crate) const LABELLED: u8 = 14;
 }
 
 /// Sites that are remembered with the sizes they had last.

@@ -37,6 +37,13 @@ pub enum Record {
     /// Memory that is no block of the allocator's is known from here on: a pool's block, something
     /// with a name.
     Opened(Block),
+    /// The next of `Relabelled` and `Opened` in the lane is by a label with this number.
+    Labelled {
+        /// The number of the labelling.
+        uid: u64,
+        /// Its shape; 0 for none.
+        shape: u32,
+    },
     /// It is no longer.
     Closed {
         /// Where it begins.

@@ -41,6 +41,7 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (address(), site()).prop_map(|(address, site)| Record::Unlabelled { address, site }),
         1 => block().prop_map(Record::Opened),
         1 => (address(), site()).prop_map(|(address, site)| Record::Closed { address, site }),
+        1 => (any::<u64>(), site()).prop_map(|(uid, shape)| Record::Labelled { uid, shape }),
         1 => any::<u32>().prop_map(Record::Scope),
         1 => any::<u32>().prop_map(Record::Thread),
         1 => any::<u32>().prop_map(Record::Node),

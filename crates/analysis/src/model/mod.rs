@@ -35,7 +35,7 @@ pub use recording::{DamagedFile, Recording};
 pub(crate) use scope_name::scope_name;
 pub use sum::Sum;
 pub use tables::{
-    CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Site, SiteKind, SizeClass,
+    CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Shape, Site, SiteKind, SizeClass,
     StackNode, Tables,
 };
 pub use time::{Mark, MarkKind, Sample, TimeTables, Window};

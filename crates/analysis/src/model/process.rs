@@ -8,7 +8,7 @@ use super::identity::{Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
 use super::measure::Measures;
-use super::tables::Tables;
+use super::tables::{Shape, Tables};
 use super::time::TimeTables;
 
 /// One process image: from its start (or fork, or exec) to its end.
@@ -62,6 +62,17 @@ pub struct UnwinderStats {
 }
 
 impl Process {
+    /// By label what it says of the memory that has it, in order of first use.
+    pub fn shapes_by_label(&self) -> Vec<Vec<&Shape>> {
+        let mut by_label = vec![Vec::new(); self.tables.labels.len()];
+        for shape in &self.tables.shapes {
+            if let Some(shapes) = by_label.get_mut(shape.label.0 as usize) {
+                shapes.push(shape);
+            }
+        }
+        by_label
+    }
+
     /// Whether its events were recorded, so that they can be replayed.
     ///
     /// ```

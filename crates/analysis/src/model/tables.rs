@@ -29,6 +29,8 @@ pub struct Tables {
     pub entered: Vec<Entered>,
     /// Distinct labels, and pools.
     pub labels: Vec<Label>,
+    /// What labels say of the memory that has them, in order of first use.
+    pub shapes: Vec<Shape>,
     /// Counts by size class; only classes that occur.
     pub histogram: Vec<SizeClass>,
 }
@@ -243,6 +245,44 @@ pub struct Label {
     pub name: Arc<str>,
     /// Whether it names a pool.
     pub pool: bool,
+}
+
+/// An array, as a label says it of memory: a label may have several, one or none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Shape {
+    /// The label.
+    pub label: LabelId,
+    /// Elements in each dimension, the outermost first; at least one dimension.
+    pub dimensions: Vec<u64>,
+    /// Bytes of an element.
+    pub element_bytes: u64,
+    /// How often memory of this shape was labelled.
+    pub labelled: u64,
+}
+
+impl Shape {
+    /// The dimensions as text.
+    ///
+    /// ```
+    /// use heaptide_analysis::model::{LabelId, Shape};
+    /// let label = LabelId(0);
+    /// let shape = Shape { label, dimensions: vec![3, 4], element_bytes: 8, labelled: 1 };
+    /// assert_eq!((shape.dims(), shape.bytes()), ("3x4".to_owned(), 96));
+    /// ```
+    pub fn dims(&self) -> String {
+        let dimensions: Vec<String> = self.dimensions.iter().map(u64::to_string).collect();
+        dimensions.join("x")
+    }
+
+    /// Number of elements; the largest number there is, if they are more.
+    pub fn elements(&self) -> u64 {
+        self.dimensions.iter().fold(1, |elements: u64, &of| elements.saturating_mul(of))
+    }
+
+    /// Bytes of all elements; likewise.
+    pub fn bytes(&self) -> u64 {
+        self.elements().saturating_mul(self.element_bytes)
+    }
 }
 
 /// One size class of the histogram.

@@ -52,6 +52,10 @@ pub struct Trace {
     /// A stack, likewise.
     pub(crate) stacks: SparseArray,
     pub(crate) lanes: FxHashMap<u32, LaneId>,
+    /// Index of a shape.
+    pub(crate) shapes: SparseArray,
+    /// Labellings in the image: they have the first numbers.
+    pub(crate) labellings: u64,
 }
 
 impl Trace {
@@ -90,6 +94,19 @@ impl Trace {
     /// Scopes have new ids.
     pub(crate) fn move_scopes(&mut self, new: impl Fn(ScopeId) -> ScopeId) {
         self.scopes.change(|id| OptionalIndex::from_slot(new(ScopeId(id.slot() as u32)).0));
+    }
+
+    /// Index into the shapes of the process.
+    pub(crate) fn shape(&self, id: u32) -> OptionalIndex {
+        self.shapes.get(id)
+    }
+
+    /// Shapes have new indices; none for what is left out.
+    pub(crate) fn move_shapes(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        self.shapes.change(|index| {
+            let new = index.get().and_then(&new);
+            new.map_or(OptionalIndex::NONE, OptionalIndex::from_index)
+        });
     }
 
     /// Stacks have new ids.

@@ -36,6 +36,17 @@ pub struct Scope {
     pub counters: format::Scope,
 }
 
+/// What a label says of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The record's id in the file.
+    pub id: u32,
+    /// Index into [`Named::names`].
+    pub label: OptionalIndex,
+    /// The record.
+    pub record: format::Shape,
+}
+
 /// A window and its name.
 #[derive(Clone, Debug)]
 pub struct Window {
@@ -61,6 +72,8 @@ pub struct Named {
     pub names: Vec<Name>,
     /// Scope paths of all lanes, outer ones first.
     pub scopes: Vec<Scope>,
+    /// Shapes of labelled memory, in order of the file.
+    pub shapes: Vec<Shape>,
     /// Windows in order of their begin.
     pub windows: Vec<Window>,
     /// Marks in order of time.
@@ -121,6 +134,13 @@ pub(crate) fn read(walk: &Walk, texts: &mut Texts, header: &FileHeader) -> (Name
         ids.keys.set((offset / format::KEY_GRANULE) as u32, index);
     }
     named.scopes = scopes(walk, &mut ids);
+    named.shapes = walk
+        .records::<format::Shape>(Kind::Shapes)
+        .map(|(_, record, offset)| {
+            let id = (offset / format::KEY_GRANULE) as u32;
+            Shape { id, label: ids.name(record.label), record }
+        })
+        .collect();
     named.windows = walk
         .records::<format::Window>(Kind::Windows)
         .map(|(_, record, _)| Window { name: texts.get(record.name), record })

@@ -29,6 +29,7 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
     match read.and_then(|before| matching(before, &baseline, profile)) {
         Ok(before) => {
             take_off_scopes(profile, &before);
+            take_off_shapes(profile, &before);
             let unmatched = &mut profile.header.unmatched_frees;
             *unmatched = unmatched.saturating_sub(before.header.unmatched_frees);
             let mapped = before.mapped.map(|mapped| *mapped).unwrap_or_default();
@@ -82,5 +83,14 @@ fn take_off_scopes(profile: &mut Profile, before: &Profile) {
         is.entered = is.entered.saturating_sub(was.entered);
         is.frees_here = is.frees_here.saturating_sub(was.frees_here);
         is.freed_here_bytes = is.freed_here_bytes.saturating_sub(was.freed_here_bytes);
+    }
+}
+
+fn take_off_shapes(profile: &mut Profile, before: &Profile) {
+    let shapes = before.named.shapes.iter().map(|shape| (shape.id, shape.record.labelled));
+    let earlier: FxHashMap<u32, u64> = shapes.collect();
+    for shape in &mut profile.named.shapes {
+        let labelled = &mut shape.record.labelled;
+        *labelled = labelled.saturating_sub(earlier.get(&shape.id).copied().unwrap_or(0));
     }
 }

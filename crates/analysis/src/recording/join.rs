@@ -14,8 +14,8 @@ use super::origin::{self, Origin};
 use crate::model::{
     Attribution, Call, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
     LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId, Process,
-    Recording, Scope, ScopeId, Site, SiteKind, SizeClass, StackId, StackNode, Tables, TimeTables,
-    UnrecordedProgram, UnwinderStats,
+    Recording, Scope, ScopeId, Shape, Site, SiteKind, SizeClass, StackId, StackNode, Tables,
+    TimeTables, UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -99,6 +99,7 @@ struct Joining {
     scopes: FxHashMap<(ScopeId, Arc<str>, Arc<str>), ScopeId>,
     entered: FxHashMap<(ScopeId, LaneId), usize>,
     labels: FxHashMap<Label, LabelId>,
+    shapes: FxHashMap<Shape, u32>,
     lanes: FxHashMap<String, LaneId>,
     sites: FxHashMap<Key, usize>,
 }
@@ -113,6 +114,7 @@ impl Joining {
             scopes: FxHashMap::default(),
             entered: FxHashMap::default(),
             labels: FxHashMap::default(),
+            shapes: FxHashMap::default(),
             lanes: FxHashMap::default(),
             sites: FxHashMap::default(),
         }
@@ -148,6 +150,10 @@ impl Joining {
         let scopes = self.scopes(process.tables.scopes, root);
         let labels: Vec<LabelId> =
             process.tables.labels.into_iter().map(|l| self.label(l)).collect();
+        let shapes = process.tables.shapes.into_iter();
+        let shapes: Vec<u32> = shapes
+            .map(|shape| self.shape(Shape { label: labels[shape.label.0 as usize], ..shape }))
+            .collect();
         for Entered { scope, lane, times } in process.tables.entered {
             let (scope, lane) = (scopes[scope.0 as usize], lanes[lane.0 as usize]);
             let rows = &mut self.joined.tables.entered;
@@ -174,6 +180,7 @@ impl Joining {
             trace.move_scopes(|scope| scopes[scope.0 as usize]);
             trace.move_stacks(|stack| stacks[stack.0 as usize]);
             trace.move_lanes(|lane| lanes[lane.0 as usize]);
+            trace.move_shapes(|shape| shapes.get(shape as usize).copied());
             self.joined.time.traces.push(trace);
         }
     }
@@ -314,6 +321,19 @@ impl Joining {
             all.push(label);
             LabelId((all.len() - 1) as u32)
         })
+    }
+
+    /// Adds a shape and returns its index.
+    fn shape(&mut self, shape: Shape) -> u32 {
+        let all = &mut self.joined.tables.shapes;
+        let labelled = shape.labelled;
+        let index = *self.shapes.entry(Shape { labelled: 0, ..shape }).or_insert_with_key(|key| {
+            all.push(key.clone());
+            (all.len() - 1) as u32
+        });
+        let sum = &mut all[index as usize].labelled;
+        *sum = sum.saturating_add(labelled);
+        index
     }
 
     /// Adds a site and says which it is.

@@ -98,6 +98,7 @@ impl Process {
         tables.histogram.clear();
         self.time.samples.clear();
         tables.labels.clear();
+        tables.shapes.clear();
         self.time.traces.clear();
         for scope in &mut tables.scopes {
             (scope.frees_here, scope.freed_here_bytes) = (0, 0);

@@ -7,7 +7,9 @@ use heaptide_format as format;
 use heaptide_format::Sums;
 use rustc_hash::FxHashMap;
 
-use crate::model::{Entered, Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Window};
+use crate::model::{
+    Entered, Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Shape, Window,
+};
 use crate::profile::annotations::Name;
 use crate::profile::parsed::Profile;
 
@@ -93,6 +95,37 @@ pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
         of_name[site.label.slot()] = Some(id);
     }
     (labels, of_name)
+}
+
+/// The shapes of labels that sites have, and the index of each record's.
+pub(crate) fn shapes(
+    profile: &Profile,
+    label_of_name: &[Option<LabelId>],
+) -> (Vec<Shape>, Vec<Option<u32>>) {
+    let mut shapes: Vec<Shape> = Vec::new();
+    let mut known: FxHashMap<Shape, u32> = FxHashMap::default();
+    let mut index = |shape: &crate::profile::annotations::Shape| {
+        let record = &shape.record;
+        let dimensions = record.dimensions.get(..record.dimension_count as usize)?;
+        let key = Shape {
+            label: label_of_name[shape.label.slot()]?,
+            dimensions: dimensions.to_vec(),
+            element_bytes: record.element_bytes,
+            labelled: 0,
+        };
+        if key.dimensions.is_empty() {
+            return None;
+        }
+        let index = *known.entry(key).or_insert_with_key(|key| {
+            shapes.push(key.clone());
+            (shapes.len() - 1) as u32
+        });
+        let labelled = &mut shapes[index as usize].labelled;
+        *labelled = labelled.saturating_add(record.labelled);
+        Some(index)
+    };
+    let indices = profile.named.shapes.iter().map(&mut index).collect();
+    (shapes, indices)
 }
 
 /// The windows; an open one ends with what the lanes have now.

@@ -52,8 +52,14 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     let entered = annotation_tables::entered(&profile, &scope_of_path, &ids);
     let windows = annotation_tables::windows(&profile);
     let marks = annotation_tables::marks(&profile, &ids);
-    let became =
-        Became { sites: &of_site, scopes: &scope_of_path, stacks: &stack_of_node, lanes: &ids };
+    let (shapes, of_shape) = annotation_tables::shapes(&profile, &label_of_name);
+    let became = Became {
+        sites: &of_site,
+        scopes: &scope_of_path,
+        stacks: &stack_of_node,
+        lanes: &ids,
+        shapes: &of_shape,
+    };
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
     let modules: Vec<Module> = profile.modules.iter().map(module).collect();
@@ -99,6 +105,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             scopes,
             entered,
             labels,
+            shapes,
         },
         mapped: mapped.1,
         mappings: mapped.0.map(Box::new),
@@ -109,24 +116,30 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             marks,
             traces,
         },
-        identity: Identity {
-            file: ending.file,
-            pid: header.pid,
-            ppid: header.ppid,
-            image: header.image,
-            process_number: ending.process_number,
-            execs: ending.execs,
-            is_requested: ending.is_requested,
-            forked: header.forked != 0,
-            program: profile.program,
-            command: profile.command,
-            host: profile.host,
-            rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
-            job: profile.job,
-            run: ending.run,
-            images: 1,
-        },
+        identity: identity(profile, ending),
         totals,
+    }
+}
+
+/// Which process image it is.
+fn identity(profile: Profile, ending: Ending) -> Identity {
+    let header = &profile.header;
+    Identity {
+        file: ending.file,
+        pid: header.pid,
+        ppid: header.ppid,
+        image: header.image,
+        process_number: ending.process_number,
+        execs: ending.execs,
+        is_requested: ending.is_requested,
+        forked: header.forked != 0,
+        program: profile.program,
+        command: profile.command,
+        host: profile.host,
+        rank: header.rank.checked_sub(1).map(|number| Rank { number, of: header.ranks }),
+        job: profile.job,
+        run: ending.run,
+        images: 1,
     }
 }
 

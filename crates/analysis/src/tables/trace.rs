@@ -20,6 +20,8 @@ pub(crate) struct Became<'a> {
     /// By slot of the index of the node.
     pub(crate) stacks: &'a [StackId],
     pub(crate) lanes: &'a FxHashMap<u32, LaneId>,
+    /// Index of each shape.
+    pub(crate) shapes: &'a [Option<u32>],
 }
 
 /// The trace of a profile in a file; none if events were not recorded.
@@ -49,6 +51,8 @@ pub(crate) fn trace(
         scopes: SparseArray::default(),
         stacks: SparseArray::default(),
         lanes: became.lanes.clone(),
+        shapes: SparseArray::default(),
+        labellings: header.labellings,
     };
     for (site, index) in profile.sites.iter().zip(became.sites) {
         if let Some(index) = *index {
@@ -58,6 +62,10 @@ pub(crate) fn trace(
     }
     for (path, scope) in profile.named.scopes.iter().zip(&became.scopes[1..]) {
         trace.scopes.set(path.id, OptionalIndex::from_slot(scope.0));
+    }
+    for (shape, index) in profile.named.shapes.iter().zip(became.shapes) {
+        let index = index.map_or(OptionalIndex::NONE, OptionalIndex::from_index);
+        trace.shapes.set(shape.id, index);
     }
     if let Some(nodes) = &profile.node_ids {
         trace.stacks = nodes.clone();

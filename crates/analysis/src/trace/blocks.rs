@@ -19,26 +19,48 @@ const OVERDUE_MAX: usize = 1024;
 /// A block that is there, or some other memory that a site counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
-    uid: u64,
+    /// From 1, in order of allocation over the process.
+    number: u64,
     address: u64,
     requested: u64,
     /// The same as its site counts them: those that its label said.
     counted: u64,
     usable: u64,
     allocated_ns: u64,
-    number: u64,
+    /// The number of the event that allocated it.
+    event: u64,
     /// By its id in the profile.
     site: u32,
+    /// It has a labelling.
+    is_labelled: bool,
+}
+
+/// A label that memory got.
+#[derive(Clone, Copy, Debug)]
+struct Labelling {
+    uid: u64,
+    /// By its id in the profile; 0 for none.
+    shape: u32,
 }
 
 impl Block {
     /// A block as it begins.
     fn of(to: &mut Sink) -> Block {
         let &Step { time_ns, site, address, requested, usable, .. } = to.step;
-        to.counts.uids += 1;
-        let (uid, number) = (to.counts.uids, to.counts.events + 1);
-        let (counted, allocated_ns) = (requested, time_ns);
-        Block { uid, address, requested, counted, usable, allocated_ns, number, site }
+        to.counts.blocks += 1;
+        let (number, event) = (to.counts.blocks, to.counts.events + 1);
+        let (counted, allocated_ns, is_labelled) = (requested, time_ns, false);
+        Block {
+            number,
+            address,
+            requested,
+            counted,
+            usable,
+            allocated_ns,
+            event,
+            site,
+            is_labelled,
+        }
     }
 }
 
@@ -59,6 +81,8 @@ struct Doing {
     last_block: u64,
     /// The block that it is reallocating.
     moving: Option<Block>,
+    /// The label that the next memory of the lane gets.
+    labelling: Option<Labelling>,
 }
 
 /// A block whose address is another one's already, and whose end was not seen yet.
@@ -74,7 +98,7 @@ struct Overdue {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) events: u64,
-    pub(super) uids: u64,
+    pub(super) blocks: u64,
     pub(super) live: LiveBytes,
 }
 
@@ -121,6 +145,8 @@ pub(super) struct Facts {
     pub(super) sites: Arc<[SiteFacts]>,
     /// By scope, the one around it.
     pub(super) scopes: Arc<[ScopeId]>,
+    /// Labellings of an image, at most.
+    pub(super) labellings: u64,
     /// Which events are given.
     pub(super) given: Given,
 }
@@ -172,6 +198,8 @@ pub(super) struct Blocks {
     live: Table<Block>,
     /// Memory that is no block of the allocator's, by address and site.
     known: FxHashMap<(u64, u32), Block>,
+    /// The labellings of memory that is live, by the number of its block.
+    labellings: FxHashMap<u64, Labelling>,
     /// By the number of the lane.
     doing: Vec<Doing>,
     overdue: VecDeque<Overdue>,
@@ -210,6 +238,7 @@ impl Blocks {
             facts,
             live: Table::new(),
             known: FxHashMap::default(),
+            labellings: FxHashMap::default(),
             doing,
             overdue: VecDeque::new(),
             unpaired: Unpaired::default(),
@@ -264,11 +293,16 @@ impl Blocks {
                 self.tell(&none, Told::plain(Operation::Fail), to);
             }
             Kind::Relabelled | Kind::Unlabelled => self.relabel(to),
+            Kind::Labelled => {
+                doing.labelling = Some(Labelling { uid: address, shape: site });
+            }
             Kind::Opened => {
-                let known = Block::of(to);
+                let mut known = Block::of(to);
+                self.label(&mut known, who.place);
                 to.counts.live.add(self.outside(&known));
-                if self.known.insert((address, site), known).is_some() {
+                if let Some(old) = self.known.insert((address, site), known) {
                     self.unpaired.blocks += 1;
+                    self.forget(&old);
                 }
                 self.tell(&known, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
             }
@@ -276,6 +310,7 @@ impl Blocks {
                 Some(block) => {
                     to.counts.live.remove(self.outside(&block));
                     self.tell(&block, Told::free(false), to);
+                    self.forget(&block);
                 }
                 None => self.unpaired.frees += 1,
             },
@@ -316,7 +351,9 @@ impl Blocks {
             scope,
             site: none,
             site_before: none,
+            block: 0,
             uid: 0,
+            shape: None,
             address: 0,
             requested: 0,
             requested_before: 0,
@@ -357,15 +394,18 @@ impl Blocks {
         let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
         let all = self.live.iter().chain(self.known.values()).chain(moving);
         all.filter_map(|block| {
+            let (uid, shape) = self.label_of(block);
             Some(LiveBlock {
-                uid: block.uid,
+                block: block.number,
+                uid,
+                shape,
                 address: block.address,
                 site: self.trace.site(block.site)?,
                 requested: block.requested,
                 counted: block.counted,
                 usable: block.usable,
                 allocated_ns: block.allocated_ns,
-                allocated_number: block.number,
+                allocated_number: block.event,
             })
         })
     }
@@ -383,7 +423,9 @@ impl Blocks {
             scope: ScopeId(0),
             site: block.site,
             site_before: block.site,
+            block: block.block,
             uid: block.uid,
+            shape: block.shape,
             address: block.address,
             requested: block.requested,
             requested_before: block.counted,
@@ -446,6 +488,35 @@ impl Blocks {
     fn free(&mut self, block: &Block, told: Told, to: &mut Sink) {
         to.counts.live.remove(self.heap(block));
         self.tell(block, told, to);
+        self.forget(block);
+    }
+
+    /// Memory gets the label that its lane has announced, if it has.
+    fn label(&mut self, block: &mut Block, place: u32) {
+        let labelling = self.doing[place as usize].labelling.take();
+        block.is_labelled = labelling.is_some();
+        match labelling {
+            Some(labelling) => self.labellings.insert(block.number, labelling),
+            None => self.labellings.remove(&block.number),
+        };
+    }
+
+    /// Memory is no longer live.
+    fn forget(&mut self, block: &Block) {
+        if block.is_labelled {
+            self.labellings.remove(&block.number);
+        }
+    }
+
+    /// What events of a block have as `uid` and shape.
+    #[inline]
+    fn label_of(&self, block: &Block) -> (u64, Option<u32>) {
+        let labelling = if block.is_labelled { self.labellings.get(&block.number) } else { None };
+        match labelling {
+            Some(&Labelling { uid, shape }) => (uid, self.trace.shape(shape).get()),
+            None if block.number == 0 => (0, None),
+            None => (self.facts.labellings.saturating_add(block.number), None),
+        }
     }
 
     /// Of a reallocation that came to nothing: the block is as it was.
@@ -456,23 +527,36 @@ impl Blocks {
     }
 
     fn relabel(&mut self, to: &mut Sink) {
-        let &Step { kind, site, address, requested, usable, .. } = to.step;
-        let Some(block) = self.live.get_mut(address) else {
+        let &Step { kind, site, address, requested, usable, who, .. } = to.step;
+        let Some(&block) = self.live.get_mut(address).as_deref() else {
             self.unpaired.frees += 1;
+            self.doing[who.place as usize].labelling = None;
             return;
         };
-        let before = *block;
-        block.site = site;
-        block.counted = if kind == Kind::Relabelled { requested } else { block.requested };
-        let (now, operation) = match kind {
-            Kind::Relabelled => (Block { requested, usable, ..*block }, Operation::Relabel),
-            _ => (*block, Operation::Unlabel),
+        let is_relabelled = kind == Kind::Relabelled;
+        let mut after = block;
+        if is_relabelled {
+            self.label(&mut after, who.place);
+        }
+        after.site = site;
+        after.counted = if is_relabelled { requested } else { block.requested };
+        let (now, operation) = if is_relabelled {
+            (Block { requested, usable, ..after }, Operation::Relabel)
+        } else {
+            (after, Operation::Unlabel)
         };
-        let now = Block { counted: before.counted, ..now };
-        to.counts.live.remove(self.heap(&before));
-        to.counts.live.add(self.heap(&Block { site, ..before }));
-        let (site_before, asked) = (before.site, Some(before.requested));
+        let now = Block { counted: block.counted, ..now };
+        to.counts.live.remove(self.heap(&block));
+        to.counts.live.add(self.heap(&Block { site, ..block }));
+        let (site_before, asked) = (block.site, Some(block.requested));
         self.tell(&now, Told { site_before, asked, ..Told::plain(operation) }, to);
+        if !is_relabelled {
+            self.forget(&after);
+            after.is_labelled = false;
+        }
+        if let Some(block) = self.live.get_mut(address) {
+            *block = after;
+        }
     }
 
     /// Blocks whose end did not come in time did end.
@@ -484,6 +568,7 @@ impl Blocks {
         {
             self.unpaired.blocks += 1;
             counts.live.remove(self.heap(&overdue.block));
+            self.forget(&overdue.block);
         }
     }
 
@@ -500,6 +585,7 @@ impl Blocks {
             None => return,
         };
         let Told { operation, reallocated, temporary, site_before, asked } = told;
+        let (uid, shape) = self.label_of(block);
         let before = Some(site_before).filter(|&before| before != 0);
         let otherwise = if is_whole { none } else { site };
         to.out.push(Event {
@@ -522,14 +608,16 @@ impl Blocks {
                 Some(before) => self.trace.site(before).unwrap_or(otherwise),
                 None => site,
             },
-            uid: block.uid,
+            block: block.number,
+            uid,
+            shape,
             address: block.address,
             requested: block.requested,
             requested_before: block.counted,
             allocated_requested: asked.unwrap_or(block.requested),
             usable: block.usable,
             allocated_ns: block.allocated_ns,
-            allocated_number: block.number,
+            allocated_number: block.event,
             free_stack: match operation {
                 Operation::Free => self.trace.stack(who.node),
                 _ => StackId(0),

@@ -83,7 +83,13 @@ pub struct Event {
     /// Of a change of label the site that the block was at before, if that is there, else `site`.
     pub site_before: u32,
     /// The number of the block: from 1, in order of allocation over the process; 0 without one.
+    pub block: u64,
+    /// The number that the interface of the program gives memory with a label
+    /// (`heaptide_resolve`), of a change of label the new one, of `Unlabel` the one that ended. Of
+    /// other memory that of the block, behind those of all labels of the process; 0 without one.
     pub uid: u64,
+    /// What the label says of it: index into [`crate::model::Tables::shapes`].
+    pub shape: Option<u32>,
     /// Where it begins.
     pub address: u64,
     /// Bytes asked for; of a change of label those it was said to hold.
@@ -112,7 +118,11 @@ pub struct Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveBlock {
     /// Its number.
+    pub block: u64,
+    /// As of its events.
     pub uid: u64,
+    /// As of its events.
+    pub shape: Option<u32>,
     /// Where it begins.
     pub address: u64,
     /// Index into [`crate::model::Tables::sites`].

@@ -66,6 +66,9 @@ pub(super) enum Kind {
     Unlabelled,
     Opened,
     Closed,
+    /// The next of `Relabelled` and `Opened` of the lane is by a label: its number is `address`,
+    /// its shape `site`.
+    Labelled,
     /// The thread went to the scope `site` from the scope `address`.
     Scope,
 }
@@ -306,6 +309,7 @@ impl Lane {
                 Record::Unlabelled { address, site } => Item::at(Kind::Unlabelled, address, site),
                 Record::Opened(block) => Item { kind: Kind::Opened, block },
                 Record::Closed { address, site } => Item::at(Kind::Closed, address, site),
+                Record::Labelled { uid, shape } => Item::at(Kind::Labelled, uid, shape),
                 Record::Scope(scope) if self.has_scopes && scope != self.who.scope => {
                     let before = std::mem::replace(&mut self.who.scope, scope);
                     Item::at(Kind::Scope, before.into(), scope)

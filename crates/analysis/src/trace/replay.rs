@@ -99,7 +99,8 @@ impl Process {
         waiting.sort_by_key(|trace| Reverse(trace.after_ns));
         let sites: Arc<[SiteFacts]> = self.tables.sites.iter().map(SiteFacts::of).collect();
         let scopes: Arc<[ScopeId]> = self.tables.scopes.iter().map(|scope| scope.parent).collect();
-        let facts = Facts { sites, scopes, given };
+        let labellings = waiting.iter().map(|trace| trace.labellings).max().unwrap_or(0);
+        let facts = Facts { sites, scopes, labellings, given };
         let first = waiting.pop().map(|trace| Image::open(trace, facts.clone()));
         Ok(Replay {
             waiting,
@@ -201,7 +202,7 @@ impl Replay {
     pub fn into_live(mut self) -> Vec<LiveBlock> {
         let mut passed = Vec::new();
         while self.fill(&mut passed) {}
-        self.live.sort_unstable_by_key(|block| block.uid);
+        self.live.sort_unstable_by_key(|block| block.block);
         self.live
     }
 

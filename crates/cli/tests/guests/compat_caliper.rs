@@ -203,8 +203,12 @@ fn tracked_memory_and_classes() {
                       FORMAT format(\"%label% %kind% %sum#allocations%\")";
         let rows = query(labels, &recording, &place);
         assert_eq!(rows, "grid heap 1\ntable outside 1\nwhole heap 1\nthird heap 1\n");
+        let shapes = "SELECT label,alloc.dims,element_bytes,labelled FROM shapes \
+                      FORMAT format(\"%label% %dims% %element_bytes% %labelled%\")";
+        let rows = query(shapes, &recording, &place);
+        assert_eq!(rows, "grid 10x20 8 1\ntable 800 1 1\nwhole 300 1 1\nthird 2x3 4 1\n");
         let marks = query("SELECT name FROM marks FORMAT format(\"%name%\")", &recording, &place);
-        assert!(marks.contains(",alloc.label#inside=grid,alloc.uid#inside="), "{marks}");
+        assert!(marks.contains(",alloc.label#inside=grid,alloc.uid#inside=1,"), "{marks}");
         assert!(marks.contains(",alloc.index#inside=41,"), "{marks}");
         assert!(!marks.contains("alloc.label#outside"), "{marks}");
     }

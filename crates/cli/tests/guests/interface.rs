@@ -40,6 +40,7 @@ abilities! {
     no_room "api_full.c"
     names_in_a_forked_child "api_fork.c"
     labels "api_labels.c"
+    dimensions_of_labels "api_shapes.c"
     pools "api_pools.c"
     labels_and_pools_at_the_peak "api_peak.c"
     windows "api_windows.c"
@@ -57,7 +58,7 @@ abilities! {
 }
 
 /// Programs of this prefix that the tests below run.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 9] = [
     "api_absent.c",
     "api_guest.h",
     "api_moments.c",
@@ -65,6 +66,7 @@ const ELSEWHERE: [&str; 8] = [
     "api_monitored.c",
     "api_output.c",
     "api_output.cpp",
+    "api_shapes.cpp",
     "api_start.c",
 ];
 

@@ -5,7 +5,7 @@
 //! numbers here are read from the recording.
 
 use crate::harness::{
-    Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
+    Guest, Outcome, cargo, clean, directory, heaptide, profiles, recorded, report, run, scratch,
 };
 use crate::real::python;
 use crate::recording::{counted, list, number};
@@ -338,6 +338,54 @@ print('done')";
     let requested = outcome.stderr.lines().filter_map(|l| l.split_once("memory requested: "));
     let mib: Vec<i64> = requested.map(|(_, n)| n.parse::<i64>().expect("bytes") >> 20).collect();
     assert_eq!(mib, [1, 1, 1], "{}", outcome.stderr);
+}
+
+/// What a trace has of memory that got a label: its number, label, dimensions, bytes of an element.
+fn labelled(recording: &Path, place: &Path) -> Vec<String> {
+    let query = "SELECT * FROM events WHERE label,operation!=free \
+                 FORMAT format(\"%uid% %label% %dims% %element_bytes%\")";
+    let outcome = run(heaptide().args(["query", query]).arg(recording), place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    outcome.stdout.lines().map(str::to_owned).collect()
+}
+
+/// The numbers that C++ resolves are those of the recording.
+#[test]
+fn labels_of_cpp_have_numbers_and_dimensions() {
+    let place = scratch("label-numbers-cpp");
+    let program = Guest::read("api_shapes.cpp").build("api_shapes.cpp", &[]);
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, &*bare.stderr), (0, ""));
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &["--mode", "trace"]).arg(&program), &place);
+    assert_eq!(outcome, bare);
+    assert_eq!(labelled(&recording, &place), ["1 vector 1000 8", "2 table 30 2", "3 block 70 4"]);
+}
+
+/// The same of Python.
+#[test]
+fn labels_of_python_have_numbers_and_dimensions() {
+    let place = scratch("label-numbers-python");
+    let recording = place.join("a.heaptide");
+    let script = "
+import array, heaptide
+def number(data):
+    found = heaptide.resolve(heaptide.address(data))
+    return found.uid, found.dimensions, found.element_bytes
+grid, rows = bytearray(80000), array.array('d', [0.0]) * 3000
+heaptide.label('grid', grid, [100, 800])
+heaptide.label('rows', rows)
+assert number(grid) == (1, (100, 800), 1), number(grid)
+assert number(rows) == (2, (3000,), 8), number(rows)
+heaptide.label('mesh', grid, [800, 100])
+assert number(grid) == (3, (800, 100), 1), number(grid)";
+    let command = recorded(&recording, &["--mode", "trace"]);
+    let Some(outcome) = python_at(&place, command, &["-c", script]) else {
+        return skip("python3");
+    };
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let known = ["1 grid 100x800 1", "2 rows 3000 8", "3 mesh 800x100 1"];
+    assert_eq!(labelled(&recording, &place), known);
 }
 
 #[test]

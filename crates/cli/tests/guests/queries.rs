@@ -113,6 +113,12 @@ fn labelled_memory_has_its_size_in_sites() {
 }
 
 #[test]
+fn dimensions_of_labels() {
+    check("shapes");
+    check("trace-shapes");
+}
+
+#[test]
 fn highest_live_bytes() {
     check("highest");
     check("highest-counters");

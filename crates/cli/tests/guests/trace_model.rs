@@ -246,7 +246,7 @@ pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
     let events: Vec<Event> = process.replay().expect("a trace").collect();
     assert_order(&events);
     let (blocks, within) = (blocks(logs), operations_sites(process));
-    let mut uids = HashMap::new();
+    let mut numbers = HashMap::new();
     let mut clock = Clock::default();
     let mut lanes = HashSet::new();
     for log in logs {
@@ -263,8 +263,8 @@ pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
             assert_eq!(seen(process, event, &known.event), known.event, "{}", place());
             clock.reads(event.time_ns, known.within_ns);
             if event.operation != Operation::Fail {
-                let uid = *uids.entry(known.block).or_insert(event.uid);
-                assert_eq!(event.uid, uid, "{}", place());
+                let block = *numbers.entry(known.block).or_insert(event.block);
+                assert_eq!(event.block, block, "{}", place());
             }
         }
         let (found, known) = (events.len(), known.len());
@@ -275,8 +275,8 @@ pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
         assert!(own.len() <= 1, "a thread on several lanes: {own:?}");
         assert!(own.is_empty() || lanes.insert(own[0]), "a lane of several threads");
     }
-    let distinct: HashSet<u64> = uids.values().copied().collect();
-    assert_eq!(distinct.len(), uids.len(), "blocks share a uid");
+    let distinct: HashSet<u64> = numbers.values().copied().collect();
+    assert_eq!(distinct.len(), numbers.len(), "blocks share a number");
     clock.assert_one();
 }
 
@@ -298,10 +298,10 @@ fn seen(process: &Process, event: &Event, known: &Expected) -> Expected {
     }
 }
 
-/// Numbers count up from 1, uids in the order of allocations; times do not go back; what is live is
-/// the sum of what went before; frees know the allocation they end.
+/// Numbers count up from 1, those of blocks in the order of allocations; times do not go back; what
+/// is live is the sum of what went before; frees know the allocation they end.
 fn assert_order(events: &[Event]) {
-    let (mut uid, mut live, mut time_ns, mut number) = (0, 0, 0, 0);
+    let (mut block, mut live, mut time_ns, mut number) = (0, 0, 0, 0);
     let mut made: HashMap<u64, &Event> = HashMap::new();
     for event in events {
         let is_of_scope = event.operation.is_of_scope();
@@ -311,13 +311,14 @@ fn assert_order(events: &[Event]) {
         time_ns = event.time_ns;
         match event.operation {
             Operation::Allocate => {
-                uid += 1;
-                assert_eq!(event.uid, uid, "{event:?}");
+                block += 1;
+                assert_eq!(event.block, block, "{event:?}");
                 live += event.usable;
-                made.insert(uid, event);
+                made.insert(block, event);
             }
             Operation::Free => {
-                let of = made.remove(&event.uid).unwrap_or_else(|| panic!("of nothing: {event:?}"));
+                let of =
+                    made.remove(&event.block).unwrap_or_else(|| panic!("of nothing: {event:?}"));
                 let at = (of.time_ns, of.number, of.address);
                 let said = (event.allocated_ns, event.allocated_number, event.address);
                 assert_eq!(said, at, "{event:?} of {of:?}");

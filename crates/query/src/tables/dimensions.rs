@@ -1,9 +1,11 @@
 //! What sites are told apart by: stacks, frames, scopes, labels, lanes, processes, modules.
 
-use heaptide_analysis::model::{End, FrameId, Measure, Mode, Process, ScopeId, Sum};
+use heaptide_analysis::model::{
+    End, FrameId, LabelId, Measure, Mode, Process, ScopeId, Shape, Sum,
+};
 use heaptide_analysis::views::aggregate::by_stack;
 use heaptide_analysis::views::scopes;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::info::{Info, measure};
 use super::live::{self, Live};
@@ -111,6 +113,13 @@ pub(super) const LABELS: Source = Source {
             Info::text("label", "name"),
             Info::new("pool", Kind::Bool, "", "is a pool"),
             Info::text("kind", "kind of memory: heap, outside, pool_block, pool_chunk, …"),
+            Info::text(
+                "dims",
+                "dimensions that the label gives, such as 3x4; if they differ, up to 16 with \
+                 spaces between",
+            )
+            .also("alloc.dims"),
+            Info::uint("element_bytes", "bytes", "bytes of an element, if they are all the same"),
         ];
         all.extend(Measure::of_parts().map(measure));
         all
@@ -126,13 +135,68 @@ pub(super) const LABELS: Source = Source {
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_by_key(|row| row.0);
-        for ((label, kind), sums) in rows {
+        let shapes = process.shapes_by_label();
+        for ((id, kind), sums) in rows {
             let row = filler.row();
-            let label = &process.tables.labels[label.0 as usize];
+            let label = &process.tables.labels[id.0 as usize];
             filler.text("label", row, &label.name);
             filler.uint("pool", row, label.pool);
             filler.text("kind", row, kind.name());
+            set_dims(filler, row, &shapes[id.0 as usize]);
             filler.measures(row, &sums);
+        }
+    }),
+};
+
+/// Dimensions that a row of a label lists.
+const DIMS_LISTED: usize = 16;
+
+fn set_dims(filler: &mut Filler, row: usize, shapes: &[&Shape]) {
+    let Some(first) = shapes.first() else {
+        return;
+    };
+    let mut dims: Vec<String> = Vec::new();
+    for of in shapes.iter().map(|shape| shape.dims()) {
+        if dims.len() == DIMS_LISTED {
+            dims.push("…".to_owned());
+            break;
+        }
+        if !dims.contains(&of) {
+            dims.push(of);
+        }
+    }
+    filler.text("dims", row, &dims.join(" "));
+    if shapes.iter().all(|shape| shape.element_bytes == first.element_bytes) {
+        filler.uint("element_bytes", row, first.element_bytes);
+    }
+}
+
+pub(super) const SHAPES: Source = Source {
+    name: "shapes",
+    says: "dimensions of labelled memory, a row for each of a label",
+    columns: || {
+        vec![
+            Info::text("label", "name"),
+            Info::text("dims", "dimensions, such as 3x4").also("alloc.dims"),
+            Info::uint("element_bytes", "bytes", "bytes of an element"),
+            Info::uint("elements", "", "number of elements"),
+            Info::uint("size", "bytes", "bytes of all elements").also("alloc.total_size"),
+            Info::uint("labelled", "times", "how often memory was labelled so"),
+        ]
+    },
+    records: Records::Tables(|filler, process| {
+        let of_sites: FxHashSet<LabelId> =
+            process.tables.sites.iter().filter_map(|site| site.label).collect();
+        let shown = |shape: &&Shape| of_sites.contains(&shape.label);
+        for shape in process.tables.shapes.iter().filter(shown) {
+            let row = filler.row();
+            let label = &process.tables.labels[shape.label.0 as usize];
+            filler.text("label", row, &label.name);
+            filler.text("dims", row, &shape.dims());
+            filler.uint("element_bytes", row, shape.element_bytes);
+            filler.uint("elements", row, shape.elements());
+            filler.uint("size", row, shape.bytes());
+            filler.uint("labelled", row, shape.labelled);
         }
     }),
 };

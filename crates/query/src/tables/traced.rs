@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
 
-use heaptide_analysis::model::{LaneId, Process, ScopeId, StackId};
+use heaptide_analysis::model::{LaneId, Process, ScopeId, Shape, StackId};
 use heaptide_analysis::trace::{Event, LiveBlock, Operation, Replay};
 
 use super::info::Info;
@@ -13,7 +13,7 @@ use super::sites::{Blocks, Places, of_blocks, stack_tree};
 use super::source::{Error, Filler, Origin, Records, Source};
 use crate::stream::{Make, Notes, Stream};
 use crate::table::{AttributeId, Column, Form, NodeId, Table};
-use crate::value::{Bits, Kind};
+use crate::value::{Bits, Kind, Strings};
 
 pub(super) const EVENTS: Source = Source {
     name: "events",
@@ -71,9 +71,12 @@ const OF_EVENTS: &[Field] = &[
         Some(Bits(event.reallocated.into()))
     }),
     UID,
+    BLOCK,
     ADDRESS,
     SIZE,
     USABLE,
+    DIMS,
+    ELEMENT,
     field(
         Info::text("mem.alloc", "label, or `malloc`; of allocations and relabelling"),
         |event, known| match event.operation {
@@ -122,9 +125,12 @@ const OF_EVENTS: &[Field] = &[
 
 const OF_LIFETIMES: &[Field] = &[
     UID,
+    BLOCK,
     ADDRESS,
     SIZE,
     USABLE,
+    DIMS,
+    ELEMENT,
     field(Info::text("mem.alloc", "label, or `malloc`"), |event, known| {
         known.label_or_malloc(event.site)
     }),
@@ -164,9 +170,31 @@ const OF_LIFETIMES: &[Field] = &[
 ];
 
 const UID: Field = field(
-    Info::uint("uid", "", "number of the block, from 1, in order of allocation within the process")
-        .also("alloc.uid"),
+    Info::uint(
+        "uid",
+        "",
+        "of labelled memory the number that heaptide_resolve() returns; of other memory numbers \
+         after those of all labels, in order of allocation within the process",
+    )
+    .also("alloc.uid"),
     |event, _| Some(Bits(event.uid)).filter(|uid| uid.0 > 0),
+);
+const BLOCK: Field = field(
+    Info::uint(
+        "block",
+        "",
+        "number of the block, from 1, in order of allocation within the process; with and without \
+         a label",
+    ),
+    |event, _| Some(Bits(event.block)).filter(|block| block.0 > 0),
+);
+const DIMS: Field = field(
+    Info::text("dims", "dimensions that the label gives, such as 3x4").also("alloc.dims"),
+    |event, known| known.shape(event).map(|shape| shape.0),
+);
+const ELEMENT: Field = field(
+    Info::uint("element_bytes", "bytes", "bytes of an element of these dimensions"),
+    |event, known| known.shape(event).map(|shape| shape.1),
 );
 const ADDRESS: Field = field(
     Info::new("address", Kind::Address, "", "address of the block").also("alloc.address"),
@@ -246,6 +274,8 @@ struct Known {
     site_scopes: Vec<ScopeId>,
     site_lanes: Vec<LaneId>,
     labels: Vec<Option<Bits>>,
+    /// Dimensions and bytes of an element.
+    shapes: Vec<(Bits, Bits)>,
     lanes: Vec<Bits>,
     places: Places,
     scope_texts: Vec<Option<Bits>>,
@@ -275,6 +305,7 @@ impl Known {
             site_scopes: process.tables.sites.iter().map(|site| site.scope).collect(),
             site_lanes: process.tables.sites.iter().map(|site| site.lane).collect(),
             labels: process.tables.sites.iter().map(|site| blocks.label(site)).collect(),
+            shapes: process.tables.shapes.iter().map(|shape| shape_bits(strings, shape)).collect(),
             lanes: process.tables.lanes.iter().map(|lane| strings.bits(&lane.name)).collect(),
             places,
             scope_texts,
@@ -302,6 +333,14 @@ impl Known {
         self.labels[site as usize].or(Some(self.malloc))
     }
 
+    /// What the label of an event's memory says of it. Hidden labels have none.
+    fn shape(&self, event: &Event) -> Option<(Bits, Bits)> {
+        let is_unlabelled = event.operation == Operation::Unlabel;
+        let site = if is_unlabelled { event.site_before } else { event.site };
+        self.labels.get(site as usize)?.as_ref()?;
+        self.shapes.get(event.shape? as usize).copied()
+    }
+
     fn lane(&self, lane: LaneId) -> Option<Bits> {
         self.lanes.get(lane.0 as usize).copied()
     }
@@ -313,6 +352,10 @@ impl Known {
             What::Lifetimes => self.site_scopes[event.site as usize].0 as usize,
         }
     }
+}
+
+fn shape_bits(strings: &mut Strings, shape: &Shape) -> (Bits, Bits) {
+    (strings.bits(&shape.dims()), Bits(shape.element_bytes))
 }
 
 /// By scope path, the path as text, if anybody wants it.
@@ -394,7 +437,7 @@ fn stream<'a>(
     let mut sources = traced.map(of).collect::<Vec<_>>().into_iter();
     // What cannot be read of later ones is a note: there may be hundreds, and records are out.
     let (known, process) = sources.next().ok_or(Error::NoTrace)?;
-    let first = (known, From::Replay(process.replay().map_err(Error::Unreadable)?));
+    let first = (known, From::Replay(Box::new(process.replay().map_err(Error::Unreadable)?)));
     let fields = what.fields().iter();
     let fields =
         fields.filter_map(|field| filler.column(field.info.name).map(|id| (id, field))).collect();
@@ -424,7 +467,7 @@ struct Reading<'a> {
 
 /// Where events come from.
 enum From {
-    Replay(Replay),
+    Replay(Box<Replay>),
     /// After it.
     Live(IntoIter<LiveBlock>),
 }
@@ -456,7 +499,7 @@ impl<'a> Reading<'a> {
                 None => {
                     let (known, process) = self.sources.next()?;
                     match process.replay() {
-                        Ok(replay) => (known, From::Replay(replay)),
+                        Ok(replay) => (known, From::Replay(Box::new(replay))),
                         Err(error) => {
                             self.notes.add(vec![error.to_string()]);
                             continue;
@@ -512,7 +555,9 @@ fn never_freed(block: LiveBlock) -> Event {
         scope: ScopeId(0),
         site: block.site,
         site_before: block.site,
+        block: block.block,
         uid: block.uid,
+        shape: block.shape,
         address: block.address,
         requested: block.requested,
         requested_before: block.counted,

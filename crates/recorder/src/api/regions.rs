@@ -8,17 +8,18 @@
 use crate::event::lane::LaneState;
 use crate::event::process::process;
 use crate::event::regions::{
-    DIMENSIONS, List, Region, What, drop_stale, end, end_inside, region, regions, restore,
+    List, Region, What, drop_stale, end, end_inside, region, regions, restore,
 };
 use crate::event::relabel::{lend, move_in, move_out};
 use crate::event::{stats, trace};
-use crate::store::ids::{NameId, NodeId, ScopeId, SiteId};
+use crate::store::ids::{NameId, NodeId, ScopeId, ShapeId, SiteId};
 use crate::store::names;
+use crate::store::shapes::Array;
 use crate::store::sites::{self, Dimensions};
 use crate::sys::front;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::{Key, Word};
-use heaptide_format::{KEY_OUTSIDE, KEY_POOL_BLOCK, KEY_POOL_CHUNK, Loss};
+use heaptide_format::{DIMENSIONS, KEY_OUTSIDE, KEY_POOL_BLOCK, KEY_POOL_CHUNK, Loss};
 use heaptide_trace::Record;
 
 /// What a person calls a region, and how it is laid out.
@@ -65,19 +66,42 @@ fn trace_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heapt
     heaptide_trace::Block { address, site, requested, usable, reallocated: false }
 }
 
-fn describe(list: &mut List, number: u32, name: NameId, label: &Label<'_>) {
-    list.uids += 1;
-    let uid = list.uids;
-    let region = list.at_mut(number);
-    region.label = name;
-    region.uid = uid;
-    region.element_bytes = label.element_bytes as u64;
-    region.dimensions = [0; DIMENSIONS];
-    region.dimension_count = label.dimensions.len().min(DIMENSIONS) as u32;
-    for (i, &dimension) in label.dimensions.iter().enumerate() {
-        let kept = &mut region.dimensions[i.min(DIMENSIONS - 1)];
-        *kept =
-            if i < DIMENSIONS { dimension as u64 } else { kept.saturating_mul(dimension as u64) };
+/// A label as it is given: the name, what it says of the memory, and the number that it gets.
+struct Labelling {
+    name: NameId,
+    array: Array,
+    shape: ShapeId,
+    uid: u64,
+}
+
+impl Labelling {
+    fn of(list: &mut List, name: NameId, label: &Label<'_>) -> Labelling {
+        let array = Array::new(label.element_bytes as u64, label.dimensions);
+        let shape = match array.dimension_count {
+            0 => ShapeId::NONE,
+            _ => list.shapes.id(name, &array),
+        };
+        if shape.is_none() && array.dimension_count > 0 {
+            process().lost(Loss::NoRegion);
+        }
+        Labelling { name, array, shape, uid: list.uids + 1 }
+    }
+
+    /// Writes it into the trace, before the record of the memory that gets it.
+    fn trace(&self, lane: &mut LaneState) {
+        let record = Record::Labelled { uid: self.uid, shape: self.shape.number() };
+        trace::write_record(lane, &record);
+    }
+
+    /// A region has got it.
+    fn describe(&self, list: &mut List, number: u32) {
+        list.uids = self.uid;
+        process().header().labellings.set(self.uid);
+        if !self.shape.is_none() {
+            self.shape.record().labelled.add(1);
+        }
+        let region = list.at_mut(number);
+        (region.label, region.uid, region.array) = (self.name, self.uid, self.array);
     }
 }
 
@@ -95,27 +119,30 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
     drop_stale(p, list, address, lane.index());
     let known = list.table.get(address);
     let block = SiteId::new(p.shadow.get(address));
+    if known == 0 && block.is_none() && bytes == 0 {
+        return false;
+    }
+    let labelling = Labelling::of(list, name, label);
+    let by = Some(&labelling);
     let number = if known != 0 {
-        relabel(lane, list, known, name, label)
+        relabel(lane, list, known, name, label, by)
     } else if !block.is_none() {
         let usable = front::usable(address as *mut u8);
         let named = Dimensions { label: name, ..Dimensions::of_site(block) };
         let said = declared_or(label, if named.size != 0 { named.size } else { usable });
-        move_block(lane, list, address, block, named, said, usable, What::Block)
-    } else if bytes > 0 {
+        move_block(lane, list, address, block, named, said, usable, What::Block, by)
+    } else {
         let declared = declared_or(label, bytes);
         let named =
             Dimensions { label: name, flags: KEY_OUTSIDE, scope: scope_here(lane), ..here(lane) };
         let named = if lane.is_by_size() { named.sized(declared) } else { named };
-        outside(lane, list, address, bytes, declared, named, What::Other)
-    } else {
-        return false;
+        outside(lane, list, address, bytes, declared, named, What::Other, by)
     };
     if number == 0 {
         p.lost(Loss::NoRegion);
         return false;
     }
-    describe(list, number, name, label);
+    labelling.describe(list, number);
     true
 }
 
@@ -141,6 +168,7 @@ fn move_block(
     declared: u64,
     usable: u64,
     what: What,
+    by: Option<&Labelling>,
 ) -> u32 {
     let p = process();
     let site = sites::of_key(&mut lane.place, to);
@@ -152,6 +180,9 @@ fn move_block(
         move_out(from, usable, lane.index());
         move_in(lane, site, declared, usable);
         p.shadow.put(address as *const u8, site.number());
+        if let Some(by) = by {
+            by.trace(lane);
+        }
         trace::write_record(
             lane,
             &Record::Relabelled(trace_block(address, site, declared, usable)),
@@ -161,6 +192,7 @@ fn move_block(
 }
 
 /// Memory that is not the allocator's becomes a region.
+#[expect(clippy::too_many_arguments, reason = "each is one thing of the region")]
 fn outside(
     lane: &mut LaneState,
     list: &mut List,
@@ -169,6 +201,7 @@ fn outside(
     declared: u64,
     of: Dimensions,
     what: What,
+    by: Option<&Labelling>,
 ) -> u32 {
     let site = sites::of_key(&mut lane.place, of);
     if site.is_none() {
@@ -179,6 +212,9 @@ fn outside(
     if number != 0 {
         sites::allocated(site.record(), declared, bytes, lane.header.epoch.get(), false);
         regions().foreign.store(true, Relaxed);
+        if let Some(by) = by {
+            by.trace(lane);
+        }
         trace::write_record(lane, &Record::Opened(trace_block(address, site, declared, bytes)));
     }
     number
@@ -191,6 +227,7 @@ fn relabel(
     number: u32,
     name: NameId,
     label: &Label<'_>,
+    by: Option<&Labelling>,
 ) -> u32 {
     let Region { what, site, start, bytes, .. } = *list.at(number);
     if what == What::Chunk {
@@ -212,9 +249,15 @@ fn relabel(
     let now = trace_block(start, to, declared, bytes);
     if what == What::Block {
         process().shadow.put(start as *const u8, to.number());
+        if let Some(by) = by {
+            by.trace(lane);
+        }
         trace::write_record(lane, &Record::Relabelled(now));
     } else {
         trace::write_record(lane, &Record::Closed { address: start, site: site.number() });
+        if let Some(by) = by {
+            by.trace(lane);
+        }
         trace::write_record(lane, &Record::Opened(now));
     }
     number
@@ -241,7 +284,7 @@ pub fn unlabel(lane: &mut LaneState, address: u64) -> bool {
         What::PoolBlock => {
             let pool = list.at(number).pool;
             let none = Label { name: b"", element_bytes: 0, dimensions: &[] };
-            relabel(lane, list, number, pool, &none);
+            relabel(lane, list, number, pool, &none, None);
             forget_label(list.at_mut(number));
         }
         What::Chunk => forget_label(list.at_mut(number)),
@@ -250,7 +293,7 @@ pub fn unlabel(lane: &mut LaneState, address: u64) -> bool {
 }
 
 fn forget_label(r: &mut Region) {
-    (r.label, r.uid, r.element_bytes, r.dimension_count) = (NameId::NONE, 0, 0, 0);
+    (r.label, r.uid, r.array) = (NameId::NONE, 0, Array::new(0, &[]));
 }
 
 /// Adds memory to a pool.
@@ -277,11 +320,11 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
         let of = Dimensions::of_site(block);
         let to = Dimensions { label: pool, flags: of.flags | KEY_POOL_CHUNK, ..of };
         let requested = if of.size != 0 { of.size } else { usable };
-        move_block(lane, list, chunk, block, to, requested, usable, What::Chunk)
+        move_block(lane, list, chunk, block, to, requested, usable, What::Chunk, None)
     } else {
         let flags = KEY_POOL_CHUNK | KEY_OUTSIDE;
         let of = Dimensions { label: pool, flags, scope: scope_here(lane), ..here(lane) };
-        outside(lane, list, chunk, bytes, bytes, of, What::Chunk)
+        outside(lane, list, chunk, bytes, bytes, of, What::Chunk, None)
     };
     if number == 0 {
         p.lost(Loss::NoRegion);
@@ -451,10 +494,10 @@ fn told(r: &Region, address: u64) -> Block {
         uid: r.uid,
         label: core::ptr::null(),
         label_length: 0,
-        element_bytes: r.element_bytes,
+        element_bytes: r.array.element_bytes,
         index: 0,
-        dimension_count: r.dimension_count as usize,
-        dimensions: r.dimensions,
+        dimension_count: r.array.dimension_count as usize,
+        dimensions: r.array.dimensions,
         kind: r.what as u32,
         reserved: 0,
     };
@@ -463,7 +506,7 @@ fn told(r: &Region, address: u64) -> Block {
         let text = names::text_of(name.record());
         (block.label, block.label_length) = (text.as_ptr(), text.len());
     }
-    if let Some(index) = (address - r.start).checked_div(r.element_bytes) {
+    if let Some(index) = (address - r.start).checked_div(r.array.element_bytes) {
         block.index = index;
     }
     block

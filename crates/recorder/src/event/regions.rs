@@ -10,6 +10,7 @@ use crate::event::relabel::{lend, move_out, take_back};
 use crate::event::trace;
 use crate::store::ids::{NameId, SiteId};
 use crate::store::shadow::Table;
+use crate::store::shapes::{Array, Shapes};
 use crate::sys::kernel::Errno;
 use crate::sys::locked::{Held, Locked};
 use crate::sys::memory::{self, InChild};
@@ -22,8 +23,6 @@ use heaptide_trace::Record;
 /// Regions of one piece of memory, and pieces.
 const PER_PIECE: usize = 4096;
 const PIECES: usize = 4096;
-/// Dimensions kept; further ones are folded into the last.
-pub const DIMENSIONS: usize = 4;
 /// Regions looked at in search of one that holds an address.
 const LOOKS: usize = 1024;
 /// What a region is.
@@ -42,9 +41,7 @@ pub struct Region {
     pub start: u64,
     pub bytes: u64,
     pub uid: u64,
-    pub element_bytes: u64,
-    pub dimensions: [u64; DIMENSIONS],
-    pub dimension_count: u32,
+    pub array: Array,
     pub what: What,
     /// Where its bytes are counted, and where they were before it got a label.
     pub site: SiteId,
@@ -72,6 +69,8 @@ pub struct List {
     used: u32,
     free: u32,
     pub uids: u64,
+    /// The shapes that labels have said.
+    pub shapes: Shapes,
     /// The longest region so far: how far back from an address to look.
     longest: u64,
 }
@@ -218,9 +217,7 @@ pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
         start,
         bytes,
         uid: 0,
-        element_bytes: 0,
-        dimensions: [0; DIMENSIONS],
-        dimension_count: 0,
+        array: Array::new(0, &[]),
         what,
         site,
         origin: SiteId::NONE,

@@ -3,7 +3,7 @@
 
 use crate::store::shared::store;
 use core::sync::atomic::Ordering::Relaxed;
-use heaptide_format::shared::{Key, Node, Scope, Site};
+use heaptide_format::shared::{Key, Node, Scope, Shape, Site};
 use heaptide_format::{
     KEY_GRANULE, NAME_GRANULE, NODE_GRANULE, Name, PYTHON_LINE_GRANULE, PythonLine, SITE_GRANULE,
     STRING_GRANULE, StringHeader,
@@ -96,6 +96,8 @@ ids! {
     ScopeId = Scope / KEY_GRANULE;
     /// A key of sites.
     KeyId = Key / KEY_GRANULE;
+    /// A shape of labelled memory.
+    ShapeId = Shape / KEY_GRANULE;
     /// A name.
     NameId = Name / NAME_GRANULE;
     /// A string.

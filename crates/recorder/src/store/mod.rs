@@ -14,5 +14,6 @@ pub mod python_lines;
 pub mod rules;
 pub mod scopes;
 pub mod shadow;
+pub mod shapes;
 pub mod shared;
 pub mod sites;

@@ -1,7 +1,7 @@
 //! The part of the JSON report that has names: scopes, labels, windows, marks.
 
 use heaptide_analysis::model::{
-    Label, Mark, Measures, Mode, Process, Scope, ScopeId, Site, SiteKind, Window,
+    Label, Mark, Measures, Mode, Process, Scope, ScopeId, Shape, Site, SiteKind, Window,
 };
 use heaptide_analysis::views::aggregate::{Key, by_label};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
@@ -28,11 +28,13 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
     map.serialize_entry("scopes", &seq(rows))?;
     let groups = by_label(process);
     let lent = lent(process);
+    let shapes = process.shapes_by_label();
     let rows = groups.iter().filter_map(|group| match group.key {
         Key::Label(Some(id), kind) => {
             let lent_bytes = lent.get(&(id, kind)).copied().unwrap_or(0);
             Some(LabelEntry {
                 label: &process.tables.labels[id.0 as usize],
+                shapes: &shapes[id.0 as usize],
                 kind,
                 own: &group.own,
                 lent_bytes,
@@ -131,6 +133,7 @@ impl Serialize for ScopeEntry<'_> {
 /// A label and what memory it names: a row for each kind.
 struct LabelEntry<'a> {
     label: &'a Label,
+    shapes: &'a [&'a Shape],
     kind: SiteKind,
     own: &'a Measures,
     lent_bytes: u64,
@@ -139,14 +142,30 @@ struct LabelEntry<'a> {
 
 impl Serialize for LabelEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let LabelEntry { label: Label { name, pool }, kind, own, lent_bytes, mode } = *self;
+        let &LabelEntry { label: Label { name, pool }, shapes, kind, own, lent_bytes, mode } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("label", &**name)?;
         map.serialize_entry("pool", pool)?;
         map.serialize_entry("kind", kind.name())?;
+        map.serialize_entry("shapes", &seq(shapes.iter().map(|shape| ShapeEntry::of(shape))))?;
         serialize_part(own, mode, &mut map)?;
         map.serialize_entry("lent_bytes", &lent_bytes)?;
         map.end()
+    }
+}
+
+/// An array that a label names.
+#[derive(serde::Serialize)]
+struct ShapeEntry<'a> {
+    dimensions: &'a [u64],
+    element_bytes: u64,
+    labelled: u64,
+}
+
+impl ShapeEntry<'_> {
+    fn of(shape: &Shape) -> ShapeEntry<'_> {
+        let &Shape { ref dimensions, element_bytes, labelled, .. } = shape;
+        ShapeEntry { dimensions, element_bytes, labelled }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use heaptide_analysis::model::{LabelId, Mark, MarkKind, Process, SiteKind, Window};
+use heaptide_analysis::model::{LabelId, Mark, MarkKind, Process, Shape, SiteKind, Window};
 
 use crate::shared::names::elide_middle;
 
@@ -40,6 +40,19 @@ pub(crate) fn lent(process: &Process) -> HashMap<(LabelId, SiteKind), u64> {
         }
     }
     lent
+}
+
+/// What a label says of its memory, in words: dimensions and bytes of an element.
+pub(crate) fn shapes_say(shapes: &[&Shape]) -> String {
+    let Some((first, others)) = shapes.split_first() else {
+        return String::new();
+    };
+    let of = format!("{} of {} B", first.dims(), first.element_bytes);
+    match others.len() {
+        0 => of,
+        1 => format!("{of}, 1 other shape"),
+        more => format!("{of}, {more} other shapes"),
+    }
 }
 
 /// A mark in words.

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, SiteKind, Window};
 use heaptide_analysis::views::aggregate::{Group, Key, by_label, by_scope};
 
-use crate::shared::annotations::lent;
-use crate::shared::annotations::{in_totals, kind_name, mark_says};
+use crate::shared::annotations::{in_totals, kind_name, lent, mark_says, shapes_say};
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{counted, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -16,6 +15,8 @@ use crate::text::screen::{Screen, Style};
 
 /// Characters of a path or a name.
 const NAME: usize = 60;
+/// The same of a name with something behind it, at least.
+const NAME_LEAST: usize = 20;
 
 /// Scope paths in falling order of a measure; how many there are.
 pub(crate) fn scope_rows(
@@ -99,10 +100,12 @@ pub(crate) fn label_rows(
         last("label"),
     ]);
     columns.heading(out)?;
+    let shapes = process.shapes_by_label();
     for g in groups.iter().take(rows) {
         let Key::Label(Some(id), kind) = g.key else { continue };
         let value = measure.of(&g.own);
         let share = if in_totals(kind) { percent(value, whole) } else { "-".to_owned() };
+        let shapes = shapes_say(&shapes[id.0 as usize]);
         let cells = [
             share,
             out.amount(measure, value),
@@ -111,11 +114,18 @@ pub(crate) fn label_rows(
             out.bytes(g.own.live_bytes),
             out.bytes(g.own.at_peak_bytes),
             kind_name(kind).to_owned(),
-            elide_middle(&process.tables.labels[id.0 as usize].name, out.fit(NAME)),
+            label_with_shapes(out, &process.tables.labels[id.0 as usize].name, &shapes),
         ];
         columns.row(out, cells)?;
     }
     Ok(groups.len())
+}
+
+/// The name of a label, and what it says of its memory.
+fn label_with_shapes(out: &Screen, name: &str, shapes: &str) -> String {
+    let room = out.fit(NAME).saturating_sub(shapes.len()).max(NAME_LEAST);
+    let name = elide_middle(name, room);
+    if shapes.is_empty() { name } else { format!("{name}  {shapes}") }
 }
 
 /// The short sections of the page, those that have something to say.

@@ -161,6 +161,7 @@ pub fn process() -> Process {
             scopes: vec![scope(0, "", "", 0)],
             entered: Vec::new(),
             labels: Vec::new(),
+            shapes: Vec::new(),
             histogram: histogram(),
         },
         time: TimeTables::default(),
@@ -248,6 +249,13 @@ pub fn annotated() -> Process {
         (ScopeId(2), ScopeId(1), ScopeId(1));
     let label = |name: &str, pool| Label { name: name.into(), pool };
     p.tables.labels = vec![label("matrix", false), label("arena", true), label("table", false)];
+    let shape = |label, dimensions: &[u64], labelled| Shape {
+        label: LabelId(label),
+        dimensions: dimensions.to_vec(),
+        element_bytes: 8,
+        labelled,
+    };
+    p.tables.shapes = vec![shape(0, &[3, 4], 30), shape(2, &[512], 1), shape(0, &[12], 10)];
     let named = |label, kind, measures, lent_bytes| Site {
         label: Some(LabelId(label)),
         kind,

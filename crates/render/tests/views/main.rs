@@ -211,6 +211,12 @@ fn json_of_scopes_and_labels() {
     }
     assert_eq!(process["labels"][0]["label"], "matrix");
     assert_eq!(process["labels"][0]["allocations"], 40);
+    let shapes = &process["labels"][0]["shapes"];
+    assert_eq!(
+        shapes[0],
+        serde_json::json!({"dimensions": [3, 4], "element_bytes": 8, "labelled": 30})
+    );
+    assert_eq!((&shapes[1]["dimensions"][0], &shapes[1]["labelled"]), (&12.into(), &10.into()));
     assert_eq!(
         (&process["labels"][2]["kind"], &process["labels"][2]["lent_bytes"]),
         (&"outside_pool_chunk".into(), &10_384.into())
