@@ -126,7 +126,7 @@ fn offsets_of_records() {
     record!(Shape: label dimension_count element_bytes dimensions labelled reserved);
     record!(Name: attribute kind value hash reserved);
     record!(Scope:
-        parent name entered frees_here freed_here_bytes site first next last children lane reserved
+        parent name entered frees_here freed_here_bytes site first next last left lane highest
     );
     record!(Key:
         stack scope label lane flags site size moved_blocks moved_bytes moved_requested_bytes

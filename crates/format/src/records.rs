@@ -327,12 +327,14 @@ pub struct Scope {
     pub next: u32,
     /// Writer's own: the child used last.
     pub last: u32,
-    /// Writer's own: children so far.
-    pub children: u32,
+    /// Live bytes of the process when a thread last left it, in units of 8 bytes and one more, the
+    /// low 32 bits of that; 0: it was not left. Known only with a `highest` below 32 GiB.
+    pub left: u32,
     /// The lane's index.
     pub lane: u32,
-    /// Reserved, zero.
-    pub reserved: u64,
+    /// Highest live bytes of the process while a thread was just here, as the lane saw it, and one
+    /// more; 0: not known. Of a root the largest signed number.
+    pub highest: u64,
 }
 
 /// The key of sites that have more than a stack.

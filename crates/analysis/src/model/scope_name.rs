@@ -14,8 +14,7 @@ impl Scope {
     /// use heaptide_analysis::model::{Scope, ScopeId};
     /// let parent = ScopeId(0);
     /// let (attribute, value) = ("phase".into(), "2".into());
-    /// let scope =
-    ///     Scope { parent, attribute, value, entered: 1, frees_here: 0, freed_here_bytes: 0 };
+    /// let scope = Scope { entered: 1, ..Scope::new(parent, attribute, value) };
     /// assert_eq!(scope.name(), "phase=2");
     /// ```
     pub fn name(&self) -> String {

@@ -225,6 +225,39 @@ pub struct Scope {
     pub frees_here: u64,
     /// Their bytes.
     pub freed_here_bytes: u64,
+    /// Highest live bytes of the process while a thread was in it or in one inside it, within the
+    /// bound of the peak; none if that was not recorded. Of joined processes the highest of one.
+    pub peak_bytes: Option<u64>,
+    /// Live bytes of the process when a thread last left it, the highest of several threads; none
+    /// if none did, or that was not recorded.
+    pub active_bytes: Option<u64>,
+}
+
+impl Scope {
+    /// One that has counted nothing.
+    pub fn new(parent: ScopeId, attribute: Arc<str>, value: Arc<str>) -> Scope {
+        Scope {
+            parent,
+            attribute,
+            value,
+            entered: 0,
+            frees_here: 0,
+            freed_here_bytes: 0,
+            peak_bytes: None,
+            active_bytes: None,
+        }
+    }
+
+    /// The same, without what it has counted.
+    pub(crate) fn without_counts(&self) -> Scope {
+        Scope::new(self.parent, self.attribute.clone(), self.value.clone())
+    }
+
+    /// Takes over the live bytes of another path, where they are higher.
+    pub(crate) fn live_as(&mut self, other: &Scope) {
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+        self.active_bytes = self.active_bytes.max(other.active_bytes);
+    }
 }
 
 /// How often a lane entered a scope path; a lane may have several rows of one path.

@@ -228,14 +228,7 @@ impl Joining {
             }
             Outermost::Scope(by, name) => {
                 let value = name.strip_prefix(by.name()).map_or(&*name, str::trim_start);
-                let scope = Scope {
-                    parent: ScopeId(0),
-                    attribute: by.name().into(),
-                    value: value.into(),
-                    entered: 0,
-                    frees_here: 0,
-                    freed_here_bytes: 0,
-                };
+                let scope = Scope::new(ScopeId(0), by.name().into(), value.into());
                 (StackId(0), self.scope(scope))
             }
         }
@@ -292,6 +285,7 @@ impl Joining {
         let mut ids: Vec<ScopeId> = Vec::with_capacity(scopes.len());
         for (index, scope) in scopes.into_iter().enumerate() {
             let (frees, bytes, times) = (scope.frees_here, scope.freed_here_bytes, scope.entered);
+            let live = scope.clone();
             let id = match index {
                 0 => root,
                 _ => self.scope(Scope { parent: ids[scope.parent.0 as usize], ..scope }),
@@ -301,6 +295,7 @@ impl Joining {
             sums.entered = sums.entered.saturating_add(times);
             sums.frees_here = sums.frees_here.saturating_add(frees);
             sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(bytes);
+            sums.live_as(&live);
         }
         ids
     }
@@ -310,7 +305,7 @@ impl Joining {
         let all = &mut self.joined.tables.scopes;
         let key = (scope.parent, scope.attribute.clone(), scope.value.clone());
         *self.scopes.entry(key).or_insert_with(|| {
-            all.push(Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope });
+            all.push(scope.without_counts());
             ScopeId((all.len() - 1) as u32)
         })
     }
@@ -475,7 +470,7 @@ fn identity(processes: &[Process], first: &Process, path: &Path) -> Identity {
 }
 
 fn nothing_counted(scope: &Scope) -> Scope {
-    Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope.clone() }
+    scope.without_counts()
 }
 
 /// What is the same of all.

@@ -80,9 +80,7 @@ impl<'a> Folding<'a> {
         let open = self.open.get(&name).copied();
         let at = open.unwrap_or_else(|| {
             *self.ids.entry((parent, name.clone())).or_insert_with(|| {
-                let sums =
-                    Scope { entered: 0, frees_here: 0, freed_here_bytes: 0, ..scope.clone() };
-                folded.push(Scope { parent, ..sums });
+                folded.push(Scope { parent, ..scope.without_counts() });
                 ScopeId((folded.len() - 1) as u32)
             })
         });

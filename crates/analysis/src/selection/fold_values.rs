@@ -44,6 +44,7 @@ impl Scope {
         self.entered = self.entered.saturating_add(other.entered);
         self.frees_here = self.frees_here.saturating_add(other.frees_here);
         self.freed_here_bytes = self.freed_here_bytes.saturating_add(other.freed_here_bytes);
+        self.live_as(other);
     }
 }
 
@@ -154,6 +155,8 @@ mod tests {
             entered,
             frees_here: 1,
             freed_here_bytes: 10,
+            peak_bytes: None,
+            active_bytes: None,
         };
         let mut scopes = vec![scope(0, "", "", 0), scope(0, "region", "loop", 1)];
         let mut sites = Vec::new();

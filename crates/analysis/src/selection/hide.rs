@@ -89,6 +89,7 @@ impl Process {
             match scopes.get_mut(id.0 as usize) {
                 Some(same) => {
                     same.free_as(scope);
+                    same.live_as(scope);
                     same.entered = same.entered.saturating_add(scope.entered);
                 }
                 None => scopes.push(Scope { parent, ..scope.clone() }),

@@ -20,6 +20,9 @@ fn identity(name: &Name) -> Identity {
     (name.attribute.as_ptr(), name.value.as_ptr())
 }
 
+/// Where more than this was live in a scope, what was live when it was left does not fit.
+const LEFT_LIMIT: u64 = 8 << 32;
+
 /// The scope tree over all lanes, and the scope of each path by the slot of its index.
 pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
     let nameless = Name { attribute: Arc::from(""), value: Arc::from("") };
@@ -46,7 +49,19 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
         sums.entered = sums.entered.saturating_add(record.entered);
         sums.frees_here = sums.frees_here.saturating_add(record.frees_here);
         sums.freed_here_bytes = sums.freed_here_bytes.saturating_add(record.freed_here_bytes);
+        if !is_root && record.highest != 0 {
+            let left = record.left.checked_sub(1).filter(|_| record.highest < LEFT_LIMIT);
+            let active_bytes = left.map(|units| u64::from(units) * 8);
+            let peak_bytes = Some(record.highest - 1);
+            sums.live_as(&Scope { peak_bytes, active_bytes, ..scope(parent, name) });
+        }
     }
+    // Who is in a scope is in those around it.
+    for index in (1..scopes.len()).rev() {
+        let (peak_bytes, around) = (scopes[index].peak_bytes, scopes[index].parent.0 as usize);
+        scopes[around].peak_bytes = scopes[around].peak_bytes.max(peak_bytes);
+    }
+    scopes[0].peak_bytes = None;
     (scopes, of_path)
 }
 
@@ -66,14 +81,7 @@ pub(crate) fn entered(
 }
 
 fn scope(parent: ScopeId, name: &Name) -> Scope {
-    Scope {
-        parent,
-        attribute: name.attribute.clone(),
-        value: name.value.clone(),
-        entered: 0,
-        frees_here: 0,
-        freed_here_bytes: 0,
-    }
+    Scope::new(parent, name.attribute.clone(), name.value.clone())
 }
 
 /// The labels and pools that sites have, and the label of each name by the slot of its index.

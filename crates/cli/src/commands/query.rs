@@ -230,7 +230,10 @@ fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
 }
 
 /// Attributes of single events, which Caliper's users may ask for.
-const OF_EVENTS: [&str; 4] = ["mem.free", "mem.active", "alloc.uid", "alloc.address"];
+const OF_EVENTS: [&str; 3] = ["mem.free", "alloc.uid", "alloc.address"];
+
+/// Those of them that scopes have, too.
+const OF_SCOPES: [&str; 2] = ["mem.active", "alloc.region.highwatermark"];
 
 /// The names of the column with exact sizes, which only some recordings have in `sites`.
 const SIZES: [&str; 2] = ["size", "alloc.total_size"];
@@ -282,7 +285,12 @@ fn note_missing_trace(query: &Query, source: &tables::Source, recordings: &[Reco
 fn note_unknown(query: &Query, table: &Table, hint: &str) {
     for word in tables::unknown(query, table) {
         let name = &word.text;
-        if OF_EVENTS.contains(&&**name) {
+        if OF_SCOPES.contains(&&**name) {
+            message(format_args!(
+                "query: `{name}` is a column of scopes, query them with `FROM scopes`, and of \
+                 single events of a recording of `heaptide run --mode trace`, with `FROM events`"
+            ))
+        } else if OF_EVENTS.contains(&&**name) {
             message(format_args!(
                 "query: `{name}` is a column of single events; query a recording of \
              `heaptide run --mode trace` with `FROM events`"

@@ -1,7 +1,7 @@
 //! Queries and their answers, in `tests/queries/*.test`: a line says what is asked, `>` begins a
 //! query, `!` what goes to standard error. `UPDATE_EXPECT=1` writes the answers anew.
 
-use crate::harness::{self, Guest, heaptide, programs, recorded, run, scratch};
+use crate::harness::{self, Guest, heaptide, programs, recorded, report, run, scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -116,6 +116,27 @@ fn labelled_memory_has_its_size_in_sites() {
 fn dimensions_of_labels() {
     check("shapes");
     check("trace-shapes");
+}
+
+#[test]
+fn live_bytes_in_scopes() {
+    check("scope-peaks");
+}
+
+/// With several threads it is as exact as the peak.
+#[test]
+fn live_bytes_in_scopes_of_threads() {
+    let place = scratch("scope-peaks-threads");
+    let program = Guest::read("scope_peaks_threads.c").build("scope_peaks_threads.c", &[]);
+    let recording = place.join("app.heaptide");
+    let outcome = run(recorded(&recording, &["--mode", "scopes"]).arg(program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let query = "SELECT * FROM scopes WHERE value=work FORMAT format(\"%peak_bytes%\")";
+    let outcome = run(heaptide().args(["query", query]).arg(&recording), &place);
+    let peak: u64 = outcome.stdout.trim().parse().expect("a number");
+    let report = report(&recording, &place);
+    let bound = report["processes"][0]["peak_bound_bytes"].as_u64().expect("a number");
+    assert!(bound > 0 && peak.abs_diff(1_300_000) <= bound + 8192, "{peak}, within {bound}");
 }
 
 #[test]

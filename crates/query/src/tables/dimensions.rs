@@ -83,6 +83,18 @@ pub(super) const SCOPES: Source = Source {
             Info::text("attribute", "attribute of the scope, such as region"),
             Info::text("value", "name"),
             Info::uint("entered", "times", "number of times entered"),
+            Info::uint(
+                "peak_bytes",
+                "bytes",
+                "highest live bytes of the process while a thread was in the scope",
+            )
+            .also("alloc.region.highwatermark"),
+            Info::uint(
+                "active_bytes",
+                "bytes",
+                "live bytes of the process when a thread last left the scope",
+            )
+            .also("mem.active"),
         ];
         all.extend(Measure::of_parts().map(measure));
         all.extend(live::highest());
@@ -98,6 +110,12 @@ pub(super) const SCOPES: Source = Source {
             filler.text("attribute", row, &scope.attribute);
             filler.text("value", row, &scope.value);
             filler.uint("entered", row, scope.entered);
+            if let Some(bytes) = scope.peak_bytes {
+                filler.uint("peak_bytes", row, bytes);
+            }
+            if let Some(bytes) = scope.active_bytes {
+                filler.uint("active_bytes", row, bytes);
+            }
             filler.measures(row, &sums.own);
             let highest = live.highest.as_ref().and_then(|of| of.scopes.get(id as usize));
             live::set_highest(filler, row, highest);

@@ -189,7 +189,17 @@ fn intern_value<F: Front>(attribute: Text<'_>, value: Value<'_>) -> u32 {
 fn in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
     with_sites::<F, _>(|lane| {
         change(lane);
+        lane.in_scope();
         trace::scope_changed(lane);
+    });
+}
+
+/// Ends a scope of the calling thread.
+#[inline(always)]
+fn end_in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
+    in_scopes::<F>(|lane| {
+        lane.live.leave(lane.place.scope, lane.allocated());
+        change(lane);
     });
 }
 
@@ -198,7 +208,7 @@ pub extern "C" fn scope_begin<F: Front>(name: u32) {
 }
 
 pub extern "C" fn scope_end<F: Front>(name: u32) {
-    in_scopes::<F>(|lane| scopes::end(&mut lane.place, names::id(name)));
+    end_in_scopes::<F>(|lane| scopes::end(&mut lane.place, names::id(name)));
 }
 
 pub extern "C" fn scope_begin_named<F: Front>(attribute: Text<'_>, value: Text<'_>) {
@@ -208,7 +218,7 @@ pub extern "C" fn scope_begin_named<F: Front>(attribute: Text<'_>, value: Text<'
 
 pub extern "C" fn scope_end_named<F: Front>(attribute: Text<'_>, value: Text<'_>) {
     let (attribute, value) = (attribute_of(attribute), value.get());
-    in_scopes::<F>(|lane| scopes::end_named(&mut lane.place, attribute, value));
+    end_in_scopes::<F>(|lane| scopes::end_named(&mut lane.place, attribute, value));
 }
 
 pub extern "C" fn context<F: Front>() -> u64 {
@@ -219,6 +229,7 @@ pub extern "C" fn set_context<F: Front>(context: u64) -> u64 {
     with_sites::<F, _>(|lane| {
         let before = scopes::context(&lane.place);
         scopes::set_context(&mut lane.place, context);
+        lane.in_scope();
         trace::scope_changed(lane);
         before
     })

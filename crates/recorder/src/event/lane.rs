@@ -237,6 +237,12 @@ impl LaneState {
         self.live.publish(process(), self.header, allocated, 0);
     }
 
+    /// The thread has entered or left scopes ([`peak::Live::enter`]).
+    #[inline(always)]
+    pub fn in_scope(&mut self) {
+        self.live.enter(self.place.scope, &self.record.usable_bytes);
+    }
+
     /// Something else than live has changed what a new high is.
     pub fn renew_bounds(&mut self) {
         let allocated = self.allocated();

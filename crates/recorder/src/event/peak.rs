@@ -8,6 +8,10 @@
 //! Each new high after a fall begins a new *epoch*. A site keeps its live value when it first
 //! changes after the high ([`crate::store::sites`]), so the live-at-peak of every site is known
 //! without a trace.
+//!
+//! The scope that a thread is in has a highest of its own: bytes above it are due, too, so that the
+//! highest of a scope is as exact as the peak. What that costs is paid where a scope's highest
+//! rises; entering and leaving a scope compares two numbers.
 
 use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
@@ -16,7 +20,7 @@ use crate::sys::clock;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use heaptide_format::PEAK_BATCH;
-use heaptide_format::shared::{FileHeader, Word};
+use heaptide_format::shared::{FileHeader, Scope, Word};
 
 /// Bytes that a thread's live may move before others are told.
 pub const BATCH: i64 = PEAK_BATCH as i64;
@@ -41,6 +45,8 @@ pub struct Live {
     /// Own bytes above this, or below `low`, are for others to know.
     high: i64,
     low: i64,
+    /// `high` with what the other lanes have.
+    high_of_all: i64,
     /// Bytes allocated at which the next sample is due ([`crate::event::timeline`]).
     next_sample: u64,
     /// What the other lanes had when last asked.
@@ -49,11 +55,57 @@ pub struct Live {
     published: i64,
     /// The time stamp counter when the time of a peak was last noted.
     stamped: u64,
+    /// The scope that the thread is in; null: none that has a highest.
+    scope: *const Scope,
     /// Live has fallen since the last new high.
     fallen: bool,
 }
 
 impl Live {
+    /// The thread is in this scope from here on. Own bytes are never above `high`: as long as that
+    /// is not above the scope's highest, nothing is due.
+    #[inline(always)]
+    pub fn enter(&mut self, scope: &'static Scope, allocated: &AtomicU64) {
+        self.scope = scope;
+        if scope.highest.get() as i64 <= self.high_of_all {
+            self.enter_slow(own_word(allocated));
+        }
+    }
+
+    #[inline(never)]
+    fn enter_slow(&mut self, allocated: u64) {
+        let own = self.own(allocated);
+        self.note(own + self.others);
+        self.high = self.high.min(self.high_of_scope().max(own));
+        self.high_of_all = self.high + self.others;
+        self.set_limits(allocated);
+    }
+
+    /// The thread has left this scope.
+    #[inline(always)]
+    pub fn leave(&self, scope: &Scope, allocated: u64) {
+        // What is cut off is known to be if the highest is so high.
+        scope.left.set(((self.seen(allocated) + 8) as u64 >> 3) as u32);
+    }
+
+    /// Live has come to so much in the scope.
+    #[inline(always)]
+    fn note(&self, live: i64) {
+        // SAFETY: null, or a record of the profile, which stays mapped.
+        if let Some(scope) = unsafe { self.scope.as_ref() }
+            && live >= scope.highest.get() as i64
+        {
+            scope.highest.set(live as u64 + 1);
+        }
+    }
+
+    /// Own bytes above this are a new high of the scope.
+    fn high_of_scope(&self) -> i64 {
+        // SAFETY: as above.
+        let scope = unsafe { self.scope.as_ref() };
+        scope.map_or(i64::MAX, |scope| (scope.highest.get() as i64 - 1).saturating_sub(self.others))
+    }
+
     /// For a thread that takes the lane, which has allocated so much.
     pub fn begin(&mut self, p: &Process, header: &FileHeader, allocated: u64) {
         self.others = header.published_live.get() - self.published;
@@ -139,6 +191,9 @@ impl Live {
             let peak = peak.min(windows::open().bound());
             self.high = self.high.min((peak - self.others).max(self.own(allocated) + change));
         }
+        let own = self.own(allocated) + change;
+        self.high = self.high.min(self.high_of_scope().max(own));
+        self.high_of_all = self.high + self.others;
         self.low = self.published - BATCH;
         self.set_limits(allocated);
     }
@@ -177,13 +232,21 @@ impl Live {
     #[inline(never)]
     fn rise(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) -> bool {
         if p.threaded.load(Relaxed) {
-            return self.publish(p, header, allocated, change);
+            let own = self.own(allocated) + change;
+            if own > self.published + BATCH {
+                return self.publish(p, header, allocated, change);
+            }
+            // Of no interest to others, and no peak that would be known: high of the scope alone.
+            self.note(own + self.others);
+            self.set_bounds(p, header, allocated, change);
+            return false;
         }
         // Alone: nobody else writes these. Frees inside the recorder are taken off what all have
         // published.
         self.others = header.published_live.get() - self.published;
         let own = self.own(allocated) + change;
         let live = own + self.others;
+        self.note(live);
         windows::open().rise(live, header, true);
         let new_high = live > header.peak_bytes.get() as i64;
         if new_high {
@@ -212,6 +275,7 @@ impl Live {
         change: i64,
     ) -> bool {
         let live = self.share(header, self.own(allocated) + change);
+        self.note(live);
         let shared = p.threaded.load(Relaxed) && live > 0;
         if shared {
             windows::open().rise(live, header, false);
@@ -271,10 +335,12 @@ mod tests {
             freed_limit: 0,
             high: 0,
             low: 0,
+            high_of_all: 0,
             next_sample: 0,
             others: 0,
             published: 0,
             stamped: 0,
+            scope: core::ptr::null(),
             fallen: false,
         };
         live.begin(&p, &header, 0);
@@ -359,5 +425,56 @@ mod tests {
         thread.2.sample_at(1200);
         thread.2.set_limits(thread.3);
         assert!(thread.2.may_allocate(1199) && !thread.2.may_allocate(1200), "the sample");
+    }
+
+    /// A scope of the profile.
+    fn scope() -> &'static Scope {
+        // SAFETY: zero is a valid value of every field.
+        Box::leak(unsafe { Box::<Scope>::new_zeroed().assume_init() })
+    }
+
+    impl Thread {
+        fn enter(&mut self, scope: &'static Scope) {
+            let Thread(_, _, live, allocated) = self;
+            live.enter(scope, &AtomicU64::new(*allocated));
+        }
+    }
+
+    #[test]
+    fn a_scope_has_a_highest_of_its_own() {
+        let (mut thread, first, second) = (thread(), scope(), scope());
+        thread.allocate(1000);
+        thread.enter(first);
+        assert_eq!(first.highest.get(), 1001, "what is live at its begin");
+        thread.allocate(500);
+        thread.free(700);
+        assert_eq!(first.highest.get(), 1501);
+        thread.2.leave(first, thread.3);
+        assert_eq!(first.left.get(), 800 / 8 + 1);
+        // Below the peak of the process, and below the highest of the other scope.
+        thread.enter(second);
+        thread.allocate(100);
+        assert_eq!(second.highest.get(), 901);
+        thread.free(100);
+        assert!(!thread.allocate(60) && !thread.allocate(41));
+        assert_eq!((second.highest.get(), first.highest.get()), (902, 1501));
+        thread.enter(first);
+        thread.allocate(700);
+        assert_eq!((second.highest.get(), first.highest.get()), (902, 1602));
+        assert_eq!(thread.peak().0, 1601);
+    }
+
+    #[test]
+    fn with_others_a_scope_sees_its_own_thread() {
+        let (mut thread, scope) = (thread(), scope());
+        thread.0.threaded.store(true, Relaxed);
+        thread.2.renew_bounds(&thread.0, &thread.1, 0);
+        thread.enter(scope);
+        assert!(!thread.allocate(100) && !thread.allocate(10));
+        assert_eq!((scope.highest.get(), thread.1.published_live.get()), (111, 0));
+        thread.free(110);
+        thread.allocate(BATCH as u64 + 1);
+        assert_eq!(scope.highest.get(), BATCH as u64 + 2);
+        assert_eq!(thread.1.published_live.get(), BATCH + 1);
     }
 }

@@ -344,6 +344,7 @@ fn resume_scope(state: &mut LaneState) {
             scopes::go(place, own);
         }
     }
+    state.in_scope();
 }
 
 impl LaneState {

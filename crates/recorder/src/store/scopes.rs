@@ -21,6 +21,7 @@ pub fn create_root(cursor: &mut Cursor, lane: u32) -> ScopeId {
         return ScopeId::NONE;
     };
     root.lane.set(lane);
+    root.highest.set(i64::MAX as u64); // no scope has a highest of its own
     cursor.commit_record(root);
     ScopeId::of(root)
 }
@@ -133,7 +134,6 @@ fn create(place: &mut Place, name: NameId) -> ScopeId {
     place.scopes.commit_record(child);
     parent.first.set(id.number());
     parent.last.set(id.number());
-    parent.children.add(1);
     id
 }
 

@@ -124,6 +124,8 @@ impl Serialize for ScopeEntry<'_> {
         map.serialize_entry("attribute", &*scope.attribute)?;
         map.serialize_entry("value", &*scope.value)?;
         map.serialize_entry("entered", &scope.entered)?;
+        map.serialize_entry("peak_bytes", &scope.peak_bytes)?;
+        map.serialize_entry("active_bytes", &scope.active_bytes)?;
         serialize_part(&sums.own, mode, &mut map)?;
         map.serialize_entry("inclusive", &MeasuresEntry(sums.inclusive, mode))?;
         map.end()

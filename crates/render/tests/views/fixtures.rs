@@ -235,6 +235,8 @@ fn scope(parent: u32, attribute: &str, value: &str, entered: u64) -> Scope {
         entered,
         frees_here: 0,
         freed_here_bytes: 0,
+        peak_bytes: None,
+        active_bytes: None,
     }
 }
 

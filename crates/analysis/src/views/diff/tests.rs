@@ -87,6 +87,8 @@ impl Made {
                 entered: 1,
                 frees_here: 0,
                 freed_here_bytes: 0,
+                peak_bytes: None,
+                active_bytes: None,
             });
             parent = ScopeId(self.process.tables.scopes.len() as u32 - 1);
         }
