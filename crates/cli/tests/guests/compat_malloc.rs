@@ -168,6 +168,37 @@ fn malloc_profiler_stacks() {
     assert!(shouted.contains(";APPEND  1 40 "), "{shouted}");
 }
 
+/// The example of the slides: calls, total, live and highest live bytes, all of requested bytes.
+#[test]
+fn malloc_profiler_hash_table() {
+    let place = scratch("compat-malloc-profiler-hash-table");
+    let program = build("malloc_profiler_hash_table", &place, &[]);
+    let recording = place.join("a.heaptide");
+    let numbers = |calls: u64, columns: &str| {
+        let format = format!("FORMAT format(\"{columns}\")");
+        let query = format!("SELECT * FROM stacks WHERE allocations={calls} {format}");
+        let outcome = run(heaptide().args(["query", &query]).arg(&recording), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        outcome.stdout.trim_end().to_owned()
+    };
+    let known = "%allocations% %requested_bytes% %live_requested_bytes%";
+    assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
+    assert_eq!(numbers(15148, known), "15148 727104 727104");
+    assert_eq!(run(recorded(&recording, &["--force"]).arg(&program).arg("r"), &place).status, 0);
+    assert_eq!(numbers(15148, known), "15148 727104 727104");
+    let mut command = recorded(&recording, &["--force", "--mode", "trace"]);
+    assert_eq!(run(command.arg(&program), &place).status, 0);
+    let highest = "%allocations% %requested_bytes% %live_requested_bytes% \
+                   %max_live_requested_bytes%";
+    assert_eq!(numbers(15148, highest), "15148 727104 727104 727104");
+    assert_eq!(numbers(11, highest), "11 324840 166024 248208");
+    let dump = heaptide().args(["export", "--format", "malloc-profiler"]).arg(&recording).output();
+    let dump = String::from_utf8(dump.expect("a dump").stdout).expect("UTF-8");
+    let line = |numbers: &str| dump.lines().filter(|line| line.ends_with(numbers)).count();
+    assert_eq!(line(" $15148$727104$727104$727104"), 1, "{dump}");
+    assert_eq!(line(" $11$324840$166024$248208"), 1, "{dump}");
+}
+
 #[test]
 fn malloc_profiler_threads() {
     let place = scratch("compat-malloc-profiler-threads");

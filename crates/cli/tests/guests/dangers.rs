@@ -103,6 +103,8 @@ dangers! {
     every_kind_of_realloc "trace_realloc.c"
     labels_and_pools_in_order "trace_labels.c"
     scopes_without_allocations "trace_scopes.c"
+    live_bytes_in_scopes "scope_peaks.c"
+    live_bytes_in_scopes_of_threads "scope_peaks_threads.c"
     arrays_of_time_steps "trace_lulesh.c"
     threads_in_turn_and_at_once "trace_threads.c"
     recording_off_and_on "trace_switch.c"
@@ -112,7 +114,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 51] = [
+const ELSEWHERE: [&str; 52] = [
     "agree.c",
     "allocator_inside.c",
     "backtrace.cpp",
@@ -144,6 +146,7 @@ const ELSEWHERE: [&str; 51] = [
     "map_signals.c",
     "map_threads.c",
     "moves_away.c",
+    "no_processes.c",
     "outlives.c",
     "over_time.c",
     "owners.cpp",
@@ -151,13 +154,13 @@ const ELSEWHERE: [&str; 51] = [
     "pictures.c",
     "plain.c",
     "plugin.c",
-    "resident.c",
-    "scope_order.c",
-    "scope_values.c",
     "python_embedded.c",
     "python_exit.c",
     "python_exit.py",
     "python_frames.py",
+    "resident.c",
+    "scope_order.c",
+    "scope_values.c",
     "seldom.c",
     "starts_confined.c",
     "thread_groups.c",

@@ -143,6 +143,123 @@ fn report_at_exit_of_children() {
     assert_eq!(left.count(), 0);
 }
 
+/// Runs a program with a report at its exit, and without the recorder: it ends in the same way, and
+/// nothing more is printed.
+fn ends_as_bare(place: &Path, name: &str, reports: &str, change: impl Fn(&mut Command)) {
+    let program = Guest::read(name).build(name, &[]);
+    let outcome = |is_recorded: bool| {
+        let here = place.join("here");
+        let _ = fs::remove_dir_all(&here);
+        fs::create_dir_all(&here).expect("a directory");
+        let mut command = clean(Command::new(&program));
+        if is_recorded {
+            with_command(&mut command).env("LD_PRELOAD", library());
+            command.env("TMPDIR", place).env("HEAPTIDE_REPORT", reports);
+        }
+        change(&mut command);
+        run(command.current_dir(&here), place)
+    };
+    let bare = outcome(false);
+    assert_eq!(outcome(true), bare, "{name} with {reports}");
+}
+
+#[test]
+fn report_without_processes() {
+    let place = scratch("report-without-processes");
+    ends_as_bare(&place, "no_processes.c", "json:out.json;text:stderr", |_| ());
+}
+
+#[test]
+fn report_to_a_full_device() {
+    let place = scratch("report-to-a-full-device");
+    for reports in ["json:/dev/full", "text:/dev/full;stacks:/dev/full"] {
+        ends_as_bare(&place, "timesteps.c", reports, |_| ());
+    }
+}
+
+#[test]
+fn report_to_a_missing_directory() {
+    let place = scratch("report-to-a-missing-directory");
+    for reports in ["json:missing/out.json", "text:/missing/out", "snapshot:missing/a.heaptide"] {
+        ends_as_bare(&place, "timesteps.c", reports, |_| ());
+        assert_eq!(names(&place.join("here")), [""; 0]);
+    }
+}
+
+#[test]
+fn report_without_a_command() {
+    let place = scratch("report-without-a-command");
+    ends_as_bare(&place, "timesteps.c", "json:out.json;text:stderr", |command| {
+        command.env("HEAPTIDE_COMMAND", "/missing/heaptide");
+    });
+    // A directory is no command, and a file that is no program cannot be started.
+    for wrong in ["/", "/etc/hostname"] {
+        ends_as_bare(&place, "timesteps.c", "json:out.json", |command| {
+            command.env("HEAPTIDE_COMMAND", wrong);
+        });
+    }
+}
+
+/// Of an unknown format the command says nothing to the program's streams.
+#[test]
+fn report_in_an_unknown_format() {
+    let place = scratch("report-in-an-unknown-format");
+    for reports in ["nonsense:out.json", ":", "json:", "query:SELECT sum(:out"] {
+        ends_as_bare(&place, "timesteps.c", reports, |_| ());
+        assert_eq!(names(&place.join("here")), [""; 0], "{reports}");
+    }
+}
+
+#[test]
+fn report_under_limits() {
+    let place = scratch("report-under-limits");
+    ends_as_bare(&place, "rlimit_as.c", "json:out.json", |_| ());
+    ends_as_bare(&place, "rlimit_fsize.c", "json:out.json;text:out.txt", |_| ());
+}
+
+/// Nobody reads the pipe: the report is lost, and no signal comes of it.
+#[test]
+fn report_to_a_closed_pipe() {
+    let place = scratch("report-to-a-closed-pipe");
+    let program = Guest::read("timesteps.c").build("timesteps.c", &[]);
+    // The other end is closed before the program starts, and its status is what the shell prints.
+    let script = "exec 3> >(exec true); sleep 0.3; \"$0\" 2>&3; echo status $?";
+    let outcome = |reports: Option<&str>| {
+        let mut command = clean(Command::new("/bin/bash"));
+        with_command(&mut command).env("TMPDIR", &place);
+        let script = match reports {
+            Some(reports) => {
+                command.env("REPORTS", reports).env("LIBRARY", library());
+                script.replace("\"$0\"", "LD_PRELOAD=$LIBRARY HEAPTIDE_REPORT=$REPORTS \"$0\"")
+            }
+            None => script.to_owned(),
+        };
+        run(command.args(["-c", &script]).arg(&program), &place)
+    };
+    let bare = outcome(None);
+    assert!(bare.stdout.ends_with("status 0\n"), "{bare:?}");
+    for reports in ["text:stderr", "json:stderr;text:stderr"] {
+        assert_eq!(outcome(Some(reports)), bare, "{reports}");
+    }
+}
+
+#[test]
+fn report_of_a_killed_program() {
+    let place = scratch("report-of-a-killed-program");
+    ends_as_bare(&place, "killed.c", "json:out.json;text:stderr", |_| ());
+    assert_eq!(names(&place.join("here")), [""; 0]);
+}
+
+#[test]
+fn report_of_programs_that_fork() {
+    let place = scratch("report-of-programs-that-fork");
+    for name in ["fork.c", "fork_threads.c", "vfork.c"] {
+        ends_as_bare(&place, name, "json:out.json;folded:each.%p", |_| ());
+        let json = json(&place.join("here").join("out.json"));
+        assert!(evaluate(&json, "totals", "allocations") > 0, "{name}");
+    }
+}
+
 /// `heaptide run` writes the reports when the program has ended, however it did.
 #[test]
 fn report_of_run() {
