@@ -12,6 +12,7 @@ mod measure;
 mod process;
 mod recording;
 mod scope_name;
+mod site_rows;
 mod sum;
 mod tables;
 mod time;
@@ -33,6 +34,7 @@ pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
 pub use recording::{DamagedFile, Recording};
 pub(crate) use scope_name::scope_name;
+pub use site_rows::SiteRows;
 pub use sum::Sum;
 pub use tables::{
     CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Shape, Site, SiteKind, SizeClass,

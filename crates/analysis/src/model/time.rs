@@ -6,6 +6,7 @@ pub use heaptide_format::MarkKind;
 
 use super::account::Account;
 use super::ids::LaneId;
+use super::site_rows::SiteRows;
 use super::trace::Trace;
 
 /// What is known by time: samples, windows, marks and events.
@@ -22,6 +23,21 @@ pub struct TimeTables {
     /// Events, where they were recorded: a trace of each process image in these tables that has
     /// one. See [`crate::model::Process::has_trace`].
     pub traces: Vec<Trace>,
+    /// Rows of sites by their ids, where a reader follows the counters of the profile: see
+    /// [`crate::recording::live`].
+    pub site_rows: Option<SiteRows>,
+}
+
+impl TimeTables {
+    /// Sites have new rows; none for those that are left out.
+    pub(crate) fn move_sites(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        for trace in &mut self.traces {
+            trace.move_sites(&new);
+        }
+        if let Some(rows) = &mut self.site_rows {
+            rows.move_sites(&new);
+        }
+    }
 }
 
 /// The state of a process at a time.

@@ -60,6 +60,8 @@ pub struct Profile {
     pub before: Option<Box<Before>>,
     /// Mappings, if there were any.
     pub mapped: Option<Box<MappedProfile>>,
+    /// Whether its tables are to have a row for each site, and [`crate::model::SiteRows`].
+    pub(crate) is_followed: bool,
     /// A part of the file is missing.
     pub(crate) is_cut: bool,
     /// What a person should know about how complete this is.

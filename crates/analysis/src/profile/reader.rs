@@ -177,6 +177,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         events,
         before: None,
         mapped,
+        is_followed: false,
         is_cut,
         notes,
         header,

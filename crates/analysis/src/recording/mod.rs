@@ -8,6 +8,8 @@ pub(crate) mod identity;
 mod jit_names;
 pub mod join;
 pub mod join_timeline;
+pub mod live;
+pub mod live_tables;
 pub mod members;
 pub mod merge;
 pub mod metadata;

@@ -75,9 +75,7 @@ impl Filter {
         let mut kept = 0..;
         let new: Vec<Option<u32>> =
             keep.iter().map(|&keep| if keep { kept.next() } else { None }).collect();
-        for trace in &mut process.time.traces {
-            trace.move_sites(|site| new[site as usize]);
-        }
+        process.time.move_sites(|site| new[site as usize]);
         let mut keep = keep.into_iter();
         process.tables.sites.retain(|_| keep.next() == Some(true));
         process.count_labelled_once();

@@ -100,6 +100,7 @@ impl Process {
         tables.labels.clear();
         tables.shapes.clear();
         self.time.traces.clear();
+        self.time.site_rows = None;
         for scope in &mut tables.scopes {
             (scope.frees_here, scope.freed_here_bytes) = (0, 0);
         }
@@ -137,6 +138,7 @@ impl Process {
         add_classes(&mut self.tables.histogram, &mapped.histogram);
         self.time.samples = added_samples(&self.time.samples, &mapped.samples);
         self.time.traces.clear();
+        self.time.site_rows = None;
         self.count_frees_in_scopes();
     }
 

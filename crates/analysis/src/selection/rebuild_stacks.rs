@@ -100,9 +100,7 @@ impl Process {
             }
         }
         self.tables.sites = sites;
-        for trace in &mut self.time.traces {
-            trace.move_sites(|site| new.get(site as usize).copied());
-        }
+        self.time.move_sites(|site| new.get(site as usize).copied());
     }
 
     fn forget_stacks(&mut self) {

@@ -6,7 +6,7 @@ use super::reconcile;
 use crate::model::{Measures, Sample, SizeClass};
 use crate::profile::parsed::Profile;
 
-pub(super) fn sample(record: &format::Sample) -> Sample {
+pub(crate) fn sample(record: &format::Sample) -> Sample {
     Sample {
         time_ns: record.time_ns,
         live_bytes: record.live_bytes,

@@ -3,7 +3,7 @@
 mod accounts;
 pub(crate) mod annotation_tables;
 pub(crate) mod ending;
-mod figures;
+pub(crate) mod figures;
 mod mapped;
 mod mapping_class;
 pub(crate) mod process;

@@ -18,8 +18,8 @@ use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
     Attribution, CodeKind, Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures,
-    Mode, Module, ModuleId, Process, Rank, Site, StackId, StackNode, Sum, Tables, TimeTables,
-    UnwinderStats,
+    Mode, Module, ModuleId, Process, Rank, Site, SiteRows, StackId, StackNode, Sum, Tables,
+    TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
@@ -62,6 +62,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     };
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
+    let site_rows = profile.is_followed.then(|| {
+        let ids = profile.sites.iter().map(|site| site.id);
+        SiteRows::new(ids.zip(of_site.iter().copied()))
+    });
     let modules: Vec<Module> = profile.modules.iter().map(module).collect();
     let of_stacks =
         Stacks { frames: &frames, modules: &modules, stacks: &stacks, of_node: &stack_of_node };
@@ -115,6 +119,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             windows,
             marks,
             traces,
+            site_rows,
         },
         identity: identity(profile, ending),
         totals,

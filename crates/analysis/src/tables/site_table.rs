@@ -54,10 +54,15 @@ impl SiteTable {
                 table.add_frees_here(profile, of);
             }
         }
+        if profile.is_followed {
+            table.of_site = (0..profile.sites.len() as u32).map(Some).collect();
+            return table.with_sums();
+        }
         if profile.header.trace != 0 {
             table.find_sites(profile.sites.len());
         }
-        table.finish()
+        table.sites.retain(says_something);
+        table.with_sums()
     }
 
     /// The lane of an index; one that has sites but no record (its extent was lost) gets a
@@ -200,9 +205,8 @@ impl SiteTable {
         }));
     }
 
-    /// Sums lanes up and leaves out rows that say nothing.
-    fn finish(mut self) -> SiteTable {
-        self.sites.retain(says_something);
+    /// Sums lanes up.
+    fn with_sums(mut self) -> SiteTable {
         let mut sums = vec![Sum::default(); self.lanes.len()];
         self.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
         for (lane, sum) in self.lanes.iter_mut().zip(sums) {
@@ -236,7 +240,7 @@ fn has_size(flags: u32) -> bool {
     flags & (format::KEY_SIZED | format::KEY_MAPPING) != 0
 }
 
-fn kind(flags: u32) -> SiteKind {
+pub(crate) fn kind(flags: u32) -> SiteKind {
     let has = |flag| flags & flag != 0;
     match has(format::KEY_OUTSIDE) {
         _ if has(format::KEY_POOL_BLOCK) && has(format::KEY_OUTSIDE) => SiteKind::OutsidePoolBlock,
@@ -277,9 +281,15 @@ fn gone(record: &format::Site) -> (u64, u64) {
     (frees.min(record.allocations), bytes.min(record.usable_bytes))
 }
 
-/// A site's row. No difference goes below 0.
-fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
-    let record = &site.counters;
+/// What is live of the blocks that a site allocated, and what was at the peak: blocks and bytes.
+pub(crate) struct LiveOfSite {
+    pub(crate) live: (u64, u64),
+    pub(crate) at_peak: (u64, u64),
+}
+
+/// Computes that from the counters of a site; `epoch` is the number of the current peak. No
+/// difference goes below 0.
+pub(crate) fn live_of_site(record: &format::Site, epoch: u32) -> LiveOfSite {
     let (frees, gone_bytes) = gone(record);
     let (owner_blocks, owner_bytes) = if record.epoch >= epoch {
         (record.peak_blocks, record.peak_bytes)
@@ -294,6 +304,17 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
     } else {
         (record.remote_frees, record.remote_freed_bytes)
     };
+    LiveOfSite {
+        live: (difference(record.allocations, frees), difference(record.usable_bytes, gone_bytes)),
+        at_peak: (difference(owner_blocks, remote_blocks), difference(owner_bytes, remote_bytes)),
+    }
+}
+
+/// A site's row.
+fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
+    let record = &site.counters;
+    let (frees, gone_bytes) = gone(record);
+    let LiveOfSite { live, at_peak } = live_of_site(record, epoch);
     Measures {
         allocations: record.allocations,
         frees,
@@ -302,10 +323,10 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
         requested_bytes: record.requested_bytes,
         usable_bytes: record.usable_bytes,
         freed_bytes: gone_bytes - lent(site),
-        live_blocks: difference(record.allocations, frees),
-        live_bytes: difference(record.usable_bytes, gone_bytes),
-        at_peak_blocks: difference(owner_blocks, remote_blocks),
-        at_peak_bytes: difference(owner_bytes, remote_bytes),
+        live_blocks: live.0,
+        live_bytes: live.1,
+        at_peak_blocks: at_peak.0,
+        at_peak_bytes: at_peak.1,
         temporary: record.temporary,
         cross_thread_frees: not_negative(record.remote_frees),
         largest_bytes: record.largest_bytes,

@@ -1,0 +1,493 @@
+//! The counters of a profile that is written meanwhile, read again and again: of the file only what
+//! was added to it, of the sites only their counters, and those only if a thread counted anything.
+//!
+//! Counters have *slots*: every site of an extent has one, in the order in which extents were
+//! found. Slots never change, so what was counted at two times is compared by slot.
+
+use std::fs::File;
+use std::io;
+use std::mem::size_of;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use heaptide_format as format;
+use heaptide_format::{ExtentHeader, FileHeader, Kind};
+use rustc_hash::FxHashSet;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::Error;
+use crate::files::input;
+use crate::model::{Sample, SiteKind};
+use crate::profile::header::header;
+use crate::profile::pack;
+use crate::tables::figures::sample;
+use crate::tables::site_table::{self, LiveOfSite};
+
+/// Pages without the header of an extent that are looked at again: more have a writer that died.
+const GAPS_MAX: usize = 1024;
+/// Looks that find no thread to have counted, after which sites are read nevertheless: blocks of
+/// pools and labels change sites alone.
+const IDLE_LOOKS: u32 = 8;
+const EXTENT_HEADER: u64 = format::EXTENT_HEADER;
+const SITE: u64 = size_of::<format::Site>() as u64;
+const LABELLED: u32 = format::KEY_BIT | format::KEY_LABELLED;
+
+/// What a site counted so far, or several of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Usable bytes live.
+    pub live_bytes: u64,
+    /// Blocks live.
+    pub live_blocks: u64,
+    /// Usable bytes live at peak usage.
+    pub at_peak_bytes: u64,
+    /// Successful allocations.
+    pub allocations: u64,
+    /// Usable bytes allocated.
+    pub allocated_bytes: u64,
+    /// Blocks that came by labelling: they are in `allocations` of two sites.
+    pub moved_blocks: u64,
+    /// Their usable bytes.
+    pub moved_bytes: u64,
+    /// What memory it is.
+    pub kind: SiteKind,
+}
+
+impl Counts {
+    /// Adds the counts of a site to a sum over sites, in which each block is counted once: see
+    /// [`crate::model::Sum`].
+    #[inline]
+    pub fn add(&mut self, site: &Counts) {
+        match site.kind {
+            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) => {
+                self.add_label(site);
+                self.allocations = self.allocations.saturating_sub(site.moved_blocks);
+                self.allocated_bytes = self.allocated_bytes.saturating_sub(site.moved_bytes);
+            }
+            SiteKind::PoolBlock => {
+                self.live_bytes = self.live_bytes.saturating_add(site.live_bytes);
+                self.at_peak_bytes = self.at_peak_bytes.saturating_add(site.at_peak_bytes);
+            }
+            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
+        }
+    }
+
+    /// Adds the counts of a site to the sum of one label, whatever memory it is, with the blocks
+    /// that came by labelling.
+    #[inline]
+    pub fn add_label(&mut self, site: &Counts) {
+        let sum = u64::saturating_add;
+        self.live_bytes = sum(self.live_bytes, site.live_bytes);
+        self.live_blocks = sum(self.live_blocks, site.live_blocks);
+        self.at_peak_bytes = sum(self.at_peak_bytes, site.at_peak_bytes);
+        self.allocations = sum(self.allocations, site.allocations);
+        self.allocated_bytes = sum(self.allocated_bytes, site.allocated_bytes);
+    }
+
+    /// The counts of a record; `epoch` is the number of the current peak.
+    pub(super) fn of(record: &format::Site, epoch: u32) -> Counts {
+        let LiveOfSite { live, at_peak } = site_table::live_of_site(record, epoch);
+        Counts {
+            live_bytes: live.1,
+            live_blocks: live.0,
+            at_peak_bytes: at_peak.1,
+            allocations: record.allocations,
+            allocated_bytes: record.usable_bytes,
+            ..Counts::default()
+        }
+    }
+}
+
+/// What a profile held at one time.
+#[derive(Debug)]
+pub struct Look {
+    /// The header.
+    pub header: Box<FileHeader>,
+    /// What each site had counted, by slot.
+    pub counts: Vec<Counts>,
+    /// Sites that the profile had.
+    pub sites: u64,
+    /// Samples that were added since the look before.
+    pub samples: Vec<Sample>,
+}
+
+/// An extent that is read again.
+struct Extent {
+    offset: u64,
+    /// Bytes behind its header.
+    room: u64,
+    committed: u64,
+    /// Of sites: the slot of the first.
+    first_slot: usize,
+    /// Of samples: bytes that were read.
+    read: u64,
+}
+
+/// Reads the counters of a profile again and again.
+pub struct Observer {
+    path: PathBuf,
+    file: File,
+    /// Extents up to here are known.
+    end: u64,
+    /// Pages before that without the header of an extent.
+    gaps: Vec<u64>,
+    sites: Vec<Extent>,
+    lanes: Vec<Extent>,
+    keys: Vec<Extent>,
+    samples: Vec<Extent>,
+    slots: usize,
+    /// The bytes of the lanes at the last look.
+    lanes_then: Vec<u8>,
+    idle_looks: u32,
+    /// Room for the sites of an extent.
+    room: Vec<u64>,
+}
+
+impl Observer {
+    /// Opens a profile.
+    ///
+    /// Errors: it cannot be read, or is none; it is packed, so no process writes to it.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::live::Observer;
+    /// assert!(Observer::open("missing.heaptide/12-0.profile".as_ref()).is_err());
+    /// ```
+    pub fn open(path: &Path) -> Result<Observer, Error> {
+        let read = |source| Error::Io { path: path.to_owned(), doing: "read", source };
+        let file = input::open(path).map_err(read)?;
+        let observer = Observer {
+            path: path.to_owned(),
+            file,
+            end: format::PAGE,
+            gaps: Vec::new(),
+            sites: Vec::new(),
+            lanes: Vec::new(),
+            keys: Vec::new(),
+            samples: Vec::new(),
+            slots: 0,
+            lanes_then: Vec::new(),
+            idle_looks: IDLE_LOOKS,
+            room: Vec::new(),
+        };
+        observer.header()?;
+        Ok(observer)
+    }
+
+    /// Reads what was counted so far; none if that is what the last look found.
+    ///
+    /// Errors: the file cannot be read, or contradicts the format.
+    pub fn look(&mut self) -> Result<Option<Look>, Error> {
+        let header = self.header()?;
+        let look = self.look_at(header);
+        look.map_err(|source| Error::Io { path: self.path.clone(), doing: "read", source })
+    }
+
+    /// The ids of the sites of each slot, in order of the slots.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.sites.iter().flat_map(|extent| {
+            let first = (extent.offset + EXTENT_HEADER) / format::SITE_GRANULE;
+            let step = SITE / format::SITE_GRANULE;
+            (0..extent.room / SITE).map(move |index| (first + index * step) as u32)
+        })
+    }
+
+    fn header(&self) -> Result<FileHeader, Error> {
+        let read = |source| Error::Io { path: self.path.clone(), doing: "read", source };
+        let mut page = vec![0; format::PAGE as usize];
+        let mut length = 0;
+        while length < page.len() {
+            match self.file.read_at(&mut page[length..], length as u64).map_err(read)? {
+                0 => break,
+                more => length += more,
+            }
+        }
+        if pack::is_packed(&page[..length]) {
+            return Err(Error::Io {
+                path: self.path.clone(),
+                doing: "observe",
+                source: io::Error::other("it is sealed, so no process writes to it"),
+            });
+        }
+        header(&page[..length], &self.path)
+    }
+
+    fn look_at(&mut self, header: FileHeader) -> io::Result<Option<Look>> {
+        self.find_extents(header.file_end.min(self.file.metadata()?.len()))?;
+        let samples = self.new_samples()?;
+        let lanes = self.bytes_of_lanes()?;
+        let is_idle = lanes == self.lanes_then && samples.is_empty();
+        self.idle_looks = if is_idle { self.idle_looks + 1 } else { 0 };
+        if is_idle && self.idle_looks < IDLE_LOOKS {
+            return Ok(None);
+        }
+        self.idle_looks = 0;
+        self.lanes_then = lanes;
+        let (counts, sites) = self.counts(header.epoch)?;
+        Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
+    }
+
+    /// Finds the extents that were added, up to `end`.
+    fn find_extents(&mut self, end: u64) -> io::Result<()> {
+        let gaps = std::mem::take(&mut self.gaps);
+        let mut known = 0;
+        for gap in gaps {
+            if gap < known {
+                continue; // in an extent whose header was written since
+            }
+            match self.extent_at(gap, end)? {
+                Some(length) => known = gap + length,
+                None => self.gaps.push(gap),
+            }
+        }
+        self.keys.sort_unstable_by_key(|extent| extent.offset);
+        while self.end + EXTENT_HEADER <= end {
+            match self.extent_at(self.end, end)? {
+                Some(length) => self.end += length,
+                None => {
+                    if self.gaps.len() < GAPS_MAX {
+                        self.gaps.push(self.end);
+                    }
+                    self.end += format::PAGE;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the extent at an offset, and returns its length; none if there is none yet.
+    fn extent_at(&mut self, offset: u64, end: u64) -> io::Result<Option<u64>> {
+        let header = self.extent_header(offset)?;
+        let ExtentHeader { length, .. } = header;
+        let is_whole = length > 0 && length.is_multiple_of(format::PAGE) && length <= end - offset;
+        if header.magic != format::EXTENT_MAGIC || !is_whole {
+            return Ok(None);
+        }
+        let room = length - EXTENT_HEADER;
+        let (committed, first_slot) = (header.committed.min(room), self.slots);
+        let extent = Extent { offset, room, committed, first_slot, read: 0 };
+        match Kind::from_number(header.kind) {
+            Some(Kind::Sites) => {
+                self.slots += (room / SITE) as usize;
+                self.sites.push(extent);
+            }
+            Some(Kind::Lanes) => self.lanes.push(extent),
+            Some(Kind::Keys) => self.keys.push(extent),
+            Some(Kind::Timeline) => self.samples.push(extent),
+            _ => {}
+        }
+        Ok(Some(length))
+    }
+
+    fn extent_header(&self, offset: u64) -> io::Result<ExtentHeader> {
+        let mut header = [0u64; size_of::<ExtentHeader>() / 8];
+        self.file.read_exact_at(header.as_mut_bytes(), offset)?;
+        ExtentHeader::read_from_bytes(header.as_bytes())
+            .map_err(|_| io::Error::other("an extent without a header"))
+    }
+
+    /// Updates how much of each extent of these is committed. One in which no record has room any
+    /// more does not change.
+    fn commit(&self, extents: &mut [Extent], record: u64) -> io::Result<()> {
+        for extent in extents.iter_mut().filter(|extent| extent.committed + record <= extent.room) {
+            let committed = self.extent_header(extent.offset)?.committed;
+            extent.committed = committed.min(extent.room).max(extent.committed);
+        }
+        Ok(())
+    }
+
+    fn new_samples(&mut self) -> io::Result<Vec<Sample>> {
+        const RECORD: u64 = size_of::<format::Sample>() as u64;
+        let mut extents = std::mem::take(&mut self.samples);
+        let done = self.commit(&mut extents, RECORD);
+        let mut samples = Vec::new();
+        for extent in &mut extents {
+            let mut bytes = vec![0; (extent.committed - extent.read) as usize];
+            self.file.read_exact_at(&mut bytes, extent.offset + EXTENT_HEADER + extent.read)?;
+            let records = bytes.chunks_exact(RECORD as usize);
+            let records = records.filter_map(|r| format::Sample::read_from_bytes(r).ok());
+            samples.extend(records.map(|record| sample(&record)));
+            extent.read = extent.committed;
+        }
+        self.samples = extents;
+        done?;
+        samples.sort_by_key(|sample| sample.time_ns);
+        Ok(samples)
+    }
+
+    fn bytes_of_lanes(&mut self) -> io::Result<Vec<u8>> {
+        let mut extents = std::mem::take(&mut self.lanes);
+        let done = self.commit(&mut extents, size_of::<format::Lane>() as u64);
+        self.lanes = extents;
+        done?;
+        let mut bytes = Vec::with_capacity(self.lanes_then.len());
+        for extent in &self.lanes {
+            let start = bytes.len();
+            bytes.resize(start + extent.committed as usize, 0);
+            self.file.read_exact_at(&mut bytes[start..], extent.offset + EXTENT_HEADER)?;
+        }
+        Ok(bytes)
+    }
+
+    /// What the sites have counted, and how many there are.
+    fn counts(&mut self, epoch: u32) -> io::Result<(Vec<Counts>, u64)> {
+        let mut extents = std::mem::take(&mut self.sites);
+        let done = self.commit(&mut extents, SITE);
+        self.sites = extents;
+        done?;
+        let mut counts = vec![Counts::default(); self.slots];
+        let (mut labelled, mut sites) = (Vec::new(), 0);
+        let mut room = std::mem::take(&mut self.room);
+        for extent in &self.sites {
+            let length = (extent.committed / SITE * SITE) as usize;
+            room.resize(room.len().max(length / 8), 0);
+            let bytes = &mut room.as_mut_bytes()[..length];
+            self.file.read_exact_at(bytes, extent.offset + EXTENT_HEADER)?;
+            let Ok(records) = <[format::Site]>::ref_from_bytes(bytes) else { continue };
+            sites += records.len() as u64;
+            let of_extent = &mut counts[extent.first_slot..][..records.len()];
+            for (index, (record, counts)) in records.iter().zip(of_extent).enumerate() {
+                *counts = Counts::of(record, epoch);
+                if record.key & LABELLED == LABELLED {
+                    labelled.push((extent.first_slot + index, record.key & !LABELLED));
+                }
+            }
+        }
+        self.room = room;
+        self.add_labels(&labelled, &mut counts)?;
+        Ok((counts, sites))
+    }
+
+    /// Adds what the keys of labelled sites have: of each its slot and the id of its key.
+    fn add_labels(&self, labelled: &[(usize, u32)], counts: &mut [Counts]) -> io::Result<()> {
+        let offset = |key: u32| u64::from(key) * format::KEY_GRANULE;
+        let extent_of = |key: u32| {
+            let next = self.keys.partition_point(|extent| extent.offset <= offset(key));
+            next.checked_sub(1)
+        };
+        let wanted: FxHashSet<usize> =
+            labelled.iter().filter_map(|&(_, key)| extent_of(key)).collect();
+        let mut bytes = vec![Vec::new(); self.keys.len()];
+        for index in wanted {
+            let extent = &self.keys[index];
+            bytes[index].resize(extent.room as usize, 0);
+            self.file.read_exact_at(&mut bytes[index], extent.offset + EXTENT_HEADER)?;
+        }
+        for &(slot, key) in labelled {
+            let record = extent_of(key).and_then(|index| {
+                let at = offset(key).checked_sub(self.keys[index].offset + EXTENT_HEADER)?;
+                let bytes = bytes[index].get(at as usize..)?;
+                Some(format::Key::read_from_prefix(bytes).ok()?.0)
+            });
+            if let Some(record) = record {
+                let counts = &mut counts[slot];
+                counts.kind = site_table::kind(record.flags);
+                counts.moved_blocks = record.moved_blocks.min(counts.allocations);
+                counts.moved_bytes = record.moved_bytes.min(counts.allocated_bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::{ProgramBuilder, Scratch, profile::site};
+
+    use super::*;
+    use crate::model::{Process, Sum};
+    use crate::recording::live_tables::{LiveTables, counts_of};
+
+    fn total(counts: &[Counts]) -> Counts {
+        let mut sum = Counts::default();
+        counts.iter().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    /// The counts of each row by slot.
+    fn by_row(observer: &Observer, look: &Look, process: &Process) -> Vec<Counts> {
+        let mut rows = vec![Counts::default(); process.tables.sites.len()];
+        let site_rows = process.time.site_rows.as_ref().expect("rows of sites");
+        for (id, counts) in observer.ids().zip(&look.counts) {
+            if let Some(row) = site_rows.row(id) {
+                rows[row as usize].add(counts);
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn what_was_added_is_found_and_nothing_new_is_no_look() {
+        let scratch = Scratch::new("live-added");
+        let mut program = ProgramBuilder::with_stacks(&["main", "main;read"]);
+        let path = program.write(&scratch);
+        let mut observer = Observer::open(&path).expect("a profile");
+        let first = observer.look().expect("readable").expect("the first look");
+        assert_eq!((first.sites, total(&first.counts).live_bytes), (2, 3));
+        for _ in 1..IDLE_LOOKS {
+            assert!(observer.look().expect("readable").is_none(), "nothing was counted");
+        }
+        let again = observer.look().expect("readable").expect("a look for pools and labels");
+        assert_eq!(again.counts, first.counts);
+        for bytes in 0..100 {
+            program.block("main;parse", 1000 + bytes);
+        }
+        program.profile.lane(7, "late", |_| {});
+        program.write(&scratch);
+        let second = observer.look().expect("readable").expect("a thread was added");
+        assert_eq!((second.sites, total(&second.counts).live_bytes), (102, 104_953));
+        assert_eq!(second.counts[..2], first.counts[..2], "slots stay");
+    }
+
+    #[test]
+    fn slots_lead_to_the_rows_of_tables_also_after_a_filter() {
+        let scratch = Scratch::new("live-rows");
+        let program = ProgramBuilder::with_stacks(&["", "main", "main;read", "main;read;parse"]);
+        let path = program.write(&scratch);
+        let mut observer = Observer::open(&path).expect("a profile");
+        let look = observer.look().expect("readable").expect("the first look");
+        let mut process = LiveTables::new(&path).read(&mut |_, _| {}).expect("tables");
+        let rows = by_row(&observer, &look, &process);
+        let live = |rows: &[Counts]| rows.iter().map(|row| row.live_bytes).collect::<Vec<_>>();
+        let of_tables = |process: &Process| {
+            process.tables.sites.iter().map(|site| site.measures.live_bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(live(&rows), of_tables(&process));
+        assert_eq!(total(&rows).live_bytes, Sum::over(&process.tables.sites).live_bytes);
+        let focus = vec!["read".parse().expect("a pattern")];
+        let filter = crate::selection::filter::Filter { focus, ..Default::default() };
+        filter.apply(&mut process, "--focus read");
+        process.cut_stacks(1); // both stacks become one, and one row
+        assert_eq!(live(&by_row(&observer, &look, &process)), [4 + 8]);
+        assert_eq!(live(&counts_of(&path, &process).expect("counts")), [4 + 8]);
+    }
+
+    #[test]
+    fn labelled_blocks_count_once_and_memory_outside_not_at_all() {
+        let scratch = Scratch::new("live-labels");
+        let mut program = ProgramBuilder::new();
+        let stack = program.stack("main");
+        let p = &mut program.profile;
+        let label = p.name("label", "cache");
+        let key = |flags| {
+            move |key: &mut format::Key| {
+                (key.stack, key.label, key.flags) = (stack, label, flags);
+                (key.moved_blocks, key.moved_bytes) = (if flags == 0 { 2 } else { 0 }, 64);
+            }
+        };
+        let moved = p.key(0, key(0));
+        let outside = p.key(0, key(format::KEY_OUTSIDE));
+        let mut plain = site(stack, 3, 32);
+        (plain.frees, plain.freed_bytes) = (2, 64);
+        p.site(0, plain);
+        p.site(0, site(LABELLED | moved, 2, 32));
+        p.site(0, site(LABELLED | outside, 1, 4096));
+        let path = program.write(&scratch);
+        let look = Observer::open(&path).expect("a profile").look().expect("readable");
+        let look = look.expect("the first look");
+        let sum = total(&look.counts);
+        assert_eq!((sum.live_blocks, sum.live_bytes, sum.allocations), (3, 96, 3));
+        let process = LiveTables::new(&path).read(&mut |_, _| {}).expect("tables");
+        let totals = &process.totals;
+        assert_eq!((totals.live_blocks, totals.live_bytes, totals.allocations), (3, 96, 3));
+    }
+}

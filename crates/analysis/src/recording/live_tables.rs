@@ -1,0 +1,98 @@
+//! The tables of one process image that are read again while it runs: names that were looked up are
+//! kept, and every site has a row, so that its counters can be followed.
+
+use std::path::{Path, PathBuf};
+
+use super::parts::{Choice, Parts};
+use crate::error::Error;
+use crate::model::Process;
+use crate::profile::reader;
+use crate::recording::live::Counts;
+use crate::symbols::{Blazesym, Lookup, Sources, Symbols};
+use crate::tables::process;
+
+/// Reads the tables of a process image.
+pub struct LiveTables {
+    profile: PathBuf,
+    /// Names that were looked up; none before the first reading.
+    symbols: Option<Symbols>,
+}
+
+impl LiveTables {
+    /// Of the image with this profile.
+    pub fn new(profile: &Path) -> LiveTables {
+        LiveTables { profile: profile.to_owned(), symbols: None }
+    }
+
+    /// Reads them as they are now, counted from the start of the program, with
+    /// [`crate::model::TimeTables::site_rows`]. `progress` gets the addresses that were looked up
+    /// and their number.
+    ///
+    /// Errors: the profile cannot be read.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::live_tables::LiveTables;
+    /// let mut tables = LiveTables::new("missing.heaptide/12-0.profile".as_ref());
+    /// assert!(tables.read(&mut |_, _| {}).is_err());
+    /// ```
+    pub fn read(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<Process, Error> {
+        let choice = Choice { snapshot: None, from_start: true };
+        let mut parts = Parts::read(&self.profile, &choice)?;
+        if let Some(known) = self.symbols.take() {
+            parts.symbols = known;
+        }
+        let sources = &Sources::default();
+        let engine = &Blazesym;
+        let changed = parts.look_up(&Lookup { engine, sources, again: false }, progress);
+        if !parts.sealed {
+            parts.look_up_jit(sources);
+        }
+        let ending = parts.endings(&changed).pop();
+        let profile = parts.profiles.pop().map(|(_, profile)| profile);
+        let (Some(ending), Some(mut profile)) = (ending, profile) else {
+            return Err(Error::Missing { path: self.profile.clone() });
+        };
+        profile.is_followed = true;
+        let process = process::process(profile, &parts.symbols, ending);
+        self.symbols = Some(parts.symbols);
+        Ok(process)
+    }
+}
+
+/// The counts of a profile or snapshot, by row of tables of the same process image that were read
+/// with their [`crate::model::TimeTables::site_rows`].
+///
+/// Errors: the file cannot be read.
+pub fn counts_of(file: &Path, process: &Process) -> Result<Vec<Counts>, Error> {
+    let profile = reader::read(file)?;
+    let mut counts = vec![Counts::default(); process.tables.sites.len()];
+    for (row, site) in counts.iter_mut().zip(&process.tables.sites) {
+        row.kind = site.kind;
+    }
+    let row = |id| process.time.site_rows.as_ref()?.row(id);
+    for site in &profile.sites {
+        let Some(row) = row(site.id) else { continue };
+        let then = Counts::of(&site.counters, profile.header.epoch);
+        let counts = &mut counts[row as usize];
+        counts.add_label(&then);
+        let [blocks, bytes, _] = site.moved;
+        counts.moved_blocks = counts.moved_blocks.saturating_add(blocks.min(then.allocations));
+        counts.moved_bytes = counts.moved_bytes.saturating_add(bytes.min(then.allocated_bytes));
+    }
+    Ok(counts)
+}
+
+/// The counts that the tables themselves have, by row.
+pub fn counts_now(process: &Process) -> Vec<Counts> {
+    let row = |site: &crate::model::Site| Counts {
+        live_bytes: site.measures.live_bytes,
+        live_blocks: site.measures.live_blocks,
+        at_peak_bytes: site.measures.at_peak_bytes,
+        allocations: site.measures.allocations,
+        allocated_bytes: site.measures.usable_bytes,
+        moved_blocks: site.moved.blocks,
+        moved_bytes: site.moved.usable_bytes,
+        kind: site.kind,
+    };
+    process.tables.sites.iter().map(row).collect()
+}
