@@ -80,6 +80,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/render", &["shared", "text", "json", "export", "chart"]),
+    ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),
 ];
 
 /// All problems with the imports of the crates in these texts.

@@ -18,6 +18,7 @@ mod report;
 mod sdk;
 mod seal;
 mod timeline;
+mod top;
 mod tree;
 mod write;
 
@@ -75,6 +76,8 @@ pub enum Command {
     Histogram(histogram::HistogramOptions),
     /// Show live bytes and allocations over time
     Timeline(timeline::TimelineOptions),
+    /// Watch a running program: who holds memory, what grows, what allocates
+    Top(top::TopOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
     /// Run a CalQL query over recordings or .cali files
@@ -122,6 +125,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Leaks(options) => leaks::leaks(&options),
         Command::Histogram(options) => histogram::histogram(&options),
         Command::Timeline(options) => timeline::timeline(&options),
+        Command::Top(options) => top::top(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Query(options) => query::query(&options),
         Command::Sql(_) => sql::hand_over("heaptide sql"),

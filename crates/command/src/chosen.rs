@@ -59,20 +59,23 @@ impl Chosen {
 
     /// Applies them to every process.
     pub fn apply(&self, recording: &mut Recording) {
-        for process in &mut recording.processes {
-            process.attribution.clone_from(&self.attribution);
-            if !self.groups.is_empty() {
-                process.group_lanes(&self.groups);
-            }
-            if !self.rules.is_empty() {
-                process.rewrite(&self.rules);
-            }
-            if !self.filter.is_empty() {
-                self.filter.apply(process, &self.words);
-            }
-            if !self.hide.is_empty() {
-                process.hide(&self.hide);
-            }
+        recording.processes.iter_mut().for_each(|process| self.apply_to(process));
+    }
+
+    /// Applies them to a process.
+    pub fn apply_to(&self, process: &mut Process) {
+        process.attribution.clone_from(&self.attribution);
+        if !self.groups.is_empty() {
+            process.group_lanes(&self.groups);
+        }
+        if !self.rules.is_empty() {
+            process.rewrite(&self.rules);
+        }
+        if !self.filter.is_empty() {
+            self.filter.apply(process, &self.words);
+        }
+        if !self.hide.is_empty() {
+            process.hide(&self.hide);
         }
     }
 

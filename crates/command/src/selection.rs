@@ -49,7 +49,7 @@ fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
 }
 
 /// Frames of Python programs by their name.
-fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
+pub fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
     let names = PythonFrames::ALL.map(PythonFrames::name);
     PossibleValuesParser::new(names).try_map(|name| {
         let of_name = PythonFrames::ALL.into_iter().find(|frames| frames.name() == name);
@@ -162,7 +162,7 @@ pub struct Selection {
 /// The heading of options that select processes and allocations.
 pub const SELECTION: &str = "Selection";
 /// The heading of options that change how stacks and functions are shown.
-const NAMES: &str = "Names and stacks";
+pub const NAMES: &str = "Names and stacks";
 
 /// For whom names and stacks are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,6 +219,29 @@ pub const OF_RECORDINGS: [&str; 20] = [
 ];
 
 impl Selection {
+    /// All of the heap, as it was recorded.
+    pub fn everything() -> Selection {
+        Selection {
+            process: None,
+            kind: MemoryKind::Heap,
+            focus: Vec::new(),
+            ignore: Vec::new(),
+            min_size: None,
+            max_size: None,
+            live_only: false,
+            temporary_only: false,
+            python: PythonFrames::default(),
+            hide: Vec::new(),
+            group_threads: Vec::new(),
+            fold_recursion: false,
+            unfold_values: false,
+            depth: None,
+            rules: Vec::new(),
+            own: Vec::new(),
+            raw: false,
+        }
+    }
+
     /// Whether it leaves anything of a process out.
     pub fn filters(&self) -> bool {
         let words = [&self.focus, &self.ignore].iter().any(|words| !words.is_empty());

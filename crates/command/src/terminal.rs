@@ -58,8 +58,12 @@ impl TerminalOptions {
 pub(crate) fn layout() -> Layout {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| terminal_size::terminal_size_of(&stdout)).flatten();
-    let has_colours = AutoStream::choice(&stdout) != ColorChoice::Never;
-    Layout { columns: size.map(|(width, _)| usize::from(width.0)), has_colours }
+    Layout { columns: size.map(|(width, _)| usize::from(width.0)), has_colours: has_colours() }
+}
+
+/// Whether standard output gets colours: as the options, NO_COLOR and the terminal have it.
+pub fn has_colours() -> bool {
+    AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
 /// A running pager; dropping it waits until the user leaves it.

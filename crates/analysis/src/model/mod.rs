@@ -34,7 +34,7 @@ pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
 pub use recording::{DamagedFile, Recording};
 pub(crate) use scope_name::scope_name;
-pub use site_rows::SiteRows;
+pub use site_rows::{SiteRow, SiteRows};
 pub use sum::Sum;
 pub use tables::{
     CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Shape, Site, SiteKind, SizeClass,

@@ -191,7 +191,10 @@ impl Observer {
         })
     }
 
-    fn header(&self) -> Result<FileHeader, Error> {
+    /// The header, as it is now.
+    ///
+    /// Errors: as those of [`Observer::open`].
+    pub fn header(&self) -> Result<FileHeader, Error> {
         let read = |source| Error::Io { path: self.path.clone(), doing: "read", source };
         let mut page = vec![0; format::PAGE as usize];
         let mut length = 0;
@@ -394,7 +397,7 @@ mod tests {
     use heaptide_fixtures::{ProgramBuilder, Scratch, profile::site};
 
     use super::*;
-    use crate::model::{Process, Sum};
+    use crate::model::{Process, SiteRow, Sum};
     use crate::recording::live_tables::{LiveTables, counts_of};
 
     fn total(counts: &[Counts]) -> Counts {
@@ -408,7 +411,7 @@ mod tests {
         let mut rows = vec![Counts::default(); process.tables.sites.len()];
         let site_rows = process.time.site_rows.as_ref().expect("rows of sites");
         for (id, counts) in observer.ids().zip(&look.counts) {
-            if let Some(row) = site_rows.row(id) {
+            if let SiteRow::At(row) = site_rows.row(id) {
                 rows[row as usize].add(counts);
             }
         }

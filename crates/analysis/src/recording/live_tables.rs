@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::parts::{Choice, Parts};
 use crate::error::Error;
-use crate::model::Process;
+use crate::model::{Process, SiteRow};
 use crate::profile::reader;
 use crate::recording::live::Counts;
 use crate::symbols::{Blazesym, Lookup, Sources, Symbols};
@@ -69,9 +69,10 @@ pub fn counts_of(file: &Path, process: &Process) -> Result<Vec<Counts>, Error> {
     for (row, site) in counts.iter_mut().zip(&process.tables.sites) {
         row.kind = site.kind;
     }
-    let row = |id| process.time.site_rows.as_ref()?.row(id);
+    let rows = process.time.site_rows.as_ref();
+    let row = |id| rows.map_or(SiteRow::Unknown, |rows| rows.row(id));
     for site in &profile.sites {
-        let Some(row) = row(site.id) else { continue };
+        let SiteRow::At(row) = row(site.id) else { continue };
         let then = Counts::of(&site.counters, profile.header.epoch);
         let counts = &mut counts[row as usize];
         counts.add_label(&then);

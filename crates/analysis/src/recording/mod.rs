@@ -5,6 +5,7 @@ pub(crate) mod directory;
 pub(crate) mod ending;
 pub mod fresh_account;
 pub(crate) mod identity;
+pub mod images;
 mod jit_names;
 pub mod join;
 pub mod join_timeline;

@@ -58,6 +58,7 @@ mod schema;
 mod screen;
 mod sealing;
 mod stacks;
+mod top;
 mod trace;
 mod trace_files;
 mod trace_model;

@@ -15,7 +15,7 @@ fn title<'a>(word: &'a str, program: &str) -> Option<&'a str> {
 }
 
 /// The command as one would type it, as far as it fits.
-pub(crate) fn command_line(process: &Process, width: usize) -> String {
+pub fn command_line(process: &Process, width: usize) -> String {
     let joined = process.identity.images > 1;
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
     let quoted = process.identity.command.iter().enumerate().map(|(i, word)| {

@@ -8,7 +8,7 @@ use crate::shared::names::elide_middle;
 const PATH: usize = 100;
 
 /// A path in at most `width` characters, outermost first.
-pub(crate) fn scope_path(process: &Process, scope: ScopeId, width: usize) -> String {
+pub fn scope_path(process: &Process, scope: ScopeId, width: usize) -> String {
     let mut path: Vec<String> = process.scopes_of(scope).take(PATH + 1).map(Scope::name).collect();
     if path.len() > PATH {
         path[PATH] = "…".to_owned();

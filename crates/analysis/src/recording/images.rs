@@ -1,0 +1,104 @@
+//! The process images of a recording, by the headers of their profiles: for a choice among them.
+
+use std::path::{Path, PathBuf};
+
+use heaptide_format as format;
+use heaptide_format::StringHeader;
+use zerocopy::FromBytes;
+
+use super::directory::profiles_in;
+use super::running;
+use crate::error::Error;
+use crate::files::directory::list;
+use crate::files::input;
+use crate::profile::header::header;
+use crate::profile::pack;
+use crate::text;
+
+/// The name of the program is among the first strings, which are this near to the header.
+const NAME_WITHIN: u64 = 64 << 10;
+
+/// A process image, as its header describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ImageSummary {
+    /// Its profile.
+    pub file: PathBuf,
+    /// The process: as it is called here if it runs, else as it was called in the recording.
+    pub pid: u32,
+    /// The number of the image among those of its pid.
+    pub image: u32,
+    /// The path of the program; empty if it is not known.
+    pub program: String,
+    /// Whether a process writes to the profile.
+    pub is_running: bool,
+    /// Highest live bytes.
+    pub peak_bytes: u64,
+    /// When it started, nanoseconds since 1970-01-01 UTC.
+    pub start_realtime_ns: u64,
+}
+
+/// The images of a recording, or of a single profile, in order of start. Files that cannot be read
+/// are left out.
+///
+/// Errors: there is no such recording, or it has no profile.
+///
+/// ```
+/// use heaptide_analysis::recording::images;
+/// assert!(images::of_recording("missing.heaptide".as_ref()).is_err());
+/// ```
+pub fn of_recording(path: &Path) -> Result<Vec<ImageSummary>, Error> {
+    let running = running::of_recording(path)?;
+    let files = if path.is_dir() { profiles_in(path)? } else { vec![path.to_owned()] };
+    let summary = |file: PathBuf| {
+        let mut summary = of_profile(file)?;
+        if let Some(found) = running.iter().find(|running| running.file == summary.file) {
+            (summary.is_running, summary.pid) = (true, found.pid);
+        }
+        Some(summary)
+    };
+    let mut images: Vec<ImageSummary> = files.into_iter().filter_map(summary).collect();
+    images.sort_by_key(|image| (image.start_realtime_ns, image.pid, image.image));
+    Ok(images)
+}
+
+/// The newest recording in a directory that a process writes to; none if there is none.
+///
+/// Errors: the directory cannot be read.
+///
+/// ```
+/// use heaptide_analysis::recording::images::newest_running;
+/// assert!(newest_running("src".as_ref()).unwrap().is_none());
+/// ```
+pub fn newest_running(directory: &Path) -> Result<Option<PathBuf>, Error> {
+    let is_recording = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(crate::files::file_names::RECORDING_SUFFIX) && path.is_dir()
+    };
+    let mut recordings: Vec<_> = list(directory)?.into_iter().filter(is_recording).collect();
+    let changed = |path: &PathBuf| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    recordings.sort_by_key(|path| std::cmp::Reverse(changed(path)));
+    let runs = |path: &PathBuf| running::of_recording(path).is_ok_and(|found| !found.is_empty());
+    Ok(recordings.into_iter().find(runs))
+}
+
+fn of_profile(file: PathBuf) -> Option<ImageSummary> {
+    let bytes = pack::first(input::open(&file).ok()?, NAME_WITHIN).ok()?;
+    let header = header(&bytes, &file).ok()?;
+    Some(ImageSummary {
+        pid: header.pid,
+        image: header.image,
+        program: string(&bytes, header.program).unwrap_or_default(),
+        is_running: false,
+        peak_bytes: header.peak_bytes,
+        start_realtime_ns: header.start_realtime_ns,
+        file,
+    })
+}
+
+/// The string of a reference, if it is in these first bytes of a profile.
+fn string(bytes: &[u8], reference: u32) -> Option<String> {
+    let at = usize::try_from(u64::from(reference) * format::STRING_GRANULE).ok()?;
+    let (head, rest) = StringHeader::read_from_prefix(bytes.get(at..)?).ok()?;
+    let length = usize::try_from(head.length).ok().filter(|&l| l <= format::STRING_MAX)?;
+    (reference != 0).then(|| rest.get(..length).map(text::from_bytes))?
+}

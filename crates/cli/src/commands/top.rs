@@ -1,0 +1,120 @@
+//! `heaptide top`: a live screen of a running recording, or the replay of a finished one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use heaptide_analysis::model::Process;
+use heaptide_analysis::recording::images;
+use heaptide_analysis::selection::python::PythonFrames;
+use heaptide_command::chosen::Chosen;
+use heaptide_command::error::Error;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::selection::{NAMES, Reader, Selection, python_parser};
+use heaptide_command::{source, target, terminal};
+use heaptide_top::{Mode, Options, View};
+
+/// `heaptide top`.
+#[derive(Args, Debug)]
+#[command(after_help = TOP_EXAMPLE)]
+pub struct TopOptions {
+    /// Recording to watch: NAME.heaptide, a profile in it, or the process id of a running program
+    /// [default: the newest *.heaptide here that a program is recording into]
+    #[arg(value_name = "REC|PID")]
+    pub recording: Option<PathBuf>,
+    /// Move through a finished recording: at all times of a trace, else at its snapshots
+    #[arg(long)]
+    pub replay: bool,
+    /// Start with this process of the recording [default: the largest]
+    #[arg(long, value_name = "PID")]
+    pub process: Option<u32>,
+    /// Start with a row for each KIND
+    #[arg(long, value_name = "KIND", default_value = "owner", value_parser = view_parser())]
+    pub by: View,
+    /// Start with sites that have a matching function (or module, file, scope, label, thread); `/`
+    /// changes it
+    #[arg(long, value_name = "[KIND:]REGEX")]
+    pub focus: Option<String>,
+    /// Show Python functions and native ones in one stack, or only either [default: mixed]
+    #[arg(long, value_name = "mixed|only|native", default_value = "mixed",
+        value_parser = python_parser(), hide_possible_values = true, hide_default_value = true,
+        help_heading = NAMES)]
+    pub python: PythonFrames,
+    /// Rewrite names and stacks by a file of rules or a built-in set; also `rules` in heaptide.toml
+    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
+    pub rules: Vec<String>,
+    /// Mark matching functions, modules or files as the program's own code; also `own` in
+    /// heaptide.toml
+    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
+    pub own: Vec<String>,
+    /// Put each allocation down to its innermost frame, whatever that is
+    #[arg(long, help_heading = NAMES)]
+    pub raw: bool,
+}
+
+const TOP_EXAMPLE: &str = "\
+Example:
+  heaptide run -o app.heaptide -- ./app &
+  heaptide top app.heaptide
+  heaptide top --replay app.heaptide
+
+The keys are listed by `?`.";
+
+/// A view by its name.
+fn view_parser() -> impl TypedValueParser<Value = View> {
+    PossibleValuesParser::new(View::ALL.map(View::name)).try_map(|name| {
+        let of_name = View::ALL.into_iter().find(|view| view.name() == name);
+        of_name.ok_or("unknown kind of rows")
+    })
+}
+
+/// Shows the screen until the user leaves it.
+pub fn top(options: &TopOptions) -> Outcome {
+    let mode = if options.replay { Mode::Replay } else { Mode::Live };
+    let recording = match &options.recording {
+        Some(given) => target::place_of(given)?,
+        None => newest(mode)?,
+    };
+    let (rules, own) = (options.rules.clone(), options.own.clone());
+    let (python, raw) = (options.python, options.raw);
+    let selection = Selection { python, rules, own, raw, ..Selection::everything() };
+    let chosen = Chosen::new(&selection, Reader::Person)?;
+    let prepare = move |process: &mut Process| {
+        process.select_kind(selection.kind);
+        process.select_python(selection.python);
+        chosen.apply_to(process);
+        source::rewrite_languages(process, &selection);
+        process.fold_values(None);
+    };
+    heaptide_top::run(Options {
+        recording,
+        mode,
+        pid: options.process,
+        view: options.by,
+        focus: options.focus.clone(),
+        has_colours: terminal::has_colours(),
+        prepare: Arc::new(prepare),
+    })
+    .map_err(Error::library)?;
+    Ok(())
+}
+
+/// The newest recording here that can be shown.
+fn newest(mode: Mode) -> Result<PathBuf, Error> {
+    let here = Path::new(".");
+    let (found, otherwise) = match mode {
+        Mode::Live => (
+            images::newest_running(here)?,
+            "no program is recording into a *.heaptide in the current directory; name a recording \
+             or a process id, or use `heaptide top --replay`",
+        ),
+        Mode::Replay => (
+            heaptide_analysis::newest(here)?,
+            "no *.heaptide in the current directory; name a recording, or make one with \
+             `heaptide run -- PROGRAM`",
+        ),
+    };
+    let found = found.ok_or_else(|| Error::new(otherwise))?;
+    Ok(found.strip_prefix(here).unwrap_or(&found).to_owned())
+}

@@ -1,0 +1,341 @@
+//! The main loop: takes what sources and the terminal report, and draws.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use heaptide_render::shared::command_line::command_line;
+use nix::sys::signal::Signal;
+
+use crate::error::Error;
+use crate::model::app::{App, Image, Input, Overlay, Request, Status};
+use crate::model::view::View;
+use crate::screen::{self, Places, Style};
+use crate::source::live::{Asked, Live, thread_time};
+use crate::source::replay::{self, Replay};
+use crate::source::{self, Prepare, Reports, Update};
+use crate::terminal::{self, Heard, Pressed, Screen};
+
+/// A replay that plays shows the next stop after this time.
+const PLAY: Duration = Duration::from_millis(200);
+/// What is reported within this time is drawn together.
+const FRAME: Duration = Duration::from_millis(15);
+/// Longest title, in characters; the screen cuts it.
+const TITLE_MAX: usize = 500;
+
+/// Whether a recording is followed or replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// A process that runs.
+    Live,
+    /// A process that is over, or what one that runs did so far.
+    Replay,
+}
+
+/// What is shown, and how.
+pub struct Options {
+    /// A recording, or a profile in it.
+    pub recording: PathBuf,
+    /// Whether it is followed or replayed.
+    pub mode: Mode,
+    /// The process that is shown first; none for the largest.
+    pub pid: Option<u32>,
+    /// The view that is shown first.
+    pub view: View,
+    /// The filter at first, as it is typed on the screen.
+    pub focus: Option<String>,
+    /// Whether there are colours.
+    pub has_colours: bool,
+    /// Applies rules and filters to what was read.
+    pub prepare: Prepare,
+}
+
+/// What the main loop waits for.
+enum Event {
+    Heard(Heard),
+    Update(u32, Update),
+}
+
+/// Shows the screen until the user leaves it.
+///
+/// Errors: there is no terminal, no such process, or nothing can be read.
+pub fn run(options: Options) -> Result<(), Error> {
+    let app = App::new(options.view, options.focus.as_deref()).map_err(Error::Filter)?;
+    let image = choose(&options)?;
+    if !terminal::is_there() {
+        return Err(Error::NoTerminal);
+    }
+    let (sender, events) = channel();
+    let screen = Screen::enter(&sender, Event::Heard)?;
+    let style = Style { has_colours: options.has_colours };
+    let mut shown = Shown {
+        app,
+        recording: recording_of(&options.recording),
+        options,
+        sender,
+        number: 0,
+        live: None,
+        replay: None,
+        places: Places::default(),
+        drawn_ns: Arc::default(),
+    };
+    shown.show(image);
+    shown.until_left(screen, &events, &style)
+}
+
+/// The directory of a recording that may be named by one of its profiles.
+fn recording_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if path.is_dir() { path.to_owned() } else { parent.unwrap_or(Path::new(".")).to_owned() }
+}
+
+/// The process image that is shown first.
+fn choose(options: &Options) -> Result<Image, Error> {
+    let recording = || options.recording.clone();
+    let mut images = source::list(&options.recording)?;
+    if options.mode == Mode::Live {
+        images.retain(|image| image.is_running);
+    }
+    if images.is_empty() {
+        return Err(Error::NoneRunning { recording: recording() });
+    }
+    if let Some(pid) = options.pid {
+        let pids = images.iter().map(|image| image.pid).collect();
+        images.retain(|image| image.pid == pid);
+        if images.is_empty() {
+            return Err(Error::NoProcess { recording: recording(), pid, pids });
+        }
+    }
+    let largest = images.into_iter().max_by_key(|image| image.peak_bytes);
+    largest.ok_or_else(|| Error::NoneRunning { recording: recording() })
+}
+
+/// Everything that the main loop knows.
+struct Shown {
+    app: App,
+    options: Options,
+    /// Where the list of processes comes from.
+    recording: PathBuf,
+    sender: Sender<Event>,
+    /// Counts sources: what an earlier one reports is no longer of interest.
+    number: u32,
+    live: Option<Live>,
+    replay: Option<Box<Replay>>,
+    places: Places,
+    /// Processor time that the screen took last.
+    drawn_ns: Arc<AtomicU64>,
+}
+
+/// Whether the main loop goes on.
+enum Next {
+    Continue,
+    Leave(Result<(), Error>),
+    EndBy(Signal),
+}
+
+impl Shown {
+    fn until_left(
+        &mut self,
+        mut screen: Screen,
+        events: &Receiver<Event>,
+        style: &Style,
+    ) -> Result<(), Error> {
+        loop {
+            let begin = thread_time();
+            let draw = |frame: &mut ratatui::Frame| {
+                self.places = screen::draw(frame, &mut self.app, style)
+            };
+            screen.terminal.draw(draw)?;
+            let took = thread_time().saturating_sub(begin).as_nanos();
+            self.drawn_ns.store(u64::try_from(took).unwrap_or(u64::MAX), Ordering::Relaxed);
+            let first = match events.recv_timeout(self.patience()) {
+                Ok(event) => Some(event),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.play();
+                    None
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            // What follows at once is drawn with it.
+            let end = Instant::now() + FRAME;
+            let rest = std::iter::from_fn(|| {
+                events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
+            });
+            for event in first.into_iter().chain(rest) {
+                match self.event(event, &mut screen)? {
+                    Next::Continue => {}
+                    Next::Leave(result) => return result,
+                    Next::EndBy(signal) => {
+                        screen.end_by(signal);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long nothing needs to be done if nothing is reported.
+    fn patience(&self) -> Duration {
+        if self.app.is_playing { PLAY } else { Duration::from_secs(3600) }
+    }
+
+    fn event(&mut self, event: Event, screen: &mut Screen) -> Result<Next, Error> {
+        match event {
+            Event::Update(number, update) if number == self.number => {
+                return Ok(self.update(update));
+            }
+            Event::Update(..) | Event::Heard(Heard::Resized) => {}
+            Event::Heard(Heard::Closed) => return Ok(Next::Leave(Ok(()))),
+            Event::Heard(Heard::Key(key)) => match terminal::key(key) {
+                Some(Pressed::Input(input)) => return Ok(self.input(input)),
+                Some(Pressed::Suspend) => screen.suspend()?,
+                Some(Pressed::Redraw) => screen.terminal.clear()?,
+                None => {}
+            },
+            Event::Heard(Heard::Mouse(mouse)) => {
+                if let Some(input) = terminal::mouse(mouse, &self.places) {
+                    return Ok(self.input(input));
+                }
+            }
+            Event::Heard(Heard::Signal(Signal::SIGTSTP)) => screen.suspend()?,
+            Event::Heard(Heard::Signal(Signal::SIGCONT)) => screen.resume()?,
+            Event::Heard(Heard::Signal(signal)) => return Ok(Next::EndBy(signal)),
+        }
+        Ok(Next::Continue)
+    }
+
+    fn input(&mut self, input: Input) -> Next {
+        match self.app.input(input) {
+            None => {}
+            Some(Request::Quit) => return Next::Leave(Ok(())),
+            Some(Request::Mark) => self.ask(Asked::Mark),
+            Some(Request::Snapshot) => self.ask(Asked::Snapshot),
+            Some(Request::Processes) => self.list(),
+            Some(Request::Switch(image)) => self.show(image),
+            Some(Request::Seek(by)) => self.seek(|stop| stop.saturating_add_signed(by)),
+            Some(Request::SeekTo(stop)) => self.seek(|_| stop),
+        }
+        Next::Continue
+    }
+
+    fn reports(&self) -> Reports<Event> {
+        Reports::new(self.sender.clone(), Event::Update, self.number)
+    }
+
+    /// Shows a process from now on.
+    fn show(&mut self, image: Image) {
+        self.number += 1;
+        (self.live, self.replay) = (None, None);
+        self.app.forget();
+        self.app.title = title(&image, &image.program);
+        let (prepare, reports) = (self.options.prepare.clone(), self.reports());
+        let is_live = image.is_running && self.options.mode == Mode::Live;
+        let started = if is_live {
+            Live::start(&self.recording, &image, &prepare, &reports, &self.drawn_ns).map(|live| {
+                self.live = Some(live);
+            })
+        } else {
+            replay::start(&image, &prepare, &reports)
+        };
+        if let Err(error) = started {
+            self.app.status = Status::Ended(format!("cannot start a thread: {error}"));
+        }
+    }
+
+    fn ask(&mut self, what: Asked) {
+        match &self.live {
+            Some(live) if !matches!(self.app.status, Status::Ended(_)) => {
+                live.request(what, &self.reports());
+            }
+            _ => self.app.message = Some("the program does not run any more".to_owned()),
+        }
+    }
+
+    /// Looks which processes there are, beside the screen: there may be thousands on the machine.
+    fn list(&mut self) {
+        let (recording, reports) = (self.recording.clone(), self.reports());
+        let list = move || match source::list(&recording) {
+            Ok(images) => reports.send(Update::Images(images)),
+            Err(error) => reports.send(Update::Answer(error.to_string())),
+        };
+        if let Err(error) = thread::Builder::new().spawn(list) {
+            self.app.message = Some(format!("cannot start a thread: {error}"));
+        }
+    }
+
+    fn update(&mut self, update: Update) -> Next {
+        match update {
+            Update::Progress(line) => self.app.status = Status::Reading(line),
+            Update::Tables(tables) => {
+                self.app.title = title_of(&tables.process);
+                self.app.set_tables(tables);
+            }
+            Update::Moment(moment) => self.app.set_moment(moment),
+            Update::Samples(samples) => self.app.add_samples(&samples),
+            Update::Ended(how) => self.app.status = Status::Ended(how),
+            Update::Replaced(image) => {
+                let pid = image.pid;
+                self.show(image);
+                self.app.message = Some(format!("pid {pid} became another program; p lists all"));
+            }
+            Update::Replay(mut replay) => {
+                if let Some(tables) = replay.tables.take() {
+                    self.app.title = title_of(&tables.process);
+                    self.app.set_tables(tables);
+                }
+                self.app.add_samples(replay.samples());
+                let last = replay.stops.len().saturating_sub(1);
+                self.replay = Some(replay);
+                self.seek(|_| last);
+            }
+            Update::Images(images) => {
+                let is_it = |image: &Image| {
+                    let replayed = self.replay.as_ref().map(|replay| replay.file());
+                    let file = self.live.as_ref().map(Live::file).or(replayed);
+                    Some(&*image.file) == file
+                };
+                let at = images.iter().position(is_it).unwrap_or(0);
+                self.app.overlay = Overlay::Processes { images, at };
+            }
+            Update::Answer(line) => self.app.message = Some(line),
+            Update::Failed(line) => return Next::Leave(Err(Error::Source(line))),
+        }
+        Next::Continue
+    }
+
+    /// Moves a replay to another stop, if it is one.
+    fn seek(&mut self, to: impl FnOnce(usize) -> usize) {
+        let Some(replay) = &self.replay else { return };
+        let at = match self.app.status {
+            Status::Replay { stop, .. } => stop,
+            _ => 0,
+        };
+        let stops = replay.stops.len();
+        let stop = to(at).min(stops.saturating_sub(1));
+        let before = stop.checked_sub(1).map(|before| replay.moment(before));
+        self.app.show_stop(before, replay.moment(stop));
+        let name = replay.stops.get(stop).map(|stop| stop.name.clone()).unwrap_or_default();
+        self.app.status = Status::Replay { stop, stops, name };
+    }
+
+    /// Shows the next stop of a replay that plays.
+    fn play(&mut self) {
+        let Status::Replay { stop, stops, .. } = self.app.status else { return };
+        if self.app.is_playing {
+            self.seek(|stop| stop + 1);
+            self.app.is_playing = stop + 2 < stops;
+        }
+    }
+}
+
+fn title(image: &Image, program: &str) -> String {
+    format!("{program}  pid {}", image.pid)
+}
+
+/// The command line of a process, and its pid.
+fn title_of(process: &heaptide_analysis::model::Process) -> String {
+    format!("{}  pid {}", command_line(process, TITLE_MAX), process.identity.pid)
+}

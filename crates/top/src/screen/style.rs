@@ -1,0 +1,56 @@
+//! Colours: those of the terminal, so that they can be read on dark and light; or none.
+
+use ratatui::style::{Color, Modifier, Style as Look};
+
+/// Whether there are colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Style {
+    /// Without, bold and reversed text remain.
+    pub(crate) has_colours: bool,
+}
+
+impl Style {
+    fn coloured(self, look: Look, colour: Color) -> Look {
+        if self.has_colours { look.fg(colour) } else { look }
+    }
+
+    pub(crate) fn plain(self) -> Look {
+        Look::default()
+    }
+
+    pub(crate) fn title(self) -> Look {
+        Look::default().add_modifier(Modifier::BOLD)
+    }
+
+    pub(crate) fn state(self) -> Look {
+        self.coloured(Look::default(), Color::Magenta)
+    }
+
+    /// The chosen view, the selected row, the key of a footer.
+    pub(crate) fn chosen(self) -> Look {
+        Look::default().add_modifier(Modifier::REVERSED)
+    }
+
+    /// The head of the column by which rows are ordered.
+    pub(crate) fn head(self, is_chosen: bool) -> Look {
+        let look = Look::default().add_modifier(Modifier::UNDERLINED);
+        if is_chosen { look.add_modifier(Modifier::BOLD) } else { look }
+    }
+
+    pub(crate) fn live(self) -> Look {
+        self.coloured(Look::default(), Color::Green)
+    }
+
+    pub(crate) fn resident(self) -> Look {
+        self.coloured(Look::default(), Color::Magenta)
+    }
+
+    /// A change: more is red.
+    pub(crate) fn change(self, change: i64) -> Look {
+        match change {
+            0 => Look::default(),
+            1.. => self.coloured(Look::default(), Color::Red),
+            _ => self.coloured(Look::default(), Color::Green),
+        }
+    }
+}

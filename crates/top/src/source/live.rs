@@ -1,0 +1,295 @@
+//! A process that runs: its counters several times a second, and its tables when there are new
+//! stacks, as often as that costs little.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use heaptide_analysis::Error;
+use heaptide_analysis::recording::live::{Counts, Look, Observer};
+use heaptide_analysis::recording::live_tables::LiveTables;
+use heaptide_analysis::recording::running::Running;
+use heaptide_control::{Answer, Control, Wait};
+use heaptide_format::{End, FileHeader, Mode, Request};
+use nix::time::{ClockId, clock_gettime};
+
+use super::{Prepare, Reports, Update};
+use crate::model::app::Image;
+use crate::model::numbers::Moment;
+use crate::model::tables::Tables;
+
+/// The counters are read so often, at most.
+const PERIOD: Duration = Duration::from_millis(250);
+/// They are read again after this many times the processor time that it took to read and to show
+/// them: at most 2.2 % of a core.
+const SHOWN_REST: u32 = 45;
+/// The longest time between two readings.
+const PERIOD_MAX: Duration = Duration::from_secs(10);
+/// Looks between two at whether the process is still there.
+const LOOKS_A_CHECK: u32 = 4;
+/// Tables are read again after this many times the time that it took: at most 0.7 % of a core.
+const REST: u32 = 150;
+/// The name of marks.
+const MARK: &str = "heaptide top";
+
+/// Follows a process until it is dropped.
+pub(crate) struct Live {
+    /// Dropped to end the thread.
+    _stop: Sender<()>,
+    image: Image,
+}
+
+impl Live {
+    /// Follows the process of an image; its numbers go to `reports`. `drawn_ns` is the processor
+    /// time that the screen takes for them.
+    ///
+    /// Errors: there can be no thread.
+    pub(crate) fn start<T: Send + 'static>(
+        recording: &Path,
+        image: &Image,
+        prepare: &Prepare,
+        reports: &Reports<T>,
+        drawn_ns: &Arc<AtomicU64>,
+    ) -> std::io::Result<Live> {
+        let (stop, stopped) = channel();
+        let running = Running { pid: image.pid, file: image.file.clone() };
+        let followed = Followed {
+            drawn_ns: drawn_ns.clone(),
+            recording: recording.to_owned(),
+            running,
+            prepare: prepare.clone(),
+            reports: reports.clone(),
+        };
+        let follow = move || {
+            if let Err(error) = followed.follow(&stopped) {
+                followed.reports.send(Update::Failed(error.to_string()));
+            }
+        };
+        thread::Builder::new().spawn(follow)?;
+        Ok(Live { _stop: stop, image: image.clone() })
+    }
+
+    /// The profile.
+    pub(crate) fn file(&self) -> &Path {
+        &self.image.file
+    }
+
+    /// Puts a mark into the recording, or takes a snapshot; the answer goes to `reports`.
+    pub(crate) fn request<T: Send + 'static>(&self, what: Asked, reports: &Reports<T>) {
+        let running = Running { pid: self.image.pid, file: self.image.file.clone() };
+        let own = reports.clone();
+        let ask = move || own.send(Update::Answer(answer(&running, what)));
+        if let Err(error) = thread::Builder::new().spawn(ask) {
+            reports.send(Update::Answer(format!("cannot start a thread: {error}")));
+        }
+    }
+}
+
+/// What a program is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    Mark,
+    Snapshot,
+}
+
+/// Asks the program, and says what became of it.
+fn answer(running: &Running, what: Asked) -> String {
+    let asked = Control::open(running).and_then(|control| match what {
+        Asked::Mark => {
+            let answer = control.request(Request::Mark, 0, MARK, Wait::Patiently)?;
+            let says = match answer {
+                Answer::Done => "growth counts from now; the recording has a mark",
+                Answer::Waits => "growth counts from now; the mark waits for an allocation",
+                Answer::Behind => "growth counts from now; no mark, for an earlier request waits",
+                Answer::Ended => "growth counts from now; the program ended before the mark",
+            };
+            Ok(says.to_owned())
+        }
+        Asked::Snapshot => {
+            let (number, file, _) = control.snapshot("", Wait::Briefly)?;
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(format!("snapshot {number}: {name}"))
+        }
+    });
+    asked.unwrap_or_else(|error| error.to_string())
+}
+
+struct Followed<T> {
+    /// Processor time that the screen took last.
+    drawn_ns: Arc<AtomicU64>,
+    recording: PathBuf,
+    running: Running,
+    prepare: Prepare,
+    reports: Reports<T>,
+}
+
+/// What was read of the tables, the time that it took, and the reader for the next time.
+type Read = (LiveTables, Result<(Tables, u64), Error>, Duration);
+
+/// Reads tables in a thread of its own.
+struct Reading {
+    /// Where nothing is being read.
+    reader: Option<LiveTables>,
+    thread: Option<JoinHandle<Read>>,
+    /// Sites of the tables that were read last.
+    sites: u64,
+    /// When they may be read again.
+    next: Instant,
+}
+
+impl<T: Send + 'static> Followed<T> {
+    fn follow(&self, stopped: &Receiver<()>) -> Result<(), Error> {
+        let mut observer = Observer::open(&self.running.file)?;
+        let mut reading = Reading {
+            reader: Some(LiveTables::new(&self.running.file)),
+            thread: None,
+            sites: 0,
+            next: Instant::now(),
+        };
+        let mut counts = Arc::new(Vec::new());
+        let (mut sites, mut peak_bytes, mut looks, mut is_there) = (0, 0, 0u32, true);
+        let mut start_ns = None;
+        loop {
+            let begin = thread_time();
+            if looks.is_multiple_of(LOOKS_A_CHECK) {
+                is_there = self.running.is_there();
+            }
+            looks = looks.wrapping_add(1);
+            if let Some(look) = observer.look()? {
+                let Look { header, counts: now, sites: there, samples } = look;
+                start_ns = Some(header.start_monotonic_ns);
+                if header.mode == Mode::Counters as u32 {
+                    self.reports.send(Update::Failed(super::no_rows(&self.running.file)));
+                    return Ok(());
+                }
+                (counts, sites, peak_bytes) = (Arc::new(now), there, header.peak_bytes);
+                self.reports.send(Update::Samples(samples));
+                if header.end_kind != End::Unknown as u32 && !is_there && self.replaced(&header) {
+                    return Ok(());
+                }
+            }
+            self.read_tables(&mut reading, &observer, (sites, is_there))?;
+            self.reports.send(Update::Moment(self.moment(&counts, peak_bytes, start_ns)));
+            if !is_there && reading.thread.is_none() && reading.sites >= sites {
+                self.reports.send(Update::Ended(self.ending(&observer)));
+                return Ok(());
+            }
+            let drawn = Duration::from_nanos(self.drawn_ns.load(Ordering::Relaxed));
+            let took = thread_time().saturating_sub(begin) + drawn;
+            let period = (took * SHOWN_REST).clamp(PERIOD, PERIOD_MAX);
+            if stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn moment(&self, counts: &Arc<Vec<Counts>>, peak_bytes: u64, start_ns: Option<u64>) -> Moment {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        Moment {
+            time_ns: start_ns.map_or(0, |start| now_ns.saturating_sub(start)),
+            counts: counts.clone(),
+            peak_bytes,
+            resident_bytes: resident_bytes(self.running.pid),
+        }
+    }
+
+    /// Has tables read if there are new stacks, and reports what was read.
+    fn read_tables(
+        &self,
+        reading: &mut Reading,
+        observer: &Observer,
+        (sites, is_there): (u64, bool),
+    ) -> Result<(), Error> {
+        if let Some(thread) = reading.thread.take_if(|thread| thread.is_finished()) {
+            let Ok((reader, read, took)) = thread.join() else {
+                return Ok(()); // it panicked: the tables stay as they are
+            };
+            reading.reader = Some(reader);
+            reading.next = Instant::now() + took * REST;
+            let (mut tables, read_sites) = match read {
+                Ok(read) => read,
+                Err(error) if reading.sites == 0 => return Err(error),
+                Err(error) => {
+                    self.reports.send(Update::Answer(error.to_string()));
+                    return Ok(());
+                }
+            };
+            reading.sites = read_sites;
+            tables.set_slots(observer.ids());
+            self.reports.send(Update::Tables(Box::new(tables)));
+        }
+        let is_first = reading.sites == 0;
+        let is_early = is_there && Instant::now() < reading.next;
+        if sites <= reading.sites && !is_first || is_early {
+            return Ok(());
+        }
+        let Some(mut reader) = reading.reader.take() else { return Ok(()) };
+        let (prepare, reports) = (self.prepare.clone(), self.reports.clone());
+        let read = move || {
+            let start = Instant::now();
+            let mut progress = |done, total| {
+                if is_first {
+                    let line = format!("looking up names {done}/{total}");
+                    reports.send(Update::Progress(line));
+                }
+            };
+            let process = reader.read(&mut progress);
+            let tables = process.map(|mut process| {
+                let rows = process.time.site_rows.as_ref();
+                let sites = rows.map_or(0, |rows| rows.sites() as u64);
+                prepare(&mut process);
+                (Tables::new(process), sites)
+            });
+            (reader, tables, start.elapsed())
+        };
+        reading.thread = thread::Builder::new().spawn(read).ok();
+        Ok(())
+    }
+
+    /// Whether the process has become another program, which is reported.
+    fn replaced(&self, header: &FileHeader) -> bool {
+        if header.end_kind != End::Exec as u32 {
+            return false;
+        }
+        let images = super::list(&self.recording).unwrap_or_default();
+        let is_next = |image: &Image| image.is_running && image.pid == self.running.pid;
+        match images.into_iter().rfind(is_next) {
+            Some(image) => {
+                self.reports.send(Update::Replaced(image));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// How the process ended, as far as its header has it.
+    fn ending(&self, observer: &Observer) -> String {
+        match observer.header() {
+            Ok(header) if header.end_kind == End::Exited as u32 => {
+                format!("exited with status {}", header.end_code)
+            }
+            Ok(header) if header.end_kind == End::Exec as u32 => {
+                "became a program that is not recorded".to_owned()
+            }
+            _ => "ended".to_owned(),
+        }
+    }
+}
+
+/// Processor time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+/// Resident bytes of a process; 0 if they are not known.
+fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+    kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
+}

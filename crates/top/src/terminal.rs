@@ -1,0 +1,204 @@
+//! The terminal: taken over for the screen, and given back whatever happens.
+
+use std::io::{self, IsTerminal, Stdout};
+use std::panic;
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use crossterm::cursor::Show;
+use crossterm::event::{
+    DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+    MouseButton, MouseEvent, MouseEventKind, read,
+};
+use crossterm::execute;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use nix::sys::signal::{SigSet, Signal, raise};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+use crate::model::app::Input;
+use crate::screen::Places;
+
+/// Signals that end the program or stop it: the terminal is given back before.
+const SIGNALS: [Signal; 6] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+];
+
+/// What comes from the terminal.
+#[derive(Clone, Debug)]
+pub(crate) enum Heard {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    /// The terminal has another size.
+    Resized,
+    Signal(Signal),
+    /// The terminal is gone.
+    Closed,
+}
+
+/// Whether there is a terminal to write to and to read keys from.
+pub(crate) fn is_there() -> bool {
+    io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
+/// The terminal while it shows the screen. Dropping it gives it back.
+pub(crate) struct Screen {
+    pub(crate) terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Signals that were blocked before.
+    before: SigSet,
+}
+
+impl Screen {
+    /// Takes the terminal over; what comes from it goes to `sender`.
+    ///
+    /// Errors: the terminal refuses, or there can be no thread.
+    pub(crate) fn enter<T: Send + 'static>(
+        sender: &Sender<T>,
+        wrap: fn(Heard) -> T,
+    ) -> io::Result<Screen> {
+        // Before there is any other thread, so that none handles them.
+        let before = SigSet::thread_get_mask()?;
+        let signals: SigSet = SIGNALS.into_iter().collect();
+        signals.thread_block()?;
+        give_back_on_panic();
+        take()?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
+        // From here on dropping it gives the terminal back.
+        let screen = match terminal {
+            Ok(terminal) => Screen { terminal, before },
+            Err(error) => {
+                give_back();
+                return Err(error);
+            }
+        };
+        let own = sender.clone();
+        thread::Builder::new().spawn(move || {
+            while let Ok(signal) = signals.wait() {
+                if own.send(wrap(Heard::Signal(signal))).is_err() {
+                    break;
+                }
+            }
+        })?;
+        let own = sender.clone();
+        thread::Builder::new().spawn(move || {
+            loop {
+                let heard = match read() {
+                    Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => Heard::Key(key),
+                    Ok(Event::Mouse(mouse)) => Heard::Mouse(mouse),
+                    Ok(Event::Resize(..)) => Heard::Resized,
+                    Ok(_) => continue,
+                    Err(_) => Heard::Closed,
+                };
+                let is_over = matches!(heard, Heard::Closed);
+                if own.send(wrap(heard)).is_err() || is_over {
+                    break;
+                }
+            }
+        })?;
+        Ok(screen)
+    }
+
+    /// Gives the terminal back, stops the process as a shell expects it, and takes the terminal
+    /// over again when it continues.
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        raise(Signal::SIGSTOP)?;
+        self.resume()
+    }
+
+    /// Takes the terminal over again: others may have used it while the process was stopped.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        take()?;
+        self.terminal.clear()
+    }
+
+    /// Gives the terminal back and ends by this signal, as if it had not been caught. Returns only
+    /// if the signal does not end the process.
+    pub(crate) fn end_by(self, signal: Signal) {
+        drop(self); // unblocks it
+        let _ = raise(signal);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+        let _ = self.before.thread_set_mask();
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    let taken = execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture);
+    if taken.is_err() {
+        give_back();
+    }
+    taken
+}
+
+/// Does as much as it can: where the terminal is gone there is nothing to give back.
+fn give_back() {
+    let _ = execute!(io::stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+}
+
+/// Has the message of a panic appear on the screen of the shell, which works again.
+fn give_back_on_panic() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        give_back();
+        before(info);
+    }));
+}
+
+/// What a key means; none of keys without a meaning.
+pub(crate) fn key(key: KeyEvent) -> Option<Pressed> {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let input = match key.code {
+        KeyCode::Char('z') if is_control => return Some(Pressed::Suspend),
+        KeyCode::Char('l') if is_control => return Some(Pressed::Redraw),
+        KeyCode::Char('c') if is_control => Input::Interrupt,
+        KeyCode::Char(_) if is_control => return None,
+        KeyCode::Char(c) => Input::Char(c),
+        KeyCode::Enter => Input::Enter,
+        KeyCode::Esc => Input::Escape,
+        KeyCode::Backspace => Input::Backspace,
+        KeyCode::Tab => Input::Tab,
+        KeyCode::BackTab => Input::BackTab,
+        KeyCode::Left => Input::Left,
+        KeyCode::Right => Input::Right,
+        KeyCode::Up => Input::Move(-1),
+        KeyCode::Down => Input::Move(1),
+        KeyCode::PageUp => Input::MovePages(-1),
+        KeyCode::PageDown => Input::MovePages(1),
+        KeyCode::Home => Input::Home,
+        KeyCode::End => Input::End,
+        _ => return None,
+    };
+    Some(Pressed::Input(input))
+}
+
+/// What a key that was pressed is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pressed {
+    Input(Input),
+    Suspend,
+    Redraw,
+}
+
+/// What the mouse means.
+pub(crate) fn mouse(mouse: MouseEvent, places: &Places) -> Option<Input> {
+    match mouse.kind {
+        MouseEventKind::ScrollDown => Some(Input::Wheel(1)),
+        MouseEventKind::ScrollUp => Some(Input::Wheel(-1)),
+        MouseEventKind::Down(MouseButton::Left) => places.click(mouse.column, mouse.row),
+        _ => None,
+    }
+}
