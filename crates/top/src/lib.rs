@@ -20,4 +20,4 @@ mod terminal;
 pub use error::Error;
 pub use model::view::View;
 pub use run::{Mode, Options, run};
-pub use source::Prepare;
+pub use source::images::Prepare;

@@ -14,9 +14,11 @@ use crate::error::Error;
 use crate::model::app::{App, Image, Input, Overlay, Request, Status};
 use crate::model::view::View;
 use crate::screen::{self, Places, Style};
+use crate::source::images::{self, Prepare};
 use crate::source::live::{Asked, Live, thread_time};
-use crate::source::replay::{self, Replay};
-use crate::source::{self, Prepare, Reports, Update};
+use crate::source::replay::Replay;
+use crate::source::replaying;
+use crate::source::update::{Reports, Update};
 use crate::terminal::{self, Heard, Pressed, Screen};
 
 /// A replay that plays shows the next stop after this time.
@@ -95,21 +97,21 @@ fn recording_of(path: &Path) -> PathBuf {
 /// The process image that is shown first.
 fn choose(options: &Options) -> Result<Image, Error> {
     let recording = || options.recording.clone();
-    let mut images = source::list(&options.recording)?;
+    let mut found = images::list(&options.recording)?;
     if options.mode == Mode::Live {
-        images.retain(|image| image.is_running);
+        found.retain(|image| image.is_running);
     }
-    if images.is_empty() {
+    if found.is_empty() {
         return Err(Error::NoneRunning { recording: recording() });
     }
     if let Some(pid) = options.pid {
-        let pids = images.iter().map(|image| image.pid).collect();
-        images.retain(|image| image.pid == pid);
-        if images.is_empty() {
+        let pids = found.iter().map(|image| image.pid).collect();
+        found.retain(|image| image.pid == pid);
+        if found.is_empty() {
             return Err(Error::NoProcess { recording: recording(), pid, pids });
         }
     }
-    let largest = images.into_iter().max_by_key(|image| image.peak_bytes);
+    let largest = found.into_iter().max_by_key(|image| image.peak_bytes);
     largest.ok_or_else(|| Error::NoneRunning { recording: recording() })
 }
 
@@ -238,7 +240,7 @@ impl Shown {
                 self.live = Some(live);
             })
         } else {
-            replay::start(&image, &prepare, &reports)
+            replaying::start(&image, &prepare, &reports)
         };
         if let Err(error) = started {
             self.app.status = Status::Ended(format!("cannot start a thread: {error}"));
@@ -257,7 +259,7 @@ impl Shown {
     /// Looks which processes there are, beside the screen: there may be thousands on the machine.
     fn list(&mut self) {
         let (recording, reports) = (self.recording.clone(), self.reports());
-        let list = move || match source::list(&recording) {
+        let list = move || match images::list(&recording) {
             Ok(images) => reports.send(Update::Images(images)),
             Err(error) => reports.send(Update::Answer(error.to_string())),
         };
@@ -275,7 +277,7 @@ impl Shown {
             }
             Update::Moment(moment) => self.app.set_moment(moment),
             Update::Samples(samples) => self.app.add_samples(&samples),
-            Update::Ended(how) => self.app.status = Status::Ended(how),
+            Update::Ended(how) => self.app.end(how),
             Update::Replaced(image) => {
                 let pid = image.pid;
                 self.show(image);

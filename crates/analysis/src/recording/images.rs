@@ -102,3 +102,23 @@ fn string(bytes: &[u8], reference: u32) -> Option<String> {
     let length = usize::try_from(head.length).ok().filter(|&l| l <= format::STRING_MAX)?;
     (reference != 0).then(|| rest.get(..length).map(text::from_bytes))?
 }
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::{ProgramBuilder, Scratch};
+
+    use super::*;
+
+    #[test]
+    fn images_are_described_by_their_headers() {
+        let scratch = Scratch::new("images");
+        let file = ProgramBuilder::with_stacks(&["main"]).write(&scratch);
+        std::fs::write(scratch.join("9-0.profile"), b"no profile").expect("a file");
+        let directory = file.parent().expect("a directory");
+        let images = of_recording(directory).expect("a recording");
+        let [image] = &images[..] else { panic!("{images:?}") };
+        assert_eq!((&image.file, image.image, image.is_running), (&file, 0, false));
+        assert_eq!(image.program, "app");
+        assert!(newest_running(directory).expect("readable").is_none());
+    }
+}

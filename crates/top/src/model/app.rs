@@ -255,10 +255,20 @@ impl App {
         self.recent.push_back(Arc::new(moment));
         let old_ns = time_ns.saturating_sub(RATE_NS);
         while self.recent.get(1).is_some_and(|second| second.time_ns <= old_ns) {
-            self.recent.pop_front();
-            self.is_stale = true;
+            let first = self.recent.pop_front();
+            let counts = first.as_ref().map(|first| &first.counts);
+            let next = self.recent.front().map(|next| &next.counts);
+            self.is_stale |= !counts.zip(next).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
         }
         self.is_stale |= !same;
+    }
+
+    /// The process is over: nothing is allocated any more.
+    pub(crate) fn end(&mut self, how: String) {
+        self.status = Status::Ended(how);
+        let last = self.recent.len().saturating_sub(1);
+        self.recent.drain(..last);
+        self.is_stale = true;
     }
 
     /// Shows a moment of a replay, which may be before the one shown, and rates since `before`.

@@ -127,8 +127,8 @@ impl Column {
     pub(crate) const fn width(self) -> u16 {
         match self {
             Column::Growth => 10,
-            Column::Allocations | Column::Blocks => 8,
-            Column::Live | Column::Bytes | Column::AtPeak => 9,
+            Column::Blocks => 8,
+            Column::Live | Column::Allocations | Column::Bytes | Column::AtPeak => 9,
         }
     }
 

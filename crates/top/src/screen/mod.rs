@@ -1,8 +1,10 @@
-//! The screen: what the state looks like, and what is where, for clicks.
+//! The screen: what the state looks like.
 
+mod change;
 mod chart;
 mod help;
 mod overlays;
+mod places;
 mod style;
 mod table;
 
@@ -13,38 +15,16 @@ use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::model::app::{App, Input, Overlay, Status};
-use crate::model::view::{Column, View};
+use crate::model::app::{App, Overlay, Status};
+use crate::model::view::View;
+use change::signed_bytes;
+pub(crate) use places::Places;
 pub(crate) use style::Style;
 
 /// From this many lines on there is a chart.
 const LINES_WITH_CHART: u16 = 18;
 /// From this many lines on it is tall.
 const LINES_WITH_TALL_CHART: u16 = 32;
-
-/// What is where on the screen.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    views: Vec<(Rect, View)>,
-    columns: Vec<(Rect, Column)>,
-    /// The rows of the table, or of the list of processes.
-    rows: Rect,
-}
-
-impl Places {
-    /// What a click at a place means.
-    pub(crate) fn click(&self, column: u16, line: u16) -> Option<Input> {
-        let at = Position::new(column, line);
-        let view = self.views.iter().find(|(area, _)| area.contains(at));
-        let column = self.columns.iter().find(|(area, _)| area.contains(at));
-        match (view, column) {
-            (Some((_, view)), _) => Some(Input::ClickView(*view)),
-            (_, Some((_, column))) => Some(Input::ClickColumn(*column)),
-            _ if self.rows.contains(at) => Some(Input::ClickRow(usize::from(line - self.rows.y))),
-            _ => None,
-        }
-    }
-}
 
 /// Draws the state, and returns what is where.
 pub(crate) fn draw(frame: &mut Frame, app: &mut App, style: &Style) -> Places {
@@ -132,16 +112,6 @@ fn sums(app: &App, width: usize) -> String {
         line = line + gap + &part;
     }
     line
-}
-
-/// A change in bytes, with its sign.
-fn signed_bytes(change: i64) -> String {
-    let size = bytes(change.unsigned_abs());
-    match change {
-        0 => "0".to_owned(),
-        1.. => format!("+{size}"),
-        _ => format!("-{size}"),
-    }
 }
 
 /// The names of the views, or where the user went into; and the filter.

@@ -8,8 +8,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::Places;
 use super::help::KEYS;
+use super::places::Places;
 use super::style::Style;
 use crate::model::app::{App, Image, Overlay};
 

@@ -7,8 +7,9 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use super::change::signed_bytes;
+use super::places::Places;
 use super::style::Style;
-use super::{Places, signed_bytes};
 use crate::model::app::{App, Status};
 use crate::model::numbers::{Moments, Numbers};
 use crate::model::page::{Order, Row};

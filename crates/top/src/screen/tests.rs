@@ -11,7 +11,7 @@ use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 
 use super::{Places, draw};
-use crate::model::app::{App, Image, Input, Request, Status};
+use crate::model::app::{App, Image, Input, Request};
 use crate::model::numbers::Moment;
 use crate::model::tables::Tables;
 use crate::model::view::{Column, View};
@@ -115,10 +115,10 @@ fn the_screen_has_sums_views_rows_and_keys() {
 app --serve  pid 42                                                                    running  1.00 s
 live 15.0 MiB in 5 blocks   peak 20.0 MiB   resident 30.0 MiB   0 allocs/s   0 B/s
  owners  functions  threads  scopes  labels  stacks
-    ▼live   blocks     growth allocs/s   bytes/s   at peak owner
- 12.0 MiB        3                                12.0 MiB parse  [app]
- 2.00 MiB        1                                2.00 MiB load  [app]
- 1.00 MiB        1                                1.00 MiB main  [app]
+    ▼live   blocks     growth  allocs/s   bytes/s   at peak owner
+ 12.0 MiB        3                                 12.0 MiB parse  [app]
+ 2.00 MiB        1                                 2.00 MiB load  [app]
+ 1.00 MiB        1                                 1.00 MiB main  [app]
 
 
 
@@ -355,7 +355,7 @@ fn a_pause_keeps_the_numbers_and_an_end_is_shown() {
     shown.keys(" ");
     shown.at(3);
     assert!(shown.rows()[0].starts_with("100 MiB"), "{:?}", shown.rows());
-    shown.app.status = Status::Ended("exited with status 3".to_owned());
+    shown.app.end("exited with status 3".to_owned());
     assert!(shown.lines(100, 14)[0].ends_with("exited with status 3  3.00 s"));
 }
 

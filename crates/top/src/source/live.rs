@@ -17,7 +17,8 @@ use heaptide_control::{Answer, Control, Wait};
 use heaptide_format::{End, FileHeader, Mode, Request};
 use nix::time::{ClockId, clock_gettime};
 
-use super::{Prepare, Reports, Update};
+use super::images::{self, Prepare};
+use super::update::{Reports, Update};
 use crate::model::app::Image;
 use crate::model::numbers::Moment;
 use crate::model::tables::Tables;
@@ -31,8 +32,11 @@ const SHOWN_REST: u32 = 45;
 const PERIOD_MAX: Duration = Duration::from_secs(10);
 /// Looks between two at whether the process is still there.
 const LOOKS_A_CHECK: u32 = 4;
-/// Tables are read again after this many times the time that it took: at most 0.7 % of a core.
+/// Tables are read again after this many times the processor time that it took: at most 0.7 % of a
+/// core.
 const REST: u32 = 150;
+/// New stacks wait no longer for their names than this.
+const REST_MAX: Duration = Duration::from_secs(30);
 /// The name of marks.
 const MARK: &str = "heaptide top";
 
@@ -163,7 +167,7 @@ impl<T: Send + 'static> Followed<T> {
                 let Look { header, counts: now, sites: there, samples } = look;
                 start_ns = Some(header.start_monotonic_ns);
                 if header.mode == Mode::Counters as u32 {
-                    self.reports.send(Update::Failed(super::no_rows(&self.running.file)));
+                    self.reports.send(Update::Failed(images::no_rows(&self.running.file)));
                     return Ok(());
                 }
                 (counts, sites, peak_bytes) = (Arc::new(now), there, header.peak_bytes);
@@ -210,7 +214,7 @@ impl<T: Send + 'static> Followed<T> {
                 return Ok(()); // it panicked: the tables stay as they are
             };
             reading.reader = Some(reader);
-            reading.next = Instant::now() + took * REST;
+            reading.next = Instant::now() + (took * REST).min(REST_MAX);
             let (mut tables, read_sites) = match read {
                 Ok(read) => read,
                 Err(error) if reading.sites == 0 => return Err(error),
@@ -231,7 +235,7 @@ impl<T: Send + 'static> Followed<T> {
         let Some(mut reader) = reading.reader.take() else { return Ok(()) };
         let (prepare, reports) = (self.prepare.clone(), self.reports.clone());
         let read = move || {
-            let start = Instant::now();
+            let start = process_time();
             let mut progress = |done, total| {
                 if is_first {
                     let line = format!("looking up names {done}/{total}");
@@ -245,7 +249,7 @@ impl<T: Send + 'static> Followed<T> {
                 prepare(&mut process);
                 (Tables::new(process), sites)
             });
-            (reader, tables, start.elapsed())
+            (reader, tables, process_time().saturating_sub(start))
         };
         reading.thread = thread::Builder::new().spawn(read).ok();
         Ok(())
@@ -256,7 +260,7 @@ impl<T: Send + 'static> Followed<T> {
         if header.end_kind != End::Exec as u32 {
             return false;
         }
-        let images = super::list(&self.recording).unwrap_or_default();
+        let images = images::list(&self.recording).unwrap_or_default();
         let is_next = |image: &Image| image.is_running && image.pid == self.running.pid;
         match images.into_iter().rfind(is_next) {
             Some(image) => {
@@ -284,6 +288,11 @@ impl<T: Send + 'static> Followed<T> {
 /// Processor time of the calling thread.
 pub(crate) fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+/// Processor time of the whole command: names are looked up by several threads.
+fn process_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// Resident bytes of a process; 0 if they are not known.

@@ -1,10 +1,8 @@
 //! A recording that is replayed: at the stops of its trace, or else at its snapshots, its peak and
 //! its end.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
 use heaptide_analysis::Error;
 use heaptide_analysis::model::{Mode, Process, Sample, SiteKind};
@@ -13,8 +11,7 @@ use heaptide_analysis::recording::live_tables::{LiveTables, counts_now, counts_o
 use heaptide_analysis::recording::snapshot;
 use heaptide_analysis::trace::{Event, Operation};
 
-use super::{Prepare, Reports, Update};
-use crate::model::app::Image;
+use super::images::Prepare;
 use crate::model::numbers::Moment;
 use crate::model::tables::Tables;
 
@@ -40,32 +37,12 @@ pub(crate) struct Replay {
     last: Vec<Counts>,
     peak_bytes: u64,
     file: PathBuf,
-    has_rows: bool,
+    /// Whether sites were recorded, and not totals alone.
+    pub(crate) has_rows: bool,
 }
 
 /// Rows whose counts differ from those at the stop before, and their counts.
 type Changes = Vec<(u32, Counts)>;
-
-/// Reads a recording; it goes to `reports`.
-///
-/// Errors: there can be no thread.
-pub(crate) fn start<T: Send + 'static>(
-    image: &Image,
-    prepare: &Prepare,
-    reports: &Reports<T>,
-) -> io::Result<()> {
-    let (file, prepare, reports) = (image.file.clone(), prepare.clone(), reports.clone());
-    let read = move || {
-        let progress = |line: String| reports.send(Update::Progress(line));
-        reports.send(match Replay::read(&file, &prepare, &progress) {
-            Ok(replay) if !replay.has_rows => Update::Failed(super::no_rows(&file)),
-            Ok(replay) => Update::Replay(Box::new(replay)),
-            Err(error) => Update::Failed(error.to_string()),
-        });
-    };
-    thread::Builder::new().spawn(read)?;
-    Ok(())
-}
 
 impl Replay {
     /// Reads the profile, and its trace or snapshots.
@@ -287,4 +264,39 @@ fn of_snapshots(
 fn changes(before: &[Counts], then: &[Counts]) -> Changes {
     let rows = (0..).zip(before.iter().zip(then));
     rows.filter(|(_, (was, is))| was != is).map(|(row, (_, is))| (row, *is)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::{ProgramBuilder, Scratch};
+
+    use super::*;
+
+    #[test]
+    fn each_stop_has_the_counts_of_its_time_in_any_order() {
+        let scratch = Scratch::new("top-replay");
+        let mut program = ProgramBuilder::with_stacks(&["main", "main;load"]);
+        let path = program.write(&scratch);
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let snapshot = |number: u32| {
+            let file = name.replace(".profile", &format!(".{number}.snapshot"));
+            std::fs::copy(&path, path.with_file_name(file)).expect("a snapshot");
+        };
+        snapshot(1);
+        program.block("main;parse", 100);
+        program.write(&scratch);
+        snapshot(2);
+        program.block("main", 1000);
+        program.write(&scratch);
+        let prepare: Prepare = Arc::new(|_| {});
+        let replay = Replay::read(&path, &prepare, &|_| {}).expect("a replay");
+        let live = |stop: &str| {
+            let at = replay.stops.iter().position(|other| other.name == stop).expect("the stop");
+            replay.moment(at).counts.iter().map(|counts| counts.live_bytes).sum::<u64>()
+        };
+        let all = ["end", "snapshot 1", "snapshot 2", "peak usage", "end", "snapshot 1"];
+        assert_eq!(all.map(live), [1103, 3, 103, 1103, 1103, 3]);
+        assert_eq!(replay.stops.last().map(|stop| &*stop.name), Some("end"));
+        assert!(replay.has_rows);
+    }
 }

@@ -1,0 +1,13 @@
+//! Changes as text.
+
+use heaptide_render::shared::quantity::bytes;
+
+/// A change in bytes, with its sign.
+pub(super) fn signed_bytes(change: i64) -> String {
+    let size = bytes(change.unsigned_abs());
+    match change {
+        0 => "0".to_owned(),
+        1.. => format!("+{size}"),
+        _ => format!("-{size}"),
+    }
+}

@@ -1,0 +1,39 @@
+//! The process images to choose from, and how each is prepared.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use heaptide_analysis::Error;
+use heaptide_analysis::model::Process;
+use heaptide_analysis::recording::images;
+
+use crate::model::app::Image;
+
+/// Applies rules and filters of the command line to a process that was read.
+pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
+
+/// The images of a recording, those that run first.
+pub(crate) fn list(recording: &Path) -> Result<Vec<Image>, Error> {
+    let mut images: Vec<Image> = images::of_recording(recording)?
+        .into_iter()
+        .map(|image| Image {
+            file: image.file,
+            pid: image.pid,
+            image: image.image,
+            program: image.program,
+            is_running: image.is_running,
+            peak_bytes: image.peak_bytes,
+        })
+        .collect();
+    images.sort_by_key(|image| !image.is_running);
+    Ok(images)
+}
+
+/// Why a recording without sites cannot be shown.
+pub(crate) fn no_rows(file: &Path) -> String {
+    let file = heaptide_analysis::text::of_path(file);
+    format!(
+        "{file}: recorded with --mode counters, so there are no rows to show; \
+         use `heaptide report --by thread`"
+    )
+}
