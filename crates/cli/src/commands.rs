@@ -1,6 +1,7 @@
 //! The table of commands: each command's name and purpose, its options and its function. Help, man
 //! pages and completions come from here.
 
+mod attach;
 mod completions;
 mod ctl;
 mod diff;
@@ -60,6 +61,10 @@ Exit status: 0 success; 1 check failed or nothing found (leaks, a limit exceeded
 pub enum Command {
     /// Run a program and record its allocations
     Run(RunOptions),
+    /// Record a program that already runs
+    Attach(attach::AttachOptions),
+    /// End the recording of a program that `heaptide attach` records
+    Detach(attach::DetachOptions),
     /// Show totals, peak usage, leaks and temporary allocations with their stacks
     Report(report::ReportOptions),
     /// Show the call tree with inclusive and exclusive values
@@ -117,6 +122,8 @@ pub fn perform(options: Options) -> Outcome {
     options.terminal.apply();
     match options.command {
         Command::Run(options) => run::run(&options, write::check),
+        Command::Attach(options) => attach::attach(&options),
+        Command::Detach(options) => attach::detach(&options),
         Command::Report(options) => report::report(&options),
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),

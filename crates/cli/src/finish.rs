@@ -20,7 +20,7 @@ use heaptide_supervise::images::ImageEnd;
 use heaptide_supervise::program::Obstacle;
 use heaptide_supervise::supervisor::Ended;
 
-use crate::options::RunOptions;
+use crate::options::{NameOptions, RunOptions};
 use crate::place::{Recorded, Whereabouts};
 
 /// What a command stores in a recording.
@@ -49,7 +49,9 @@ pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) ->
     let recording = find_again(recorded)?;
     let result = match own.number {
         None => note_end(&recording, own.metadata, end)
-            .map(|has_profiles| has_profiles.then(|| seal_apart(&recording, options, end)))
+            .map(|has_profiles| {
+                has_profiles.then(|| seal_apart(&recording, How::new(options, end)))
+            })
             .map(|_| ()),
         Some(number) => leave(recorded, &recording, (number, own.member), end, options),
     };
@@ -108,7 +110,7 @@ fn leave(
         let _ = lead.is_ours(); // where there are no locks, there is no lead
         recorded.share();
         if !self::profiles(recording)?.is_empty() {
-            seal_apart(recording, options, end);
+            seal_apart(recording, How::new(options, end));
         }
         let _ = members::remove(recording, number); // one that stays is joined once more
     }
@@ -165,14 +167,31 @@ fn ends(end: &End) -> Vec<metadata::ImageEnd> {
     end.ended.ends.iter().map(stored).collect()
 }
 
+/// How a recording is sealed.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    /// Where names are looked for.
+    pub names: &'a NameOptions,
+    /// Neither progress nor a summary is printed.
+    pub quiet: bool,
+    /// Python's own allocator was turned off.
+    pub python_objects: bool,
+}
+
+impl<'a> How<'a> {
+    fn new(options: &'a RunOptions, end: &End) -> How<'a> {
+        How { names: &options.names, quiet: options.quiet, python_objects: end.python_objects }
+    }
+}
+
 /// Seals in a process of its own: if that dies, of a lack of memory or a mistake of ours, this one
 /// still has the status of the program to return.
-fn seal_apart(recording: &Path, options: &RunOptions, end: &End) {
+pub fn seal_apart(recording: &Path, how: How) {
     use std::os::unix::process::ExitStatusExt;
     let sealer = exec::fork(|| {
         exec::die_with_parent();
         exec::lift_limits();
-        u8::from(seal(recording, options, end).map_err(message).is_err())
+        u8::from(seal(recording, how).map_err(message).is_err())
     });
     let shown = recording.display();
     let killed = match sealer.map(exec::wait_for) {
@@ -196,9 +215,9 @@ fn from_here(path: &Path) -> PathBuf {
 }
 
 /// Seals the recording and prints the summary.
-fn seal(recording: &Path, options: &RunOptions, end: &End) -> Result<(), Error> {
-    let progress = (!options.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
-    let sources = options.names.sources(progress.clone())?;
+fn seal(recording: &Path, how: How) -> Result<(), Error> {
+    let progress = (!how.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
+    let sources = how.names.sources(progress.clone())?;
     let lookup = Lookup { engine: &Blazesym, sources: &sources, again: false };
     seal_with(recording, &lookup, &mut |done, total| {
         if let Some(progress) = &progress {
@@ -206,7 +225,7 @@ fn seal(recording: &Path, options: &RunOptions, end: &End) -> Result<(), Error> 
         }
     })?;
     drop((sources, progress));
-    if options.quiet {
+    if how.quiet {
         return Ok(());
     }
     let progress = Progress::start(format!("reading {}", recording.display()));
@@ -223,7 +242,7 @@ fn seal(recording: &Path, options: &RunOptions, end: &End) -> Result<(), Error> 
     if let Some(line) = missing_names::line(&read, &shown) {
         message(format_args!("  {line}"));
     }
-    if end.python_objects {
+    if how.python_objects {
         message(
             "  Python objects are blocks (PYTHONMALLOC=malloc); `--python-memory arenas` keeps Python's allocator",
         );

@@ -53,7 +53,8 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
     }
 }
 
-fn name_of(mode: Mode) -> String {
+/// The name of a mode.
+pub fn name_of(mode: Mode) -> String {
     mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 

@@ -29,6 +29,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod accounts;
+pub mod attachment;
 pub mod caliper;
 mod call;
 mod control;
@@ -200,6 +201,8 @@ pub enum End {
     Exited = 1,
     /// An exec call was made. Written before the call, taken back if it returns.
     Exec = 2,
+    /// A command that had attached to the process detached; the process continued unrecorded.
+    Detached = 3,
 }
 
 /// Bytes that one thread allocates before it publishes them: with several threads the peak is exact

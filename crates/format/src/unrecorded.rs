@@ -39,6 +39,14 @@ pub const IMAGE_FAMILY_LEFT: u32 = 512;
 /// See [`IMAGE_FAMILY_LEFT`].
 pub const IMAGE_FAMILY_REASON_SHIFT: u32 = 12;
 
+/// [`crate::FileHeader::image_flags`]: a command attached to the process while it ran. What it had
+/// allocated before is not known.
+pub const IMAGE_ATTACHED: u32 = 1 << 16;
+
+/// [`crate::FileHeader::image_flags`]: the functions of the C library could not be intercepted in
+/// place, so that only calls through the imports of modules are recorded.
+pub const IMAGE_IMPORTS_ONLY: u32 = 1 << 17;
+
 /// Entries of [`crate::FileHeader::interceptions`].
 pub const INTERCEPTIONS: usize = 6;
 /// Bytes of names that [`crate::Interception`] keeps.

@@ -5,7 +5,7 @@ use crate::Preload;
 use crate::allocator::{Address, NULL};
 use crate::intercept::{families, notice};
 use crate::next_symbol::{call_real, real};
-use crate::{confinement, mappings, mlock};
+use crate::{confinement, imports, mappings, mlock};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::api::monitors;
@@ -69,6 +69,7 @@ extern "C" fn before_dlsym() -> usize {
         static REAL = "dlsym", ();
     }
     families::look_at_new();
+    imports::look_at_new();
     python_interpreter::look_again();
     match REAL.get() {
         0 => nothing_opened as *const () as usize,

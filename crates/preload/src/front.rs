@@ -1,7 +1,7 @@
 //! What the library provides to the recorder.
 
 use crate::intercept::{families, notice, outcome};
-use crate::{Preload, allocator, exec, family, next_symbol, route, statistics};
+use crate::{Preload, allocator, attachment, exec, family, next_symbol, route, statistics};
 use heaptide_recorder::sys::front::{Front, Platform};
 use heaptide_recorder::sys::options::Options;
 
@@ -9,7 +9,10 @@ impl Front for Preload {
     const PLATFORM: Platform = Platform {
         find_function: |name| next_symbol::find(name).map_or(0, |found| found.address),
         usable: |block| family::size_of(block).unwrap_or_else(|| allocator::usable(block)),
-        is_wanted: || Options::get().is_some_and(Options::is_asked_for_or_preloaded),
+        is_wanted: || {
+            attachment::is_wanted()
+                .unwrap_or_else(|| Options::get().is_some_and(Options::is_asked_for_or_preloaded))
+        },
         find_allocator: allocator::find,
         create_tables,
         describe_image: outcome::describe,

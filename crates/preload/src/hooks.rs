@@ -145,6 +145,9 @@ const FREE: usize = LaneState::ROUTE_AT + Route::FREE_AT;
 macro_rules! hooks {
     ($($kind:ident $symbol:ident = $($body:path),+;)*) => {
         $(hooks!(@ $kind $symbol $($body),+);)*
+
+        /// The symbols of all hooks, each ended by a zero byte.
+        pub const NAMES: &[&[u8]] = &[$(concat!(stringify!($symbol), "\0").as_bytes(),)*];
     };
     (@ allocate $symbol:ident $body:path) => {
         entry! { $symbol [

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "it replaces functions of the C library")]
 
 mod allocator;
+mod attachment;
 mod auxiliary;
 mod calls;
 mod confinement;
@@ -17,6 +18,7 @@ mod exports;
 mod family;
 mod front;
 mod hooks;
+mod imports;
 mod intercept;
 mod jemalloc;
 mod limits;
@@ -36,6 +38,7 @@ struct Preload;
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {
+    attachment::note_loading();
     start::start_early::<Preload>();
     exit::register();
 }

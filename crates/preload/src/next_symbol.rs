@@ -1,7 +1,7 @@
 //! The functions behind the hooks: the next definition of a symbol after this library, in load
 //! order, or that of an allocator that is intercepted in place.
 
-use crate::own_allocator;
+use crate::{attachment, own_allocator};
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 use core::mem::offset_of;
@@ -40,10 +40,25 @@ pub fn find(name: &[u8]) -> Option<Found> {
 /// Looks `name` (ended by a zero byte) up behind this library.
 pub fn find_behind(name: &[u8]) -> Option<Found> {
     let me = own_dynamic();
-    let behind = objects().skip_while(|map| !map.has_dynamic(me)).skip(1);
-    behind.into_iter().find_map(|map| {
+    let found = |map: &'static LinkMap| {
         let (address, size) = look_up(map, name)?;
         Some(Found { address, body: address, runtime: is_runtime(map), object: map, size })
+    };
+    if attachment::is_attached() {
+        // Loaded late, this library stands for what the loader found without it.
+        return objects().filter(|map| !map.has_dynamic(me)).find_map(found);
+    }
+    let behind = objects().skip_while(|map| !map.has_dynamic(me)).skip(1);
+    behind.into_iter().find_map(found)
+}
+
+/// Whether this library was loaded after the C library: into a program that runs.
+pub fn is_late() -> bool {
+    let me = own_dynamic();
+    let mut before = objects().take_while(|map| !map.has_dynamic(me));
+    before.any(|map| {
+        let file = file_name(map);
+        file.starts_with(b"libc.so") || file.starts_with(b"ld-musl-")
     })
 }
 

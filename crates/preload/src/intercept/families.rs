@@ -15,7 +15,7 @@ use heaptide_format::NotIntercepted;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::confined;
-use heaptide_recorder::sys::kernel::{self, Path};
+use heaptide_recorder::sys::kernel::Path;
 use heaptide_recorder::sys::loader::{LinkMap, defines, objects};
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::options::Options;
@@ -54,7 +54,7 @@ pub fn start(scarce: bool) -> Option<()> {
     }
     if !IS_ON.load(Relaxed) {
         IS_ON.store(true, Relaxed);
-        look_at_all(kernel::is_alone());
+        look_at_all(patch::may_change_code());
     }
     Some(())
 }
@@ -70,7 +70,7 @@ pub fn look_at_mapped() {
     }
     own_stack::call(|| {
         forget_unloaded();
-        look_at_all(!HAS_MISSED.swap(false, Relaxed) || kernel::is_alone());
+        look_at_all(!HAS_MISSED.swap(false, Relaxed) || patch::may_change_code());
     });
 }
 
@@ -86,7 +86,7 @@ pub fn look_at_new() {
 #[cold]
 fn look_again() {
     if confined::may_call() && process().state() == State::Active {
-        own_stack::call(|| look_at_all(kernel::is_alone()));
+        own_stack::call(|| look_at_all(patch::may_change_code()));
     }
 }
 

@@ -14,13 +14,13 @@ pub mod outcome;
 mod patch;
 mod symbol_table;
 
+use crate::attachment;
 use crate::next_symbol::{self, find_behind};
 use crate::own_allocator::{self, Duty, NAMES, Place};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
-use heaptide_recorder::sys::kernel;
-use heaptide_recorder::sys::loader::{LinkMap, look_up};
+use heaptide_recorder::sys::loader::{LinkMap, file_name, look_up};
 use heaptide_recorder::sys::options::Options;
 use island::Island;
 use outcome::Note;
@@ -37,8 +37,18 @@ pub fn prepare() {
     }
     if let Some(object) = next_symbol::object_before(b"malloc\0") {
         let (done, note) = intercept(object);
-        outcome::note_malloc(done, note);
+        if attachment::is_attached() && is_libc(object) {
+            outcome::note_libc(done);
+        } else {
+            outcome::note_malloc(done, note);
+        }
     }
+}
+
+/// Whether an object is the C library.
+fn is_libc(object: &LinkMap) -> bool {
+    let file = file_name(object);
+    file.starts_with(b"libc.so") || file.starts_with(b"ld-musl-") || file.starts_with(b"libc.musl-")
 }
 
 /// Intercepts the allocator of an object, and notes which functions that are.
@@ -56,7 +66,7 @@ fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotInt
     if look_up(object, b"malloc_usable_size\0").is_none() {
         return Err(NotIntercepted::NoUsableSize);
     }
-    if !kernel::is_alone() {
+    if !patch::may_change_code() {
         return Err(NotIntercepted::Threads);
     }
     let own = next_symbol::own_object().ok_or(NotIntercepted::Unmovable)?;
@@ -110,7 +120,12 @@ impl Plan {
         for (index, name) in NAMES.iter().enumerate() {
             let theirs = look_up(object, name.symbol).map(function);
             let Some(hook) = look_up(own, name.symbol).map(function) else { continue };
-            let next = find_behind(name.symbol);
+            // Loaded late, this library is in front of nothing, and nobody finds its functions.
+            let is_late = attachment::is_attached();
+            if theirs.is_none() && is_late {
+                continue;
+            }
+            let next = if is_late { None } else { find_behind(name.symbol) };
             if theirs.is_none() && name.is_operator() && next.is_some_and(|next| next.runtime) {
                 continue; // it is made of malloc
             }

@@ -6,7 +6,7 @@
 
 use super::families;
 use super::island::Island;
-use super::patch::{Function, Patch, write_all};
+use super::patch::{Function, Patch, may_change_code, write_all};
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
@@ -45,7 +45,7 @@ pub fn before_loading() {
 fn watch() {
     let name = b"_dl_debug_state\0";
     let found = objects().find_map(|map| look_up(map, name));
-    let Some((address, size)) = found.filter(|_| kernel::is_alone()) else { return };
+    let Some((address, size)) = found.filter(|_| may_change_code()) else { return };
     let Some(mut island) = Island::near(address as u64) else { return };
     let function = Function { address: address as u64, size };
     let is_done =

@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 use heaptide_format::shared::{self, Word};
 use heaptide_format::{
-    IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT, IMAGE_INTERCEPTED,
-    IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS,
-    NotIntercepted,
+    IMAGE_ATTACHED, IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT, IMAGE_IMPORTS_ONLY,
+    IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES,
+    INTERCEPTIONS, NotIntercepted,
 };
 use heaptide_recorder::event::process::process;
 
@@ -79,6 +79,18 @@ pub fn note_malloc(outcome: Result<(), NotIntercepted>, note: Note) {
     };
     FLAGS.fetch_or(flags, Relaxed);
     keep(outcome, note);
+}
+
+/// Notes that a command attached, and what was done about the C library's allocator.
+pub fn note_libc(outcome: Result<(), NotIntercepted>) {
+    if outcome.is_err() {
+        FLAGS.fetch_or(IMAGE_IMPORTS_ONLY, Relaxed);
+    }
+}
+
+/// Notes that a command attached.
+pub fn note_attached() {
+    FLAGS.fetch_or(IMAGE_ATTACHED, Relaxed);
 }
 
 /// Notes what was done about an allocator under names of its own. The process has a profile.

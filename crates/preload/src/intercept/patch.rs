@@ -1,6 +1,7 @@
 //! Jumps in the place of entries: planned, then written all together or not at all.
 
 use super::island::{Island, Slot};
+use crate::attachment;
 use heaptide_recorder::sys::kernel;
 use heaptide_relocate::{JUMP_BYTES, Unmovable, jump, relocate};
 
@@ -59,7 +60,9 @@ impl Patch {
             unsafe { core::slice::from_raw_parts(address as *const u8, (end - address) as usize) };
         let slot = island.take().ok_or(Refusal::NoRoom)?;
         let moved = relocate(code, size, address, slot.moved())?;
-        if moved.pushes_return && kernel::has_shadow_stack() {
+        // A thread that runs could be in that call.
+        let may_push = !attachment::is_collecting() && !kernel::has_shadow_stack();
+        if moved.pushes_return && !may_push {
             return Err(Refusal::Unmovable);
         }
         let at = address + moved.patch_at as u64;
@@ -72,10 +75,20 @@ impl Patch {
     }
 }
 
+/// Whether code may be changed now: there is no other thread that could execute it, or a command
+/// that attached changes it while it has stopped them all.
+pub fn may_change_code() -> bool {
+    attachment::is_collecting() || kernel::is_alone()
+}
+
 /// Writes all jumps, or none if the kernel does not allow code to be changed. No other thread may
 /// execute the functions meanwhile: it could be between two of the instructions that are replaced,
 /// and no store changes five bytes for a processor that fetches them.
 pub fn write_all<'a>(patches: impl Iterator<Item = &'a Patch> + Clone) -> bool {
+    if attachment::is_collecting() {
+        let changes = patches.map(|patch| (patch.at, patch.before, patch.after));
+        return attachment::collect(changes);
+    }
     let written = patches.clone().take_while(|patch| write(patch.at, patch.after)).count();
     if written == patches.clone().count() {
         return true;

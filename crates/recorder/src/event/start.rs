@@ -45,6 +45,40 @@ pub fn start() -> bool {
     started.is_ok()
 }
 
+/// What a command that attaches finds out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// All is there, but nothing is recorded until the state is [`State::Active`].
+    Ready,
+    /// There is no profile.
+    NoProfile,
+    /// The profile has the reason.
+    Noted,
+}
+
+/// Prepares a recording in a process that runs, with these settings. Nothing is recorded now, and
+/// the state is that of a process that was not started. Other threads run meanwhile.
+#[cold]
+pub fn prepare_attached<F: Front>(settings: &[u8]) -> Prepared {
+    front::install::<F>();
+    let (p, t) = (process(), tls());
+    EVER_STARTED.store(false, Relaxed);
+    profile::forget();
+    memory::forget_zeros();
+    let busy = t.busy.replace(1);
+    p.state.store(State::Starting as u32, Release);
+    let started = own_stack::call(|| {
+        if options::replace(settings) { set_up(p) } else { Err(Refused::NoProfile) }
+    });
+    p.state.store(State::Off as u32, Release);
+    t.busy.set(busy);
+    match started {
+        Some(Ok(())) => Prepared::Ready,
+        Some(Err(Refused::Noted)) => Prepared::Noted,
+        _ => Prepared::NoProfile,
+    }
+}
+
 /// Starts the recorder of a forked child that is about to lose the right or the way to the
 /// recording, unless it was started before.
 #[cold]

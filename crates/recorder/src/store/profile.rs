@@ -198,6 +198,13 @@ pub fn create(
     Some(())
 }
 
+/// Forgets the recording that has ended: the next profile is that of another one. Its memory was
+/// given back.
+pub fn forget() {
+    FAMILY.store(core::ptr::null_mut(), Release);
+    DIRECTORY.store(core::ptr::null_mut(), Release);
+}
+
 /// Leaves a profile that says why nothing is recorded.
 pub fn abandon(p: &Store, why: Unrecorded) {
     let header = p.header();

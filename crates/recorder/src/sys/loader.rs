@@ -102,6 +102,77 @@ fn debug() -> *const usize {
     glibc
 }
 
+/// A relocation of an object (`Elf64_Rela`).
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    _addend: i64,
+}
+
+/// A word of an object that holds the address of a function of another one.
+pub struct Import<'a> {
+    /// Its address.
+    pub slot: u64,
+    /// Whether it may be bound only when it is first used.
+    pub is_lazy: bool,
+    name: &'a core::ffi::CStr,
+}
+
+impl Import<'_> {
+    /// Whether the function has this name, which ends with a zero byte.
+    pub fn is_of(&self, name: &[u8]) -> bool {
+        self.name.to_bytes_with_nul() == name
+    }
+}
+
+/// Calls `visit` with the imports of a loaded object, none of which is bound meanwhile.
+pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
+    const DT_PLTRELSZ: i64 = 2;
+    const DT_RELA: i64 = 7;
+    const DT_RELASZ: i64 = 8;
+    const DT_JMPREL: i64 = 23;
+    const R_GLOB_DAT: u32 = 6;
+    const R_JUMP_SLOT: u32 = 7;
+    let Some(tables) = tables(map) else { return };
+    for (start, bytes) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
+        let (Some(start), Some(bytes)) = (dynamic(map, start), dynamic(map, bytes)) else {
+            continue;
+        };
+        let start = if start < map.address { start + map.address } else { start };
+        let count = bytes as usize / size_of::<Relocation>();
+        // SAFETY: the table of a loaded object, as its dynamic section describes it.
+        let relocations = unsafe { core::slice::from_raw_parts(start as *const Relocation, count) };
+        for relocation in relocations {
+            let kind = relocation.info as u32;
+            let slot = map.address.wrapping_add(relocation.offset);
+            if ![R_GLOB_DAT, R_JUMP_SLOT].contains(&kind) || !slot.is_multiple_of(8) {
+                continue;
+            }
+            // SAFETY: relocations have indices of the object's symbols, whose names are strings.
+            let name = unsafe {
+                let symbol = &*tables.symbols.add((relocation.info >> 32) as usize);
+                core::ffi::CStr::from_ptr(tables.strings.add(symbol.name as usize))
+            };
+            visit(Import { slot, is_lazy: kind == R_JUMP_SLOT, name });
+        }
+    }
+}
+
+/// An entry of an object's dynamic section.
+fn dynamic(map: &LinkMap, tag: i64) -> Option<u64> {
+    let mut entry = map.dynamic;
+    // SAFETY: the dynamic section ends with tag 0.
+    while let Some(d) = unsafe { entry.as_ref() }.filter(|d| d.tag != 0) {
+        if d.tag == tag {
+            return Some(d.value);
+        }
+        // SAFETY: not the last entry.
+        entry = unsafe { entry.add(1) };
+    }
+    None
+}
+
 /// The file name of an object, without its directory.
 pub fn file_name(map: &LinkMap) -> &[u8] {
     let name = map.path();

@@ -103,6 +103,20 @@ pub fn begin_as_child() {
     }
 }
 
+/// Forgets the arena of memory that children find zeros in: a recording has ended, and its memory
+/// was given back. Nobody refers to it, and nobody takes memory now.
+pub fn forget_zeros() {
+    for word in [&ZEROS.length, &ZEROS.used, &ZEROS.inherited, &ZEROS.start] {
+        word.store(0, Release);
+    }
+    ZEROS.apart.store(0, Relaxed);
+}
+
+/// The arenas that end with a recording.
+pub fn of_recording() -> [Range; 2] {
+    [InChild::Nothing, InChild::Zeros].map(|child| arena(child).range())
+}
+
 /// Takes what is needed to go on without system calls: for a program that is about to confine
 /// itself.
 pub fn prepare_ahead() {

@@ -198,6 +198,37 @@ impl Options {
     }
 }
 
+/// Takes settings from a command that attached: `NAME=VALUE`, each ended by a zero byte, as the
+/// environment has them. Of the environment itself, only what describes a job counts. Nothing is
+/// recorded now, so nobody refers to the options. Returns false without memory.
+pub fn replace(settings: &[u8]) -> bool {
+    let known = OPTIONS.load(Acquire);
+    let memory = if known.is_null() {
+        memory::take(size_of::<Options>(), InChild::Copy) as *mut Options
+    } else {
+        known
+    };
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: memory of that size, to which nobody refers.
+    let options = unsafe {
+        memory.write(Options::new());
+        &mut *memory
+    };
+    let note = |environment: &[u8]| {
+        for entry in environment.split(|&b| b == 0) {
+            if let Some(equals) = entry.iter().position(|&b| b == b'=') {
+                options.place.note(&entry[..equals], &entry[equals + 1..]);
+            }
+        }
+    };
+    let _ = with_environment(note); // without memory for it there is no job
+    parse(settings, options);
+    OPTIONS.store(memory, Release);
+    true
+}
+
 /// Reads the environment into memory that children inherit; none if there is none.
 fn read() -> Option<()> {
     let memory = memory::take(size_of::<Options>(), InChild::Copy) as *mut Options;

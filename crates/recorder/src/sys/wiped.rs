@@ -3,6 +3,29 @@
 use crate::sys::kernel::{self, Errno};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Statics that are noted. There are 20.
+const NOTED_MAX: usize = 40;
+/// Address and bytes of each static that children find empty; 0 is none.
+static NOTED: [[AtomicUsize; 2]; NOTED_MAX] =
+    [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; NOTED_MAX];
+
+/// Address and bytes of each static that forked children find empty. One thread at a time calls
+/// [`Wiped::wipe_in_children`], when the recorder starts.
+pub fn noted() -> impl Iterator<Item = (usize, usize)> {
+    let both = NOTED.iter().map(|[at, bytes]| (at.load(Relaxed), bytes.load(Relaxed)));
+    both.take_while(|(at, _)| *at != 0)
+}
+
+fn note(start: usize, length: usize) {
+    let place = NOTED.iter().find(|[at, _]| [0, start].contains(&at.load(Relaxed)));
+    if let Some([at, bytes]) = place {
+        bytes.store(length, Relaxed);
+        at.store(start, Relaxed);
+    }
+}
 
 /// A static in pages of its own, which the kernel fills with zeros in a forked child
 /// (MADV_WIPEONFORK) once [`Wiped::wipe_in_children`] was called.
@@ -38,7 +61,8 @@ impl<T, const APART: usize> Wiped<T, APART> {
     ///
     /// Errors: the kernel's; one before 4.14 knows no such memory.
     pub fn wipe_in_children(&'static self) -> Result<(), Errno> {
-        let start = core::ptr::from_ref(self).cast_mut().cast();
+        let start: *mut u8 = core::ptr::from_ref(self).cast_mut().cast();
+        note(start as usize, size_of::<Self>());
         // SAFETY: whole pages (by alignment) of anonymous memory, in .bss; they hold the value
         // alone.
         unsafe { kernel::advise(start, size_of::<Self>(), kernel::MADV_WIPEONFORK) }

@@ -1,0 +1,207 @@
+//! Has a stopped thread make calls. Before each, the way back is on a stack: if this command is
+//! killed, the thread makes the call, and the kernel then puts its registers back.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::machine::{self, Before, Call};
+use crate::memory::Memory;
+use crate::modules::Modules;
+use crate::ptrace::{self, Event};
+use crate::threads::Stopped;
+
+/// Bytes of the stack for calls, settings and names below it.
+const ROOM: u64 = 512 << 10;
+/// Bytes at its beginning for arguments.
+const ARGUMENTS: u64 = 64 << 10;
+/// Bytes of a thread's own stack that are used before there is another one.
+const OWN_STACK: u64 = 16 << 10;
+/// All signals.
+const ALL_SIGNALS: u64 = u64::MAX;
+/// Time between looks at a thread that runs.
+const LOOKS_EVERY: Duration = Duration::from_micros(20);
+
+/// Places in the code of the program that calls need.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    signal_return: u64,
+    system_call: u64,
+}
+
+impl Places {
+    /// Finds them.
+    pub fn new(modules: &Modules) -> Option<Places> {
+        let find = |code: &[u8]| modules.iter().find_map(|module| module.find_code(code));
+        let libc = modules.libc()?;
+        Some(Places {
+            signal_return: libc.find_code(machine::SIGNAL_RETURN)?,
+            system_call: libc
+                .find_code(machine::SYSTEM_CALL_AND_RETURN)
+                .or_else(|| find(machine::SYSTEM_CALL_AND_RETURN))?,
+        })
+    }
+}
+
+/// A thread that makes calls. When it is done with, it continues where it was.
+#[derive(Debug)]
+pub struct Caller<'a> {
+    memory: &'a Memory,
+    thread: Stopped,
+    places: Places,
+    before: Before,
+    /// Memory in the program for calls.
+    room: u64,
+    /// Whether the thread is at the call that puts its registers back.
+    is_returning: bool,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug)]
+struct Returned {
+    /// Where a result is to be seen.
+    value: u64,
+}
+
+impl<'a> Caller<'a> {
+    /// Gives a thread room for calls.
+    ///
+    /// Errors: there is none, or the thread ended.
+    pub fn new(memory: &'a Memory, thread: Stopped, places: Places) -> io::Result<Caller<'a>> {
+        let before = Before {
+            registers: thread.registers,
+            extended: ptrace::extended_state(thread.tid)?,
+            mask: ptrace::signal_mask(thread.tid)?,
+        };
+        let mut caller = Caller { memory, thread, places, before, room: 0, is_returning: false };
+        let top = machine::below_red_zone(&caller.before.registers);
+        // A stack that ends here ends the attempt, not the program.
+        memory.write(top - OWN_STACK, &[0; 8])?;
+        const READ_AND_WRITE: u64 = 3;
+        const PRIVATE_ANONYMOUS: u64 = 0x22;
+        let arguments = [0, ROOM, READ_AND_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0];
+        let made = caller.system_call(top, machine::MMAP, arguments, WITHIN)?;
+        caller.room = made;
+        Ok(caller)
+    }
+
+    /// Where arguments are to be put.
+    pub fn arguments(&self) -> u64 {
+        self.room
+    }
+
+    /// Puts bytes there.
+    ///
+    /// Errors: there is no room for so many.
+    pub fn put(&self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() as u64 > ARGUMENTS {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        self.memory.write(self.room, bytes)
+    }
+
+    /// Calls a function; what it returns does not matter.
+    ///
+    /// Errors: the thread ended, or the call takes too long. It goes on by itself then.
+    pub fn call(&mut self, function: u64, arguments: [u64; 2], within: Duration) -> io::Result<()> {
+        let [first, second] = arguments;
+        let arguments = [first, second, 0, 0, 0, 0];
+        let call = Call { function, number: 0, arguments, reports_at: 0 };
+        self.make(self.room + ROOM, call, within)?;
+        Ok(())
+    }
+
+    /// Calls a function that returns an address.
+    ///
+    /// Errors: as of [`Caller::call`].
+    pub fn call_for_address(&mut self, function: u64, within: Duration) -> io::Result<u64> {
+        let reports_at = self.places.system_call;
+        let call = Call { function, number: 0, arguments: [0; 6], reports_at };
+        Ok(self.make(self.room + ROOM, call, within)?.value)
+    }
+
+    fn system_call(
+        &mut self,
+        top: u64,
+        number: u64,
+        arguments: [u64; 6],
+        within: Duration,
+    ) -> io::Result<u64> {
+        let call = Call { function: self.places.system_call, number, arguments, reports_at: 0 };
+        let returned = self.make(top, call, within)?;
+        machine::result(returned.value)
+    }
+
+    fn make(&mut self, top: u64, call: Call, within: Duration) -> io::Result<Returned> {
+        let tid = self.thread.tid;
+        let signal_return = self.places.signal_return;
+        let registers = machine::prepare(self.memory, &self.before, top, signal_return, call)?;
+        machine::set_registers(tid, registers)?;
+        // From here on the thread finds its way back alone.
+        self.is_returning = false;
+        ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
+        ptrace::resume_to_call(tid, 0)?;
+        let until = Instant::now() + within;
+        let mut returned = Returned { value: 0 };
+        loop {
+            match ptrace::event(tid)? {
+                Event::Call => {
+                    let registers = machine::registers(tid)?;
+                    if machine::is_returning(&registers, signal_return) {
+                        self.is_returning = true;
+                        return Ok(returned);
+                    }
+                    if machine::is_behind_call(&registers, self.places.system_call) {
+                        returned.value = machine::reported(&registers, call);
+                    }
+                    ptrace::resume_to_call(tid, 0)?;
+                }
+                Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
+                Event::Stopped => ptrace::resume_to_call(tid, 0)?,
+                Event::Gone => {
+                    self.thread.note_end();
+                    return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
+                }
+                Event::Nothing if Instant::now() > until => {
+                    self.thread.note_end(); // it runs, and returns by itself
+                    return Err(io::Error::from(io::ErrorKind::TimedOut));
+                }
+                Event::Nothing => thread::sleep(LOOKS_EVERY),
+            }
+        }
+    }
+
+    /// Gives the memory for calls back.
+    ///
+    /// Errors: the thread ended.
+    fn give_back(&mut self) -> io::Result<()> {
+        let room = std::mem::take(&mut self.room);
+        if room != 0 && self.is_returning {
+            let top = machine::below_red_zone(&self.before.registers);
+            self.system_call(top, machine::MUNMAP, [room, ROOM, 0, 0, 0, 0], WITHIN)?;
+        }
+        Ok(())
+    }
+
+    /// Has the thread continue where it was.
+    fn put_back(&mut self) -> io::Result<()> {
+        let tid = self.thread.tid;
+        if self.is_returning {
+            ptrace::set_extended_state(tid, &self.before.extended)?;
+            ptrace::set_signal_mask(tid, self.before.mask)?;
+            machine::set_registers(tid, machine::continued(&self.before.registers))?;
+        }
+        self.thread.registers = machine::without_call(&self.before.registers);
+        Ok(())
+    }
+}
+
+/// How long a system call may take.
+const WITHIN: Duration = Duration::from_secs(5);
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        let _ = self.give_back(); // the thread may have been killed
+        let _ = self.put_back();
+    }
+}

@@ -1,0 +1,124 @@
+//! The memory of a process, and its mappings.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use nix::unistd::Pid;
+
+/// The memory of a process.
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens it.
+    ///
+    /// Errors: the process is gone, or it may not be traced.
+    pub fn open(pid: Pid) -> io::Result<Memory> {
+        let path = format!("/proc/{pid}/mem");
+        Ok(Memory(OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    /// Reads bytes.
+    ///
+    /// Errors: the kernel's.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(bytes, address)
+    }
+
+    /// Writes bytes, by one call, also where the process itself could not.
+    ///
+    /// Errors: the kernel's.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, address)
+    }
+
+    /// Reads a word.
+    ///
+    /// Errors: the kernel's.
+    pub fn word(&self, address: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// Reads text that ends with a zero byte, of a few hundred bytes at most.
+    pub fn text(&self, address: u64) -> String {
+        let mut bytes = [0u8; 512];
+        let read = self.0.read_at(&mut bytes, address).unwrap_or(0);
+        let text = bytes[..read].split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+}
+
+/// A mapping.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Its first address.
+    pub low: u64,
+    /// The address behind it.
+    pub high: u64,
+    /// Where in its file it begins.
+    pub offset: u64,
+    /// Whether its contents can be executed.
+    pub is_code: bool,
+    /// The file; empty if it has none.
+    pub path: String,
+}
+
+/// The mappings of a process.
+///
+/// Errors: the process is gone, or it may not be traced.
+pub fn mappings(pid: Pid) -> io::Result<Vec<Mapping>> {
+    let text = fs::read(format!("/proc/{pid}/maps"))?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().filter_map(parse).collect())
+}
+
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (low, high) = fields.next()?.split_once('-')?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let rights = fields.next()?;
+    let offset = number(fields.next()?)?;
+    let path = fields.nth(2).unwrap_or("").trim_start();
+    Some(Mapping {
+        low: number(low)?,
+        high: number(high)?,
+        offset,
+        is_code: rights.as_bytes().get(2) == Some(&b'x'),
+        path: path.to_owned(),
+    })
+}
+
+/// Where the file of a mapping can be read: by its name in the process's own root directory, or by
+/// the mapping where that name leads elsewhere.
+pub fn file_of(pid: Pid, mapping: &Mapping) -> Vec<PathBuf> {
+    let by_name = PathBuf::from(format!("/proc/{pid}/root{}", mapping.path));
+    let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.low, mapping.high);
+    if mapping.path.ends_with(" (deleted)") || mapping.path.starts_with("/memfd:") {
+        vec![PathBuf::from(by_mapping)]
+    } else {
+        vec![by_name, PathBuf::from(by_mapping)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let mapping = parse("7f00001000-7f00003000 r-xp 00002000 fe:01 1234   /lib/a file");
+        let mapping = mapping.expect("a mapping");
+        assert_eq!(
+            (mapping.low, mapping.high, mapping.offset),
+            (0x7f_0000_1000, 0x7f_0000_3000, 0x2000)
+        );
+        assert!(mapping.is_code);
+        assert_eq!(mapping.path, "/lib/a file");
+        assert_eq!(parse("1000-2000 rw-p 00000000 00:00 0").expect("a mapping").path, "");
+        assert!(parse("x-y r--p 0 0:0 0").is_none());
+    }
+}

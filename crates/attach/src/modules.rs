@@ -1,0 +1,224 @@
+//! The modules of a process: which code is where, and the names of its functions.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::io;
+
+use nix::unistd::Pid;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{Endianness, ReadRef};
+
+use crate::memory::{Mapping, file_of, mappings};
+
+/// A file that is mapped with code in it.
+#[derive(Debug)]
+pub struct Module {
+    /// The path in the process's own root directory.
+    pub path: String,
+    /// Its addresses.
+    pub low: u64,
+    /// The address behind them.
+    pub high: u64,
+    pid: Pid,
+    mappings: Vec<Mapping>,
+    contents: OnceCell<Option<Contents>>,
+}
+
+/// What is read of its file.
+#[derive(Debug)]
+pub struct Contents {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What is added to addresses in the file.
+    pub bias: u64,
+    /// Defined functions and data that other modules find: name, address, size.
+    symbols: Vec<(String, u64, u64)>,
+    /// Where `.eh_frame_hdr` and `.eh_frame` are: address in the file, first byte, length.
+    pub frames: Option<[Section; 2]>,
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Its address, without the bias.
+    pub address: u64,
+    /// Its first byte.
+    pub offset: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// All modules of a process.
+#[derive(Debug)]
+pub struct Modules(Vec<Module>);
+
+impl Modules {
+    /// Finds them.
+    ///
+    /// Errors: the process is gone, or it may not be traced.
+    pub fn new(pid: Pid) -> io::Result<Modules> {
+        let mut modules: Vec<Module> = Vec::new();
+        for mapping in mappings(pid)? {
+            if !mapping.path.starts_with('/') {
+                continue;
+            }
+            let last = modules.last_mut().filter(|module| module.path == mapping.path);
+            if let Some(module) = last.filter(|_| mapping.offset > 0) {
+                module.high = mapping.high;
+                module.mappings.push(mapping);
+            } else {
+                modules.push(Module {
+                    path: mapping.path.clone(),
+                    low: mapping.low,
+                    high: mapping.high,
+                    pid,
+                    mappings: vec![mapping],
+                    contents: OnceCell::new(),
+                });
+            }
+        }
+        modules.retain(|module| module.mappings.iter().any(|mapping| mapping.is_code));
+        Ok(Modules(modules))
+    }
+
+    /// Finds them again, and reads no file again that is still in its place.
+    ///
+    /// Errors: the process is gone, or it may not be traced.
+    pub fn renew(&mut self, pid: Pid) -> io::Result<()> {
+        let mut new = Modules::new(pid)?;
+        for module in &mut new.0 {
+            let is_same = |old: &&mut Module| {
+                (&old.path, old.low, old.high) == (&module.path, module.low, module.high)
+            };
+            if let Some(old) = self.0.iter_mut().find(is_same) {
+                module.contents = std::mem::take(&mut old.contents);
+            }
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// All of them, by address.
+    pub fn iter(&self) -> impl Iterator<Item = &Module> {
+        self.0.iter()
+    }
+
+    /// The module that holds an address.
+    pub fn holding(&self, address: u64) -> Option<&Module> {
+        let is_in = |mapping: &Mapping| (mapping.low..mapping.high).contains(&address);
+        self.iter().find(|module| module.mappings.iter().any(is_in))
+    }
+
+    /// The module of the C library: glibc's or musl's.
+    pub fn libc(&self) -> Option<&Module> {
+        self.iter().find(|module| module.is_libc())
+    }
+}
+
+impl Module {
+    /// The name of its file.
+    pub fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// Whether it is the C library.
+    pub fn is_libc(&self) -> bool {
+        let name = self.file_name();
+        let glibc = name.starts_with("libc.so.") || name.starts_with("libc-2.");
+        glibc || self.is_musl()
+    }
+
+    /// Whether it is musl, which is library and loader in one.
+    pub fn is_musl(&self) -> bool {
+        self.file_name().starts_with("ld-musl-") || self.file_name() == "libc.so"
+    }
+
+    /// Whether it is the loader alone.
+    pub fn is_loader(&self) -> bool {
+        let name = self.file_name();
+        name.starts_with("ld-linux") || name.starts_with("ld-2.") || name.starts_with("ld64.so")
+    }
+
+    /// What its file holds; none if that cannot be read.
+    pub fn contents(&self) -> Option<&Contents> {
+        self.contents.get_or_init(|| self.read()).as_ref()
+    }
+
+    fn read(&self) -> Option<Contents> {
+        let first = self.mappings.first()?;
+        let bytes = file_of(self.pid, first).into_iter().find_map(|path| fs::read(path).ok())?;
+        Contents::new(bytes, first)
+    }
+
+    /// The address of what it defines under a name.
+    pub fn symbol(&self, name: &str) -> Option<u64> {
+        let contents = self.contents()?;
+        let found = contents.symbols.iter().find(|(known, ..)| known == name)?;
+        Some(found.1.wrapping_add(contents.bias))
+    }
+
+    /// The function that holds an address, of those that other modules find.
+    pub fn function_at(&self, address: u64) -> Option<&str> {
+        let contents = self.contents()?;
+        let address = address.wrapping_sub(contents.bias);
+        let holds = |(_, at, size): &&(String, u64, u64)| (*at..at + size).contains(&address);
+        contents.symbols.iter().find(holds).map(|(name, ..)| name.as_str())
+    }
+
+    /// The address of a sequence of bytes in its code.
+    pub fn find_code(&self, wanted: &[u8]) -> Option<u64> {
+        let contents = self.contents()?;
+        self.mappings.iter().filter(|mapping| mapping.is_code).find_map(|mapping| {
+            let from = usize::try_from(mapping.offset).ok()?;
+            let length = usize::try_from(mapping.high - mapping.low).ok()?;
+            let code = contents.bytes.get(from..contents.bytes.len().min(from + length))?;
+            let at = code.windows(wanted.len()).position(|window| window == wanted)?;
+            Some(mapping.low + at as u64)
+        })
+    }
+}
+
+impl Contents {
+    fn new(bytes: Vec<u8>, first: &Mapping) -> Option<Contents> {
+        let data = bytes.as_slice();
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let segments = header.program_headers(endian, data).ok()?;
+        let loaded = segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
+        let own = loaded.clone().find(|segment| {
+            let begin = segment.p_offset(endian) & !0xfff;
+            begin == first.offset
+        })?;
+        let bias = first.low.wrapping_sub(own.p_vaddr(endian) & !0xfff);
+        let sections = header.sections(endian, data).ok()?;
+        let mut symbols = Vec::new();
+        if let Ok(table) = sections.symbols(endian, data, elf::SHT_DYNSYM) {
+            for symbol in table.iter() {
+                let kind = symbol.st_type();
+                let is_named = matches!(kind, elf::STT_FUNC | elf::STT_OBJECT | elf::STT_NOTYPE);
+                if symbol.is_undefined(endian) || !is_named {
+                    continue;
+                }
+                let name = symbol.name(endian, table.strings()).unwrap_or_default();
+                let (at, size) = (symbol.st_value(endian), symbol.st_size(endian));
+                symbols.push((String::from_utf8_lossy(name).into_owned(), at, size));
+            }
+        }
+        let section = |name: &[u8]| {
+            let (_, section) = sections.section_by_name(endian, name)?;
+            let (offset, bytes) = section.file_range(endian)?;
+            let _ = data.read_bytes_at(offset, bytes).ok()?;
+            let (offset, bytes) = (usize::try_from(offset).ok()?, usize::try_from(bytes).ok()?);
+            Some(Section { address: section.sh_addr(endian), offset, bytes })
+        };
+        let frames = section(b".eh_frame_hdr").zip(section(b".eh_frame"));
+        let frames = frames.map(|(header, table)| [header, table]);
+        Some(Contents { bytes, bias, symbols, frames })
+    }
+
+    /// The bytes of a section.
+    pub fn section(&self, section: Section) -> &[u8] {
+        &self.bytes[section.offset..section.offset + section.bytes]
+    }
+}

@@ -1,0 +1,283 @@
+//! A process that is to be attached to, and what of its state decides when.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use heaptide_format::attachment::{ATTACHMENT_SYMBOL, ATTACHMENT_VERSION, Attachment};
+use nix::unistd::Pid;
+use zerocopy::FromBytes;
+
+use crate::error::Error;
+use crate::frames::Frame;
+use crate::machine;
+use crate::memory::{Mapping, Memory, mappings};
+use crate::modules::{Module, Modules};
+use crate::threads::Stopped;
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: Pid,
+    /// Its memory.
+    pub memory: Memory,
+    /// Its modules.
+    pub modules: Modules,
+    mappings: Vec<Mapping>,
+}
+
+/// The library in a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded {
+    /// The address of its [`Attachment`].
+    pub at: u64,
+    /// What that holds.
+    pub state: Attachment,
+}
+
+/// Functions in which a thread may hold a lock that loading a library takes.
+const LOCKING: [&str; 55] = [
+    "malloc",
+    "free",
+    "cfree",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_trim",
+    "malloc_stats",
+    "malloc_info",
+    "mallinfo",
+    "mallinfo2",
+    "mallopt",
+    "__libc_malloc",
+    "__libc_free",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_memalign",
+    "fork",
+    "__fork",
+    "_Fork",
+    "__libc_fork",
+    "vfork",
+    "posix_spawn",
+    "posix_spawnp",
+    "system",
+    "popen",
+    "pthread_create",
+    "pthread_exit",
+    "pthread_atfork",
+    "__register_atfork",
+    "pthread_setattr_default_np",
+    "dlopen",
+    "dlmopen",
+    "dlclose",
+    "dlsym",
+    "dlvsym",
+    "dladdr",
+    "dladdr1",
+    "dlinfo",
+    "dl_iterate_phdr",
+    "__libc_dlopen_mode",
+    "__cxa_atexit",
+    "on_exit",
+    "at_quick_exit",
+    "exit",
+    "quick_exit",
+    "__cxa_finalize",
+    "__call_tls_dtors",
+    "__nptl_deallocate_stack",
+    "__libc_freeres",
+];
+
+impl Process {
+    /// Opens a process.
+    ///
+    /// Errors: there is none, it cannot be recorded, or it may not be traced.
+    pub fn open(pid: Pid) -> Result<Process, Error> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))
+            .map_err(|_| Error::new(format!("there is no process {pid}")))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim_start_matches(':').trim())
+        };
+        if let Some(group) = field("Tgid").filter(|group| *group != pid.to_string()) {
+            return Err(Error::new(format!("{pid} is a thread of process {group}")));
+        }
+        if field("State").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+            return Err(Error::new(format!("process {pid} has ended")));
+        }
+        if field("VmSize").is_none() {
+            return Err(Error::new(format!("{pid} is a thread of the kernel")));
+        }
+        if let Some(tracer) = field("TracerPid").filter(|tracer| *tracer != "0") {
+            return Err(Error::new(format!(
+                "process {pid} is traced by process {tracer}; a process has one tracer at a time"
+            )));
+        }
+        if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
+            return Err(Error::new(format!(
+                "process {pid} has a shadow stack, which allows no calls from outside; start it \
+                 with `heaptide run`"
+            )));
+        }
+        let refused = |error| Error::refused(pid, &error);
+        let memory = Memory::open(pid).map_err(refused)?;
+        let process = Process {
+            pid,
+            memory,
+            modules: Modules::new(pid).map_err(refused)?,
+            mappings: mappings(pid).map_err(refused)?,
+        };
+        process.check()?;
+        Ok(process)
+    }
+
+    /// Whether the recorder can be loaded.
+    fn check(&self) -> Result<(), Error> {
+        let pid = self.pid;
+        let mut head = [0u8; 20];
+        let own = fs::File::open(format!("/proc/{pid}/exe"));
+        let read = own.and_then(|file| {
+            use std::os::unix::fs::FileExt;
+            file.read_exact_at(&mut head, 0)
+        });
+        let is_of_this_machine = head.starts_with(b"\x7fELF\x02") && head[18..] == machine::ELF;
+        if read.is_ok() && !is_of_this_machine {
+            return Err(Error::new(format!("process {pid} is of another architecture")));
+        }
+        if self.modules.libc().is_none() {
+            return Err(Error::new(format!(
+                "process {pid} is statically linked; a program that embeds the recorder is \
+                 controlled by `heaptide ctl`"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Looks at modules and mappings again.
+    ///
+    /// Errors: the process is gone.
+    pub fn look_again(&mut self) -> Result<(), Error> {
+        let gone = |error: io::Error| Error::refused(self.pid, &error);
+        self.modules.renew(self.pid).map_err(gone)?;
+        self.mappings = mappings(self.pid).map_err(gone)?;
+        Ok(())
+    }
+
+    /// Whether the recorder is loaded now.
+    pub fn has_recorder(pid: Pid) -> bool {
+        Modules::new(pid).is_ok_and(|modules| recorder_in(&modules).is_some())
+    }
+
+    /// The module of the recorder, if it is loaded.
+    pub fn recorder(&self) -> Option<&Module> {
+        recorder_in(&self.modules)
+    }
+
+    /// The library's state, if it is loaded.
+    ///
+    /// Errors: it is another version, or the process is gone.
+    pub fn loaded(&self) -> Result<Option<Loaded>, Error> {
+        let Some(module) = self.recorder() else { return Ok(None) };
+        let other = || {
+            Error::new(format!(
+                "process {} has another version of the recorder in it, {}",
+                self.pid, module.path
+            ))
+        };
+        let at = module.symbol(ATTACHMENT_SYMBOL).ok_or_else(other)?;
+        let mut bytes = vec![0u8; size_of::<Attachment>()];
+        self.memory.read(at, &mut bytes).map_err(|error| Error::refused(self.pid, &error))?;
+        let state = Attachment::read_from_bytes(&bytes).map_err(|_| other())?;
+        if state.version != ATTACHMENT_VERSION {
+            return Err(other());
+        }
+        Ok(Some(Loaded { at, state }))
+    }
+
+    /// The file of the mapping that holds an address, as the process names it.
+    pub fn file_at(&self, address: u64) -> Option<&Path> {
+        let holds = |mapping: &&Mapping| (mapping.low..mapping.high).contains(&address);
+        let mapping = self.mappings.iter().find(holds)?;
+        Some(Path::new(&mapping.path)).filter(|path| path.is_absolute())
+    }
+
+    /// Whether a stopped thread runs on the stack that it was created with: below that there is
+    /// room.
+    pub fn is_on_own_stack(&self, thread: &Stopped) -> bool {
+        let sp = machine::below_red_zone(&thread.registers);
+        let pointer = machine::thread_pointer(&thread.registers);
+        let holds = |mapping: &&Mapping| (mapping.low..mapping.high).contains(&sp);
+        // Mappings of other threads' stacks may be merged with it, and may be newer than the list.
+        self.mappings.iter().find(holds).is_some_and(|mapping| {
+            let is_main = mapping.path == "[stack]";
+            is_main || mapping.path.is_empty() && (sp..sp + STACK_MAX).contains(&pointer)
+        })
+    }
+
+    /// Whether a stopped thread can load a library: it is not in the allocator, the loader or a
+    /// signal handler, and holds no lock that loading takes.
+    pub fn may_load(&self, thread: &Stopped) -> bool {
+        if !self.is_on_own_stack(thread) {
+            return false;
+        }
+        let is_waiting = machine::is_waiting(&thread.registers);
+        let frames = thread.frames(&self.memory, &self.modules);
+        let Some(first) = frames.first() else { return false };
+        let Some(inner) = self.modules.holding(first.pc) else { return false };
+        if !is_waiting && (inner.is_libc() || self.brings_allocator(inner)) {
+            return false;
+        }
+        frames.iter().all(|frame| self.may_load_in(frame)) && !has_handler(&frames)
+    }
+
+    fn may_load_in(&self, frame: &Frame) -> bool {
+        let at = if frame.is_interrupted { frame.pc } else { frame.pc.wrapping_sub(1) };
+        let Some(module) = self.modules.holding(at) else { return true };
+        if module.is_loader() {
+            return false;
+        }
+        if module.is_libc() {
+            return module.function_at(at).is_none_or(|name| !LOCKING.contains(&name));
+        }
+        let is_program = self.modules.iter().next().is_some_and(|first| first.low == module.low);
+        is_program || !self.brings_allocator(module)
+    }
+
+    /// Whether a module has an allocator of its own: a thread in it may hold its locks.
+    fn brings_allocator(&self, module: &Module) -> bool {
+        !module.is_libc() && !module.is_loader() && module.symbol("malloc").is_some()
+    }
+
+    /// Whether a stopped thread is in the loader.
+    pub fn is_in_loader(&self, frames: &[Frame]) -> bool {
+        frames.iter().any(|frame| {
+            let Some(module) = self.modules.holding(frame.pc.wrapping_sub(1)) else { return false };
+            let is_loading = |name: &str| ["dlopen", "dlclose", "dlmopen"].contains(&name);
+            module.is_loader()
+                || module.is_musl() && module.function_at(frame.pc).is_some_and(is_loading)
+        })
+    }
+}
+
+/// Bytes of a thread's stack at most.
+const STACK_MAX: u64 = 1 << 30;
+
+/// Whether a signal handler is among the frames.
+fn has_handler(frames: &[Frame]) -> bool {
+    frames.iter().skip(1).any(|frame| frame.is_interrupted)
+}
+
+fn recorder_in(modules: &Modules) -> Option<&Module> {
+    modules.iter().find(|module| {
+        let name = module.file_name();
+        let is_named = name.starts_with("libheaptide") || name.starts_with("memfd:heaptide");
+        is_named && module.symbol("heaptide_interface").is_some()
+    })
+}

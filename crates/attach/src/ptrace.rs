@@ -1,0 +1,149 @@
+//! The requests of ptrace that have no safe wrapper.
+#![allow(unsafe_code, reason = "requests of ptrace that take addresses of our own memory")]
+
+use std::io;
+
+use nix::unistd::Pid;
+
+/// Bytes of the extended state of a processor at most: AVX-512 and AMX take some 11 KiB.
+const STATE_BYTES_MAX: usize = 16 << 10;
+/// The number of the register set that has the extended state.
+#[cfg(target_arch = "x86_64")]
+const REGISTER_SET: libc::c_int = 0x202;
+/// The number of the register set that has the floating-point state.
+#[cfg(not(target_arch = "x86_64"))]
+const REGISTER_SET: libc::c_int = 2;
+/// Bytes of the kernel's set of signals.
+const MASK_BYTES: usize = 8;
+
+/// Begins to trace a thread without stopping it; stops at system calls are marked as such.
+///
+/// Errors: the kernel's.
+pub fn seize(tid: Pid) -> io::Result<()> {
+    nix::sys::ptrace::seize(tid, nix::sys::ptrace::Options::PTRACE_O_TRACESYSGOOD)?;
+    Ok(())
+}
+
+/// The floating-point and vector registers of a stopped thread.
+///
+/// Errors: the kernel's.
+pub fn extended_state(tid: Pid) -> io::Result<Vec<u8>> {
+    let mut state = vec![0u8; STATE_BYTES_MAX];
+    let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    // SAFETY: the kernel writes at most `iov_len` bytes, and how many it wrote.
+    let result = unsafe {
+        libc::ptrace(libc::PTRACE_GETREGSET, tid.as_raw(), REGISTER_SET, &raw mut vector)
+    };
+    check(result)?;
+    state.truncate(vector.iov_len);
+    Ok(state)
+}
+
+/// Sets them.
+///
+/// Errors: the kernel's.
+pub fn set_extended_state(tid: Pid, state: &[u8]) -> io::Result<()> {
+    let base = state.as_ptr().cast_mut().cast();
+    let mut vector = libc::iovec { iov_base: base, iov_len: state.len() };
+    // SAFETY: the kernel reads `iov_len` bytes.
+    let result = unsafe {
+        libc::ptrace(libc::PTRACE_SETREGSET, tid.as_raw(), REGISTER_SET, &raw mut vector)
+    };
+    check(result)
+}
+
+/// The signals that a stopped thread blocks, a bit each.
+///
+/// Errors: the kernel's.
+pub fn signal_mask(tid: Pid) -> io::Result<u64> {
+    let mut mask = 0u64;
+    // SAFETY: the kernel writes so many bytes.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid.as_raw(), MASK_BYTES, &raw mut mask) };
+    check(result)?;
+    Ok(mask)
+}
+
+/// Sets them.
+///
+/// Errors: the kernel's.
+pub fn set_signal_mask(tid: Pid, mask: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads so many bytes.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid.as_raw(), MASK_BYTES, &raw const mask) };
+    check(result)
+}
+
+/// What a thread that is traced did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Nothing yet.
+    Nothing,
+    /// It stopped, as it was asked to, or with its whole process.
+    Stopped,
+    /// It stopped at a system call, before or after it.
+    Call,
+    /// It is about to get a signal.
+    Signal(i32),
+    /// It is gone.
+    Gone,
+}
+
+/// What a traced thread did since the last look. Does not wait.
+///
+/// Errors: the kernel's.
+pub fn event(tid: Pid) -> io::Result<Event> {
+    const EVENT_STOP: i32 = 128;
+    const CALL: i32 = libc::SIGTRAP | 0x80;
+    let mut status = 0;
+    let flags = libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: the kernel writes one number.
+    let found = unsafe { libc::waitpid(tid.as_raw(), &raw mut status, flags) };
+    match found {
+        0 => return Ok(Event::Nothing),
+        -1 => {
+            let error = io::Error::last_os_error();
+            let is_gone = error.raw_os_error() == Some(libc::ECHILD);
+            return if is_gone { Ok(Event::Gone) } else { Err(error) };
+        }
+        _ => {}
+    }
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Event::Gone);
+    }
+    Ok(match (libc::WSTOPSIG(status), status >> 16) {
+        (_, EVENT_STOP) => Event::Stopped,
+        (CALL, _) => Event::Call,
+        (signal, _) => Event::Signal(signal),
+    })
+}
+
+/// Lets a stopped thread run, with a signal or 0.
+///
+/// Errors: the kernel's.
+pub fn resume(tid: Pid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, signal)
+}
+
+/// Lets a stopped thread run to its next system call, or back from it, with a signal or 0.
+///
+/// Errors: the kernel's.
+pub fn resume_to_call(tid: Pid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, signal)
+}
+
+/// Ends the tracing of a stopped thread, which runs.
+///
+/// Errors: the kernel's.
+pub fn detach(tid: Pid) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, 0)
+}
+
+fn request(request: libc::c_uint, tid: Pid, signal: i32) -> io::Result<()> {
+    // SAFETY: the kernel reads no memory of ours for these requests.
+    check(unsafe { libc::ptrace(request, tid.as_raw(), 0usize, signal as usize) })
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

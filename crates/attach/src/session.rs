@@ -1,0 +1,473 @@
+//! Attaching and detaching, step by step.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use heaptide_format::attachment::{
+    ATTACH_SYMBOL, Attachment, Change, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
+    OUTCOME_NO_PROFILE, OUTCOME_PREPARED, RELEASE_SYMBOL, STATE_ACTIVE, STATE_OFF,
+};
+use heaptide_format::{End, FileHeader};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::call::{Caller, Places};
+use crate::error::Error;
+use crate::frames::Frame;
+use crate::machine;
+use crate::process::{Loaded, Process};
+use crate::threads::{Stopped, stop_all, threads};
+
+/// Time between attempts.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long the program may take to load the library.
+const LOADS_WITHIN: Duration = Duration::from_secs(30);
+/// How long the library may take to prepare a recording.
+const PREPARES_WITHIN: Duration = Duration::from_secs(30);
+/// Bytes that a jump takes.
+const JUMP_BYTES: usize = 5;
+
+/// What a recording is to be.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The library, by a path that the process has, ended by a zero byte.
+    pub library: Vec<u8>,
+    /// Settings as in the environment, each ended by a zero byte.
+    pub settings: Vec<u8>,
+    /// How long to look for a safe moment.
+    pub patience: Duration,
+}
+
+/// Has a process begin a recording.
+///
+/// Errors: why not. The process runs as before.
+pub fn attach(pid: Pid, request: Request) -> Result<(), Error> {
+    apart(move || Session::new(pid, request.patience)?.attach(&request))
+}
+
+/// Ends the recording of a process that a command attached to. Returns the path of its profile, as
+/// the process names it.
+///
+/// Errors: why not. The process is recorded as before.
+pub fn detach(pid: Pid, patience: Duration) -> Result<String, Error> {
+    apart(move || Session::new(pid, patience)?.detach())
+}
+
+/// Does it in a thread of its own: when that ends, the kernel lets all threads go that it traces.
+fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = thread::spawn(work).join();
+    done.unwrap_or_else(|_| Err(Error::new("attaching failed; this is a bug of heaptide")))
+}
+
+struct Session {
+    process: Process,
+    pid: Pid,
+    patience: Duration,
+    until: Instant,
+}
+
+/// A stopped thread and its frames.
+struct Seen {
+    thread: Stopped,
+    frames: Vec<Frame>,
+}
+
+impl Session {
+    fn new(pid: Pid, patience: Duration) -> Result<Session, Error> {
+        let process = Process::open(pid)?;
+        Ok(Session { process, pid, patience, until: Instant::now() + patience })
+    }
+
+    fn attach(&mut self, request: &Request) -> Result<(), Error> {
+        match self.process.loaded()? {
+            Some(loaded) => self.check(&loaded.state)?,
+            None => self.load(&request.library)?,
+        }
+        self.prepare(&request.settings)?;
+        self.begin()
+    }
+
+    /// Whether a recording can begin.
+    fn check(&self, state: &Attachment) -> Result<(), Error> {
+        if state.link == LINK_PRELOADED {
+            return Err(Error::new(format!(
+                "process {} was started with the recorder; control it with `heaptide ctl`",
+                self.pid
+            )));
+        }
+        if state.is_used != 0 && self.state_word(state)? == STATE_ACTIVE {
+            return Err(Error::new(format!(
+                "process {0} is being recorded into {1}; end that with `heaptide detach {0}`",
+                self.pid,
+                self.recording(state)
+            )));
+        }
+        Ok(())
+    }
+
+    fn state_word(&self, state: &Attachment) -> Result<u32, Error> {
+        let mut bytes = [0; 4];
+        self.read(state.state_at, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    /// The profile, as the process names it.
+    fn recording(&self, state: &Attachment) -> String {
+        let path = self.process.file_at(state.header_at);
+        path.map_or_else(String::new, |path| path.display().to_string())
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let refused = |error| Error::refused(self.pid, &error);
+        self.process.memory.read(address, bytes).map_err(refused)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        let refused = |error| Error::refused(self.pid, &error);
+        self.process.memory.write(address, bytes).map_err(refused)
+    }
+
+    /// Tries until it succeeds or patience is at its end; `work` returns none for "not now".
+    fn patiently<T>(
+        &mut self,
+        why: &str,
+        mut work: impl FnMut(&mut Session) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            if let Some(done) = work(self)? {
+                return Ok(done);
+            }
+            if Instant::now() > self.until {
+                return Err(Error::new(format!(
+                    "gave up on process {} after {:?}: {why}; try again, or use a longer --patience",
+                    self.pid, self.patience
+                )));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Has a thread at a safe point load the library.
+    fn load(&mut self, library: &[u8]) -> Result<(), Error> {
+        let places = self.places()?;
+        let open = self.function_that_loads()?;
+        let why = "no thread was outside of allocator, loader and signal handlers";
+        let done = self.patiently(why, |session| session.try_to_load(library, places, open))?;
+        self.process.look_again()?;
+        if self.process.loaded()?.is_some() {
+            return Ok(());
+        }
+        let library = String::from_utf8_lossy(library);
+        Err(Error::new(format!(
+            "process {} could not load {}: {done}",
+            self.pid,
+            library.trim_end_matches('\0')
+        )))
+    }
+
+    fn places(&self) -> Result<Places, Error> {
+        Places::new(&self.process.modules).ok_or_else(|| {
+            Error::new(format!("the C library of process {} is of an unknown kind", self.pid))
+        })
+    }
+
+    /// The address of `dlopen`.
+    fn function_that_loads(&self) -> Result<u64, Error> {
+        let modules = &self.process.modules;
+        let in_libc = |name: &str| modules.libc().and_then(|libc| libc.symbol(name));
+        let apart = || {
+            let module = modules.iter().find(|module| module.file_name().starts_with("libdl"));
+            module.and_then(|module| module.symbol("dlopen"))
+        };
+        in_libc("dlopen").or_else(apart).or_else(|| in_libc("__libc_dlopen_mode")).ok_or_else(
+            || Error::new(format!("the C library of process {} has no dlopen", self.pid)),
+        )
+    }
+
+    /// Returns what the loader answered; none if no thread is at a safe point.
+    fn try_to_load(
+        &mut self,
+        library: &[u8],
+        places: Places,
+        open: u64,
+    ) -> Result<Option<String>, Error> {
+        const RTLD_NOW: u64 = 2;
+        let refused = |error| Error::refused(self.pid, &error);
+        self.process.look_again()?;
+        for tid in threads(self.pid).map_err(refused)? {
+            let Some(stopped) = not_in_time(Stopped::new(tid)).map_err(refused)?.flatten() else {
+                continue;
+            };
+            if !self.process.may_load(&stopped) {
+                continue;
+            }
+            let Ok(mut caller) = Caller::new(&self.process.memory, stopped, places) else {
+                continue;
+            };
+            let failed = |error: io::Error| match error.kind() {
+                io::ErrorKind::TimedOut => Error::new(format!(
+                    "process {} does not load the library; its loader is busy",
+                    self.pid
+                )),
+                _ => Error::refused(self.pid, &error),
+            };
+            caller.put(library).map_err(failed)?;
+            caller.call(open, [caller.arguments(), RTLD_NOW], LOADS_WITHIN).map_err(failed)?;
+            let is_loaded = Process::has_recorder(self.pid);
+            let answer = if is_loaded { String::new() } else { self.answer(&mut caller) };
+            return Ok(Some(answer));
+        }
+        Ok(None)
+    }
+
+    /// What the loader reports.
+    fn answer(&self, caller: &mut Caller<'_>) -> String {
+        let modules = &self.process.modules;
+        let report = modules.iter().find_map(|module| {
+            let may = module.is_libc() || module.file_name().starts_with("libdl");
+            may.then(|| module.symbol("dlerror"))?
+        });
+        let text = report.and_then(|report| caller.call_for_address(report, LOADS_WITHIN).ok());
+        let text = text.map(|at| self.process.memory.text(at)).unwrap_or_default();
+        if text.is_empty() { "the loader reported no reason".to_owned() } else { text }
+    }
+
+    /// Stops all threads, unless one is in the loader or the recorder.
+    fn stop_outside(&mut self) -> Result<Option<(Vec<Seen>, Loaded)>, Error> {
+        let refused = |error| Error::refused(self.pid, &error);
+        let Some(stopped) = not_in_time(stop_all(self.pid)).map_err(refused)? else {
+            return Ok(None);
+        };
+        self.process.look_again()?;
+        let Some(loaded) = self.process.loaded()? else {
+            return Err(Error::new(format!("process {} is not recorded", self.pid)));
+        };
+        let mut all = Vec::new();
+        for thread in stopped {
+            let frames = thread.frames(&self.process.memory, &self.process.modules);
+            if self.process.is_in_loader(&frames) || self.is_in_recorder(&loaded, &thread, &frames)
+            {
+                return Ok(None);
+            }
+            all.push(Seen { thread, frames });
+        }
+        Ok(Some((all, loaded)))
+    }
+
+    /// Whether a stopped thread is in the recorder: its code, or a call that it has made.
+    fn is_in_recorder(&self, loaded: &Loaded, thread: &Stopped, frames: &[Frame]) -> bool {
+        let state = &loaded.state;
+        let module = self.process.recorder();
+        let is_ours = |frame: &Frame| {
+            module.is_some_and(|module| (module.low..module.high).contains(&frame.pc))
+        };
+        if frames.iter().any(is_ours) {
+            return true;
+        }
+        if state.is_used == 0 {
+            return false;
+        }
+        let block = self.block_of(state, thread);
+        let mut bytes = vec![0u8; state.thread_bytes as usize];
+        if self.process.memory.read(block, &mut bytes).is_err() {
+            return false; // a thread that begins, or ends
+        }
+        let number = |at: usize| {
+            bytes
+                .get(at..at + 4)
+                .and_then(|word| word.try_into().ok())
+                .map_or(0, u32::from_ne_bytes)
+        };
+        let lane = u64::from(number(0)) | u64::from(number(4)) << 32;
+        let (busy, locks) = (number(8), number(state.thread_locks as usize));
+        let mut gate = [0; 4];
+        let is_inside = lane != 0
+            && self.process.memory.read(lane + state.lane_gate, &mut gate).is_ok()
+            && u32::from_ne_bytes(gate) == 1;
+        busy != 0 || locks != 0 || is_inside
+    }
+
+    fn block_of(&self, state: &Attachment, thread: &Stopped) -> u64 {
+        machine::thread_pointer(&thread.registers).wrapping_add(state.thread_offset)
+    }
+
+    /// Has the library prepare a recording, while all threads are stopped but the one that does it.
+    fn prepare(&mut self, settings: &[u8]) -> Result<(), Error> {
+        let why = "a thread was in the loader or the recorder each time";
+        let outcome = self.patiently(why, |session| session.try_to_prepare(settings))?;
+        match outcome {
+            OUTCOME_PREPARED => Ok(()),
+            OUTCOME_NO_PROFILE => Err(Error::new(format!(
+                "process {} could not create its profile; it needs the right to write to the \
+                 recording's directory, and to search those above it",
+                self.pid
+            ))),
+            _ => Err(Error::new(format!(
+                "process {} cannot be recorded: there is no memory for the recorder's tables, or \
+                 its allocator does not report the size of blocks",
+                self.pid
+            ))),
+        }
+    }
+
+    fn try_to_prepare(&mut self, settings: &[u8]) -> Result<Option<u32>, Error> {
+        let places = self.places()?;
+        let Some((mut all, loaded)) = self.stop_outside()? else { return Ok(None) };
+        self.check(&loaded.state)?;
+        if loaded.state.is_used != 0 {
+            self.wipe(&loaded, &all)?;
+        }
+        let entry = self.function(ATTACH_SYMBOL)?;
+        let release = self.function(RELEASE_SYMBOL)?;
+        let Some(mut caller) = self.caller(&mut all, places) else { return Ok(None) };
+        let failed = |error| Error::refused(self.pid, &error);
+        caller.call(release, [0, 0], PREPARES_WITHIN).map_err(failed)?;
+        caller.put(settings).map_err(failed)?;
+        let arguments = [caller.arguments(), settings.len() as u64];
+        caller.call(entry, arguments, PREPARES_WITHIN).map_err(failed)?;
+        drop(caller);
+        Ok(self.process.loaded()?.map(|loaded| loaded.state.outcome))
+    }
+
+    /// A thread that can make calls: one that runs on its own stack.
+    fn caller(&self, all: &mut Vec<Seen>, places: Places) -> Option<Caller<'_>> {
+        while let Some(at) = all.iter().position(|seen| self.process.is_on_own_stack(&seen.thread))
+        {
+            let Seen { thread, .. } = all.swap_remove(at);
+            if let Ok(caller) = Caller::new(&self.process.memory, thread, places) {
+                return Some(caller);
+            }
+        }
+        None
+    }
+
+    fn function(&self, name: &str) -> Result<u64, Error> {
+        let found = self.process.recorder().and_then(|module| module.symbol(name));
+        found.ok_or_else(|| {
+            Error::new(format!("the recorder in process {} has no {name}", self.pid))
+        })
+    }
+
+    /// Changes the code of allocators and lets the recording begin, while all threads are stopped.
+    fn begin(&mut self) -> Result<(), Error> {
+        let why = "a thread was at the beginning of a function of the allocator each time";
+        self.patiently(why, Session::try_to_begin)
+    }
+
+    fn try_to_begin(&mut self) -> Result<Option<()>, Error> {
+        let Some((all, loaded)) = self.stop_outside()? else { return Ok(None) };
+        let state = &loaded.state;
+        let changes = state.changes.get(..state.changes_count as usize).unwrap_or_default();
+        let is_within = |frame: &Frame, change: &Change| {
+            let from = change.address + 1;
+            (from..change.address + JUMP_BYTES as u64).contains(&frame.pc)
+        };
+        let is_in_code = |seen: &Seen| {
+            seen.frames.iter().any(|frame| changes.iter().any(|change| is_within(frame, change)))
+        };
+        if all.iter().any(is_in_code) {
+            return Ok(None);
+        }
+        for change in changes {
+            self.change(change)?;
+        }
+        self.write(state.state_at, &STATE_ACTIVE.to_ne_bytes())?;
+        Ok(Some(()))
+    }
+
+    fn change(&self, change: &Change) -> Result<(), Error> {
+        let mut found = [0; JUMP_BYTES];
+        self.read(change.address, &mut found)?;
+        if found == change.after[..JUMP_BYTES] {
+            return Ok(()); // by an earlier attachment
+        }
+        if found != change.before[..JUMP_BYTES] {
+            return Err(Error::new(format!(
+                "another tool has changed the allocator's code in process {} (a debugger's \
+                 breakpoint, perhaps)",
+                self.pid
+            )));
+        }
+        self.write(change.address, &change.after[..JUMP_BYTES])
+    }
+
+    /// Wipes the state of a recording. All threads are stopped outside of the recorder.
+    fn wipe(&self, loaded: &Loaded, all: &[Seen]) -> Result<(), Error> {
+        let state = &loaded.state;
+        let word = |offset: usize| loaded.at + offset as u64;
+        self.write(word(std::mem::offset_of!(Attachment, link)), &LINK_IDLE.to_ne_bytes())?;
+        self.write(state.state_at, &STATE_OFF.to_ne_bytes())?;
+        for Seen { thread, .. } in all {
+            let block = self.block_of(state, thread);
+            // A thread that begins may not have one yet.
+            let _ = self.process.memory.write(block, &vec![0; state.thread_bytes as usize]);
+        }
+        for range in state.wiped.iter().take(state.wiped_count as usize) {
+            let mut zeros = vec![0u8; range.bytes as usize];
+            let at = state.state_at.wrapping_sub(range.address) as usize;
+            if let Some(word) = zeros.get_mut(at..at.saturating_add(4)) {
+                word.copy_from_slice(&STATE_OFF.to_ne_bytes());
+            }
+            self.write(range.address, &zeros)?;
+        }
+        self.write(word(std::mem::offset_of!(Attachment, is_used)), &0u32.to_ne_bytes())
+    }
+
+    fn detach(&mut self) -> Result<String, Error> {
+        let pid = self.pid;
+        let not_attached =
+            || Error::new(format!("process {pid} is not recorded by `heaptide attach`"));
+        let loaded = self.process.loaded()?.ok_or_else(not_attached)?;
+        let is_attached = loaded.state.link == LINK_ATTACHED && loaded.state.is_used != 0;
+        if !is_attached || self.state_word(&loaded.state)? != STATE_ACTIVE {
+            return Err(not_attached());
+        }
+        let recording = self.recording(&loaded.state);
+        let why = "a thread was in the recorder each time";
+        self.patiently(why, Session::try_to_detach)?;
+        Ok(recording)
+    }
+
+    fn try_to_detach(&mut self) -> Result<Option<()>, Error> {
+        let places = self.places()?;
+        let Some((mut all, loaded)) = self.stop_outside()? else { return Ok(None) };
+        self.note_end(&loaded.state)?;
+        self.wipe(&loaded, &all)?;
+        let release = self.function(RELEASE_SYMBOL)?;
+        // Without a thread that can do it, the next attachment gives the memory back.
+        if let Some(mut caller) = self.caller(&mut all, places) {
+            let _ = caller.call(release, [0, 0], PREPARES_WITHIN);
+        }
+        Ok(Some(()))
+    }
+
+    /// Notes the end in the profile.
+    fn note_end(&self, state: &Attachment) -> Result<(), Error> {
+        let field = |offset: usize| state.header_at + offset as u64;
+        let mut start = [0; 8];
+        self.read(field(std::mem::offset_of!(FileHeader, start_monotonic_ns)), &mut start)?;
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let since = now.saturating_sub(u64::from_ne_bytes(start));
+        for offset in [
+            std::mem::offset_of!(FileHeader, end_time_ns),
+            std::mem::offset_of!(FileHeader, last_seen_ns),
+        ] {
+            self.write(field(offset), &since.to_ne_bytes())?;
+        }
+        let kind = (End::Detached as u32).to_ne_bytes();
+        self.write(field(std::mem::offset_of!(FileHeader, end_kind)), &kind)
+    }
+}
+
+/// Nothing, where a thread did not stop in time.
+fn not_in_time<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+        Err(error) => Err(error),
+    }
+}

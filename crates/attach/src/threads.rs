@@ -1,0 +1,139 @@
+//! The threads of a process: stops them, looks where they are, lets them run.
+
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::frames::{Frame, frames};
+use crate::machine::{self, Registers};
+use crate::memory::Memory;
+use crate::modules::Modules;
+use crate::ptrace::{self, Event};
+
+/// How long a thread may take to stop. One that waits for a child of vfork takes longer.
+const STOPS_WITHIN: Duration = Duration::from_millis(500);
+/// Time between looks at a thread that is to stop.
+const LOOKS_EVERY: Duration = Duration::from_micros(20);
+
+/// A thread that is stopped. It runs when this is dropped.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Its number.
+    pub tid: Pid,
+    /// Its registers.
+    pub registers: Registers,
+    is_gone: bool,
+}
+
+/// The threads of a process that have not ended.
+///
+/// Errors: the process is gone.
+pub fn threads(pid: Pid) -> io::Result<Vec<Pid>> {
+    let mut threads = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let Some(tid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+        if !matches!(state, None | Some('Z' | 'X')) {
+            threads.push(Pid::from_raw(tid));
+        }
+    }
+    Ok(threads)
+}
+
+impl Stopped {
+    /// Stops a thread; none if it has ended.
+    ///
+    /// Errors: it may not be traced, or does not stop in time.
+    pub fn new(tid: Pid) -> io::Result<Option<Stopped>> {
+        match ptrace::seize(tid) {
+            Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => return Ok(None),
+            other => other?,
+        }
+        Stopped::interrupt(tid)?;
+        Stopped::wait(tid)
+    }
+
+    fn interrupt(tid: Pid) -> io::Result<()> {
+        match nix::sys::ptrace::interrupt(tid) {
+            Err(nix::errno::Errno::ESRCH) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Waits until a thread has stopped that was asked to.
+    fn wait(tid: Pid) -> io::Result<Option<Stopped>> {
+        let until = Instant::now() + STOPS_WITHIN;
+        loop {
+            match ptrace::event(tid)? {
+                Event::Stopped => {
+                    let registers = machine::registers(tid)?;
+                    return Ok(Some(Stopped { tid, registers, is_gone: false }));
+                }
+                Event::Gone => return Ok(None),
+                Event::Call => ptrace::resume(tid, 0)?,
+                Event::Signal(signal) => ptrace::resume(tid, signal)?,
+                Event::Nothing if Instant::now() > until => {
+                    return Err(io::Error::from(io::ErrorKind::TimedOut));
+                }
+                Event::Nothing => thread::sleep(LOOKS_EVERY),
+            }
+        }
+    }
+
+    /// The frames of its stack.
+    pub fn frames(&self, memory: &Memory, modules: &Modules) -> Vec<Frame> {
+        frames(memory, modules, &self.registers)
+    }
+
+    /// Notes that the thread is no longer there.
+    pub fn note_end(&mut self) {
+        self.is_gone = true;
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        if let Some(registers) = machine::made_again(&self.registers) {
+            let _ = machine::set_registers(self.tid, registers);
+        }
+        let _ = ptrace::detach(self.tid); // it may have been killed
+    }
+}
+
+/// Stops all threads of a process, also those that begin meanwhile.
+///
+/// Errors: one may not be traced, or does not stop in time. Then all run.
+pub fn stop_all(pid: Pid) -> io::Result<Vec<Stopped>> {
+    let mut stopped: Vec<Stopped> = Vec::new();
+    loop {
+        let all = threads(pid)?;
+        let is_new = |tid: &Pid| stopped.iter().all(|stopped| stopped.tid != *tid);
+        let new: Vec<Pid> = all.into_iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(stopped);
+        }
+        let mut seized = Vec::new();
+        for tid in new {
+            match ptrace::seize(tid) {
+                Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    Stopped::interrupt(tid)?;
+                    seized.push(tid);
+                }
+            }
+        }
+        for tid in seized {
+            stopped.extend(Stopped::wait(tid)?);
+        }
+    }
+}
