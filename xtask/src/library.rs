@@ -11,6 +11,9 @@ use crate::problem::Problem;
 /// The table of hooks, from which the exports follow.
 pub const HOOKS: &str = "crates/preload/src/hooks.rs";
 
+/// What a command that attaches looks for (`crates/format/src/attachment.rs`).
+const ATTACHING: [&str; 3] = ["heaptide_attachment", "heaptide_attach", "heaptide_release"];
+
 /// Problems of the library at `path`.
 pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
     let source = |file: &str| {
@@ -18,6 +21,7 @@ pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
     };
     let mut expected = hook_names(&source(HOOKS)?);
     expected.extend(interface::exports(&source(INTERFACE)?));
+    expected.extend(ATTACHING.map(str::to_owned));
     let dynamic = output(Command::new("readelf").arg("-dW").arg(path))?;
     let versions = output(Command::new("readelf").arg("-VW").arg(path))?;
     let defined = output(Command::new("nm").args(["-D", "--defined-only"]).arg(path))?;

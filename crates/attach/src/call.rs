@@ -1,9 +1,13 @@
 //! Has a stopped thread make calls. Before each, the way back is on a stack: if this command is
 //! killed, the thread makes the call, and the kernel then puts its registers back.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::Pid;
 
 use crate::machine::{self, Before, Call};
 use crate::memory::Memory;
@@ -118,6 +122,75 @@ impl<'a> Caller<'a> {
         let reports_at = self.places.system_call;
         let call = Call { function, number: 0, arguments: [0; 6], reports_at };
         Ok(self.make(self.room + ROOM, call, within)?.value)
+    }
+
+    /// Gives the process copies of descriptors, whatever namespaces it is in: by a socket of its
+    /// own. Returns their numbers there.
+    ///
+    /// Errors: the process or the kernel refuses.
+    pub fn give(&mut self, pid: Pid, given: &[BorrowedFd<'_>]) -> io::Result<Vec<u64>> {
+        const UNIX: u64 = 1;
+        const DATAGRAM_CLOSED_BY_EXEC: u64 = 0o2_000_002;
+        const CLOSED_BY_EXEC: u64 = 0x4000_0000;
+        let sockets = self.room;
+        let pair = [UNIX, DATAGRAM_CLOSED_BY_EXEC, 0, sockets, 0, 0];
+        self.kernel(machine::SOCKETPAIR, pair)?;
+        let pair = self.memory.word(sockets)?;
+        let (ours, theirs) = (pair & 0xffff_ffff, pair >> 32);
+        let numbers: Vec<i32> = given.iter().map(AsRawFd::as_raw_fd).collect();
+        let socket = ptrace::descriptor_of(pid, ours as i32)?;
+        let text = [IoSlice::new(b"x")];
+        let rights = [ControlMessage::ScmRights(&numbers)];
+        sendmsg::<()>(socket.as_raw_fd(), &text, &rights, MsgFlags::empty(), None)?;
+        // struct msghdr, struct iovec, a byte, and room for the rights.
+        let (header, vector, byte, control) =
+            (self.room + 64, self.room + 128, self.room + 160, self.room + 192);
+        let bytes = (16 + 4 * given.len() as u64).next_multiple_of(8);
+        let words = [0, 0, vector, 1, control, bytes, 0];
+        let words: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        self.memory.write(header, &words)?;
+        self.memory.write(vector, &[byte.to_ne_bytes(), 1u64.to_ne_bytes()].concat())?;
+        self.kernel(machine::RECVMSG, [theirs, header, CLOSED_BY_EXEC, 0, 0, 0])?;
+        let received = given.iter().enumerate().map(|(index, _)| {
+            let at = control + 16 + 4 * index as u64;
+            let mut number = [0; 4];
+            self.memory.read(at, &mut number)?;
+            Ok(u64::from(u32::from_ne_bytes(number)))
+        });
+        let received = received.collect::<io::Result<Vec<u64>>>()?;
+        for socket in [ours, theirs] {
+            self.close(socket)?;
+        }
+        Ok(received)
+    }
+
+    /// Moves a descriptor of the process above those that programs count on. Returns its number.
+    ///
+    /// Errors: the thread ended.
+    pub fn move_up(&mut self, descriptor: u64) -> io::Result<u64> {
+        const DUPLICATE_CLOSED_BY_EXEC: u64 = 1030;
+        const LEAST: u64 = 900;
+        let arguments = [descriptor, DUPLICATE_CLOSED_BY_EXEC, LEAST, 0, 0, 0];
+        match self.kernel(machine::FCNTL, arguments) {
+            Ok(moved) => {
+                self.close(descriptor)?;
+                Ok(moved)
+            }
+            Err(_) => Ok(descriptor),
+        }
+    }
+
+    /// Closes a descriptor of the process.
+    ///
+    /// Errors: the thread ended.
+    pub fn close(&mut self, descriptor: u64) -> io::Result<()> {
+        self.kernel(machine::CLOSE, [descriptor, 0, 0, 0, 0, 0])?;
+        Ok(())
+    }
+
+    /// Makes a system call.
+    fn kernel(&mut self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
+        self.system_call(self.room + ROOM, number, arguments, WITHIN)
     }
 
     fn system_call(

@@ -5,7 +5,7 @@ use gimli::{
     UnwindContext, UnwindSection,
 };
 
-use crate::machine::{self, Registers};
+use crate::machine::{self, Known, Registers};
 use crate::memory::Memory;
 use crate::modules::{Contents, Modules};
 
@@ -19,13 +19,6 @@ pub struct Frame {
     pub pc: u64,
     /// Whether a signal interrupted it.
     pub is_interrupted: bool,
-}
-
-/// The registers that frames are found with, by their numbers in unwind tables.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// The values; those that no function keeps are not followed.
-    pub values: [u64; machine::UNWOUND],
 }
 
 /// The frames of a thread, from the innermost on, as far as the tables lead.

@@ -17,6 +17,7 @@ mod process;
 mod ptrace;
 mod session;
 mod threads;
+mod view;
 
 pub use error::Error;
 pub use session::{Request, attach, detach};

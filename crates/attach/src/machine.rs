@@ -6,7 +6,6 @@ use std::io;
 
 use nix::unistd::Pid;
 
-use crate::frames::Known;
 use crate::memory::Memory;
 
 /// The general registers of a thread.
@@ -18,6 +17,13 @@ pub const UNWOUND: usize = 17;
 pub const SP: usize = 7;
 /// The instruction pointer among them.
 pub const PC: usize = 16;
+
+/// The registers that frames are found with, by their numbers in unwind tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// The values; those that no function keeps are not followed.
+    pub values: [u64; UNWOUND],
+}
 
 /// The instructions behind a signal handler: `mov $15, %rax; syscall`, of glibc and musl.
 pub const SIGNAL_RETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
@@ -43,6 +49,14 @@ pub const ELF: [u8; 2] = [62, 0];
 pub const MMAP: u64 = 9;
 /// `munmap`
 pub const MUNMAP: u64 = 11;
+/// `close`
+pub const CLOSE: u64 = 3;
+/// `recvmsg`
+pub const RECVMSG: u64 = 47;
+/// `socketpair`
+pub const SOCKETPAIR: u64 = 53;
+/// `fcntl`
+pub const FCNTL: u64 = 72;
 const RT_SIGRETURN: u64 = 15;
 
 /// System calls that wait, and in which a thread holds no lock of the C library: read, write, poll,

@@ -92,15 +92,15 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-/// Where the file of a mapping can be read: by its name in the process's own root directory, or by
-/// the mapping where that name leads elsewhere.
+/// Where the file of a mapping can be read: by the mapping, which takes rights of root, or by its
+/// name in the process's own root directory.
 pub fn file_of(pid: Pid, mapping: &Mapping) -> Vec<PathBuf> {
     let by_name = PathBuf::from(format!("/proc/{pid}/root{}", mapping.path));
     let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.low, mapping.high);
     if mapping.path.ends_with(" (deleted)") || mapping.path.starts_with("/memfd:") {
         vec![PathBuf::from(by_mapping)]
     } else {
-        vec![by_name, PathBuf::from(by_mapping)]
+        vec![PathBuf::from(by_mapping), by_name]
     }
 }
 

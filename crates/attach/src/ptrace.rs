@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "requests of ptrace that take addresses of our own memory")]
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::unistd::Pid;
 
@@ -137,6 +138,25 @@ pub fn resume_to_call(tid: Pid, signal: i32) -> io::Result<()> {
 /// Errors: the kernel's.
 pub fn detach(tid: Pid) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, 0)
+}
+
+/// A copy of a process's descriptor.
+///
+/// Errors: the kernel's; one before 5.6 has no such call.
+pub fn descriptor_of(pid: Pid, descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: both calls take numbers only.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    let process = owned(opened)?;
+    // SAFETY: likewise.
+    let copied =
+        unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
+    owned(copied)
+}
+
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    check(result)?;
+    // SAFETY: a fresh descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
 }
 
 fn request(request: libc::c_uint, tid: Pid, signal: i32) -> io::Result<()> {

@@ -1,6 +1,10 @@
 //! Attaching and detaching, step by step.
 
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,6 +12,7 @@ use heaptide_format::attachment::{
     ATTACH_SYMBOL, Attachment, Change, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
     OUTCOME_NO_PROFILE, OUTCOME_PREPARED, RELEASE_SYMBOL, STATE_ACTIVE, STATE_OFF,
 };
+use heaptide_format::settings::Setting;
 use heaptide_format::{End, FileHeader};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -18,6 +23,7 @@ use crate::frames::Frame;
 use crate::machine;
 use crate::process::{Loaded, Process};
 use crate::threads::{Stopped, stop_all, threads};
+use crate::view;
 
 /// Time between attempts.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -31,10 +37,12 @@ const JUMP_BYTES: usize = 5;
 /// What a recording is to be.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The library, by a path that the process has, ended by a zero byte.
-    pub library: Vec<u8>,
-    /// Settings as in the environment, each ended by a zero byte.
+    /// The library.
+    pub library: PathBuf,
+    /// Settings as in the environment, each ended by a zero byte, but for the recording.
     pub settings: Vec<u8>,
+    /// The recording's directory.
+    pub recording: PathBuf,
     /// How long to look for a safe moment.
     pub patience: Duration,
 }
@@ -86,7 +94,7 @@ impl Session {
             Some(loaded) => self.check(&loaded.state)?,
             None => self.load(&request.library)?,
         }
-        self.prepare(&request.settings)?;
+        self.prepare(request)?;
         self.begin()
     }
 
@@ -151,7 +159,7 @@ impl Session {
     }
 
     /// Has a thread at a safe point load the library.
-    fn load(&mut self, library: &[u8]) -> Result<(), Error> {
+    fn load(&mut self, library: &Path) -> Result<(), Error> {
         let places = self.places()?;
         let open = self.function_that_loads()?;
         let why = "no thread was outside of allocator, loader and signal handlers";
@@ -160,12 +168,8 @@ impl Session {
         if self.process.loaded()?.is_some() {
             return Ok(());
         }
-        let library = String::from_utf8_lossy(library);
-        Err(Error::new(format!(
-            "process {} could not load {}: {done}",
-            self.pid,
-            library.trim_end_matches('\0')
-        )))
+        let shown = library.display();
+        Err(Error::new(format!("process {} could not load {shown}: {done}", self.pid)))
     }
 
     fn places(&self) -> Result<Places, Error> {
@@ -190,7 +194,7 @@ impl Session {
     /// Returns what the loader answered; none if no thread is at a safe point.
     fn try_to_load(
         &mut self,
-        library: &[u8],
+        library: &Path,
         places: Places,
         open: u64,
     ) -> Result<Option<String>, Error> {
@@ -214,8 +218,19 @@ impl Session {
                 )),
                 _ => Error::refused(self.pid, &error),
             };
-            caller.put(library).map_err(failed)?;
+            let (path, descriptor) = if view::is_shared(self.pid, library) {
+                (library.as_os_str().as_bytes().to_vec(), None)
+            } else {
+                let file = File::open(library).map_err(failed)?;
+                let given = caller.give(self.pid, &[file.as_fd()]).map_err(failed)?;
+                let number = given.first().copied().unwrap_or_default();
+                (format!("/proc/self/fd/{number}").into_bytes(), Some(number))
+            };
+            caller.put(&[&path[..], b"\0"].concat()).map_err(failed)?;
             caller.call(open, [caller.arguments(), RTLD_NOW], LOADS_WITHIN).map_err(failed)?;
+            if let Some(number) = descriptor {
+                caller.close(number).map_err(failed)?;
+            }
             let is_loaded = Process::has_recorder(self.pid);
             let answer = if is_loaded { String::new() } else { self.answer(&mut caller) };
             return Ok(Some(answer));
@@ -295,9 +310,9 @@ impl Session {
     }
 
     /// Has the library prepare a recording, while all threads are stopped but the one that does it.
-    fn prepare(&mut self, settings: &[u8]) -> Result<(), Error> {
+    fn prepare(&mut self, request: &Request) -> Result<(), Error> {
         let why = "a thread was in the loader or the recorder each time";
-        let outcome = self.patiently(why, |session| session.try_to_prepare(settings))?;
+        let outcome = self.patiently(why, |session| session.try_to_prepare(request))?;
         match outcome {
             OUTCOME_PREPARED => Ok(()),
             OUTCOME_NO_PROFILE => Err(Error::new(format!(
@@ -313,7 +328,7 @@ impl Session {
         }
     }
 
-    fn try_to_prepare(&mut self, settings: &[u8]) -> Result<Option<u32>, Error> {
+    fn try_to_prepare(&mut self, request: &Request) -> Result<Option<u32>, Error> {
         let places = self.places()?;
         let Some((mut all, loaded)) = self.stop_outside()? else { return Ok(None) };
         self.check(&loaded.state)?;
@@ -325,7 +340,16 @@ impl Session {
         let Some(mut caller) = self.caller(&mut all, places) else { return Ok(None) };
         let failed = |error| Error::refused(self.pid, &error);
         caller.call(release, [0, 0], PREPARES_WITHIN).map_err(failed)?;
-        caller.put(settings).map_err(failed)?;
+        let mut output = request.recording.as_os_str().as_bytes().to_vec();
+        if !view::is_same(self.pid) {
+            let directory = File::open(&request.recording).map_err(failed)?;
+            let given = caller.give(self.pid, &[directory.as_fd()]).map_err(failed)?;
+            let number = caller.move_up(given.first().copied().unwrap_or_default());
+            output = format!("/proc/self/fd/{}", number.map_err(failed)?).into_bytes();
+        }
+        let variable = Setting::Output.variable().as_bytes();
+        let settings = [&request.settings, variable, b"=", &output, b"\0"].concat();
+        caller.put(&settings).map_err(failed)?;
         let arguments = [caller.arguments(), settings.len() as u64];
         caller.call(entry, arguments, PREPARES_WITHIN).map_err(failed)?;
         drop(caller);
@@ -434,14 +458,32 @@ impl Session {
     fn try_to_detach(&mut self) -> Result<Option<()>, Error> {
         let places = self.places()?;
         let Some((mut all, loaded)) = self.stop_outside()? else { return Ok(None) };
+        let recording = self.recording(&loaded.state);
         self.note_end(&loaded.state)?;
         self.wipe(&loaded, &all)?;
         let release = self.function(RELEASE_SYMBOL)?;
         // Without a thread that can do it, the next attachment gives the memory back.
         if let Some(mut caller) = self.caller(&mut all, places) {
             let _ = caller.call(release, [0, 0], PREPARES_WITHIN);
+            for number in self.directories(&recording) {
+                let _ = caller.close(number);
+            }
         }
         Ok(Some(()))
+    }
+
+    /// Descriptors that the process was given of a recording's directory.
+    fn directories(&self, profile: &str) -> Vec<u64> {
+        let directory = Path::new(profile).parent();
+        let Some(directory) = directory.filter(|_| !view::is_same(self.pid)) else {
+            return Vec::new();
+        };
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid));
+        let of_directory = |entry: fs::DirEntry| {
+            let is_it = fs::read_link(entry.path()).is_ok_and(|path| path == directory);
+            entry.file_name().to_str().filter(|_| is_it)?.parse().ok()
+        };
+        open.into_iter().flatten().flatten().filter_map(of_directory).collect()
     }
 
     /// Notes the end in the profile.

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "it replaces functions of the C library")]
 
 mod allocator;
+mod attaching;
 mod attachment;
 mod auxiliary;
 mod calls;
@@ -38,7 +39,7 @@ struct Preload;
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {
-    attachment::note_loading();
+    attaching::note_loading();
     start::start_early::<Preload>();
     exit::register();
 }

@@ -9,6 +9,8 @@ pub struct Completeness {
     pub peak_bound_bytes: u64,
     /// Frees of blocks never seen allocated.
     pub unmatched_frees: u64,
+    /// Whether a command attached to the process while it ran: blocks from before are unknown.
+    pub starts_in_middle: bool,
     /// Why nothing of the image is recorded; none if it is.
     pub unrecorded: Option<&'static str>,
     /// What of the program is not recorded, and why, as `heaptide run` saw in its file.

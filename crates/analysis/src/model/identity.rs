@@ -105,6 +105,8 @@ pub enum End {
     Signaled(i32),
     /// Another program took its place.
     Exec,
+    /// It has not, but its recording: the command that had attached to it detached.
+    Detached,
     /// It has not.
     Running,
     /// Nobody noted it.

@@ -32,6 +32,7 @@ pub(crate) fn noted(header: &FileHeader) -> Option<End> {
     match header.end_kind {
         kind if kind == format::End::Exited as u32 => Some(End::Exited(header.end_code)),
         kind if kind == format::End::Exec as u32 => Some(End::Exec),
+        kind if kind == format::End::Detached as u32 => Some(End::Detached),
         _ => None,
     }
 }

@@ -382,6 +382,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             unrecorded: common(processes, |p| &p.completeness.unrecorded).copied().flatten(),
             in_part: processes.iter().find_map(|p| p.completeness.in_part.clone()),
             interceptions: interceptions(processes),
+            starts_in_middle: processes.iter().any(|p| p.completeness.starts_in_middle),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             has_other_allocator: processes.iter().any(|p| p.completeness.has_other_allocator),
             notes: notes(processes),
@@ -545,7 +546,7 @@ fn end(processes: &[Process]) -> End {
         End::Exited(status) if *status != 0 => (3, *status),
         End::Unknown => (2, 0),
         End::Exec => (1, 0),
-        End::Exited(_) | End::Running => (0, 0),
+        End::Exited(_) | End::Detached | End::Running => (0, 0),
     };
     roots.into_values().map(|root| root.1).max_by_key(badness).unwrap_or(End::Unknown)
 }

@@ -155,6 +155,7 @@ fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -
         part: ending.part.take(),
         peak_bound_bytes,
         unmatched_frees: header.unmatched_frees,
+        starts_in_middle: unrecorded::starts_in_middle(header),
         unrecorded: unrecorded::reason(header),
         in_part: ending.in_part.take(),
         has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,

@@ -4,12 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use heaptide_format as format;
 use heaptide_format::{
-    FileHeader, IMAGE_FAMILY_LEFT, IMAGE_OWN_MALLOC, NotIntercepted, Python, Unrecorded,
+    FileHeader, IMAGE_ATTACHED, IMAGE_FAMILY_LEFT, IMAGE_IMPORTS_ONLY, IMAGE_OWN_MALLOC,
+    NotIntercepted, Python, Unrecorded,
 };
 
 use crate::model::{Interception, Loss, UnrecordedProgram};
 use crate::profile::parsed;
-use crate::text;
+use crate::{quantity, text};
 
 /// A program that an image became by exec and that has no profile, for a reason that nobody noted.
 pub(crate) const SUCCESSOR: Loss =
@@ -60,7 +61,19 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         format!("the program has an allocator of its own{why}: its allocations are not recorded")
     });
     let python = python(header);
-    nothing.into_iter().chain(own_malloc).chain(family).chain(python).collect()
+    let imports = (header.image_flags & IMAGE_IMPORTS_ONLY != 0).then(|| {
+        "the code of the C library could not be changed: allocations that are not made through the \
+         imports of a module are not recorded"
+            .to_owned()
+    });
+    nothing
+        .into_iter()
+        .chain(middle(header))
+        .chain(imports)
+        .chain(own_malloc)
+        .chain(family)
+        .chain(python)
+        .collect()
 }
 
 /// Why stacks of a Python program have no Python frames.
@@ -80,6 +93,30 @@ fn python(header: &FileHeader) -> Option<String> {
         }
     };
     Some(format!("stacks have native frames only: {why}"))
+}
+
+/// Whether a command attached to the process while it ran. A forked child inherits the flag.
+pub(crate) fn starts_in_middle(header: &FileHeader) -> bool {
+    header.image_flags & IMAGE_ATTACHED != 0 && header.forked == 0
+}
+
+/// What a recording lacks that began while the process ran; none if it did not.
+fn middle(header: &FileHeader) -> Option<String> {
+    const NS_PER_TICK: u64 = 10_000_000;
+    if !starts_in_middle(header) {
+        return None;
+    }
+    // A machine that slept meanwhile makes the difference larger on one clock only.
+    let started_ns = header.process_start_ticks.checked_mul(NS_PER_TICK);
+    let ran = started_ns
+        .filter(|&ns| ns > 0)
+        .and_then(|ns| header.start_monotonic_ns.checked_sub(ns))
+        .map(|ns| format!(", {} after the process", quantity::duration(ns)))
+        .unwrap_or_default();
+    Some(format!(
+        "the recording starts in the middle{ran}: blocks from before are unknown, and their frees \
+         count as unmatched"
+    ))
 }
 
 /// Why the functions of an executable's allocator are not intercepted, as part of a sentence.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -130,11 +129,11 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     let pid = Pid::from_raw(options.pid);
     let signals = Ending::block()?;
     let library = library::path()?;
-    refuse_other_root(pid)?;
     let recorded = make(options)?;
     let request = Request {
-        library: [library.as_os_str().as_bytes(), b"\0"].concat(),
-        settings: settings(options, recorded.path()),
+        library,
+        settings: settings(options),
+        recording: recorded.path().to_owned(),
         patience: options.patience,
     };
     if let Err(error) = begin(pid, request) {
@@ -209,21 +208,6 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// A process with other files than this one could neither load the library nor write the recording.
-fn refuse_other_root(pid: Pid) -> Result<(), Error> {
-    let view = |process: &str| {
-        let root = fs::metadata(format!("/proc/{process}/root/.")).ok()?;
-        Some((root.dev(), root.ino(), fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?))
-    };
-    match (view("self"), view(&pid.to_string())) {
-        (Some(own), Some(other)) if own != other => Err(Error::new(format!(
-            "process {pid} has other files than this command (a container); attach in there: \
-             `nsenter --all --target {pid} heaptide attach …`, with the heaptide of the container"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// Makes the directory of the recording, so that the process can write to it.
 fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     let pid = options.pid;
@@ -250,13 +234,21 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
         version: metadata::VERSION,
         heaptide: env!("CARGO_PKG_VERSION").to_owned(),
         command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
-        root_pid: pid as u32,
+        root_pid: own_pid(pid),
         ..Metadata::default()
     };
     let mut draft = Place::new(&path, options.force)?.draft(&metadata)?;
     give(draft.path(), pid)?;
     draft.publish()?;
     Ok(draft.keep())
+}
+
+/// What a process calls itself: in a container that is another number.
+fn own_pid(pid: i32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let own = numbers.and_then(|numbers| numbers.split_whitespace().next_back()?.parse().ok());
+    own.unwrap_or(pid as u32)
 }
 
 /// Gives a directory to the user of a process, if that is another one.
@@ -270,7 +262,7 @@ fn give(path: &Path, pid: i32) -> Result<(), Error> {
 }
 
 /// The settings of the recorder, as variables.
-fn settings(options: &AttachOptions, recording: &Path) -> Vec<u8> {
+fn settings(options: &AttachOptions) -> Vec<u8> {
     let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
     let mode = options.mode.unwrap_or(Mode::Stacks);
     let all = [
@@ -291,7 +283,6 @@ fn settings(options: &AttachOptions, recording: &Path) -> Vec<u8> {
         text.extend_from_slice(value);
         text.push(0);
     };
-    put(Setting::Output, recording.as_os_str().as_bytes());
     for (setting, value) in all {
         if let Some(value) = value {
             put(setting, value.as_bytes());

@@ -7,6 +7,7 @@
 
 mod allocators;
 mod answers;
+mod attaching;
 mod by_call;
 mod by_size;
 mod children;

@@ -306,6 +306,7 @@ fn process(filler: &mut Filler, process: &Process) {
         End::Exited(status) => ("exited", Some(status)),
         End::Signaled(signal) => ("signaled", Some(signal)),
         End::Exec => ("exec", None),
+        End::Detached => ("detached", None),
         End::Running => ("running", None),
         End::Unknown => ("unknown", None),
     };

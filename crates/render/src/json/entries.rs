@@ -56,6 +56,7 @@ impl EndEntry {
             End::Exited(code) => ("exited", Some(code)),
             End::Signaled(code) => ("signaled", Some(code)),
             End::Exec => ("exec", None),
+            End::Detached => ("detached", None),
             End::Running => ("running", None),
             End::Unknown => ("unknown", None),
         };

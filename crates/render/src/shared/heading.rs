@@ -11,6 +11,7 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
         End::Exited(_) => "live at exit",
         End::Running => "live now",
         End::Exec => "live at exec",
+        End::Detached => "live at detach",
         End::Signaled(_) | End::Unknown => "live at the end",
     }
 }
@@ -44,6 +45,7 @@ pub(crate) fn ending(end: End) -> String {
         End::Exited(code) => format!("exited with status {code}"),
         End::Signaled(signal) => format!("killed by signal {signal}{}", signal_name(signal)),
         End::Exec => "became another program by exec".to_owned(),
+        End::Detached => "detached".to_owned(),
         End::Running => "still running".to_owned(),
         End::Unknown => "end not seen".to_owned(),
     }

@@ -159,6 +159,9 @@ fn no_leak_yet(end: End) -> Option<&'static str> {
         End::Running => Some("Still running: these blocks are live and may be freed later"),
         End::Signaled(_) => Some("Killed: these blocks were live when the program was killed"),
         End::Exec => Some("Replaced by exec: these blocks do not count as leaks"),
+        End::Detached => {
+            Some("Detached: these blocks were live when the recording ended and may be freed later")
+        }
         End::Unknown => Some("End not seen: these blocks were live when the process was last seen"),
     }
 }

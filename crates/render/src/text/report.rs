@@ -151,6 +151,7 @@ fn short_ending(end: End) -> String {
         End::Exited(code) => format!("exit {code}"),
         End::Signaled(signal) => format!("signal {signal}"),
         End::Exec => "exec".to_owned(),
+        End::Detached => "detached".to_owned(),
         End::Running => "running".to_owned(),
         End::Unknown => "unknown".to_owned(),
     }

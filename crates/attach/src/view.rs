@@ -1,0 +1,24 @@
+//! What files a process sees, and whether they are those of this command.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::unistd::{Pid, Uid};
+
+/// Whether a process has the root directory and the mounts of this command.
+pub fn is_same(pid: Pid) -> bool {
+    let view = |process: &str| {
+        let root = fs::metadata(format!("/proc/{process}/root/.")).ok()?;
+        Some((root.dev(), root.ino(), fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?))
+    };
+    view("self") == view(&pid.to_string())
+}
+
+/// Whether a process reads a file as this command does: it sees the same files, with the same
+/// rights.
+pub fn is_shared(pid: Pid, file: &Path) -> bool {
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
+    let has_rights = owner.is_ok_and(|owner| owner == 0 || owner == Uid::effective().as_raw());
+    is_same(pid) && has_rights && file.is_absolute()
+}

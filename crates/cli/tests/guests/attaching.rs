@@ -1,0 +1,339 @@
+//! Programs that a command attaches to while they run: what is counted, and that they go on.
+
+use crate::harness::{Guest, NOBODY, Outcome, heaptide, library, preloaded, report, run, scratch};
+use crate::recording::{list, number};
+use heaptide_attach::{Request, attach, detach};
+use heaptide_fixtures::Random;
+use heaptide_fixtures::skips::{NAMESPACES, ROOT, is_root, may_make_namespaces, skip};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Attachments of a test that makes many; `HEAPTIDE_ATTACH_ROUNDS` sets another number.
+const ROUNDS: u64 = 15;
+
+/// A program that runs, and a directory for recordings of it.
+struct Target {
+    child: Child,
+    place: PathBuf,
+}
+
+impl Target {
+    /// Starts it, and waits until it is ready.
+    fn start(name: &str, mut command: Command) -> Target {
+        let place = scratch(name);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn().expect("the program");
+        let mut target = Target { child, place };
+        assert_eq!(target.answer(), b'r');
+        target
+    }
+
+    fn waiting(name: &str) -> Target {
+        Target::start(name, Command::new(program("attached.c")))
+    }
+
+    fn answer(&mut self) -> u8 {
+        let mut byte = [0];
+        self.child.stdout.as_mut().expect("its output").read_exact(&mut byte).expect("an answer");
+        byte[0]
+    }
+
+    fn steps(&mut self, steps: &str) {
+        for step in steps.bytes() {
+            self.child.stdin.as_mut().expect("its input").write_all(&[step]).expect("a step");
+            assert_eq!(self.answer(), step);
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
+    fn recording(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
+    /// `heaptide WORDS PID`.
+    fn command(&self, words: &[&str]) -> Outcome {
+        self.command_on(&self.pid().to_string(), words)
+    }
+
+    fn command_on(&self, pid: &str, words: &[&str]) -> Outcome {
+        let mut command = heaptide();
+        command.current_dir(&self.place).args(words).arg(pid);
+        run(&mut command, &self.place)
+    }
+
+    fn attach(&self, name: &str, options: &[&str]) {
+        let words = [&["attach", "--background", "-o", name], options].concat();
+        let outcome = self.command(&words);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    }
+
+    fn detach(&self) {
+        let outcome = self.command(&["detach", "-q"]);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    }
+
+    fn process(&self, name: &str) -> Value {
+        let report = report(&self.recording(name), &self.place);
+        let [process] = list(&report, "processes") else { panic!("one process") };
+        process.clone()
+    }
+
+    /// Ends it by SIGTERM, and returns its status.
+    fn end(mut self) -> Option<i32> {
+        kill(self.pid(), Signal::SIGTERM).expect("it runs");
+        self.child.wait().expect("its end").code()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+fn program(name: &str) -> PathBuf {
+    Guest::read(name).build(name, &["-pthread"])
+}
+
+/// What `amp` of `attached.c` counts after a first attach.
+fn assert_known(process: &Value) {
+    let totals = &process["totals"];
+    let found = ["allocations", "frees", "requested_bytes", "live_blocks", "at_peak_blocks"]
+        .map(|name| number(totals, name));
+    assert_eq!(found, [1203, 1190, 1000 * 100 + 3 * 300 + 100 * 5000 + 100 * 48, 13, 1000]);
+    assert_eq!(number(process, "unmatched_frees"), 13);
+}
+
+#[test]
+fn what_a_program_does_between_attach_and_detach_is_counted() {
+    let mut target = Target::waiting("attach_counts");
+    target.steps("m");
+    target.attach("a.heaptide", &[]);
+    target.steps("amp");
+    target.detach();
+    target.steps("mp");
+    let process = target.process("a.heaptide");
+    assert_known(&process);
+    assert_eq!(process["end"]["kind"], "detached");
+    let text = heaptide().arg("report").arg(target.recording("a.heaptide")).output().expect("it");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("the recording starts in the middle, "), "{text}");
+    assert!(text.contains("live at detach"), "{text}");
+}
+
+#[test]
+fn each_attachment_has_a_recording_of_its_own() {
+    let mut target = Target::waiting("attach_again");
+    target.attach("first.heaptide", &["--mode", "counters"]);
+    target.steps("a");
+    target.detach();
+    target.steps("p");
+    for (name, mode) in [("second", "stacks"), ("third", "trace"), ("fourth", "scopes")] {
+        target.attach(name, &["--mode", mode]);
+        target.steps("mp");
+        target.detach();
+        let process = target.process(name);
+        assert_eq!(number(&process["totals"], "allocations"), 200, "{name}");
+        assert_eq!(number(&process["totals"], "live_blocks"), 0, "{name}");
+        assert_eq!(number(&process, "unmatched_frees"), 0, "{name}");
+    }
+    assert_eq!(number(&target.process("first.heaptide")["totals"], "allocations"), 1003);
+}
+
+#[test]
+fn a_program_that_ends_while_it_is_recorded_is_sealed() {
+    let mut target = Target::waiting("attach_end");
+    let mut command = heaptide();
+    let recording = target.recording("a.heaptide");
+    command.args(["attach", "-q", "-o"]).arg(&recording).arg(target.pid().to_string());
+    let mut attached = command.spawn().expect("heaptide");
+    crate::harness::until("the profile", || is_recorded(&target));
+    target.steps("amp");
+    target.child.stdin.as_mut().expect("its input").write_all(b"e").expect("a step");
+    assert_eq!(target.child.wait().expect("its end").code(), Some(7));
+    assert_eq!(attached.wait().expect("the command").code(), Some(0));
+    let process = target.process("a.heaptide");
+    assert_known(&process);
+    assert_eq!((&process["end"]["kind"], number(&process["end"], "code")), (&"exited".into(), 7));
+}
+
+/// Whether a program is being recorded by a command that attached: detaching would succeed.
+fn is_recorded(target: &Target) -> bool {
+    let outcome = target.command(&["attach", "--background", "-o", "other.heaptide"]);
+    if outcome.status == 0 {
+        target.detach();
+        let _ = fs::remove_dir_all(target.recording("other.heaptide"));
+        return false;
+    }
+    outcome.stderr.contains("is being recorded into")
+}
+
+#[test]
+fn a_time_ends_the_recording() {
+    let target = Target::waiting("attach_time");
+    let outcome = target.command(&["attach", "--for", "50ms", "-o", "a.heaptide"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("into") && outcome.stderr.contains("for 50ms"));
+    assert_eq!(target.process("a.heaptide")["end"]["kind"], "detached");
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_in_one_line() {
+    let target = Target::waiting("attach_refused");
+    let refused = |outcome: Outcome, why: &str| {
+        assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(why), "{}", outcome.stderr);
+    };
+    refused(target.command(&["detach"]), "is not recorded by `heaptide attach`");
+    target.attach("a.heaptide", &[]);
+    let again = target.command(&["attach", "-o", "b.heaptide"]);
+    refused(again, "is being recorded into");
+    assert!(!target.recording("b.heaptide").exists());
+    refused(target.command(&["attach", "-o", "a.heaptide"]), "exists");
+    target.detach();
+
+    let mut started = preloaded(program("attached.c"), target.recording("started"));
+    started.env("HEAPTIDE_MODE", "stacks");
+    let started = Target::start("attach_preloaded", started);
+    refused(started.command(&["attach"]), "was started with the recorder");
+
+    let source = Guest::read("attached.c").build("attached_static", &["-static"]);
+    let fixed = Target::start("attach_static", Command::new(source));
+    refused(fixed.command(&["attach"]), "is statically linked");
+
+    let mut none = heaptide();
+    none.current_dir(&target.place).args(["attach", "2000000000"]);
+    refused(run(&mut none, &target.place), "there is no process 2000000000");
+}
+
+fn rounds() -> u64 {
+    let set = std::env::var("HEAPTIDE_ATTACH_ROUNDS").ok();
+    set.and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
+}
+
+#[test]
+fn threads_that_allocate_bear_attaching_at_any_moment() {
+    let mut command = Command::new(program("attached_threads.c"));
+    command.arg("8");
+    let target = Target::start("attach_threads", command);
+    let mut random = Random::new(7);
+    for round in 0..rounds() {
+        let recording = target.recording("a.heaptide");
+        let _ = fs::remove_dir_all(&recording);
+        fs::create_dir(&recording).expect("a recording");
+        let mode = ["stacks", "counters", "trace"][random.below(3) as usize];
+        let request = Request {
+            library: library(),
+            settings: format!("HEAPTIDE_MODE={mode}\0").into_bytes(),
+            recording,
+            patience: Duration::from_secs(30),
+        };
+        attach(target.pid(), request).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        thread::sleep(Duration::from_micros(random.below(20_000)));
+        let detached = detach(target.pid(), Duration::from_secs(30));
+        detached.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        if round % 10 == 0 {
+            target.process("a.heaptide"); // consistent
+        }
+    }
+    assert_eq!(target.end(), Some(0));
+}
+
+#[test]
+fn a_command_that_is_killed_leaves_a_program_that_runs() {
+    let mut command = Command::new(program("attached_threads.c"));
+    command.arg("4");
+    let target = Target::start("attach_killed", command);
+    let mut random = Random::new(11);
+    for round in 0..rounds() * 2 {
+        let name = format!("{round}.heaptide");
+        let words: &[&str] = match round % 3 {
+            2 => &["detach", "-q"],
+            _ => &["attach", "--background", "-o", &name],
+        };
+        let mut command = heaptide();
+        command.current_dir(&target.place).args(words).arg(target.pid().to_string());
+        let mut killed = command.stderr(Stdio::null()).spawn().expect("heaptide");
+        thread::sleep(Duration::from_micros(random.below(150_000)));
+        let _ = killed.kill(); // it may have ended
+        killed.wait().expect("its end");
+    }
+    let _ = target.command(&["detach", "-q"]); // it may not be attached
+    let outcome = target.command(&["attach", "-q", "--for", "50ms", "-o", "last.heaptide"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let process = target.process("last.heaptide");
+    assert!(number(&process["totals"], "allocations") > 0);
+    assert_eq!(target.end(), Some(0));
+}
+
+#[test]
+fn a_process_of_another_user_is_given_the_library_and_the_recording() {
+    if !is_root() {
+        return skip(ROOT);
+    }
+    let copied = open_to_all("attach_user");
+    let mut command = Command::new(copied.join("attached"));
+    command.uid(NOBODY).gid(NOBODY);
+    let mut target = Target::start("attach_user", command);
+    // Directories of the tests may be closed to other users.
+    target.place = copied.join("recordings");
+    fs::create_dir(&target.place).expect("a directory");
+    target.attach("a.heaptide", &[]);
+    target.steps("amp");
+    target.detach();
+    assert_known(&target.process("a.heaptide"));
+    let _ = fs::remove_dir_all(copied);
+}
+
+#[test]
+fn a_process_in_a_container_is_given_the_library_and_the_recording() {
+    if !is_root() {
+        return skip(ROOT);
+    }
+    if !may_make_namespaces("attach_container") {
+        return skip(NAMESPACES);
+    }
+    let copied = open_to_all("attach_container");
+    // Other mounts, another pid namespace, and the place of the recording hidden in it.
+    let script = format!(
+        "mount -t tmpfs none {} && mount -t proc none /proc && exec {}",
+        Path::new(env!("CARGO_TARGET_TMPDIR")).display(),
+        copied.join("attached").display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]).arg(script);
+    let mut target = Target::start("attach_container", command);
+    let children = format!("/proc/{0}/task/{0}/children", target.pid());
+    let child = fs::read_to_string(children).expect("the processes in the container");
+    let inner = child.trim().to_owned();
+    let attached = target.command_on(&inner, &["attach", "--background", "-o", "a.heaptide"]);
+    assert_eq!(attached.status, 0, "{}", attached.stderr);
+    target.steps("amp");
+    let detached = target.command_on(&inner, &["detach", "-q"]);
+    assert_eq!(detached.status, 0, "{}", detached.stderr);
+    assert_known(&target.process("a.heaptide"));
+    let open = fs::read_dir(format!("/proc/{inner}/fd")).expect("its descriptors").count();
+    assert_eq!(open, 3, "the descriptors that it was given are closed");
+    let _ = fs::remove_dir_all(copied);
+}
+
+/// A directory that all users can search, with the program.
+fn open_to_all(name: &str) -> PathBuf {
+    let place = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir(&place).expect("a directory");
+    fs::copy(program("attached.c"), place.join("attached")).expect("the program");
+    place
+}

@@ -1,0 +1,92 @@
+//! A command attaches to a program that runs: it has the program load this library and call
+//! [`heaptide_attach`], which prepares a recording. Then it stops all threads, writes what is to
+//! change in code, and lets the recording begin by the word of the recorder's state. To detach, it
+//! stops them again while none is in the recorder, and wipes the state.
+//!
+//! Nothing of what the command does leaves the program in a state that it could not run on in, should
+//! the command die.
+
+use crate::attachment::{self, NOWHERE, heaptide_attachment};
+use crate::intercept::outcome;
+use crate::{Preload, imports, next_symbol};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::fence;
+use heaptide_format::attachment::{
+    LINK_ATTACHED, LINK_IDLE, Memory, OUTCOME_NO_PROFILE, OUTCOME_NOTED, OUTCOME_PREPARED,
+};
+use heaptide_recorder::event::process::process;
+use heaptide_recorder::event::start::{Prepared, prepare_attached};
+use heaptide_recorder::sys::range::Range;
+use heaptide_recorder::sys::tls::{thread_pointer, tls};
+use heaptide_recorder::sys::{kernel, memory, wiped};
+
+/// Notes whether the program runs already, before anything else of this library does.
+pub fn note_loading() {
+    if next_symbol::is_late() {
+        attachment::link().store(LINK_IDLE, Release);
+    }
+}
+
+/// Prepares a recording. `settings` are `NAME=VALUE`, each ended by a zero byte, as the environment
+/// has them.
+///
+/// Called by a command only, while nothing is recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
+    // SAFETY: the command wrote them before it called.
+    let settings = unsafe { core::slice::from_raw_parts(settings, bytes) };
+    attachment::link().store(LINK_ATTACHED, Release);
+    attachment::collect_changes(true);
+    outcome::note_attached();
+    let prepared = prepare_attached::<Preload>(settings);
+    if prepared == Prepared::Ready {
+        imports::take_over();
+    }
+    attachment::collect_changes(false);
+    describe(match prepared {
+        Prepared::Ready => OUTCOME_PREPARED,
+        Prepared::NoProfile => OUTCOME_NO_PROFILE,
+        Prepared::Noted => OUTCOME_NOTED,
+    });
+}
+
+/// Gives back the memory of a recording whose state the command has wiped.
+#[unsafe(no_mangle)]
+pub extern "C" fn heaptide_release() {
+    // SAFETY: this thread is the one in which the command calls.
+    let shared = unsafe { heaptide_attachment.get() };
+    for memory in &mut shared.released {
+        let Memory { address, bytes } = core::mem::replace(memory, NOWHERE);
+        if bytes > 0 {
+            // SAFETY: mappings of the recorder's. The command has wiped all that referred to it,
+            // while no thread was in this library.
+            unsafe { kernel::unmap(address as *mut u8, bytes as usize) };
+        }
+    }
+}
+
+/// Tells the command where everything is.
+fn describe(outcome: u32) {
+    let p = process();
+    // SAFETY: this thread is the one in which the command calls.
+    let shared = unsafe { heaptide_attachment.get() };
+    shared.state_at = &raw const p.state as u64;
+    shared.thread_offset = (&raw const *tls() as u64).wrapping_sub(thread_pointer());
+    shared.code = memory_of(next_symbol::own_code());
+    shared.is_used = 1;
+    shared.header_at = p.base.load(Relaxed) as u64;
+    shared.wiped_count = 0;
+    for (place, (address, bytes)) in shared.wiped.iter_mut().zip(wiped::noted()) {
+        *place = Memory { address: address as u64, bytes: bytes as u64 };
+        shared.wiped_count += 1;
+    }
+    let [own, zeros] = memory::of_recording().map(memory_of);
+    let profile = Memory { address: shared.header_at, bytes: p.reserved.load(Relaxed) };
+    shared.released = [own, zeros, profile, NOWHERE];
+    fence(Release);
+    shared.outcome = outcome;
+}
+
+fn memory_of(range: Range) -> Memory {
+    Memory { address: range.low, bytes: range.high - range.low }
+}
