@@ -36,6 +36,11 @@ pub struct Loaded {
     pub state: Attachment,
 }
 
+/// Libraries of sanitizers that replace the allocator, and what they define in programs.
+const SANITIZER_LIBRARIES: [&str; 5] = ["libasan", "libtsan", "libmsan", "libhwasan", "liblsan"];
+const SANITIZERS: [&str; 5] =
+    ["__asan_init", "__tsan_init", "__msan_init", "__hwasan_init", "__lsan_init"];
+
 /// Functions in which a thread may hold a lock that loading a library takes.
 const LOCKING: [&str; 55] = [
     "malloc",
@@ -150,6 +155,21 @@ impl Process {
         let is_of_this_machine = head.starts_with(b"\x7fELF\x02") && head[18..] == machine::ELF;
         if read.is_ok() && !is_of_this_machine {
             return Err(Error::new(format!("process {pid} is of another architecture")));
+        }
+        let brings = |names: &[&str]| {
+            let mut files = self.modules.iter().map(Module::file_name);
+            files.any(|file| names.iter().any(|name| file.starts_with(name)))
+        };
+        let first = self.modules.iter().next();
+        let is_checked =
+            |module: &Module| SANITIZERS.iter().any(|name| module.symbol(name).is_some());
+        if brings(&SANITIZER_LIBRARIES) || first.is_some_and(is_checked) {
+            return Err(Error::new(format!(
+                "process {pid} was built with a sanitizer, which replaces the allocator"
+            )));
+        }
+        if brings(&["vgpreload_"]) {
+            return Err(Error::new(format!("process {pid} runs under valgrind")));
         }
         if self.modules.libc().is_none() {
             return Err(Error::new(format!(

@@ -229,7 +229,9 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
         }
     };
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = command.strip_suffix(b"\0").unwrap_or(&command).split(|&byte| byte == 0);
+    // A program that wrote a title over its arguments leaves zeros behind it.
+    let end = command.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let words = command[..end].split(|&byte| byte == 0);
     let metadata = Metadata {
         version: metadata::VERSION,
         heaptide: env!("CARGO_PKG_VERSION").to_owned(),

@@ -501,7 +501,11 @@ fn command() -> StringId {
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory, STRING_MAX) };
     let path = Path::new(b"/proc/self/cmdline\0");
     let id = match path.map(|path| kernel::read_file(path, buffer)) {
-        Some(Ok(arguments)) => string(arguments),
+        // A program that wrote a title over them leaves zeros behind it.
+        Some(Ok(arguments)) => {
+            let end = arguments.iter().rposition(|&b| b != 0).map_or(0, |last| last + 2);
+            string(&arguments[..end.min(arguments.len())])
+        }
         _ => StringId::NONE,
     };
     // SAFETY: nothing refers to it any more.
