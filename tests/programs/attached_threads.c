@@ -1,7 +1,8 @@
 //! Threads that allocate, resize and free all the time, while commands attach and detach at any moment.
 //
 // Each block keeps its contents, no system call ends early, sleeps are as long as asked for, and
-// numbers in vector registers stay. SIGTERM ends it: status 0, 99 if something was not so.
+// numbers in vector registers stay. With a second argument the first thread waits for events instead
+// of sleeping, and SIGTERM is blocked in all others. SIGTERM ends it: status 0, 99 if something was not so.
 #include "guest.h"
 #include <errno.h>
 #include <pthread.h>
@@ -78,8 +79,10 @@ static void *waiting(void *unused)
     (void)unused;
     int set = epoll_create1(0);
     struct epoll_event event;
-    while (!stop)
-        CHECK(epoll_wait(set, &event, 1, 30) == 0);
+    while (!stop) {
+        int found = epoll_wait(set, &event, 1, 30);
+        CHECK(stop || found == 0);
+    }
     return NULL;
 }
 
@@ -104,6 +107,8 @@ int main(int count, char **words)
     CHECK(pthread_create(threads + number, NULL, waiting, NULL) == 0);
     pthread_sigmask(SIG_UNBLOCK, &term, NULL);
     CHECK(write(1, "r", 1) == 1);
+    if (count > 2)
+        waiting(NULL);
     while (!stop) {
         int64_t start = now();
         struct timespec rest = {0, 50000000};

@@ -34,7 +34,8 @@ pub const SYSTEM_CALL_AND_RETURN: &[u8] = &[0x0f, 0x05, 0xc3];
 const RED_ZONE: u64 = 128;
 /// No system call.
 const NO_CALL: u64 = u64::MAX;
-const ENOSYS: u64 = 38;
+/// Bytes of the instruction.
+const SYSTEM_CALL_BYTES: u64 = 2;
 const EINTR: u64 = 4;
 /// Results of system calls that the kernel will make again. The program never sees them.
 const ERESTARTSYS: u64 = 512;
@@ -248,7 +249,6 @@ pub fn below_red_zone(registers: &Registers) -> u64 {
 /// The registers as the kernel would make them before it runs a handler that lets calls be made
 /// again: the call begins anew.
 fn returned(registers: &Registers) -> Registers {
-    const SYSTEM_CALL_BYTES: u64 = 2;
     match waited_in(registers) {
         None => *registers,
         Some(call) => Registers { rax: call, rip: registers.rip - SYSTEM_CALL_BYTES, ..*registers },
@@ -294,22 +294,23 @@ pub fn is_returning(registers: &Registers, signal_return: u64) -> bool {
 }
 
 /// The registers by which a thread, which is about to make the call that puts all registers back,
-/// continues where it was instead: it makes the call again that it waited in, with the time that
-/// was left.
+/// continues where it was instead: without that call, and at the instruction of the call that it
+/// waited in, with the time that was left. Not in that call at once: the end of tracing looks like
+/// a signal to it.
 pub fn continued(registers: &Registers) -> Registers {
     let error = registers.rax.wrapping_neg();
     match waited_in(registers) {
-        None => Registers { orig_rax: NO_CALL, ..*registers },
+        None => without_call(registers),
         Some(call) => {
             let again = if error == ERESTART_RESTARTBLOCK { RESTART_SYSCALL } else { call };
-            Registers { orig_rax: again, rax: ENOSYS.wrapping_neg(), ..*registers }
+            let rip = registers.rip - SYSTEM_CALL_BYTES;
+            Registers { orig_rax: NO_CALL, rax: again, rip, ..*registers }
         }
     }
 }
 
 /// Whether a thread is before or behind the system call at this address.
 pub fn is_behind_call(registers: &Registers, at: u64) -> bool {
-    const SYSTEM_CALL_BYTES: u64 = 2;
     registers.rip == at + SYSTEM_CALL_BYTES
 }
 

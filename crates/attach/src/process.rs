@@ -171,6 +171,12 @@ impl Process {
         if brings(&["vgpreload_"]) {
             return Err(Error::new(format!("process {pid} runs under valgrind")));
         }
+        if self.modules.libc().is_some_and(Module::is_musl) {
+            return Err(Error::new(format!(
+                "process {pid} has musl, whose loader loads the recorder at the start only (its \
+                 thread storage); start it with `heaptide run`"
+            )));
+        }
         if self.modules.libc().is_none() {
             return Err(Error::new(format!(
                 "process {pid} is statically linked; a program that embeds the recorder is \

@@ -223,13 +223,10 @@ fn rounds() -> u64 {
     set.and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
 }
 
-#[test]
-fn threads_that_allocate_bear_attaching_at_any_moment() {
-    let mut command = Command::new(program("attached_threads.c"));
-    command.arg("8");
-    let target = Target::start("attach_threads", command);
+/// Attaches to a program and detaches, `rounds` times, at random moments.
+fn attach_often(target: &Target, rounds: u64) {
     let mut random = Random::new(7);
-    for round in 0..rounds() {
+    for round in 0..rounds {
         let recording = target.recording("a.heaptide");
         let _ = fs::remove_dir_all(&recording);
         fs::create_dir(&recording).expect("a recording");
@@ -248,6 +245,23 @@ fn threads_that_allocate_bear_attaching_at_any_moment() {
             target.process("a.heaptide"); // consistent
         }
     }
+}
+
+#[test]
+fn threads_that_allocate_bear_attaching_at_any_moment() {
+    let mut command = Command::new(program("attached_threads.c"));
+    command.arg("8");
+    let target = Target::start("attach_threads", command);
+    attach_often(&target, rounds());
+    assert_eq!(target.end(), Some(0));
+}
+
+#[test]
+fn the_call_that_a_thread_waits_in_does_not_end() {
+    let mut command = Command::new(program("attached_threads.c"));
+    command.args(["1", "waits"]);
+    let target = Target::start("attach_waits", command);
+    attach_often(&target, rounds());
     assert_eq!(target.end(), Some(0));
 }
 
