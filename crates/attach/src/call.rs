@@ -264,7 +264,7 @@ impl<'a> Caller<'a> {
             ptrace::set_signal_mask(tid, self.before.mask)?;
             machine::set_registers(tid, machine::continued(&self.before.registers))?;
         }
-        self.thread.registers = machine::without_call(&self.before.registers);
+
         Ok(())
     }
 }

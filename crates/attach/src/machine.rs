@@ -121,6 +121,12 @@ pub fn is_waiting(registers: &Registers) -> bool {
     waited_in(registers).is_some_and(|call| WAITING.contains(&call))
 }
 
+/// Whether a stopped thread waits for a time: if this command is killed while it has that thread make a
+/// call, it waits for the whole time again, or its call ends by EINTR.
+pub fn is_timed(registers: &Registers) -> bool {
+    call_of(registers).is_some_and(|(_, error)| error == ERESTART_RESTARTBLOCK)
+}
+
 /// The registers of a thread that stopped in a call which ends when its thread is stopped, so that
 /// the call is made again unless a signal has arrived; none for all others.
 pub fn made_again(registers: &Registers) -> Option<Registers> {

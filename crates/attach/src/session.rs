@@ -201,10 +201,16 @@ impl Session {
         const RTLD_NOW: u64 = 2;
         let refused = |error| Error::refused(self.pid, &error);
         self.process.look_again()?;
-        for tid in threads(self.pid).map_err(refused)? {
+        let all = threads(self.pid).map_err(refused)?;
+        // Those that wait for a time come last.
+        let both = all.iter().map(|&tid| (tid, false)).chain(all.iter().map(|&tid| (tid, true)));
+        for (tid, is_last) in both {
             let Some(stopped) = not_in_time(Stopped::new(tid)).map_err(refused)?.flatten() else {
                 continue;
             };
+            if machine::is_timed(&stopped.registers) && !is_last {
+                continue;
+            }
             if !self.process.may_load(&stopped) {
                 continue;
             }
@@ -358,7 +364,9 @@ impl Session {
 
     /// A thread that can make calls: one that runs on its own stack.
     fn caller(&self, all: &mut Vec<Seen>, places: Places) -> Option<Caller<'_>> {
-        while let Some(at) = all.iter().position(|seen| self.process.is_on_own_stack(&seen.thread))
+        let may_call = |seen: &Seen| self.process.is_on_own_stack(&seen.thread);
+        let is_best = |seen: &Seen| may_call(seen) && !machine::is_timed(&seen.thread.registers);
+        while let Some(at) = all.iter().position(is_best).or_else(|| all.iter().position(may_call))
         {
             let Seen { thread, .. } = all.swap_remove(at);
             if let Ok(caller) = Caller::new(&self.process.memory, thread, places) {

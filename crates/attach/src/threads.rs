@@ -72,7 +72,12 @@ impl Stopped {
         loop {
             match ptrace::event(tid)? {
                 Event::Stopped => {
-                    let registers = machine::registers(tid)?;
+                    let mut registers = machine::registers(tid)?;
+                    // At once: this command may be killed.
+                    if let Some(again) = machine::made_again(&registers) {
+                        machine::set_registers(tid, again)?;
+                        registers = again;
+                    }
                     return Ok(Some(Stopped { tid, registers, is_gone: false }));
                 }
                 Event::Gone => return Ok(None),
@@ -101,9 +106,6 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         if self.is_gone {
             return;
-        }
-        if let Some(registers) = machine::made_again(&self.registers) {
-            let _ = machine::set_registers(self.tid, registers);
         }
         let _ = ptrace::detach(self.tid); // it may have been killed
     }

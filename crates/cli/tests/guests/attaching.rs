@@ -268,7 +268,7 @@ fn the_call_that_a_thread_waits_in_does_not_end() {
 #[test]
 fn a_command_that_is_killed_leaves_a_program_that_runs() {
     let mut command = Command::new(program("attached_threads.c"));
-    command.arg("4");
+    command.args(["4", "killed"]);
     let target = Target::start("attach_killed", command);
     let mut random = Random::new(11);
     for round in 0..rounds() * 2 {
