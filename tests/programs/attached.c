@@ -1,4 +1,4 @@
-//! Does a step for each byte that it reads, and answers with that byte: a command attaches while it waits.
+//! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
 //
 //   a: 1000 blocks of 100 bytes by malloc, of which 990 are freed; 10 from before are freed, and 3
 //      from before are resized to 300 bytes and kept

@@ -1,9 +1,10 @@
-//! Threads that allocate, resize and free all the time, while commands attach and detach at any moment.
+//! Threads that allocate, resize and free, while commands attach and detach at any moment.
 //
 // Each block keeps its contents, no system call ends early, sleeps are as long as asked for, and
-// numbers in vector registers stay. With the argument `waits` the first thread waits for events instead
-// of sleeping; with `killed` calls that wait may end by EINTR, as after SIGSTOP, for a command that is killed
-// while it stops a thread cannot tell the kernel to begin that call again. SIGTERM ends it: status 0, 99 if something was not so.
+// numbers in vector registers stay. With the argument `waits` the first thread waits for events
+// instead of sleeping. With `killed` calls that wait may end by EINTR, as after SIGSTOP: a command
+// that is killed while it stops a thread cannot have the kernel begin that call again. SIGTERM ends
+// it: status 0, 99 if something was not so.
 #include "guest.h"
 #include <errno.h>
 #include <pthread.h>

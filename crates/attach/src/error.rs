@@ -36,31 +36,35 @@ impl Error {
 fn why(pid: Pid) -> String {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
     let own = Uid::effective();
-    if !own.is_root()
-        && let Ok(owner) = owner
-        && owner != own.as_raw()
-    {
-        return format!(
-            "it belongs to user {owner}, or hides its memory (PR_SET_DUMPABLE); attach as root"
-        );
-    }
-    match scope() {
-        Some(1) if !own.is_root() => "kernel.yama.ptrace_scope is 1: only the parent of a process \
-             may attach; attach as root, or set it to 0 (`sysctl kernel.yama.ptrace_scope=0`)"
-            .to_owned(),
-        Some(2) if !own.is_root() => {
-            "kernel.yama.ptrace_scope is 2: only root may attach; attach as root".to_owned()
+    let other = owner.ok().filter(|&owner| owner != own.as_raw());
+    reason(own.is_root(), other, scope())
+}
+
+/// The same for a command that is root or not, the owner of the process if that is another user,
+/// and what yama allows.
+fn reason(is_root: bool, other: Option<u32>, scope: Option<u32>) -> String {
+    let hidden = "it has more rights than this command, or hides its memory (PR_SET_DUMPABLE); \
+                  attach as root";
+    let reason = match (is_root, other, scope) {
+        (_, _, Some(3)) => {
+            "kernel.yama.ptrace_scope is 3: nobody may attach until the next boot; start the \
+             program with `heaptide run`"
         }
-        Some(3) => "kernel.yama.ptrace_scope is 3: nobody may attach until the next boot; start \
-             the program with `heaptide run`"
-            .to_owned(),
-        _ if own.is_root() => "this container or a security module does not allow it; run it with \
-             the capability CAP_SYS_PTRACE"
-            .to_owned(),
-        _ => "it has more rights than this command, or hides its memory (PR_SET_DUMPABLE); attach \
-             as root"
-            .to_owned(),
-    }
+        (true, ..) => {
+            "this container or a security module does not allow it; run it with the capability \
+             CAP_SYS_PTRACE"
+        }
+        (false, Some(owner), _) => {
+            return format!("it belongs to user {owner}, or hides its memory; attach as root");
+        }
+        (_, _, Some(2)) => "kernel.yama.ptrace_scope is 2: only root may attach; attach as root",
+        (_, _, Some(1)) => {
+            "kernel.yama.ptrace_scope is 1: only its parent may attach; attach as root, or set it \
+             to 0 (`sysctl kernel.yama.ptrace_scope=0`)"
+        }
+        _ => hidden,
+    };
+    reason.to_owned()
 }
 
 /// What the kernel's module yama allows; none without it.
@@ -76,3 +80,27 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scope_of_yama_has_its_line() {
+        let of = |scope| reason(false, None, scope);
+        assert!(of(Some(1)).starts_with("kernel.yama.ptrace_scope is 1: only its parent"));
+        assert!(of(Some(2)).contains("only root may attach"));
+        assert!(of(Some(3)).contains("until the next boot"));
+        assert!(reason(true, None, Some(3)).contains("until the next boot"));
+        assert!([None, Some(0)].into_iter().all(|scope| of(scope).contains("PR_SET_DUMPABLE")));
+        assert!(reason(true, None, Some(1)).contains("CAP_SYS_PTRACE"));
+        assert!(reason(false, Some(101), Some(1)).starts_with("it belongs to user 101"));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_ended() {
+        let pid = Pid::from_raw(i32::MAX);
+        let error = Error::refused(pid, &io::Error::from(io::ErrorKind::PermissionDenied));
+        assert_eq!(error.to_string(), format!("process {pid} has ended"));
+    }
+}

@@ -1,4 +1,4 @@
-//! The frames of a stopped thread, outside of any hurry: by the unwind tables of its modules' files.
+//! The frames of a stopped thread, by the unwind tables of its modules' files.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,

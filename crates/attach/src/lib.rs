@@ -2,9 +2,9 @@
 //! again. With ptrace, without a debugger.
 //!
 //! A thread at a safe point calls `dlopen`. Then all threads are stopped, and one of them has the
-//! library prepare a recording ([`heaptide_format::attachment`]). Code of allocators is changed from
-//! here while no thread runs, and one word lets the recording begin. The way back of each call is
-//! on a stack before the call is made, as the frame of a signal handler that returns: a command
+//! library prepare a recording ([`heaptide_format::attachment`]). Code of allocators is changed
+//! from here while no thread runs, and one word lets the recording begin. The way back of each call
+//! is on a stack before the call is made, as the frame of a signal handler that returns: a command
 //! that is killed at any moment leaves a program that runs.
 
 mod call;

@@ -69,9 +69,9 @@ const WAITING: [u64; 31] = [
     0, 1, 7, 34, 35, 42, 43, 44, 45, 46, 47, 23, 61, 128, 130, 202, 232, 247, 230, 270, 271, 281,
     288, 299, 441, 208, 73, 72, 65, 220, 70,
 ];
-/// Those that end when their thread is stopped, although no signal arrived: epoll_wait, epoll_pwait,
-/// epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents, recvfrom, recvmsg, accept,
-/// accept4, and sockets' only where they have a timeout.
+/// Those that end when their thread is stopped, although no signal arrived: epoll_wait,
+/// epoll_pwait, epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents, recvfrom, recvmsg,
+/// accept, accept4; those of sockets only with a timeout.
 const ENDED_BY_STOPS: [u64; 11] = [232, 281, 441, 65, 220, 128, 208, 45, 47, 43, 288];
 
 /// The thread pointer.
@@ -90,8 +90,8 @@ pub fn known(registers: &Registers) -> Known {
     }
 }
 
-/// The registers of the function that a signal interrupted; `sp` is where its handler returns to the
-/// kernel.
+/// The registers of the function that a signal interrupted; `sp` is where its handler returns to
+/// the kernel.
 pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known> {
     let mut words = [0u8; 17 * 8];
     memory.read(sp + CONTEXT, &mut words).ok()?;
@@ -121,8 +121,8 @@ pub fn is_waiting(registers: &Registers) -> bool {
     waited_in(registers).is_some_and(|call| WAITING.contains(&call))
 }
 
-/// Whether a stopped thread waits for a time: if this command is killed while it has that thread make a
-/// call, it waits for the whole time again, or its call ends by EINTR.
+/// Whether a stopped thread waits for a time: if this command is killed while it has that thread
+/// make a call, it waits for the whole time again, or its call ends by EINTR.
 pub fn is_timed(registers: &Registers) -> bool {
     call_of(registers).is_some_and(|(_, error)| error == ERESTART_RESTARTBLOCK)
 }
@@ -320,8 +320,8 @@ pub fn is_behind_call(registers: &Registers, at: u64) -> bool {
     registers.rip == at + SYSTEM_CALL_BYTES
 }
 
-/// What a thread returned from a call, where [`is_behind_call`]: a system call its result, a function
-/// what it passes on as the number of a call.
+/// What a thread returned from a call, where [`is_behind_call`]: a system call its result, a
+/// function what it passes on as the number of a call.
 pub fn reported(registers: &Registers, call: Call) -> u64 {
     if call.number != 0 { registers.rax } else { registers.orig_rax }
 }

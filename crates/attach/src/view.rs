@@ -9,7 +9,7 @@ use nix::unistd::{Pid, Uid};
 /// Whether a process has the root directory and the mounts of this command.
 pub fn is_same(pid: Pid) -> bool {
     let view = |process: &str| {
-        let root = fs::metadata(format!("/proc/{process}/root/.")).ok()?;
+        let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
         Some((root.dev(), root.ino(), fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?))
     };
     view("self") == view(&pid.to_string())

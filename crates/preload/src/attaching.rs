@@ -3,29 +3,23 @@
 //! change in code, and lets the recording begin by the word of the recorder's state. To detach, it
 //! stops them again while none is in the recorder, and wipes the state.
 //!
-//! Nothing of what the command does leaves the program in a state that it could not run on in, should
-//! the command die.
+//! Nothing of what the command does leaves the program in a state that it could not run on in,
+//! should the command die.
 
 use crate::attachment::{self, NOWHERE, heaptide_attachment};
+use crate::hooks::NAMES;
 use crate::intercept::outcome;
 use crate::{Preload, imports, next_symbol};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 use heaptide_format::attachment::{
-    LINK_ATTACHED, LINK_IDLE, Memory, OUTCOME_NO_PROFILE, OUTCOME_NOTED, OUTCOME_PREPARED,
+    LINK_ATTACHED, Memory, OUTCOME_NO_PROFILE, OUTCOME_NOTED, OUTCOME_PREPARED,
 };
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::start::{Prepared, prepare_attached};
 use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::tls::{thread_pointer, tls};
 use heaptide_recorder::sys::{kernel, memory, wiped};
-
-/// Notes whether the program runs already, before anything else of this library does.
-pub fn note_loading() {
-    if next_symbol::is_late() {
-        attachment::link().store(LINK_IDLE, Release);
-    }
-}
 
 /// Prepares a recording. `settings` are `NAME=VALUE`, each ended by a zero byte, as the environment
 /// has them.
@@ -40,7 +34,7 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
     outcome::note_attached();
     let prepared = prepare_attached::<Preload>(settings);
     if prepared == Prepared::Ready {
-        imports::take_over();
+        imports::take_over(&NAMES);
     }
     attachment::collect_changes(false);
     describe(match prepared {

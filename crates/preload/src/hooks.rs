@@ -147,7 +147,7 @@ macro_rules! hooks {
         $(hooks!(@ $kind $symbol $($body),+);)*
 
         /// The symbols of all hooks, each ended by a zero byte.
-        pub const NAMES: &[&[u8]] = &[$(concat!(stringify!($symbol), "\0").as_bytes(),)*];
+        pub static NAMES: &[&[u8]] = &[$(concat!(stringify!($symbol), "\0").as_bytes(),)*];
     };
     (@ allocate $symbol:ident $body:path) => {
         entry! { $symbol [

@@ -6,10 +6,9 @@
 //! allocate are intercepted in place.
 
 use crate::attachment;
-use crate::hooks::NAMES;
 use crate::next_symbol::{self, find};
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::loader::{Import, LinkMap, each_import, look_up, objects};
 use heaptide_recorder::sys::maps::each_mapping;
@@ -32,9 +31,18 @@ struct Taken {
     hook: u64,
 }
 
-/// Takes over the imports of all modules.
-pub fn take_over() {
-    own_stack::call(take_over_all);
+/// The names of the functions that hooks stand for.
+type Names = &'static [&'static [u8]];
+/// Of so many functions.
+const NAMES_MAX: usize = 128;
+
+/// The names, once a command has attached.
+static NAMES: AtomicPtr<Names> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Takes over the imports of all modules that have one of these names, each ended by a zero byte.
+pub fn take_over(names: &'static Names) {
+    NAMES.store(core::ptr::from_ref(names).cast_mut(), Release);
+    own_stack::call(|| take_over_all(names));
 }
 
 /// Takes over those of modules that were loaded since the last look. Only where a command attached.
@@ -47,29 +55,34 @@ pub fn look_at_new() {
 
 #[cold]
 fn look_again() {
-    if attachment::is_wanted() == Some(true) && confined::may_call() {
-        take_over();
+    // SAFETY: null, or a static.
+    let names = unsafe { NAMES.load(Acquire).as_ref() };
+    if attachment::is_wanted() == Some(true)
+        && confined::may_call()
+        && let Some(names) = names
+    {
+        take_over(names);
     }
 }
 
-fn take_over_all() {
+fn take_over_all(names: Names) {
     LOADS.store(modules().loads.load(Relaxed), Relaxed);
     let Some(own) = next_symbol::own_object() else { return };
-    let mut taken = [Taken { body: 0, hook: 0 }; NAMES.len()];
-    for (place, name) in taken.iter_mut().zip(NAMES) {
+    let mut taken = [Taken { body: 0, hook: 0 }; NAMES_MAX];
+    for (place, name) in taken.iter_mut().zip(names) {
         let hook = look_up(own, name).map_or(0, |(address, _)| address as u64);
         let body = find(name).map_or(0, |found| found.body as u64);
         *place = Taken { body, hook };
     }
     for map in objects().filter(|map| !core::ptr::eq(*map, own)) {
-        take_over_imports(map, &taken);
+        take_over_imports(map, names, &taken);
     }
 }
 
-fn take_over_imports(map: &'static LinkMap, taken: &[Taken; NAMES.len()]) {
+fn take_over_imports(map: &'static LinkMap, names: Names, taken: &[Taken]) {
     let mut page = Page { start: 0, is_protected: false };
     each_import(map, |import: Import<'_>| {
-        let position = NAMES.iter().position(|name| import.is_of(name));
+        let position = names.iter().position(|name| import.is_of(name));
         let Some(Taken { body, hook }) = position.and_then(|at| taken.get(at)).copied() else {
             return;
         };

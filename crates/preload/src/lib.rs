@@ -22,6 +22,7 @@ mod hooks;
 mod imports;
 mod intercept;
 mod jemalloc;
+mod late;
 mod limits;
 mod malloc;
 mod mappings;
@@ -39,7 +40,7 @@ struct Preload;
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {
-    attaching::note_loading();
+    late::note_loading();
     start::start_early::<Preload>();
     exit::register();
 }

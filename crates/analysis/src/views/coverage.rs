@@ -22,7 +22,8 @@ pub struct Uncovered {
 /// Returns how much a process used and did not allocate through the recorder.
 ///
 /// None if that is little or a matter of course: a forked child that has its parent's memory, a
-/// part of a run, one that ran before its recording, a program that was about to become another one.
+/// part of a run, one that began before its recording, a program that was about to become
+/// another one.
 pub fn uncovered(process: &Process) -> Option<Uncovered> {
     let is_whole = process.completeness.part.is_none() && process.completeness.unrecorded.is_none();
     let is_whole = is_whole && !process.completeness.starts_in_middle;

@@ -56,7 +56,7 @@ pub struct AttachOptions {
     /// Give up if no safe moment was found in this time
     #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "5s")]
     patience: Duration,
-    /// How much to record [default: stacks]
+    /// How much to record: scopes, stacks or trace [default: stacks]
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Print no summary and no progress
@@ -199,6 +199,11 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     let is_traced = options.mode == Some(Mode::Trace);
     if options.mode == Some(Mode::Off) {
         return Err(Error::new("--mode off: expected a mode that records something"));
+    }
+    if options.mode == Some(Mode::Counters) {
+        return Err(Error::new(
+            "--mode counters cannot tell blocks from before apart; use --mode scopes",
+        ));
     }
     if (options.free_stacks || options.max_trace_size.is_some()) && !is_traced {
         return Err(Error::new(

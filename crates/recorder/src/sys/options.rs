@@ -225,6 +225,9 @@ pub fn replace(settings: &[u8]) -> bool {
     };
     let _ = with_environment(note); // without memory for it there is no job
     parse(settings, options);
+    if options.mode == Mode::Counters {
+        options.mode = Mode::Scopes; // counters alone count frees of blocks from before
+    }
     OPTIONS.store(memory, Release);
     true
 }
