@@ -42,8 +42,18 @@ const DOCUMENTS: [&str; 3] = ["docs/", "README.md", "benches/README.md"];
 /// What the command prints as help.
 const HELP: &str = "docs/options.md";
 /// Sources whose texts users see.
-const CRATES: [&str; 9] =
-    ["analysis", "cli", "command", "control", "query", "render", "sql", "supervise", "top"];
+const CRATES: [&str; 10] = [
+    "analysis",
+    "attach",
+    "cli",
+    "command",
+    "control",
+    "query",
+    "render",
+    "sql",
+    "supervise",
+    "top",
+];
 /// Sources with comments that begin with `//`.
 const SOURCES: &[&str] = &[".rs", ".c", ".cpp", ".h", ".hpp", ".js"];
 
