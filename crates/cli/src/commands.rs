@@ -81,7 +81,7 @@ pub enum Command {
     Histogram(histogram::HistogramOptions),
     /// Show live bytes and allocations over time
     Timeline(timeline::TimelineOptions),
-    /// Watch a running program: who holds memory, what grows, what allocates
+    /// Watch a running program: its memory by owner, growth, allocation rates
     Top(top::TopOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),

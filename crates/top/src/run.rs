@@ -194,7 +194,7 @@ impl Shown {
             Event::Heard(Heard::Key(key)) => match terminal::key(key) {
                 Some(Pressed::Input(input)) => return Ok(self.input(input)),
                 Some(Pressed::Suspend) => screen.suspend()?,
-                Some(Pressed::Redraw) => screen.terminal.clear()?,
+                Some(Pressed::Redraw) => screen.redraw()?,
                 None => {}
             },
             Event::Heard(Heard::Mouse(mouse)) => {
@@ -317,7 +317,9 @@ impl Shown {
         };
         let stops = replay.stops.len();
         let stop = to(at).min(stops.saturating_sub(1));
-        let before = stop.checked_sub(1).map(|before| replay.moment(before));
+        let has_rates = |stop: usize| replay.stops.get(stop).is_some_and(|stop| stop.has_rates);
+        let before = stop.checked_sub(1).filter(|&before| has_rates(before) && has_rates(stop));
+        let before = before.map(|before| replay.moment(before));
         self.app.show_stop(before, replay.moment(stop));
         let name = replay.stops.get(stop).map(|stop| stop.name.clone()).unwrap_or_default();
         self.app.status = Status::Replay { stop, stops, name };

@@ -17,6 +17,7 @@ use crossterm::terminal::{
 use nix::sys::signal::{SigSet, Signal, raise};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
 
 use crate::model::app::Input;
 use crate::screen::Places;
@@ -116,7 +117,14 @@ impl Screen {
     /// Takes the terminal over again: others may have used it while the process was stopped.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         take()?;
-        self.terminal.clear()
+        self.redraw()
+    }
+
+    /// Has everything drawn anew the next time. (`Terminal::clear` asks the terminal where its
+    /// cursor is; the answer is read by the thread that reads keys.)
+    pub(crate) fn redraw(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 
     /// Gives the terminal back and ends by this signal, as if it had not been caught. Returns only

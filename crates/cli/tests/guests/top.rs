@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptide_fixtures::skips::skip;
@@ -31,11 +32,22 @@ impl Terminal {
             return None;
         }
         let name = place.file_name().expect("a name").to_string_lossy();
-        let socket = format!("heaptide-{name}-{}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let socket = format!("heaptide-{name}-{}-{number}", std::process::id());
         let terminal = Terminal { socket, place: place.to_owned() };
         let (width, height) = (size.0.to_string(), size.1.to_string());
         terminal.tmux(&[
-            "new-session", "-d", "-x", &width, "-y", &height, "bash", "--norc", "-c", script,
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+            "bash",
+            "--norc",
+            "-c",
+            script,
         ]);
         Some(terminal)
     }
@@ -151,7 +163,10 @@ fn a_running_program_is_watched_marked_and_left() {
     let large = "24.4 KiB 5 24.4 KiB large [ctl_steps-c]";
     let small = "1.02 KiB 10 1.02 KiB small [ctl_steps-c]";
     let lines = terminal.until("both rows", |lines| has(lines, large) && has(lines, small));
-    assert!(lines[0].starts_with("ctl_steps-c pid ") && lines[0].contains(" running "), "{lines:?}");
+    assert!(
+        lines[0].starts_with("ctl_steps-c pid ") && lines[0].contains(" running "),
+        "{lines:?}"
+    );
     terminal.keys(&["m"]);
     terminal.until_line("growth counts from now");
     guest.steps("ta");
@@ -272,9 +287,10 @@ fn processes_of_a_recording_are_listed_and_switched() {
     };
     terminal.until_line("large");
     terminal.keys(&["p"]);
-    let lines = terminal.until_line("processes");
-    let listed: Vec<&String> = lines.iter().filter(|line| line.contains("running peak")).collect();
-    assert_eq!(listed.len(), 2, "{lines:?}");
+    let is_listed = |line: &&String| line.contains("running peak");
+    let lines =
+        terminal.until("two processes", |lines| lines.iter().filter(is_listed).count() == 2);
+    let listed: Vec<&String> = lines.iter().filter(is_listed).collect();
     let shell = listed.iter().position(|line| !line.contains("ctl_steps-c")).expect("the shell");
     let way = if shell == 0 { "Up" } else { "Down" };
     terminal.keys(&[way, "Enter"]);
@@ -306,11 +322,11 @@ fn finished_recordings_are_replayed() {
         assert!(end[0].contains(&format!("replay {stops}/{stops}")), "{end:?}");
         terminal.keys(&["g"]);
         if options.is_empty() {
-            let first = held("488 KiB 50");
+            let first = held("489 KiB 50");
             assert!(first[0].contains("replay 1/5 snapshot 1 half"), "{first:?}");
             terminal.keys(&["m", "Right"]);
             let full = terminal.until("the growth", |lines| {
-                lines.iter().any(|line| line.starts_with("977 KiB 100 +488 KiB"))
+                lines.iter().any(|line| line.starts_with("977 KiB 100 +489 KiB"))
             });
             assert!(full[0].contains("2/5"), "{full:?}");
         } else {

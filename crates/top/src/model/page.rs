@@ -107,8 +107,11 @@ impl Page {
     }
 }
 
-/// What rows are ordered by.
-fn rank((key, numbers): &(Key, Numbers), column: Column, order: Order) -> (i128, Key) {
-    let value = numbers.of(column);
-    (if order == Order::LargestFirst { -value } else { value }, *key)
+/// What rows are ordered by; equal ones by live bytes.
+fn rank((key, numbers): &(Key, Numbers), column: Column, order: Order) -> (i128, i128, Key) {
+    let (value, live) = (numbers.of(column), numbers.of(Column::Live));
+    match order {
+        Order::LargestFirst => (-value, -live, *key),
+        Order::SmallestFirst => (value, live, *key),
+    }
 }

@@ -147,7 +147,7 @@ impl Column {
     /// The columns for which a table of so many characters has room, from left to right. The name
     /// behind them gets at least `NAME_WIDTH`; the first column is always there.
     pub(crate) fn fitting(width: u16) -> Vec<Column> {
-        const NAME_WIDTH: u16 = 20;
+        const NAME_WIDTH: u16 = 19;
         let mut left = width.saturating_sub(NAME_WIDTH);
         let mut by_rank = Column::ALL;
         by_rank.sort_by_key(|column| column.rank());

@@ -229,6 +229,7 @@ fn a_filter_takes_the_patterns_of_the_command_line() {
 #[test]
 fn rows_open_to_callers_and_callees_and_back() {
     let mut shown = Shown::new(&program());
+    assert_eq!(shown.rows().len(), 3);
     shown.keys("\n");
     assert_eq!(
         shown.rows(),
@@ -261,7 +262,7 @@ fn the_mouse_selects_orders_and_chooses_views() {
     shown.lines(100, 14);
     assert_eq!(shown.places.click(50, 5), Some(Input::ClickRow(1)));
     assert_eq!(shown.places.click(12, 3), Some(Input::ClickColumn(Column::Blocks)));
-    assert_eq!(shown.places.click(20, 2), Some(Input::ClickView(View::Functions)));
+    assert_eq!(shown.places.click(15, 2), Some(Input::ClickView(View::Functions)));
     assert_eq!(shown.places.click(20, 0), None);
     shown.app.input(Input::ClickColumn(Column::Live));
     assert!(shown.rows()[0].starts_with("1.00 MiB"), "the other way round");

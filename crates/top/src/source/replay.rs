@@ -23,6 +23,8 @@ const STOPS: u64 = 100;
 pub(crate) struct Stop {
     pub(crate) time_ns: u64,
     pub(crate) name: String,
+    /// Whether it is known how much had been allocated then: not at the peak.
+    pub(crate) has_rates: bool,
 }
 
 /// The numbers of a recording at its stops.
@@ -134,7 +136,7 @@ fn of_trace(process: &Process, last: &[Counts]) -> Result<(Vec<Stop>, Vec<Change
     let mut next = 1;
     let mut stop_at = |stop: u64, rows: &mut Changing| {
         let name = name_of(process, time_of(stop.saturating_sub(1)), time_of(stop));
-        stops.push(Stop { time_ns: time_of(stop), name });
+        stops.push(Stop { time_ns: time_of(stop), name, has_rates: true });
         known.push(rows.take());
     };
     while replay.fill(&mut batch) {
@@ -237,11 +239,13 @@ fn of_snapshots(
         live_blocks: site.measures.at_peak_blocks,
         ..*counts
     });
-    let peak = Stop { time_ns: process.peak_time_ns, name: "peak usage".to_owned() };
+    let (time_ns, name) = (process.peak_time_ns, "peak usage".to_owned());
+    let peak = Stop { time_ns, name, has_rates: false };
     let mut stops = vec![(peak, None)];
     stops.extend(own.into_iter().map(|snapshot| {
         let name = format!("snapshot {} {}", snapshot.number, snapshot.name);
-        let stop = Stop { time_ns: snapshot.time_ns, name: name.trim_end().to_owned() };
+        let (time_ns, name) = (snapshot.time_ns, name.trim_end().to_owned());
+        let stop = Stop { time_ns, name, has_rates: true };
         (stop, Some(snapshot.file))
     }));
     stops.sort_by_key(|(stop, _)| stop.time_ns);
@@ -256,7 +260,8 @@ fn of_snapshots(
         before = counts;
     }
     known.push(changes(&before, last));
-    let end = Stop { time_ns: process.lifetime.duration_ns, name: "end".to_owned() };
+    let (time_ns, name) = (process.lifetime.duration_ns, "end".to_owned());
+    let end = Stop { time_ns, name, has_rates: true };
     Ok((stops.into_iter().map(|(stop, _)| stop).chain([end]).collect(), known))
 }
 
