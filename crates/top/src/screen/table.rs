@@ -105,7 +105,7 @@ fn line(
     }
 }
 
-/// A number of a row; nothing where it is 0 and that says nothing.
+/// A number of a row; nothing where it is 0 and that has no meaning.
 fn cell(column: Column, numbers: &Numbers, moments: &Moments) -> String {
     match column {
         Column::Live => bytes(numbers.live_bytes),

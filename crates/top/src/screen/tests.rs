@@ -199,7 +199,7 @@ fn growth_counts_from_the_mark_and_rates_over_a_second() {
             "1.00 MiB 1 0 1.00 MiB main [app]"
         ]
     );
-    let head = shown.lines(100, 14)[1].clone();
+    let head = shown.lines(130, 14)[1].clone();
     assert!(head.contains("growth +3.00 MiB   1,000 allocs/s   100 MiB/s"), "{head}");
     // Nothing happens in the next second, or the one after.
     (shown.at(3), shown.at(4));
