@@ -35,6 +35,9 @@ const LOOKS_A_CHECK: u32 = 4;
 /// Tables are read again after this many times the processor time that it took: at most 0.7 % of a
 /// core.
 const REST: u32 = 150;
+/// The same where there are a quarter more sites than before: as programs start. In all that is no
+/// more than a few times the last reading.
+const REST_GROWN: u32 = 10;
 /// New stacks wait no longer for their names than this.
 const REST_MAX: Duration = Duration::from_secs(30);
 /// The name of marks.
@@ -141,8 +144,8 @@ struct Reading {
     thread: Option<JoinHandle<Read>>,
     /// Sites of the tables that were read last.
     sites: u64,
-    /// When they may be read again.
-    next: Instant,
+    /// When they were read last, and the processor time that it took.
+    last: Option<(Instant, Duration)>,
 }
 
 impl<T: Send + 'static> Followed<T> {
@@ -152,7 +155,7 @@ impl<T: Send + 'static> Followed<T> {
             reader: Some(LiveTables::new(&self.running.file)),
             thread: None,
             sites: 0,
-            next: Instant::now(),
+            last: None,
         };
         let mut counts = Arc::new(Vec::new());
         let (mut sites, mut peak_bytes, mut looks, mut is_there) = (0, 0, 0u32, true);
@@ -214,7 +217,7 @@ impl<T: Send + 'static> Followed<T> {
                 return Ok(()); // it panicked: the tables stay as they are
             };
             reading.reader = Some(reader);
-            reading.next = Instant::now() + (took * REST).min(REST_MAX);
+            reading.last = Some((Instant::now(), took));
             let (mut tables, read_sites) = match read {
                 Ok(read) => read,
                 Err(error) if reading.sites == 0 => return Err(error),
@@ -228,7 +231,9 @@ impl<T: Send + 'static> Followed<T> {
             self.reports.send(Update::Tables(Box::new(tables)));
         }
         let is_first = reading.sites == 0;
-        let is_early = is_there && Instant::now() < reading.next;
+        let rest = if sites >= reading.sites + reading.sites / 4 { REST_GROWN } else { REST };
+        let is_early = is_there
+            && reading.last.is_some_and(|(at, took)| at.elapsed() < (took * rest).min(REST_MAX));
         if sites <= reading.sites && !is_first || is_early {
             return Ok(());
         }
