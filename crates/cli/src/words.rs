@@ -64,7 +64,7 @@ const OPTIONS: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Commands that write to standard output only.
-const PRINTING: &[&str] = &["report", "tree", "peak", "memory", "leaks", "histogram", "timeline"];
+const PRINTING: &[&str] = &["report", "tree", "peak", "memory", "leaks"];
 
 /// The line that answers a command line with such a word; none if there is nothing to say but what
 /// is wrong. `arguments` begin with the name of the command.

@@ -42,6 +42,7 @@ mod python;
 mod records;
 pub mod report;
 pub mod settings;
+mod shapes;
 mod size_classes;
 mod threads;
 mod unrecorded;
@@ -59,6 +60,7 @@ pub use records::{
     ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Shape, Site, Sums,
     TraceStart, UnrecordedProgram, Window,
 };
+pub use shapes::*;
 pub use size_classes::*;
 pub use threads::*;
 pub use unrecorded::*;
@@ -253,11 +255,6 @@ pub enum Gap {
     /// The request was not below the stack threshold, and stacks are for those that are.
     AboveThreshold = 4,
 }
-
-/// Dimensions of a [`Shape`]; further ones are multiplied into the last.
-pub const DIMENSIONS: usize = 4;
-/// A process has so many shapes at most.
-pub const SHAPES_MAX: u32 = 1 << 16;
 
 /// [`Key::flags`]: memory that is not from the allocator: a mapping, a static array. In no total.
 pub const KEY_OUTSIDE: u32 = 1;

@@ -5,6 +5,7 @@
 
 use crate::control::REQUEST_TEXT;
 use crate::losses::LOSSES;
+use crate::shapes::DIMENSIONS;
 use crate::size_classes::SIZE_CLASSES;
 use crate::unrecorded::{INTERCEPTION_NAMES, INTERCEPTIONS};
 use crate::unrecorded::{UNRECORDED_CHILDREN, UNRECORDED_PATH, UNRECORDED_PROGRAMS};
@@ -380,7 +381,7 @@ pub struct Shape {
     /// Bytes of an element.
     pub element_bytes: u64,
     /// Elements in each dimension.
-    pub dimensions: [u64; crate::DIMENSIONS],
+    pub dimensions: [u64; DIMENSIONS],
     /// How often memory of this shape was labelled.
     pub labelled: u64,
     /// Reserved, zero.
