@@ -135,7 +135,7 @@ fn live_bytes_in_scopes_of_threads() {
     let outcome = run(heaptide().args(["query", query]).arg(&recording), &place);
     let peak: u64 = outcome.stdout.trim().parse().expect("a number");
     let report = report(&recording, &place);
-    let bound = report["processes"][0]["peak_bound_bytes"].as_u64().expect("a number");
+    let bound = report["processes"][0]["totals"]["peak_bound_bytes"].as_u64().expect("a number");
     assert!(bound > 0 && peak.abs_diff(1_300_000) <= bound + 8192, "{peak}, within {bound}");
 }
 
