@@ -87,6 +87,11 @@ impl Terminal {
         }
     }
 
+    /// Waits for the end with this status, after which the terminal echoes lines again.
+    fn until_left(&self, status: &str) {
+        self.until(status, |lines| has(lines, status) && has(lines, "echo icanon"));
+    }
+
     /// Waits for a line that contains a text.
     fn until_line(&self, text: &str) -> Vec<String> {
         self.until(text, |lines| lines.iter().any(|line| line.contains(text)))
@@ -199,8 +204,7 @@ fn a_running_program_is_watched_marked_and_left() {
     let lines = terminal.until_line("exited with status 0");
     assert!(has(&lines, "24.4 KiB 5 0 24.4 KiB large [ctl_steps-c]"), "{lines:?}");
     terminal.keys(&["q"]);
-    let lines = terminal.until_line("status 0");
-    assert_eq!(lines.iter().take(2).collect::<Vec<_>>(), ["status 0", "echo icanon"]);
+    terminal.until_left("status 0");
     let marks = run(heaptide().arg("timeline").arg(place.join("a.heaptide")), &place).stdout;
     assert!(marks.contains("heaptide top"), "the mark is in the recording: {marks}");
 }
@@ -218,8 +222,7 @@ fn the_terminal_works_again_after_signals() {
         let pid = fs::read_to_string(place.join("pid")).expect("its pid");
         let kill = Command::new("kill").args([signal, pid.trim()]).status().expect("kill");
         assert!(kill.success());
-        let lines = terminal.until_line(status);
-        assert!(has(&lines, "echo icanon"), "{lines:?}");
+        terminal.until_left(status);
     }
 }
 
