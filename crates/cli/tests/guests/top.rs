@@ -258,7 +258,7 @@ fn small_terminals_and_other_sizes_are_no_trouble() {
     let Some(terminal) = Terminal::start(&place, (40, 10), &script("top a.heaptide")) else {
         return;
     };
-    let lines = terminal.until_line("large [ctl_steps-c]");
+    let lines = terminal.until_line("large");
     assert_eq!(lines[3], "▼live growth owner");
     assert!(lines[4].starts_with("24.4 KiB") && lines[5].starts_with("1.02 KiB"), "{lines:?}");
     for (width, height) in [(10, 3), (200, 50), (2, 2), (90, 30)] {
