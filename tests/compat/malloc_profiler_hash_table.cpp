@@ -1,8 +1,8 @@
 //! The example of MallocProfiler's slides: a hash table of 15,148 elements of 32 bytes, as a
 //! function of a particle detector's reconstruction fills it.
 //
-//   elements       15148 blocks of 48 bytes: 727,104 live, and as many at most; 56 usable at
-//                  least, 848,288
+//   elements       15148 blocks of 48 bytes: 727,104 live, and as many at most; of 56 usable
+//                  bytes each, or more: 848,288 at least
 //   bucket arrays  11 calls: 8 bytes for each of 13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273
 //                  and 20753 buckets, 324,840 in all; the last one is live, 166,024; with the one
 //                  before it 248,208 at most
