@@ -202,7 +202,8 @@ fn growth_counts_from_the_mark_and_rates_over_a_second() {
     let head = shown.lines(130, 14)[1].clone();
     assert!(head.contains("growth +3.00 MiB   1,000 allocs/s   100 MiB/s"), "{head}");
     // Nothing happens in the next second, or the one after.
-    (shown.at(3), shown.at(4));
+    shown.at(3);
+    shown.at(4);
     let quiet = "5.00 MiB 4 +3.00 MiB 2.00 MiB load [app]";
     assert_eq!(shown.rows()[1], quiet, "no rates, and ordered by live");
 }
