@@ -127,6 +127,7 @@ class Recording:
         - ``size``, ``usable_bytes``: requested and usable bytes
         - ``allocated_ns``, ``freed_ns``: nanoseconds from the start of the process
         - ``lifetime_ns``, ``lifetime_events``: nanoseconds and events from allocation to free
+        - ``dims``, ``element_bytes``: elements in each dimension of labelled memory, bytes of one
         - ``freed``, ``reallocated``, ``temporary``, ``cross_thread``: how it ended
         - ``lane``, ``freed_lane``, ``freed_tid``: name of the allocating and the freeing thread,
           number of the latter; ``freed_in``: scopes of the freeing thread

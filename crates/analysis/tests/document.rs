@@ -244,6 +244,8 @@ fn numbers() {
         ("IMAGE_FAMILY", format::IMAGE_FAMILY.to_string()),
         ("IMAGE_FAMILY_LEFT", format::IMAGE_FAMILY_LEFT.to_string()),
         ("IMAGE_FAMILY_REASON_SHIFT", format::IMAGE_FAMILY_REASON_SHIFT.to_string()),
+        ("IMAGE_ATTACHED", format::IMAGE_ATTACHED.to_string()),
+        ("IMAGE_IMPORTS_ONLY", format::IMAGE_IMPORTS_ONLY.to_string()),
         ("INTERCEPTED", format::INTERCEPTED.to_string()),
         ("PEAK_BATCH", format::PEAK_BATCH.to_string()),
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),

@@ -8,18 +8,16 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const COMMANDS: &[(&str, &str)] = &[
     ("analyse", REPORT),
     ("analyze", REPORT),
-    ("attach", ATTACH),
     ("callgraph", "use `heaptide tree` or `heaptide export --format dot`"),
     ("compare", "use `heaptide diff A B`"),
     ("convert", "use `heaptide export`"),
-    ("detach", ATTACH),
     ("dump", REPORT),
     ("flame", "use `heaptide flamegraph`"),
     ("graph", "use `heaptide flamegraph` or `heaptide tree`"),
     ("html", "use `heaptide export --format html`"),
     ("leak", "use `heaptide leaks`"),
     ("list", "`heaptide info` lists the processes, modules and snapshots of a recording"),
-    ("live", "use `heaptide report`, which reads running recordings, too"),
+    ("live", "use `heaptide top`"),
     ("open", REPORT),
     ("print", REPORT),
     ("record", "use `heaptide run`"),
@@ -31,13 +29,11 @@ const COMMANDS: &[(&str, &str)] = &[
     ("status", "use `heaptide ctl REC status`"),
     ("summary", REPORT),
     ("table", "use `heaptide report --by function`"),
-    ("top", "use `heaptide report --by function`"),
     ("view", REPORT),
 ];
 
 const REPORT: &str = "use `heaptide report`";
-const ATTACH: &str = "recording starts with the program, by `heaptide run -- PROGRAM`; \
-     `heaptide ctl PID` controls one that was started so";
+const ATTACH: &str = "use `heaptide attach PID`";
 
 /// Options of other commands and tools: the commands where they are tried, all without any.
 const OPTIONS: &[(&[&str], &[&str], &str)] = &[
@@ -124,7 +120,8 @@ mod tests {
         for line in ["heaptide nonsense", "heaptide report --nonsense", "heaptide report --by x"] {
             assert_eq!(answer_to(line), None);
         }
-        assert!(answer_to("heaptide attach 12").expect("an answer").contains("`heaptide ctl PID`"));
+        let attached = answer_to("heaptide run --pid 12").expect("an answer");
+        assert!(attached.contains("`heaptide attach PID`"), "{attached}");
     }
 
     #[test]

@@ -112,7 +112,6 @@ fn numbers_that_make_no_sense_are_refused() {
         (read("histogram", "--sort", "peak_bytes"), ONLY_WHOLE),
         (vec!["summary", "a.heaptide"], "unknown command `summary`; use `heaptide report`"),
         (vec!["report", "a.heaptide", "--leaks"], "use `heaptide leaks`"),
-        (vec!["attach", "12"], "recording starts with the program, by `heaptide run -- PROGRAM`"),
         (read("timeline", "--width", "0"), "--width 0: expected 32 to 1012"),
         (read("timeline", "--width", "60000"), "--width 60000: expected 32 to 1012"),
         (read("flamegraph", "--width", "299"), "299 is not in 300..=100000"),
