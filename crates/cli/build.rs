@@ -8,7 +8,9 @@ use std::{env, fs};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Where the sources are now: the script itself may be of a clone that was moved.
+    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let root = here.join("../..");
     list_sdk(&root, &out);
     for part in ["preload", "relocate", "recorder", "unwind", "trace", "format"] {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
