@@ -79,7 +79,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "words",
         ],
     ),
-    ("crates/render", &["shared", "text", "json", "export", "chart"]),
+    ("crates/render", &["shared", "text", "json", "export", "chart", "page"]),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),
 ];
 
