@@ -93,11 +93,15 @@ function drawChange(news) {
   }
   if (isOf("from", "to")) timeline.draw?.();
   if (isOf("q")) return;
+  if (Object.keys(news).length === 1 && isOf("zoom")) {
+    flames.draw?.();
+    return;
+  }
   drawChoices();
   const isOfTable = isOf("table", "sort", "order", "columns") && !isOf("search");
   if (!isOfTable) flames.draw?.();
   if (isOf("table", "search", "measure")) table.rows = 40;
-  if (!(isOf("zoom") && Object.keys(news).length === 1)) tables.draw?.();
+  tables.draw?.();
 }
 
 /** Says something to screen readers. */

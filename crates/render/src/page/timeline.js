@@ -1,6 +1,6 @@
 // The chart of live and resident bytes over time, with windows, marks and the rate of allocations.
 
-const chart = { height: 230, rate: 46, left: 72, right: 14, top: 22, gap: 22 };
+const chart = { height: 150, rate: 40, left: 72, right: 14, top: 22, gap: 22 };
 
 function timeline(section) {
   const { head } = shown.model;
