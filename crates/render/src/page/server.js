@@ -38,9 +38,10 @@ function processes() {
 async function startServer() {
   server.there = true;
   server.token = new URLSearchParams(location.search).get("token") ?? "";
-  const { recordings, control, version } = await server.json("recordings", {});
+  const { recordings, control, version, moments } = await server.json("recordings", {});
   Object.assign(server, { recordings, control, version });
-  state.process ??= processes()[0]?.number ?? null;
+  state.process ??= moments[0]?.process ?? processes()[0]?.number ?? null;
+  if (moments.length > 1) state.compare ??= `${moments[1].process}@${moments[1].snapshot ?? ""}`;
   await load();
   watchChanges();
 }
@@ -58,11 +59,26 @@ async function load() {
     if (number !== load.count) return;
     Object.assign(shown, { model, other: before });
     drawAll();
+    loadOwners(model);
   } catch (error) {
     if (number === load.count) problem(error.message);
   } finally {
     if (number === load.count) document.body.classList.remove("loading");
   }
+}
+
+/** Live bytes by owner take a pass over the trace: they come when all else is drawn. */
+async function loadOwners(model) {
+  const process = processes().find((one) => one.number === state.process);
+  if (!process?.has_trace || process.running || state.snapshot !== null || state.filter !== "") return;
+  try {
+    server.owners ??= new Map();
+    if (!server.owners.has(state.process)) {
+      server.owners.set(state.process, await server.json("owners", { process: state.process }));
+    }
+    model.head.owners = server.owners.get(state.process);
+    if (shown.model === model) timeline(byId("timeline"));
+  } catch { /* the chart has no owners then */ }
 }
 
 /** Says what went wrong at the top of the page. */
