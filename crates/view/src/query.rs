@@ -11,7 +11,7 @@ use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
 use heaptide_query::{QueryError, format, hints, parse, parse_format, run};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 use crate::routes::App;
@@ -54,8 +54,63 @@ struct Answer {
     cut: usize,
     /// What a person should know.
     notes: Vec<String>,
-    /// As `FORMAT json-split` has it.
-    answer: Box<RawValue>,
+    columns: Vec<Column>,
+    /// Of each row its cells: numbers, texts, paths with `/` between their parts, or null.
+    data: Vec<Vec<Value>>,
+}
+
+/// A column of an answer.
+#[derive(Serialize)]
+struct Column {
+    title: String,
+    /// The type of its values; `path` of those in a tree.
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// An answer as `FORMAT json-split` has it.
+#[derive(Deserialize)]
+struct Split {
+    data: Vec<Vec<Value>>,
+    columns: Vec<String>,
+    column_metadata: Vec<Metadata>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    is_value: bool,
+    #[serde(rename = "attribute.type")]
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    label: String,
+    parent: Option<usize>,
+}
+
+impl Split {
+    /// The columns and the rows, with paths in place of the numbers of nodes.
+    fn into_rows(mut self) -> (Vec<Column>, Vec<Vec<Value>>) {
+        let mut paths: Vec<String> = Vec::with_capacity(self.nodes.len());
+        for Node { label, parent } in &self.nodes {
+            let above = parent.and_then(|parent| paths.get(parent));
+            paths.push(above.map_or_else(|| label.clone(), |above| format!("{above}/{label}")));
+        }
+        for row in &mut self.data {
+            for (cell, metadata) in row.iter_mut().zip(&self.column_metadata) {
+                if let Some(node) = cell.as_u64().filter(|_| !metadata.is_value) {
+                    let path = usize::try_from(node).ok().and_then(|node| paths.get(node));
+                    *cell = path.map_or(Value::Null, |path| Value::String(path.clone()));
+                }
+            }
+        }
+        let kinds = self.column_metadata.into_iter();
+        let kinds = kinds.map(|of| of.kind.unwrap_or_else(|| "path".to_owned()));
+        let columns = self.columns.into_iter().zip(kinds);
+        (columns.map(|(title, kind)| Column { title, kind }).collect(), self.data)
+    }
 }
 
 /// Answers a query.
@@ -128,9 +183,9 @@ fn answer(chosen: &Chosen, text: &str, form: Form) -> Result<Response, Refusal> 
             Ok((headers, bytes).into_response())
         }
         Form::Json => {
-            let text = String::from_utf8(bytes).map_err(Refusal::failed)?;
-            let answer = RawValue::from_string(text).map_err(Refusal::failed)?;
-            let answer = Answer { rows, cut: rows - shown.rows(), notes, answer };
+            let split: Split = serde_json::from_slice(&bytes).map_err(Refusal::failed)?;
+            let (columns, data) = split.into_rows();
+            let answer = Answer { rows, cut: rows - shown.rows(), notes, columns, data };
             Ok(axum::Json(answer).into_response())
         }
     }
