@@ -82,12 +82,12 @@ const LAYERS: &[(&str, &[&str])] = &[
             "words",
         ],
     ),
-    ("crates/render", &["shared", "text", "json", "export", "chart"]),
+    ("crates/render", &["shared", "text", "json", "export", "chart", "page"]),
     (
         "crates/view",
         &[
-            "error", "refusal", "access", "cache", "catalog", "live", "page", "store", "changes",
-            "data", "control", "query", "source", "routes", "server",
+            "error", "refusal", "access", "cache", "catalog", "live", "store", "changes", "data",
+            "control", "query", "source", "routes", "server",
         ],
     ),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),

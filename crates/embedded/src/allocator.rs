@@ -228,7 +228,7 @@ unsafe extern "C" fn allocate_zeroed_body(
 }
 
 /// # Safety
-/// An allocator and what its function asks for.
+/// An allocator, and the size and alignment that are requested of it.
 #[inline(always)]
 unsafe fn allocate_as(
     kind: Call,

@@ -18,7 +18,6 @@ mod control;
 mod data;
 mod error;
 mod live;
-mod page;
 mod query;
 mod refusal;
 mod routes;

@@ -49,23 +49,17 @@ enum Form {
 #[derive(Serialize)]
 struct Answer {
     /// All rows.
-    rows: usize,
+    total: usize,
     /// Rows that were left out at the end.
     cut: usize,
     /// What a person should know.
     notes: Vec<String>,
-    columns: Vec<Column>,
+    /// The titles of the columns.
+    columns: Vec<String>,
+    /// The types of their values; `path` of those in a tree.
+    types: Vec<String>,
     /// Of each row its cells: numbers, texts, paths with `/` between their parts, or null.
-    data: Vec<Vec<Value>>,
-}
-
-/// A column of an answer.
-#[derive(Serialize)]
-struct Column {
-    title: String,
-    /// The type of its values; `path` of those in a tree.
-    #[serde(rename = "type")]
-    kind: String,
+    rows: Vec<Vec<Value>>,
 }
 
 /// An answer as `FORMAT json-split` has it.
@@ -91,8 +85,8 @@ struct Node {
 }
 
 impl Split {
-    /// The columns and the rows, with paths in place of the numbers of nodes.
-    fn into_rows(mut self) -> (Vec<Column>, Vec<Vec<Value>>) {
+    /// The rows, with paths in place of the numbers of nodes; and the types of the columns.
+    fn rows(&mut self) -> (Vec<Vec<Value>>, Vec<String>) {
         let mut paths: Vec<String> = Vec::with_capacity(self.nodes.len());
         for Node { label, parent } in &self.nodes {
             let above = parent.and_then(|parent| paths.get(parent));
@@ -106,10 +100,9 @@ impl Split {
                 }
             }
         }
-        let kinds = self.column_metadata.into_iter();
-        let kinds = kinds.map(|of| of.kind.unwrap_or_else(|| "path".to_owned()));
-        let columns = self.columns.into_iter().zip(kinds);
-        (columns.map(|(title, kind)| Column { title, kind }).collect(), self.data)
+        let kind = |of: &Metadata| of.kind.clone().unwrap_or_else(|| "path".to_owned());
+        let kinds = self.column_metadata.iter().map(kind).collect();
+        (std::mem::take(&mut self.data), kinds)
     }
 }
 
@@ -169,9 +162,9 @@ fn answer(chosen: &Chosen, text: &str, form: Form) -> Result<Response, Refusal> 
     let of_stream = stream.notes();
     let answer = run(&query, stream);
     notes.extend(of_stream.all());
-    let rows = answer.rows();
+    let total = answer.rows();
     let shown: Table =
-        if form == Form::Json && rows > ROWS { answer.slice(0..ROWS) } else { answer };
+        if form == Form::Json && total > ROWS { answer.slice(0..ROWS) } else { answer };
     let mut bytes = Vec::new();
     format::write(&mut bytes, &query, &format, &shown).map_err(Refusal::failed)?;
     match form {
@@ -183,9 +176,10 @@ fn answer(chosen: &Chosen, text: &str, form: Form) -> Result<Response, Refusal> 
             Ok((headers, bytes).into_response())
         }
         Form::Json => {
-            let split: Split = serde_json::from_slice(&bytes).map_err(Refusal::failed)?;
-            let (columns, data) = split.into_rows();
-            let answer = Answer { rows, cut: rows - shown.rows(), notes, columns, data };
+            let mut split: Split = serde_json::from_slice(&bytes).map_err(Refusal::failed)?;
+            let (rows, types) = split.rows();
+            let (cut, columns) = (total - shown.rows(), split.columns);
+            let answer = Answer { total, cut, notes, columns, types, rows };
             Ok(axum::Json(answer).into_response())
         }
     }

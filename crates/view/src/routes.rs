@@ -9,6 +9,7 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use heaptide_render::page;
 use serde::Serialize;
 
 use crate::access::{self, Access};
@@ -16,7 +17,7 @@ use crate::catalog::{Catalog, Moment, Recording};
 use crate::changes::{self, Changes};
 use crate::refusal::Refusal;
 use crate::store::Store;
-use crate::{control, data, page, query, source};
+use crate::{control, data, query, source};
 
 /// All that answers need.
 pub(crate) struct App {

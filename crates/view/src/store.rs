@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{Measure, Process, Recording};
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::between::{self, Stop};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::snapshot::Reference;
+use heaptide_render::page;
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 
@@ -212,10 +213,9 @@ impl Store {
         let loaded = chosen.loaded.clone();
         let make = move || {
             let process = loaded.process()?;
-            let bytes = match span {
-                Some((from, to)) => crate::page::data(&process.during(from, to)?),
-                None => crate::page::data(process),
-            };
+            let of_span = span.map(|(from, to)| process.during(from, to)).transpose()?;
+            let process = of_span.as_ref().unwrap_or(process);
+            let bytes = page::data(process, Measure::AtPeakBytes).map_err(Refusal::failed)?;
             Ok(Tables { bytes: bytes.into() })
         };
         self.tables.get((chosen.loaded.version, span), |_| true, make).await

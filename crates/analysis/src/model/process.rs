@@ -62,7 +62,7 @@ pub struct UnwinderStats {
 }
 
 impl Process {
-    /// By label what it says of the memory that has it, in order of first use.
+    /// By label the shapes of the memory that has it, in order of first use.
     pub fn shapes_by_label(&self) -> Vec<Vec<&Shape>> {
         let mut by_label = vec![Vec::new(); self.tables.labels.len()];
         for shape in &self.tables.shapes {

@@ -290,7 +290,7 @@ pub struct Label {
     pub pool: bool,
 }
 
-/// An array, as a label says it of memory: a label may have several, one or none.
+/// An array, as described by a label: a label may have several, one or none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
     /// The label.

@@ -17,10 +17,11 @@ use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, html, malloc_profiler, malloc_tag, massif,
-    pprof, speedscope, stacks,
+    callgrind, chrome, csv, dot, firefox, flamegraph, malloc_profiler, malloc_tag, massif, pprof,
+    speedscope, stacks,
 };
 use heaptide_render::json::report;
+use heaptide_render::page;
 use heaptide_render::shared::branches::Lanes;
 use heaptide_render::shared::views::Idle;
 
@@ -292,7 +293,7 @@ fn write(
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Stacks => stacks::write(out, process, measure, highest),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
-        ExportFormat::Html => html::write(out, process, measure),
+        ExportFormat::Html => page::write(out, process, measure),
         ExportFormat::Json => {
             let choice =
                 report::Choice { sort: measure, top: None, process: options.selection.pid() };

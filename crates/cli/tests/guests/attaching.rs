@@ -1,4 +1,4 @@
-//! Programs that a command attaches to while they run: what is counted, and that they go on.
+//! Programs that a command attaches to while they run: what is counted, and that they continue.
 
 use crate::harness::{Guest, NOBODY, Outcome, heaptide, library, preloaded, report, run, scratch};
 use crate::recording::{list, number};

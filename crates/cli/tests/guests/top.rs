@@ -1,5 +1,5 @@
-//! `heaptide top` in a terminal, which tmux plays: known numbers of a program that does what it is
-//! told, and a terminal that works again afterwards.
+//! `heaptide top` in a terminal, which tmux plays: known numbers of a program that obeys its input,
+//! and a terminal that works again afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -112,8 +112,8 @@ impl Viewer {
         let fixed = [("process", "0"), ("q", query)];
         let parameters: Vec<_> = fixed.into_iter().chain(more.iter().copied()).collect();
         let answer = self.get("/api/query", &parameters).json();
-        assert_eq!(answer["rows"], 1, "{answer}");
-        answer["data"][0].clone()
+        assert_eq!((&answer["total"], &answer["cut"]), (&json!(1), &json!(0)), "{answer}");
+        answer["rows"][0].clone()
     }
 
     /// Ends it as Ctrl-C does, and returns its status.

@@ -1,14 +1,13 @@
-//! What the page is made of, as one value for its script: the facts of the process, its timeline,
-//! and the rest.
+//! The head of the page's data: the facts of the process, its timeline, sizes, and where each
+//! column is.
 
 use std::collections::BTreeMap;
 
-use heaptide_analysis::attribution::Owners;
-use heaptide_analysis::model::{Measure, Mode, Process, Sample};
+use heaptide_analysis::model::{Measure, Mode, Process, Sample, SizeClass};
 use serde::Serialize;
 
-use super::flames::{Flames, MEASURES, Name, Names};
-use super::tables::Tables;
+use super::columns::Column;
+use super::tables::MEASURES;
 use heaptide_analysis::views::memory::{Memory, parts};
 
 use crate::shared::annotations::mark_kind;
@@ -24,7 +23,7 @@ const MOMENTS: usize = 300;
 
 /// All of it.
 #[derive(Serialize)]
-pub(super) struct Page {
+pub(super) struct Head {
     version: &'static str,
     title: String,
     facts: Vec<(&'static str, String)>,
@@ -41,9 +40,24 @@ pub(super) struct Page {
     measures: Vec<Shown>,
     /// The name of that which is shown first.
     first: &'static str,
-    names: Vec<Name>,
-    flames: Flames,
-    tables: Tables,
+    sizes: Vec<Size>,
+    columns: Vec<Column>,
+}
+
+/// A class of sizes.
+#[derive(Serialize)]
+struct Size {
+    min: u64,
+    max: u64,
+    requested: u64,
+    usable: u64,
+    freed: u64,
+}
+
+impl Size {
+    fn of(&SizeClass { size_min, size_max, requested, usable, freed }: &SizeClass) -> Size {
+        Size { min: size_min, max: size_max, requested, usable, freed }
+    }
 }
 
 /// A measure that can be chosen.
@@ -52,6 +66,7 @@ struct Shown {
     name: &'static str,
     bytes: bool,
     total: u64,
+    description: &'static str,
 }
 
 #[derive(Serialize, Default)]
@@ -93,20 +108,17 @@ struct Mark {
     live_bytes: u64,
 }
 
-impl Page {
-    /// Of a process.
-    pub(super) fn of(process: &Process, measure: Measure) -> Page {
-        let owners = Owners::of(process);
-        let mut names = Names::new(process, &owners.functions);
-        let flames = Flames::of(process, &owners, &mut names);
-        let tables = Tables::of(process, &owners, &mut names);
+impl Head {
+    /// Of a process, whose columns these are.
+    pub(super) fn of(process: &Process, measure: Measure, columns: Vec<Column>) -> Head {
         let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
         let shown = MEASURES.map(|measure| Shown {
             name: measure.name(),
             bytes: measure.is_bytes(),
             total: measure.of(&process.totals),
+            description: measure.description(),
         });
-        Page {
+        Head {
             version: env!("CARGO_PKG_VERSION"),
             title: command_line(process, 160),
             facts: facts(process),
@@ -125,9 +137,8 @@ impl Page {
             marks: marks(process),
             measures: shown.into(),
             first: measure.of_sites().name(),
-            flames,
-            tables,
-            names: names.into_list(),
+            sizes: process.tables.histogram.iter().map(Size::of).collect(),
+            columns,
         }
     }
 }
