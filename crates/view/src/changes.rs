@@ -210,9 +210,7 @@ impl Looker<'_> {
             self.told.live.insert(number, Instant::now());
         }
         self.report_tables(number, &live);
-        if has_changed.is_ok() || live.is_there() {
-            self.live.insert(number, live);
-        }
+        self.live.insert(number, live);
     }
 
     /// Reports that tables are out of date, no sooner than they are read again.

@@ -49,7 +49,8 @@ impl Live {
         if look.counts.is_empty() {
             // Recorded without sites.
             live_bytes = u64::try_from(look.header.published_live).unwrap_or(0);
-            allocations = look.samples.last().map_or(0, |sample| sample.allocations);
+            let sample = look.samples.last();
+            allocations = sample.map_or(self.state.allocations, |sample| sample.allocations);
         }
         let state = State { live_bytes, allocations };
         let has_changed = state != self.state;
@@ -57,11 +58,6 @@ impl Live {
             (self.state, self.changed) = (state, Instant::now());
         }
         Ok(has_changed)
-    }
-
-    /// Whether the process still runs.
-    pub(crate) fn is_there(&self) -> bool {
-        self.running.is_there()
     }
 
     /// Nanoseconds from its start until now.

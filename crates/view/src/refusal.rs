@@ -47,7 +47,14 @@ impl Refusal {
 
 impl From<heaptide_analysis::Error> for Refusal {
     fn from(error: heaptide_analysis::Error) -> Refusal {
-        Refusal::failed(error)
+        use heaptide_analysis::Error::{
+            Missing, NoProfiles, NoSnapshot, NoTrace, NoTraceInSnapshot,
+        };
+        match error {
+            Missing { .. } | NoProfiles { .. } | NoSnapshot { .. } => Refusal::missing(error),
+            NoTrace { .. } | NoTraceInSnapshot { .. } => Refusal::conflict(error),
+            error => Refusal::failed(error),
+        }
     }
 }
 

@@ -64,3 +64,42 @@ pub fn open(profile: &Path, from: Option<u32>, to: Option<u32>) -> Result<Proces
     let ((_, profile), ending) = read.ok_or_else(|| Error::Missing { path: profile.to_owned() })?;
     Ok(process::process(profile, &parts.symbols, ending))
 }
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::{ProgramBuilder, Scratch};
+
+    use super::*;
+
+    #[test]
+    fn counts_are_those_between_two_stops_and_live_is_of_the_later() {
+        let scratch = Scratch::new("between");
+        let mut program = ProgramBuilder::with_stacks(&["main", "main;load"]);
+        let path = program.write(&scratch);
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let snapshot = |number: u32| {
+            let file = name.replace(".profile", &format!(".{number}.snapshot"));
+            std::fs::copy(&path, path.with_file_name(file)).expect("a snapshot");
+        };
+        snapshot(1);
+        program.block("main;parse", 100);
+        program.write(&scratch);
+        snapshot(2);
+        program.block("main", 1000);
+        program.write(&scratch);
+        let between = |from, to| {
+            let totals = open(&path, from, to).expect("a process").totals;
+            (totals.allocations, totals.usable_bytes, totals.live_bytes)
+        };
+        assert_eq!(between(None, Some(1)), (2, 3, 3));
+        assert_eq!(between(Some(1), Some(2)), (1, 100, 103));
+        assert_eq!(between(Some(1), None), (2, 1100, 1103));
+        assert_eq!(between(Some(2), None), (1, 1000, 1103));
+        assert_eq!(between(None, None), (4, 1103, 1103));
+        let numbers: Vec<_> = stops(&path).into_iter().map(|stop| stop.snapshot).collect();
+        assert_eq!(numbers, [Some(1), Some(2)]);
+        let part = open(&path, Some(1), Some(2)).expect("a process").completeness.part;
+        assert!(part.is_some_and(|part| part.ends_with("since snapshot 1")));
+        assert!(open(&path, Some(7), None).is_err() && open(&path, None, Some(7)).is_err());
+    }
+}

@@ -18,7 +18,7 @@ impl Process {
     /// in nanoseconds from the start, and live is what is live at the second. The peak is the
     /// highest in between, at the start of the span or after any event in it.
     ///
-    /// Sums over sites equal the totals. Samples, marks, windows and accounts stay those of the
+    /// Sums over sites equal the totals. What was before a reset is not counted. Samples, marks, windows and accounts stay those of the
     /// whole run, and so do the scopes' own highest bytes. A label that is taken off in the span
     /// moves its block to the site that it is at again, as a label does that is set.
     ///
@@ -34,6 +34,9 @@ impl Process {
     /// ```
     pub fn during(&self, from_ns: u64, to_ns: u64) -> Result<Process, Error> {
         let mut replay = self.replay_whole()?;
+        let resets = self.time.traces.iter().filter(|trace| trace.since_ns > 0);
+        let reset_ns = resets.map(|trace| trace.since_ns.saturating_add(trace.after_ns)).max();
+        let from_ns = from_ns.max(reset_ns.unwrap_or(0));
         let mut pass = Pass::of(self);
         let mut batch = Vec::new();
         'events: while replay.fill(&mut batch) {
@@ -159,15 +162,15 @@ impl Pass<'_> {
                 });
             }
             Operation::Free => {
-                self.freed(site, usable);
+                self.freed(site, event);
                 if let Some(of) = self.process.tables.sites.get(site as usize) {
-                    let measures = &mut self.measures[site as usize];
-                    measures.temporary += u64::from(event.temporary);
-                    let is_other = event.lane.is_some_and(|lane| lane != of.lane);
-                    measures.cross_thread_frees += u64::from(is_other);
+                    self.measures[site as usize].temporary += u64::from(event.temporary);
                     self.freed_by(event, of.kind);
                 }
-                self.class(site, |class| class[format::size_class(usable)].2 += 1);
+                // Nobody counts sizes of frees in the recorder.
+                if event.lane.is_some() {
+                    self.class(site, |class| class[format::size_class(usable)].2 += 1);
+                }
             }
             Operation::Fail => {
                 if let Some(measures) = self.measures.get_mut(site as usize) {
@@ -175,7 +178,7 @@ impl Pass<'_> {
                 }
             }
             Operation::Relabel | Operation::Unlabel => {
-                self.freed(site_before, usable);
+                self.freed(site_before, event);
                 self.allocated(event);
                 let was_there = (site_before as usize) < self.measures.len();
                 if let Some(moved) = self.moved.get_mut(site as usize).filter(|_| was_there) {
@@ -205,10 +208,14 @@ impl Pass<'_> {
         });
     }
 
-    fn freed(&mut self, site: u32, usable: u64) {
-        if let Some(measures) = self.measures.get_mut(site as usize) {
-            measures.add(&Measures { frees: 1, freed_bytes: usable, ..Measures::default() });
-        }
+    fn freed(&mut self, site: u32, event: &Event) {
+        let Some(of) = self.process.tables.sites.get(site as usize) else { return };
+        self.measures[site as usize].add(&Measures {
+            frees: 1,
+            freed_bytes: event.usable,
+            cross_thread_frees: u64::from(event.lane != Some(of.lane)),
+            ..Measures::default()
+        });
     }
 
     /// Counts a free where it was done.

@@ -42,7 +42,7 @@ pub struct QueryOptions {
     /// List the columns of this table
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["query", "tables"])]
     pub describe: Option<String>,
-    /// Output format, overriding the query: table, tree, json, json-split, expand, cali or
+    /// Output format, overriding the query: table, tree, json, json-split, csv, expand, cali or
     /// format(TEXT)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,

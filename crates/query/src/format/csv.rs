@@ -19,3 +19,27 @@ pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::R
     }
     rows.flush()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::table;
+    use crate::parse;
+
+    #[test]
+    fn texts_are_quoted_where_needed_and_missing_values_are_empty() {
+        let records = [
+            "function=main/parse,name=say \"a;b\",n=-12",
+            "function=main,x=2.5",
+            "name=two\nlines",
+        ];
+        let query = parse("SELECT name AS \"name, first\",n,x,path,missing").expect("a query");
+        let mut out = Vec::new();
+        write(&mut out, &query, &table(&records)).expect("memory");
+        let expected = "\"name, first\",n,x,path,missing\n\
+            \"say \"\"a;b\"\"\",-12,,main/parse,\n\
+            ,,2.500000,main,\n\
+            two\\x0alines,,,,\n";
+        assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
+}
