@@ -56,7 +56,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "entry",
         ],
     ),
-    ("crates/control", &["error", "lead", "control", "status", "targets", "snapshots", "mover"]),
+    (
+        "crates/control",
+        &["error", "lead", "control", "status", "actions", "targets", "snapshots", "mover"],
+    ),
     (
         "crates/cli",
         &[
@@ -80,6 +83,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/render", &["shared", "text", "json", "export", "chart", "page"]),
+    (
+        "crates/view",
+        &[
+            "error", "refusal", "access", "cache", "catalog", "live", "store", "changes", "data",
+            "control", "query", "source", "routes", "server",
+        ],
+    ),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),
 ];
 

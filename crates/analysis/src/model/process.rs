@@ -12,7 +12,7 @@ use super::tables::{Shape, Tables};
 use super::time::TimeTables;
 
 /// One process image: from its start (or fork, or exec) to its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Process {
     /// Which process image it is.
     pub identity: Identity,
