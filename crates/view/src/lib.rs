@@ -18,6 +18,7 @@ mod control;
 mod data;
 mod error;
 mod live;
+mod owners;
 mod query;
 mod refusal;
 mod routes;

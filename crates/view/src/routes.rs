@@ -17,7 +17,7 @@ use crate::catalog::{Catalog, Moment, Recording};
 use crate::changes::{self, Changes};
 use crate::refusal::Refusal;
 use crate::store::Store;
-use crate::{control, data, query, source};
+use crate::{control, data, owners, query, source};
 
 /// All that answers need.
 pub(crate) struct App {
@@ -36,6 +36,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/recordings", get(recordings))
         .route("/api/data", get(data::data))
         .route("/api/changes", get(changes::changes))
+        .route("/api/owners", get(owners::owners))
         .route("/api/query", get(query::query))
         .route("/api/source", get(source::source))
         .route("/api/control", post(control::control))

@@ -146,9 +146,11 @@ function rangeText() {
   const [first, last] = [at(state.from), at(state.to)];
   const grown = samples.live_bytes[last] - samples.live_bytes[first];
   const made = samples.allocations[last] - samples.allocations[first];
+  const { model } = shown;
   const exact = { trace: "Below is what was allocated in it, from the trace.",
-    snapshots: "Below is what was allocated in it, as far as snapshots tell." }[server.exact]
-    ?? (server.there ? "" : "Flame graph and tables are of the whole run: heaptide view restricts them.");
+    snapshots: `Below is what was allocated from ${duration(model.from ?? 0)} to ${
+      duration(model.to ?? 0)}: between snapshots.` }[model.exact]
+    ?? "Flame graph and tables are of the whole run.";
   line.replaceChildren(
     element("b", {}, `${duration(state.from)} to ${duration(state.to)}`),
     ` (${duration(state.to - state.from)}): live ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}, ${
