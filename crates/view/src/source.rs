@@ -12,8 +12,8 @@ use heaptide_analysis::files::input;
 use heaptide_analysis::model::Process;
 use serde::{Deserialize, Serialize};
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::routes::App;
 use crate::store::{For, Part};
 
 /// The largest source file that is read, in bytes.
