@@ -199,7 +199,8 @@ impl Looker<'_> {
         let Some(loaded) = self.changes.store.last_read(number) else { return };
         let rest = Store::rest(&loaded);
         let last = self.told.tables.get(&number);
-        let is_outdated = live.changed > loaded.read_at && loaded.read_at.elapsed() >= rest;
+        let is_outdated = loaded.read_at.elapsed() >= rest
+            && live.has_changed_since(loaded.read_at, loaded.allocations);
         if is_outdated && last.is_none_or(|last| last.elapsed() >= rest) {
             self.changes.send("tables", &TablesData { process: number });
             self.told.tables.insert(number, Instant::now());
