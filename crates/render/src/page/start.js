@@ -130,7 +130,10 @@ async function start() {
   stateFromAddress();
   onChange(drawChange);
   keys();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => flames.draw?.());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    flame.theme = null;
+    flames.draw?.();
+  });
   addEventListener("hashchange", () => {
     const before = { ...state };
     stateFromAddress();
