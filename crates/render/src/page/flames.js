@@ -164,7 +164,8 @@ function zoomTo(node) {
 function flameKey(event, canvas) {
   const { tree, boxes } = flame;
   const at = boxes.find((box) => box.node === flame.chosen);
-  const inside = (node) => boxes.filter((box) => box.node > 0 && tree.parent[box.node] === node);
+  const inside = (node) => boxes.filter((box) => box.node > 0 && tree.parent[box.node] === node)
+    .sort((a, b) => a.x - b.x);
   const beside = (step) => {
     const row = (flame.levels[at.level] ?? []).filter((box) => box.node >= 0);
     return row[row.indexOf(at) + step]?.node;

@@ -221,14 +221,25 @@ function addSample(news) {
   timeline(byId("timeline"));
 }
 
-const exampleQuery = "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20";
+/** Queries to start from: what they are of, whether they need a trace, and their text. */
+const examples = [
+  ["live bytes by owner", false,
+    "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20"],
+  ["allocations by thread and scope", false,
+    "SELECT thread, path, sum(allocations) GROUP BY thread, path ORDER BY sum#allocations DESC"],
+  ["size classes", false, "SELECT * FROM histogram"],
+  ["lifetimes by function", true,
+    "SELECT frame, count(), avg(lifetime_ns), max(lifetime_ns) FROM lifetimes GROUP BY frame ORDER BY count DESC LIMIT 20"],
+  ["the largest blocks", true,
+    "SELECT size, time_ns, frame FROM events WHERE operation=allocate ORDER BY size DESC LIMIT 20"],
+];
 
 /** A box for queries in CalQL, with the answer as a table or a file. */
 function queryBox(section) {
   section.hidden = !server.there;
   if (section.hidden) return;
   const input = element("textarea", { id: "q", rows: 2, spellcheck: "false", "aria-label": "Query in CalQL",
-    placeholder: exampleQuery });
+    placeholder: examples[0][2] });
   input.value = state.q;
   const answer = element("div", { class: "scroll", "aria-live": "polite" });
   const file = element("a", { class: "plain", hidden: true, download: "query.csv" }, "CSV");
@@ -249,7 +260,15 @@ function queryBox(section) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask();
   });
-  section.replaceChildren(element("div", { class: "row" }, element("h2", {}, "Query"),
+  const hasTrace = processes().some((one) => one.number === state.process && one.has_trace);
+  const usable = examples.filter(([, needsTrace]) => hasTrace || !needsTrace);
+  const example = element("select", { "aria-label": "Example queries", change: () => {
+    input.value = example.value;
+    example.selectedIndex = 0;
+    ask();
+  } }, element("option", { value: "" }, "examples"),
+  ...usable.map(([title, , text]) => element("option", { value: text }, title)));
+  section.replaceChildren(element("div", { class: "row" }, element("h2", {}, "Query"), example,
     element("span", { class: "soft small" }, "CalQL, as heaptide query takes it; Ctrl+Enter answers"),
     element("button", { type: "button", class: "plain push", click: ask }, "Answer"), file),
   input, answer);
