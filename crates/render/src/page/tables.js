@@ -182,15 +182,15 @@ function drawnTable(looks) {
 function drawnRow(looks, rows, row, { m, others, before }) {
   const { model } = shown;
   const item = model.item(rows.item(row));
-  const cell = (of, value, share) => element("td", { title: exactly(of, value),
-    "data-heading": words(of), class: share ? "share" : null,
+  const cell = (of, value, share, title) => element("td", { title: exactly(of, value),
+    "data-heading": title ?? words(of), class: share ? "share" : null,
     style: share ? `--part: ${(100 * value / Math.max(1, model.total(selectionOf(model), of))).toFixed(2)}%` : null },
   value === 0 ? "" : amount(of, value), share && value !== 0 ? element("i", {}, ` ${percent(value, model.total(selectionOf(model), of))}`) : null);
   const value = (rows.inclusive ? rows.inclusive(m) : rows.own(m))[row];
   const name = element("td", { class: "text" }, nameCell(looks, rows, row, item));
   const cells = [
-    cell(m, rows.own(m)[row], !rows.inclusive),
-    rows.inclusive ? cell(m, value, true) : null,
+    cell(m, rows.own(m)[row], !rows.inclusive, rows.inclusive ? "itself" : null),
+    rows.inclusive ? cell(m, value, true, "inclusive") : null,
     before ? element("td", { "data-heading": "change", title: exactly(m, value - before(row)),
       class: value > before(row) ? "grown" : value < before(row) ? "shrunk" : null },
     signed(m, value - before(row))) : null,
