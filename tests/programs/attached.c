@@ -5,6 +5,7 @@
 //   m: 100 texts of 5000 bytes with their ends (strdup), all freed
 //   p: 100 blocks of 48 bytes by pointers to malloc and free that were taken before
 //   l: limits its address space to 512 MB by setrlimit64, and allocates 64 MiB below that
+//   t: writes the title "name *:1" over its arguments, where name is that of its first argument
 //   e: ends with status 7
 //
 // `amp` after a first attach: 1203 allocations (three of them by realloc), 1190 frees, 13 frees of
@@ -57,8 +58,20 @@ static NOINLINE void limited(void)
     free(block);
 }
 
-int main(void)
+static void set_title(char *first)
 {
+    size_t length = strlen(first);
+    const char *name = strrchr(first, '/') + 1;
+    char title[256];
+    snprintf(title, sizeof title, "%s *:1", name);
+    CHECK(strlen(title) <= length);
+    memset(first, 0, length);
+    strcpy(first, title);
+}
+
+int main(int count, char **words)
+{
+    CHECK(count == 1);
     for (int i = 0; i < 10; i++)
         before[i] = calloc(1, 64 + i);
     for (int i = 0; i < 3; i++)
@@ -72,6 +85,8 @@ int main(void)
             imported();
         if (step == 'p')
             pointed();
+        if (step == 't')
+            set_title(words[0]);
         if (step == 'l')
             limited();
         if (step == 'e')

@@ -15,9 +15,7 @@ use crate::exec_target::{self, Room};
 use core::ffi::{CStr, c_char};
 use heaptide_format::settings::PREFIX;
 use heaptide_format::{UNRECORDED_PATH, UnrecordedChild};
-use heaptide_recorder::event::process::{
-    State, count_unrecorded, discount_unrecorded, process,
-};
+use heaptide_recorder::event::process::{State, count_unrecorded, discount_unrecorded, process};
 use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -252,7 +252,8 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
 /// Makes the directory of the recording, so that the process can write to it.
 fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     let pid = options.pid;
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = executed(pid).or_else(|| fs::read_link(format!("/proc/{pid}/exe")).ok());
+    let program = program.unwrap_or_default();
     let name = program.file_name().unwrap_or_default();
     let path = match &options.output {
         None => PathBuf::from(format!("heaptide-{}-{pid}.heaptide", name.to_string_lossy())),
@@ -284,6 +285,27 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     give(draft.path(), pid)?;
     draft.publish()?;
     Ok(draft.keep())
+}
+
+/// The path by which a process was executed, a link's perhaps; none if it does not lead to its file
+/// any more.
+fn executed(pid: i32) -> Option<PathBuf> {
+    const AT_EXECFN: u64 = 31;
+    let auxiliary = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    let mut entries = auxiliary.chunks_exact(16);
+    let entry = entries.find(|entry| word(&entry[..8]) == Some(AT_EXECFN))?;
+    let mut path = [0; 4096];
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let read = memory.read_at(&mut path, word(&entry[8..])?).ok()?;
+    let end = path[..read].iter().position(|&byte| byte == 0)?;
+    let path = Path::new(OsStr::from_bytes(&path[..end]));
+    // Relative to its root, or to the directory in which it is now.
+    let absolute = path.strip_prefix("/").map(|path| Path::new("root").join(path));
+    let seen = absolute.unwrap_or_else(|_| Path::new("cwd").join(path));
+    let place = PathBuf::from(format!("/proc/{pid}"));
+    let of = |path: &Path| fs::metadata(place.join(path)).map(|file| (file.dev(), file.ino())).ok();
+    (of(&seen)? == of(Path::new("exe"))?).then(|| path.to_owned())
 }
 
 /// What a process calls itself: in a container that is another number.

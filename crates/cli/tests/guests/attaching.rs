@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -143,6 +144,24 @@ fn limits_that_an_attached_program_sets_are_its_own() {
     target.steps("l");
     target.detach();
     assert_eq!(number(&target.process("a.heaptide")["totals"], "allocations"), 1);
+}
+
+/// As redis-server is of Debian, which is a link.
+#[test]
+fn a_program_is_named_by_the_link_that_it_was_executed_by() {
+    let link = scratch("attach_link").join("linked");
+    symlink(program("attached.c"), &link).expect("a link");
+    let mut target = Target::start("attach_title", Command::new(&link));
+    target.steps("t");
+    let outcome = target.command(&["attach", "-q", "--for", "10ms"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let name = format!("heaptide-linked-{}.heaptide", target.pid());
+    let process = target.process(&name);
+    assert_eq!(process["command"], serde_json::json!(["linked", "*:1"]));
+    let text = heaptide().arg("report").arg(target.recording(&name)).output().expect("it");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let named = format!("linked ({})", program("attached.c").display());
+    assert!(text.contains(&named), "{text}");
 }
 
 #[test]
