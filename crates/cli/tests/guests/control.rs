@@ -2,124 +2,14 @@
 //! thresholds, resets; and monitors that are loaded into them.
 
 use crate::expectations::evaluate;
-use crate::harness::{
-    Guest, Looping, Outcome, clean, heaptide, library, profiles, recorded, run, scratch, until,
-};
+use crate::harness::{Looping, Outcome, clean, heaptide, library, recorded, run, scratch, until};
 use crate::recording::{list, number};
+use crate::steps::{Steps, read};
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// `ctl_steps.c`, recorded, which does a step when it is told to.
-struct Steps {
-    child: Child,
-    tell: Option<ChildStdin>,
-    answers: ChildStdout,
-    recording: PathBuf,
-    place: PathBuf,
-}
-
-impl Steps {
-    /// Starts it under `heaptide run OPTIONS`.
-    fn start(name: &str, options: &[&str]) -> Steps {
-        let place = scratch(name);
-        let recording = place.join("a.heaptide");
-        let mut command = recorded(&recording, options);
-        command.arg(program());
-        Steps::spawn(command, recording, place)
-    }
-
-    /// Starts it without the command, with these variables.
-    fn preload(place: &Path, variables: &[(&str, &str)]) -> Steps {
-        let mut command = clean(Command::new(program()));
-        let recording = place.join("a.heaptide");
-        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
-        command.envs(variables.iter().copied());
-        Steps::spawn(command, recording, place.to_owned())
-    }
-
-    fn spawn(mut command: Command, recording: PathBuf, place: PathBuf) -> Steps {
-        command.current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("heaptide");
-        let tell = child.stdin.take();
-        let answers = child.stdout.take().expect("its answers");
-        Steps { child, tell, answers, recording, place }
-    }
-
-    /// Has it do these steps, and waits for each.
-    fn steps(&mut self, letters: &str) {
-        for letter in letters.bytes() {
-            self.tell.as_mut().expect("its input").write_all(&[letter]).expect("tell a step");
-            let mut answer = [0];
-            self.answers.read_exact(&mut answer).expect("the step is done");
-            assert_eq!(answer[0], letter);
-        }
-    }
-
-    /// The program's pid; it runs once it has done a step.
-    fn pid(&self) -> String {
-        let found = profiles(&self.recording);
-        let name = found[0].file_name().expect("a name").to_string_lossy().into_owned();
-        name.split('-').next().expect("a pid").to_owned()
-    }
-
-    /// `heaptide ctl RECORDING WORDS`.
-    fn ctl(&self, words: &[&str]) -> Outcome {
-        run(heaptide().arg("ctl").arg(&self.recording).args(words), &self.place)
-    }
-
-    /// The same, for what the program does at its next allocation: it allocates meanwhile.
-    fn ctl_while_it_allocates(&mut self, words: &[&str]) {
-        let mut command = heaptide();
-        command.arg("ctl").arg(&self.recording).args(words);
-        let mut child = command.stdout(Stdio::null()).spawn().expect("heaptide ctl");
-        let status = loop {
-            self.steps("t");
-            if let Some(status) = child.try_wait().expect("wait for heaptide ctl") {
-                break status;
-            }
-        };
-        assert!(status.success(), "ctl {words:?}: {status}");
-    }
-
-    /// Ends it, and reads the whole recording.
-    fn end(mut self) -> Value {
-        self.finish();
-        self.report(&[])
-    }
-
-    fn finish(&mut self) {
-        self.tell.take();
-        assert_eq!(self.child.wait().expect("wait for heaptide").into_raw(), 0);
-    }
-
-    fn report(&self, options: &[&str]) -> Value {
-        read(&self.recording, options, &self.place)
-    }
-}
-
-impl Drop for Steps {
-    /// A test that failed leaves nothing behind.
-    fn drop(&mut self) {
-        self.tell.take();
-        let _ = self.child.wait();
-    }
-}
-
-fn program() -> PathBuf {
-    Guest::read("ctl_steps.c").build("ctl_steps.c", &[])
-}
-
-fn read(path: &Path, options: &[&str], place: &Path) -> Value {
-    let mut command = heaptide();
-    let outcome = run(command.args(["report", "--format", "json"]).args(options).arg(path), place);
-    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-    serde_json::from_str(&outcome.stdout).expect("JSON")
-}
 
 /// What a function allocated.
 fn allocations(report: &Value, function: &str) -> i128 {

@@ -59,6 +59,7 @@ mod schema;
 mod screen;
 mod sealing;
 mod stacks;
+mod steps;
 mod top;
 mod trace;
 mod trace_files;
